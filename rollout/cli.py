@@ -18,19 +18,24 @@ app = typer.Typer(
 Definition = Annotated[Path, typer.Argument(metavar="DEFINITION", help="The stack definition.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the rendered YAML.")]
 StackName = Annotated[str | None, typer.Option("--stack", metavar="NAME", help="Only this stack.")]
-EngineName = Annotated[
-    str | None, typer.Option("--engine", metavar="NAME", help="pulumi or helm; the first that is there by default.")
-]
 
 DEFAULT_OUT = Path("build/rendered")
 
 
-def _require_known(engine: str | None) -> None:
+def _known(engine: str | None) -> str | None:
     """Refuse the name of an engine that there is not, also where none is needed: it was meant for something."""
     if engine is not None:
         from .engines import require_known
 
-        require_known(engine)
+        with answering():
+            require_known(engine)
+    return engine
+
+
+EngineName = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="NAME", callback=_known, help="pulumi or helm; the first there is by default."),
+]
 
 
 @app.command()
@@ -48,7 +53,6 @@ def up(
 ) -> None:
     """Render every stack to YAML; with --cluster bring the stacks of that kubeconfig context up there."""
     with answering() as outcome:
-        _require_known(engine)
         if cluster is not None:
             from .cluster import Request, bring_up
 
@@ -69,7 +73,6 @@ def down(
 ) -> None:
     """Take the stacks of a kubeconfig context down; their datasets stay."""
     with answering() as outcome:
-        _require_known(engine)
         from .cluster import Request, take_down
 
         take_down(Request(definition, cluster, stack, engine), outcome, sure=yes)
@@ -109,16 +112,13 @@ def preview(
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="CONTEXT", help="Compare with what runs there instead of DIR.")
     ] = None,
-    engine: Annotated[
-        str | None, typer.Option("--engine", metavar="NAME", help="Makes no difference: previews need no engine.")
-    ] = None,
+    engine: EngineName = None,  # noqa: ARG001  # makes no difference: previews need none
     summary: Annotated[
         Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers, of a comparison with REV or CONTEXT.")
     ] = Path("build/preview.md"),
 ) -> None:
     """Show what would change against the last rendering, a git revision or a cluster; change nothing there."""
     with answering():
-        _require_known(engine)
         from .preview import Wanted, preview_changes
 
         preview_changes(Wanted(definition, out, stack, base, cluster, summary))
@@ -166,7 +166,6 @@ def rollout(
 ) -> None:
     """Bring an environment up in one data plane after another, in waves, each behind a health gate."""
     with answering() as outcome:
-        _require_known(engine)
         from .waves.command import roll_out
         from .waves.prepare import Request
 

@@ -79,16 +79,15 @@ def _up(bundles: Sequence[Bundle], engine: Engine, outcome: Outcome) -> None:
     names = ", ".join(stack.name for stack in stacks)
     note(f"Bringing up {names} in {escaped(context)} with {engine.title} …")
     unchanged = []
-    for done, (stack, bundle) in enumerate(zip(stacks, bundles, strict=True)):
+    for done, (stack, bundle) in enumerate(zip(stacks, bundles, strict=True), 1):
         outcome.text = f"stack {stack.name} may be partly up; run the same command again"
         try:
             if not engine.up(bundle):
                 unchanged.append(stack.name)
         except CommandError as error:
-            rest = ", ".join(stack.name for stack in stacks[done + 1 :])
-            raise CommandError(
-                f"stack {stack.name} is not up: {error}" + (f"\nNot tried: {rest}." if rest else ""), error.code
-            ) from None
+            rest = ", ".join(stack.name for stack in stacks[done:])
+            not_tried = f"\nNot tried: {rest}." if rest else ""
+            raise CommandError(f"stack {stack.name} is not up: {error}{not_tried}", error.code) from None
     for name in unchanged:
         print(f"Nothing changed: {name} is as declared.")
     print(f"Up in {escaped(context)}: {names}.")
@@ -133,24 +132,18 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         from . import local
 
         stacks = [_here(stack) for stack in local.local_stacks(definition, request.stack)]
-        cluster = local.running_local()
-        if cluster is None:
-            if what := local.incomplete():
-                how = make("down", CLUSTER=request.context)
-                raise CommandError(f"{what}, so that no stack can be taken down alone. Take all of it down:\n  {how}")
+        how = make("down", CLUSTER=request.context)
+        if not local.is_there(f"No stack can be taken down alone. Take all of it down:\n  {how}"):
             print("There is no local cluster.")
             return
-        os.environ.update(cluster.environment())
     else:
         stacks = on_cluster(definition, request.context, request.stack)
         dear = [stack.name for stack in stacks if stack.environment.production]
         if dear and not sure:
             command = make("down", CLUSTER=request.context, DEFINITION=request.definition, STACK=request.stack, YES="1")
-            raise CommandError(
-                f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production: every model there stops being"
-                f" served. Nothing was changed.\nIf that is meant: {command}",
-                WRONG_INPUT,
-            )
+            whose = f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production"
+            what = f"{whose}: every model there stops being served. Nothing was changed."
+            raise CommandError(f"{what}\nIf that is meant: {command}", WRONG_INPUT)
     kube = Kubectl(context_of(stacks[0].data_plane))
     for stack in stacks:
         _down(request, definition, stack, kube, outcome)
@@ -181,13 +174,17 @@ def _say_what_stays(stack: Stack, kube: Kubectl) -> None:
     for item in kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector):
         if namespace_of(item) == stack.namespace:
             stays[item["kind"]].append(item["metadata"]["name"])
-    volumes, namespaces = stays["PersistentVolume"], stays["Namespace"]
-    kept = [f"  {kind} {name}" for kind in KEPT[1:] for name in stays[kind]]
-    kept += [f"  Namespace {name}, which holds the claims" for name in namespaces]
-    if kept:
-        kubectl = f"  kubectl --context {in_shell(kube.context)} delete"
-        lines = ["Its datasets stay, and the next `make up` finds them:", *kept]
-        lines += ["To delete them for good (what lies on the storage itself stays there):"]
-        lines += [f"{kubectl} namespace {in_shell(name)}" for name in namespaces]
-        lines += [f"{kubectl} persistentvolume {' '.join(map(in_shell, volumes))}"] if volumes else []
-        print("\n".join(lines))
+    namespaces, volumes, claims = (stays[kind] for kind in KEPT)
+    kubectl = f"  kubectl --context {in_shell(kube.context)} delete"
+    if namespaces or volumes or claims:
+        print("Its datasets stay, and the next `make up` finds them:")
+        for kind in KEPT[1:]:
+            for name in stays[kind]:
+                print(f"  {kind} {name}")
+        for name in namespaces:
+            print(f"  Namespace {name}, which holds the claims")
+        print("To delete them for good (what lies on the storage itself stays there):")
+        for name in namespaces:
+            print(f"{kubectl} namespace {in_shell(name)}")
+        if volumes:
+            print(f"{kubectl} persistentvolume {' '.join(map(in_shell, volumes))}")

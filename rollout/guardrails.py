@@ -17,14 +17,14 @@ PINNED = "images-are-pinned-by-digest"
 
 
 def findings(
-    rendering: Sequence[Rendered], definition: Definition, today: date | None = None
+    rendering: Sequence[Rendered], definition: Definition, *, local_cluster: bool = False
 ) -> dict[str, list[Finding]]:
     """Return what is wrong with each rendered stack, and what these stacks make wrong in others of the definition.
 
-    Rules that compare environments see those too that nobody has asked for. Days are those of UTC, so that a waiver
-    ends everywhere at once.
+    Rules that compare environments see those too that nobody has asked for. On a local cluster, whose simulated nodes
+    run no images, one without a digest is only worth an advisory.
     """
-    today = today or datetime.now(UTC).date()
+    day = today()
     ours = {item.stack: item.objects for item in rendering}
     kinds = {stack.environment.production for stack in definition.stacks if stack.name in ours}
     others = {
@@ -32,10 +32,19 @@ def findings(
         for stack in definition.stacks
         if stack.name not in ours and (not stack.environment.production) in kinds  # these two are compared
     }
-    found = check_all({**ours, **others}, today)
-    for name, already in check_all(others, today).items():
+    found = check_all({**ours, **others}, day)
+    for name, already in check_all(others, day).items():
         found[name] = [each for each in found[name] if each not in already]
-    return {name: of_stack for name, of_stack in found.items() if name in ours or of_stack}
+    return {
+        name: [_eased(each) if local_cluster else each for each in of_stack]
+        for name, of_stack in found.items()
+        if name in ours or of_stack
+    }
+
+
+def today() -> date:
+    """Return the day in UTC, so that a waiver ends everywhere at once."""
+    return datetime.now(UTC).date()
 
 
 def enforce(
@@ -45,13 +54,8 @@ def enforce(
     outcome: str = "nothing was written",
     local_cluster: bool = False,
 ) -> str:
-    """Return advisories and waivers as a text; raise CommandError with every finding where one is mandatory.
-
-    On a local cluster, whose simulated nodes run no images, one without a digest is only worth an advisory.
-    """
-    found = findings(rendering, definition)
-    if local_cluster:
-        found = {stack: [eased(each) for each in of_stack] for stack, of_stack in found.items()}
+    """Return advisories and waivers as a text; raise CommandError with every finding where one is mandatory."""
+    found = findings(rendering, definition, local_cluster=local_cluster)
     if any(each.severity == "mandatory" for of_stack in found.values() for each in of_stack):
         raise CommandError(
             f"{report(found)}\n{summary(found)}; {outcome}. docs/guardrails.md explains the rules, "
@@ -62,6 +66,5 @@ def enforce(
     return report(said, MOST)
 
 
-def eased(each: Finding) -> Finding:
-    """Return a finding as it counts on a local cluster."""
+def _eased(each: Finding) -> Finding:
     return replace(each, severity="advisory") if each.rule == PINNED and each.severity == "mandatory" else each

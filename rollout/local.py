@@ -1,6 +1,7 @@
 """CLUSTER=local: a real control plane on this machine with simulated nodes, one for each user."""
 
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -39,9 +40,17 @@ def local_folder() -> Path:
     return tools.cache_root() / "local-cluster"
 
 
-def running_local() -> LocalCluster | None:
-    """Return the local cluster, where all of it runs."""
-    return LocalCluster.running(local_folder())
+def is_there(remedy: str) -> bool:
+    """Let kubectl and engines find the local cluster, and say whether there is one.
+
+    Raises CommandError, with the remedy, where not all of it runs.
+    """
+    cluster = LocalCluster.running(local_folder())
+    if cluster is not None:
+        os.environ.update(cluster.environment())
+    elif what := incomplete():
+        raise CommandError(f"{what}. {remedy}")
+    return cluster is not None
 
 
 def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack, ...]:

@@ -9,43 +9,27 @@ import fcntl
 import hashlib
 import os
 import shutil
-import signal
 import stat
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from stacks.command import CommandError, Outcome, reason
 from stacks.problems import escaped, listed
 
-from .render import Rendered
+from .render import Rendered, interrupted_afterwards
 from .terminal import note
 
-FORMAT = 1
 MARKER = ".tidegate.json"
 """Its presence in a folder says that the folder is ours."""
 
 
-def _plain(name: str) -> str:
-    """Return the name of a file or a folder; raise ValueError for one that leads elsewhere or that we never wrote."""
-    if name in ("", ".", "..", MARKER) or "/" in name or not name.isprintable():
-        raise ValueError
-    return name
-
-
-def _path(text: str) -> str:
-    """Return a path that a file system takes; raise ValueError for any other text."""
-    if b"\0" in os.fsencode(text):
-        raise ValueError
-    return text
-
-
-Name = Annotated[str, AfterValidator(_plain)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""Of a file or a folder that we write: none that leads elsewhere."""
 
 
 class _Stack(BaseModel):
@@ -57,13 +41,9 @@ class Index(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     madeBy: str = "tidegate"
-    format: int = FORMAT
-    definition: Annotated[str, AfterValidator(_path)]
+    format: Literal[1] = 1
+    definition: Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
     stacks: dict[Name, _Stack]
-
-
-class _AnyIndex(BaseModel):
-    format: int
 
 
 def read_index(out: Path) -> Index | None:
@@ -82,16 +62,11 @@ def read_index(out: Path) -> Index | None:
             "Name another with OUT=<folder>."
         )
     try:
-        text = (out / MARKER).read_bytes() if (out / MARKER).is_file() else b""
-        if _AnyIndex.model_validate_json(text).format != FORMAT:
-            raise CommandError(
-                f"{_name(out / MARKER)} was written by another version of Tidegate: remove {_name(out)}."
-            )
-        return Index.model_validate_json(text)
+        return Index.model_validate_json((out / MARKER).read_bytes() if (out / MARKER).is_file() else b"")
     except ValidationError:
         raise CommandError(
-            f"{_name(out / MARKER)} cannot be understood, so it is not sure that the folder is ours. Nothing was\n"
-            f"changed. Remove {_name(out)}, or name another folder with OUT=<folder>."
+            f"{_name(out / MARKER)} cannot be understood: another version of Tidegate wrote it, or the folder is not\n"
+            f"ours. Nothing was changed. Remove {_name(out)}, or name another folder with OUT=<folder>."
         ) from None
 
 
@@ -251,7 +226,7 @@ def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[
             folder.mkdir()
             for file, text in stack.files.items():
                 (folder / file).write_bytes(text.encode())
-        with _uninterrupted():
+        with interrupted_afterwards():
             if out.exists() and any(out.iterdir()):
                 out.rename(old)
             try:
@@ -268,19 +243,6 @@ def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[
     finally:
         _remove(staging)
         _remove(old)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Let no Ctrl-C come between two steps that belong together."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _name(path: Path) -> str:

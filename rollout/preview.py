@@ -3,15 +3,13 @@
 Against a revision or a cluster, what is said goes to a page of Markdown too, for whoever reviews the change.
 """
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from policies.guardrails import Finding, check_all
+from policies.guardrails import check_all
 from stacks.command import WRONG_INPUT, CommandError, chosen
 from stacks.devices import inventory
 from stacks.problems import DefinitionError, counted, escaped, listed
@@ -26,7 +24,7 @@ from .changes.revision import NothingToCompare, rendering_of
 from .changes.stack_change import StackChange, stack_change
 from .contexts import LOCAL, context_of, on_cluster
 from .files import write_atomically
-from .guardrails import eased, enforce, findings
+from .guardrails import enforce, findings, today
 from .render import Rendered, render
 from .terminal import console, make, note, progress
 from .up import changes_since, parsed
@@ -101,21 +99,16 @@ def preview_changes(wanted: Wanted) -> None:
 def _stack_changes(
     wanted: Wanted, definition: Definition, rendering: Sequence[Rendered], comparison: Comparison
 ) -> list[StackChange]:
-    today = datetime.now(UTC).date()
-    found = findings(rendering, definition, today)
+    found = findings(rendering, definition, local_cluster=wanted.cluster == LOCAL)
+    known = found  # rules judge what is declared: in live objects stand defaults and autoscalers' numbers too
     if wanted.cluster is None:
-        before = {name: list(objects) for name, objects in comparison.before.items() if objects is not None}
-        known = check_all(before, today)
-    else:
-        known = found  # rules judge what is declared: in live objects stand defaults and autoscalers' numbers too
+        known = check_all(
+            {name: objects for name, objects in comparison.before.items() if objects is not None}, today()
+        )
     there: dict[str, Counter[str]] = {stack.name: Counter() for stack in definition.stacks}
     for stack in definition.stacks:
         for (device, _), count in inventory(stack.data_plane.gpus).items():
             there[stack.name][str(device)] += count
-
-    def counting(found: Sequence[Finding]) -> list[Finding]:
-        return [eased(one) if wanted.cluster == LOCAL else one for one in found]
-
     return [
         stack_change(
             name,
@@ -123,8 +116,8 @@ def _stack_changes(
             comparison.before[name] if name in comparison.changes else (),
             comparison.after[name] if name in comparison.changes else (),
             there=there.get(name) or None,
-            findings=counting(found.get(name, ())),
-            known=counting(known.get(name, ())),
+            findings=found.get(name, ()),
+            known=known.get(name, ()),
         )
         # A stack that nobody asked for is said where one of those that are asked for breaks something in it.
         for name in {**comparison.changes, **found}
@@ -158,14 +151,13 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
     else:
         against = escaped(wanted.base)
         try:
-            with rendering_of(wanted.base, wanted.definition) as revision:
+            with rendering_of(wanted.base, wanted.definition) as (commit, folder):
                 # Another version of this code wrote it: only folders of YAML files are relied on.
                 texts = {
                     stack.name: {file.name: file.read_text("utf-8") for file in sorted(stack.glob("*.yaml"))}
-                    for stack in sorted(revision.folder.iterdir())
+                    for stack in sorted(folder.iterdir())
                     if stack.is_dir()
                 }
-                commit = revision.commit
         except NothingToCompare as error:
             notes = (f"Everything counts as new: {error}",)
             note(notes[0])
@@ -183,16 +175,12 @@ def _rendered(definition: Definition, stacks: Sequence[Stack]) -> list[Rendered]
 
 
 def _local_stacks(definition: Definition, only: str | None) -> tuple[Stack, ...]:
-    from .local import incomplete, local_stacks, running_local
+    from .local import is_there, local_stacks
 
     stacks = local_stacks(definition, only)
-    cluster = running_local()
-    if cluster is None:
-        how = make("up", CLUSTER="local", DEFINITION=definition.file)
-        if what := incomplete():
-            raise CommandError(f"{what}. Start it anew, empty:\n  {how}")
+    how = make("up", CLUSTER=LOCAL, DEFINITION=definition.file)
+    if not is_there(f"Start it anew, empty:\n  {how}"):
         raise CommandError(f"there is no local cluster to compare with. Start one:\n  {how}")
-    os.environ.update(cluster.environment())
     return stacks
 
 

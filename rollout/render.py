@@ -30,14 +30,14 @@ class Rendered:
 
 def render(stack: Stack, lock: ImagesLock, definition_file: str) -> Rendered:
     """Return the objects of a stack, and the files that hold them."""
-    with _interrupted_afterwards():
+    with interrupted_afterwards():  # within Pulumi's SDK it could be swallowed
         objects = evaluate(lambda: Environment(stack.name, resolve(stack, lock)))
     return rendered(stack.name, objects, definition_file)
 
 
 @contextmanager
-def _interrupted_afterwards() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of a stack: within Pulumi's SDK it could be swallowed."""
+def interrupted_afterwards() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of what must not be interrupted."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

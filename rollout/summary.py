@@ -8,10 +8,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from stacks.devices import device, devices_per_replica, most_replicas
 from stacks.problems import escaped, listed, shortened
 from stacks.stack import Definition, Stack
 
+from .changes.workloads import gpu_slices
 from .contexts import context_of
 from .render import Rendered
 from .terminal import in_shell, make
@@ -33,20 +33,11 @@ def table(stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> Table:
         names = (kind if count == 1 else f"{count}×{kind}" for kind, count in counts.items())
         objects = f"{counts.total()}: {', '.join(names)}"
         datasets = "\n".join(f"{dataset.name} ({dataset.kind})" for dataset in stack.platform.datasets)
-        out.add_row(Text(stack.name), Text(objects), Text(gpu_slices(stack)), Text(datasets or "none"))
+        slices = "\n".join(f"{count} × {name}" for name, count in sorted(gpu_slices(rendered.objects).items()))
+        out.add_row(Text(stack.name), Text(objects), Text(slices or "none"), Text(datasets or "none"))
     if len(stacks) > MOST_STACKS:
         out.add_row(f"… and {len(stacks) - MOST_STACKS} more", "", "", "")
     return out
-
-
-def gpu_slices(stack: Stack) -> str:
-    """Return what a stack asks for of each kind of device, with autoscalers at their most."""
-    wanted: Counter[str] = Counter()
-    for server in stack.platform.servers:
-        for pool in server.pools:
-            if kind := device(pool.placement):
-                wanted[str(kind)] += most_replicas(pool) * devices_per_replica(pool.placement)
-    return "\n".join(f"{count} × {name}" for name, count in sorted(wanted.items())) or "none"
 
 
 def how_they_differ(definition: Definition) -> str:

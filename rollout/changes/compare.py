@@ -18,14 +18,8 @@ Identity = tuple[str, str, str]
 WORDS: Mapping[Verb, str] = {"created": "created", "changed": "changed", "replaced": "REPLACED", "deleted": "DELETED"}
 
 
-class _Missing:
-    """Stands for a field that is not there."""
-
-    def __repr__(self) -> str:
-        return "–"
-
-
-MISSING = _Missing()
+MISSING = object()
+"""Stands for a field that is not there."""
 DATASETS = ("PersistentVolume", "PersistentVolumeClaim")
 """Kinds that hold models, or lead to them."""
 # Which fields Kubernetes lets nobody change: a change of one means a new object in the old one's place.

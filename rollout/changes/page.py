@@ -13,8 +13,9 @@ from stacks.problems import escaped, shortened
 from . import restarts
 from .compare import DATASETS, WORDS, ObjectChange, tally
 from .report import meaning, values
-from .secrets import hidden_by_look, hidden_text
-from .stack_change import StackChange, alike, broken, verdict
+from .restarts import Notice
+from .secrets import hidden_text
+from .stack_change import StackChange, alike, broken, findings_of, notices_of, verdict
 
 LIMIT = 65_536
 """Longest comment that GitHub takes; GitLab takes more."""
@@ -38,9 +39,26 @@ _LONGEST_SIGN = 6
 """What one sign of a text can become in a page: an entity such as `&#124;`, or as many bytes."""
 _MOST_STACKS = 6
 """Names of stacks that a line has."""
-_ORDER = ("mandatory", "advisory", "waived")
-_DATASET_REPLACED = "DATASET REPLACED"
+_DATASET_REPLACED = "- **DATASET REPLACED**"
 _FAILED = "**⛔ This preview failed"
+
+
+class _Room:
+    """How many bytes a page may still have, and whether something had to be left out."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.is_short = False
+
+    def take(self, blocks: Sequence[str], more: Callable[[int], str]) -> list[str]:
+        """Return as many blocks of lines as there is room for, and one that counts the rest."""
+        for number, block in enumerate(blocks):
+            rest = len(blocks) - number
+            if self.left - size(block) - 1 < (_LONGEST_MORE if rest > 1 else 0):
+                self.is_short = True
+                return [*blocks[:number], more(rest)]
+            self.left -= size(block) + 1
+        return [*blocks]
 
 
 def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = (), refused: int = 0) -> str:
@@ -51,7 +69,7 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
     """
     lines = [f"**{_sign(changes, refused)} {verdict(changes, refused)}**", "", f"{subject}."]
     if notes:
-        lines += ["", _message("\n".join(notes), _NOTES)]
+        lines += ["", message("\n".join(notes), _NOTES)]
     sections: dict[str, Callable[[Sequence[StackChange], _Room], list[str]]] = {
         "Deleted, replaced, no longer served": _dangerous,
         "Guardrails": _findings,
@@ -65,56 +83,25 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
         if body := section(changes, room):
             lines += ["", f"#### {title}", "", *body]
     if room.is_short:
-        lines += [
-            "",
-            f"*Shortened: a comment on GitHub takes {LIMIT:,} characters. What is left out is counted above, and "
-            "stands in the output of `make preview`.*",
-        ]
+        takes = f"a comment on GitHub takes {LIMIT:,} characters"
+        left_out = "What is left out is counted above, and stands in the output of `make preview`."
+        lines += ["", f"*Shortened: {takes}. {left_out}*"]
     if mandatory := broken(changes):
         lines += ["", f"{_FAILED}: {mandatory}.**"]
     return _BLANKS.sub("\n\n", "\n".join([*lines, ""]))
 
 
-def failed_page(subject: str, message: str) -> str:
-    """Return the page of a preview that could not be made; `message` is a foreign text, and stands there in full."""
-    lines = ["**⛔ There is no preview**", "", f"{subject}:", "", _message(message, LIMIT - 2 * _RESERVE)]
+def failed_page(subject: str, why: str) -> str:
+    """Return the page of a preview that could not be made; `why` is a foreign text, and stands there in full."""
+    lines = ["**⛔ There is no preview**", "", f"{subject}:", "", message(why, LIMIT - 2 * _RESERVE)]
     return "\n".join([*lines, "", f"{_FAILED}: nothing was compared.**", ""])
 
 
-class _Room:
-    """How many bytes a page may still have, and whether something had to be left out."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-        self.is_short = False
-
-    def take(self, blocks: Sequence[str], more: Callable[[int], str]) -> list[str]:
-        """Return as many blocks of lines as there is room for, and one that counts the rest."""
-        kept: list[str] = []
-        for number, block in enumerate(blocks):
-            rest = len(blocks) - number
-            if self.left - size(block) - 1 < (_LONGEST_MORE if rest > 1 else 0):
-                self.is_short = True
-                kept.append(more(rest))
-                break
-            kept.append(block)
-            self.left -= size(block) + 1
-        return kept
-
-
-def _message(text: str, room: int) -> str:
-    """Return the lines of a foreign text, as many as there is room for, in bytes."""
-    lines = [hidden_text(line) for line in hidden_by_look(text).splitlines()]
-    kept: list[str] = []
-    for line in lines:
-        room -= size(preformatted(line))
-        if room < 0:
-            # Of a single line that is too long, the beginning.
-            kept = kept or [shortened(line, (room + size(preformatted(line))) // _LONGEST_SIGN)]
-            break
-        kept.append(line)
-    more = len(lines) - len(kept)
-    return preformatted("\n".join([*kept, *([f"… and {more} more lines"] if more else [])]))
+def message(text: str, room: int) -> str:
+    """Return the lines of a foreign text as they are, as many as there is room for, in bytes; never a secret."""
+    longest = (room - 2 * _LONGEST_MORE) // _LONGEST_SIGN
+    lines = [_entities(shortened(line, longest)) for line in hidden_text(text).splitlines()]
+    return "\n".join(["<pre>", *_Room(room).take(lines, "… and {} more lines".format), "</pre>"])
 
 
 def _sign(changes: Sequence[StackChange], refused: int) -> str:
@@ -140,39 +127,31 @@ def _dangerous(changes: Sequence[StackChange], room: _Room) -> list[str]:
     ]
     staying = [change for change in changes if change.state != "removed"]
     objects = alike((change.name, _dangerous_object(item)) for change in staying for item in change.dangerous)
-    notices = alike((change.name, notice) for change in staying for notice in change.grave)
-    lines = [
-        (0 if verb == _DATASET_REPLACED else 2, f"- **{verb}** {_places(stacks)} {rest}")
-        for (verb, rest), stacks in objects.items()
-    ]
-    lines += [
-        (1, f"- {_places(stacks)} {code(f'{notice.kind} {notice.name}')}: **{prose(notice.what)}**")
-        for notice, stacks in notices.items()
-    ]
-    ordered = [line for _, line in sorted(lines, key=lambda each: each[0])]
-    return room.take([*removed, *ordered], "- **and {} MORE as bad as these**".format)
+    lines = [f"{verb} {_places(stacks)} {rest}" for (verb, rest), stacks in objects.items()]
+    datasets = [line for line in lines if line.startswith(_DATASET_REPLACED)]
+    others = [line for line in lines if not line.startswith(_DATASET_REPLACED)]
+    notices = [_notice(notice, stacks, "**") for notice, stacks in notices_of(changes, grave=True).items()]
+    return room.take([*removed, *datasets, *notices, *others], "- **and {} MORE as bad as these**".format)
 
 
 def _dangerous_object(item: ObjectChange) -> tuple[str, str]:
     """Return what happens to an object, and which it is; of a dataset also where it leads to, before and after."""
     why = f": {prose(what)}" if (what := meaning(item)) else ""
     if item.verb != "replaced" or item.kind not in DATASETS:
-        return item.verb.upper(), _named(item) + why
-    fields = "".join(f"\n  - {code(field.place)} {code(values(field))}" for field in item.fields)
-    return _DATASET_REPLACED, _named(item) + why + fields
+        return f"- **{item.verb.upper()}**", _named(item) + why
+    return _DATASET_REPLACED, "\n".join([_named(item) + why, *_fields(item)])
 
 
 def _findings(changes: Sequence[StackChange], room: _Room) -> list[str]:
     """Return what is new, then what else stops the change; all that stood there before is a count to open."""
-    found = alike((change.name, (each, change.is_new(each))) for change in changes for each in change.findings)
-    ordered = sorted(found.items(), key=lambda item: (not item[0][1], _ORDER.index(item[0][0].severity)))
+    found = findings_of(changes)
     loud = [
         f"- {'**new** ' if new else ''}{_finding(each, stacks)}"
         + (f" {prose(more)}" if (more := each.waiver or each.do) else "")
-        for (each, new), stacks in ordered
+        for each, new, stacks in found
         if new or each.severity == "mandatory"
     ]
-    quiet = {each: stacks for (each, new), stacks in ordered if not new and each.severity != "mandatory"}
+    quiet = {each: stacks for each, new, stacks in found if not new and each.severity != "mandatory"}
     mended = alike((change.name, each) for change in changes for each in change.fixed)
     lines = [f"- gone: {_finding(each, stacks)}" for each, stacks in mended.items()]
     lines += [f"- {_finding(each, stacks)}" for each, stacks in quiet.items()]
@@ -188,60 +167,54 @@ def _finding(each: Finding, stacks: Sequence[str]) -> str:
 
 
 def _restarts(changes: Sequence[StackChange], room: _Room) -> list[str]:
-    rows = alike(
-        (
-            change.name,
-            (
-                ("**REPLACED** " if restart.replaced else "")
-                + code(f"{restart.workload.kind} {restart.workload.name}"),
-                restarts.how(restart),
-                restarts.without_replica(restart),
-                restarts.whole(restart),
-                restarts.cold(restart, code) if restart.loading else "",
-                code(restarts.because(restart)),
-            ),
-        )
-        for change in changes
-        for restart in change.restarts
-    )
-    if not rows:
+    everything = [(change.name, restart) for change in changes for restart in change.restarts]
+    if not everything:
         return ["Nothing: no pod template changes."] if any(change.state == "changed" for change in changes) else []
+    rows = alike((stack, _cells(restart)) for stack, restart in everything)
     head = ("Stack", "Workload", "Pods", "Without a replica", "Whole update", "Models cold", "Because of")
     titles, rule, *lines = table(head, [(_places(stacks), *row) for row, stacks in rows.items()])
-    everything = restarts.restarting(restart for change in changes for restart in change.restarts)
-    shown = room.take(lines, lambda rest: f"\n**and {rest} more: {everything} in all**")
+    whole = restarts.restarting(restart for _, restart in everything)
+    shown = room.take(lines, lambda rest: f"\n**and {rest} more: {whole} in all**")
     return [titles, rule, *shown, f"\n<sub>{restarts.ASSUMPTIONS}</sub>"]
 
 
+def _cells(restart: restarts.Restart) -> tuple[str, ...]:
+    workload = code(f"{restart.workload.kind} {restart.workload.name}")
+    return (
+        f"**REPLACED** {workload}" if restart.replaced else workload,
+        restarts.how(restart),
+        restarts.without_replica(restart),
+        restarts.whole(restart),
+        restarts.cold(restart, code) if restart.loading else "",
+        code(restarts.because(restart)),
+    )
+
+
 def _notices(changes: Sequence[StackChange], room: _Room) -> list[str]:
-    harmless = alike((change.name, notice) for change in changes for notice in change.notices if not notice.grave)
-    lines = [
-        f"- {_places(stacks)} {code(f'{notice.kind} {notice.name}')}: {prose(notice.what)}"
-        for notice, stacks in harmless.items()
-    ]
+    lines = [_notice(notice, stacks) for notice, stacks in notices_of(changes, grave=False).items()]
     return room.take(lines, "- and {} more".format)
 
 
+def _notice(notice: Notice, stacks: Sequence[str], mark: str = "") -> str:
+    return f"- {_places(stacks)} {code(f'{notice.kind} {notice.name}')}: {mark}{prose(notice.what)}{mark}"
+
+
 def _devices(changes: Sequence[StackChange], room: _Room) -> list[str]:
+    """Return a table of the devices that change, and one to open of those that do not."""
     devices = alike((change.name, one) for change in changes for one in change.devices)
+    rows: dict[bool, list[tuple[str, ...]]] = {True: [], False: []}
+    for one, stacks in devices.items():
+        changed = one.before != one.after
+        after = f"**{one.after}**" if changed else str(one.after)
+        there = "" if one.there is None else str(one.there)
+        rows[changed].append((_places(stacks), code(one.kind), str(one.before), after, there))
     out: list[str] = []
-    for same in (False, True):
-        rows = [
-            (
-                _places(stacks),
-                code(one.kind),
-                str(one.before),
-                str(one.after) if same else f"**{one.after}**",
-                "" if one.there is None else str(one.there),
-            )
-            for one, stacks in devices.items()
-            if (one.before == one.after) == same
-        ]
-        if rows:
-            head, rule, *lines = table(("Stack", "Device", "Before", "After", "On its data plane"), rows)
+    for changed, of_these in rows.items():
+        if of_these:
+            head, rule, *lines = table(("Stack", "Device", "Before", "After", "On its data plane"), of_these)
             lines = [head, rule, *room.take(lines, "\nand {} more".format)]
             taken = sum(one.after * len(stacks) for one, stacks in devices.items() if one.before == one.after)
-            out += ["", *folded(f"unchanged: {taken}", lines)] if same else lines
+            out += lines if changed else ["", *folded(f"unchanged: {taken}", lines)]
     return [*out, "\n<sub>Autoscalers count with their most replicas.</sub>"] if devices else []
 
 
@@ -271,11 +244,15 @@ def _objects(change: StackChange) -> Iterator[str]:
     harmless = [item for item in change.objects if item.verb not in ("deleted", "replaced")]
     for item in (*change.dangerous, *harmless):
         yield f"- **{WORDS[item.verb]}** {_named(item)}"
-        yield from (f"  - {code(field.place)} {code(values(field))}" for field in item.fields)
+        yield from _fields(item)
 
 
 def _named(item: ObjectChange) -> str:
     return code(f"{item.kind} {item.name}")
+
+
+def _fields(item: ObjectChange) -> Iterator[str]:
+    yield from (f"  - {code(field.place)} {code(values(field))}" for field in item.fields)
 
 
 # ---- Markdown that GitHub and GitLab read alike, in which no foreign text can be anything but text ----
@@ -294,14 +271,9 @@ def prose(text: str) -> str:
     return _entities(text, _NO_WIDTH)
 
 
-def preformatted(text: str) -> str:
-    """Return foreign lines as they are."""
-    return "<pre>\n" + "\n".join(map(_entities, text.splitlines())) + "\n</pre>"
-
-
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of a table; cells are Markdown already."""
-    return [_row(head), _row(["---"] * len(head)), *map(_row, rows)]
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
 def folded(summary: str, lines: Iterable[str]) -> list[str]:
@@ -312,10 +284,6 @@ def folded(summary: str, lines: Iterable[str]) -> list[str]:
 def size(text: str) -> int:
     """Return what a text counts: its bytes, which are never fewer than its characters."""
     return len(text.encode("utf-8", "replace"))
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _entities(text: str, after_calls: str = "") -> str:

@@ -16,7 +16,7 @@ from ..terminal import in_shell
 from . import restarts
 from .compare import DATASETS, MISSING, WORDS, FieldChange, ObjectChange, Verb, tally
 from .secrets import Hidden
-from .stack_change import StackChange, alike
+from .stack_change import Devices, StackChange, findings_of, notices_of
 
 STYLES: Mapping[Verb, str] = {"created": "green", "changed": "yellow", "replaced": "bold red", "deleted": "bold red"}
 _OF_DATASETS = ", and datasets are protected: add a dataset of another name and move the servers to it"
@@ -135,7 +135,7 @@ def _element(value: Any) -> str:
 def _brief(value: Any, other: Any) -> str:
     """Return a value as text; quoted only where it would look the same as the other one without."""
     if value is MISSING:
-        return repr(MISSING)
+        return "–"
     if isinstance(value, str) and (isinstance(other, str) or other is MISSING):
         return value or '""'
     return _element(value) if other is MISSING and isinstance(value, (dict, list)) else shown(value)
@@ -161,33 +161,30 @@ def terminal_summary(changes: Sequence[StackChange]) -> Text:
 
     What is as bad as a deletion stands last, where nobody misses it.
     """
-    quiet = [
-        (f"  {escaped(f'{change.name} {notice.kind} {notice.name}: {notice.what}')}", "")
-        for change in changes
-        for notice in change.notices
-        if not notice.grave
-    ]
     devices = [
-        (f"  {escaped(f'{change.name} {one.kind}')}: {one.before} → {one.after}", one.there)
+        (f"  {escaped(f'{change.name} {one.kind}')}: {one.before} → {one.after}{_of(one)}", "")
         for change in changes
         for one in change.devices
         if one.before != one.after
     ]
-    grave = alike((change.name, notice) for change in changes for notice in change.grave)
-    parts: dict[str, list[tuple[str, str]]] = {
+    parts = {
         "What restarts:": _restarts(changes),
-        "Without a restart:": quiet,
-        "GPU devices, autoscalers at their most:": [
-            (line + ("" if there is None else f" of {there} on the data plane"), "") for line, there in devices
-        ],
+        "Without a restart:": [(f"  {line}", "") for line in _notices(changes, grave=False)],
+        "GPU devices, autoscalers at their most:": devices,
         "Guardrails:": _findings(changes),
-        "": [
-            (escaped(f"{', '.join(stacks)} {notice.kind} {notice.name}: {notice.what}"), "bold red")
-            for notice, stacks in grave.items()
-        ],
     }
-    lines = [line for title, body in parts.items() if body for line in [*([(title, "bold")] if title else []), *body]]
+    lines = [line for title, body in parts.items() if body for line in ((title, "bold"), *body)]
+    lines += [(line, "bold red") for line in _notices(changes, grave=True)]
     return Text("\n").join(Text(*line) for line in lines)
+
+
+def _of(devices: Devices) -> str:
+    return "" if devices.there is None else f" of {devices.there} on the data plane"
+
+
+def _notices(changes: Sequence[StackChange], *, grave: bool) -> list[str]:
+    found = notices_of(changes, grave=grave).items()
+    return [escaped(f"{', '.join(stacks)} {notice.kind} {notice.name}: {notice.what}") for notice, stacks in found]
 
 
 def _restarts(changes: Iterable[StackChange]) -> list[tuple[str, str]]:
@@ -206,17 +203,15 @@ def _restarts(changes: Iterable[StackChange]) -> list[tuple[str, str]]:
 
 
 def _findings(changes: Sequence[StackChange]) -> list[tuple[str, str]]:
-    found = alike((change.name, (each, change.is_new(each))) for change in changes for each in change.findings)
+    found = findings_of(changes)
     lines = []
-    for (each, new), stacks in sorted(found.items(), key=lambda item: not item[0][1]):
+    for each, new, stacks in found:
         if new or each.severity == "mandatory":
             place = f"{', '.join(stacks)} {each.object}: {each.what} ({each.rule})"
             style = "bold red" if each.severity == "mandatory" else "yellow"
             lines.append((f"  {'NEW ' if new else ''}{each.severity} {escaped(place)}", style))
-    changing = any(change.objects for change in changes)
-    if changing and (
-        quiet := counted_findings(each for each, new in found if not new and each.severity != "mandatory")
-    ):
+    quiet = counted_findings(each for each, new, _ in found if not new and each.severity != "mandatory")
+    if quiet and any(change.objects for change in changes):
         lines.append((f"  as before: {quiet}", ""))
     if fixed := len({each for change in changes for each in change.fixed}):
         lines.append((f"  {fixed} of before no longer there", ""))

@@ -3,17 +3,16 @@
 import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stacks.command import FAILED, WRONG_INPUT, CommandError
+from stacks.command import WRONG_INPUT, CommandError
 from stacks.problems import escaped
 from stacks.validate import read_definition
 
+from .. import processes
 from ..render import render
 from ..terminal import note
 
@@ -25,17 +24,9 @@ class NothingToCompare(CommandError):
     """A revision exists, but has nothing that could be rendered: against it, everything is new."""
 
 
-@dataclass(frozen=True)
-class Revision:
-    """A revision's rendering: a folder for each stack."""
-
-    commit: str
-    folder: Path
-
-
 @contextmanager
-def rendering_of(revision: str, definition: Path) -> Iterator[Revision]:
-    """Yield the rendering of a revision, made by its own code, in a folder that is there for the while.
+def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
+    """Yield a revision's commit, and a folder with a folder for each stack, which its own code has rendered.
 
     Raises NothingToCompare where the revision has no such definition, no code, or a definition that is wrong.
     """
@@ -49,9 +40,13 @@ def rendering_of(revision: str, definition: Path) -> Iterator[Revision]:
     commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", what, error=unknown)
     wanted = definition.resolve().relative_to(top.resolve())
     with TemporaryDirectory(prefix="tidegate-") as temporary:
-        tree = Path(temporary) / "tree"
-        _extract(top, commit, Path(temporary) / "tree.tar", tree)
-        if not (tree / wanted).is_file():
+        tree, rendered = Path(temporary) / "tree", Path(temporary) / "rendered"
+        index = {"GIT_INDEX_FILE": str(Path(temporary) / "index")}
+        unpacked = "git could not unpack the revision"
+        _git(top, "read-tree", commit, error=unpacked, **index)
+        _git(top, "checkout-index", "--all", f"--prefix={tree}/", error=unpacked, **index)
+        # A link that leads out of the revision leads to what is no part of it.
+        if not (tree / wanted).is_file() or not (tree / wanted).resolve().is_relative_to(tree.resolve()):
             raise NothingToCompare(
                 f"{escaped(revision)} has no {escaped(str(wanted))}, so there is nothing to compare with."
             )
@@ -59,29 +54,8 @@ def rendering_of(revision: str, definition: Path) -> Iterator[Revision]:
         if root is None or not root.is_relative_to(tree):
             raise NothingToCompare(f"{escaped(revision)} cannot render itself: it has no `rollout` package yet.")
         note(f"rendering {escaped(revision)} ({commit[:10]}) with its own code …")
-        _render(revision, root, (tree / wanted).relative_to(root), Path(temporary) / "rendered")
-        yield Revision(commit, Path(temporary) / "rendered")
-
-
-def _extract(top: Path, commit: str, archive: Path, tree: Path) -> None:
-    _git(top, "archive", "--format=tar", f"--output={archive}", commit, error="git could not archive the revision")
-    tree.mkdir()
-    try:
-        with tarfile.open(archive) as tar:
-            if hasattr(tarfile, "data_filter"):
-                tar.extractall(tree, filter=_inside)
-            else:  # the first releases of 3.11; the archive is git's own, so its paths stay inside
-                tar.extractall(tree)
-    except tarfile.TarError as error:
-        raise CommandError(f"what git archived cannot be unpacked: {escaped(str(error))}") from None
-
-
-def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    """Leave out links that lead out of the revision: what they lead to is no part of it."""
-    try:
-        return tarfile.data_filter(member, folder)
-    except tarfile.FilterError:
-        return None
+        _render(revision, root, (tree / wanted).relative_to(root), rendered)
+        yield commit, rendered
 
 
 def render_for_previews(definition: Path, out: Path) -> None:
@@ -94,39 +68,22 @@ def render_for_previews(definition: Path, out: Path) -> None:
 
 
 def _render(revision: str, root: Path, definition: Path, out: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
-    # It may break guardrails that the change mends: no reason not to compare with it. Older code knows no `render`.
-    failed = []
-    for command in ("up", "render"):
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "rollout", command, str(definition), "--out", str(out)],
-                cwd=root,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise CommandError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
-        if not done.returncode:
-            return
-        failed.append(done)
-        if done.returncode != FAILED:
-            break
-    first = failed[0]
-    lines = first.stderr.decode("utf-8", "replace").strip().splitlines()[-_TAIL:]
-    said = "\n".join(f"    {escaped(line)}" for line in lines)
-    error = NothingToCompare if first.returncode == WRONG_INPUT else CommandError
-    raise error(
-        f"{escaped(revision)} cannot be rendered: its own `rollout up` ended with exit code {first.returncode}:\n{said}"
-    )
+    command: list[str | Path] = [sys.executable, "-m", "rollout", "render", definition, "--out", out]
+    path = {"PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
+    try:
+        done = processes.run(command, seconds=SECONDS, cwd=root, environment=path)
+    except subprocess.TimeoutExpired:
+        raise CommandError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
+    if done.returncode:
+        said = "".join(f"\n    {escaped(line)}" for line in done.stderr.strip().splitlines()[-_TAIL:])
+        error = NothingToCompare if done.returncode == WRONG_INPUT else CommandError
+        code = f"exit code {done.returncode}"
+        raise error(f"{escaped(revision)} cannot be rendered: its own `rollout render` ended with {code}:{said}")
 
 
-def _git(folder: Path, *arguments: str, error: str) -> str:
+def _git(folder: Path, *arguments: str, error: str, **more: str) -> str:
     # A hook or an alias may have pointed git elsewhere; what counts is where the definition lies.
-    environment = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")}
+    environment = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")} | more
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],

@@ -41,29 +41,22 @@ _REFERENCE = re.compile(r"[\"']?\$|/(?:etc|run|var|opt|tmp|mnt|home|usr|srv|secr
 class Hidden(str):
     """A text of which only the harmless part shows; two of them are equal when the whole texts are."""
 
-    _whole: Any
+    whole: Any
+    """The value itself: never to be shown."""
 
     def __new__(cls, shown: str, whole: Any) -> "Hidden":
         """Keep the whole value for comparisons, and nowhere else."""
         made = super().__new__(cls, shown)
-        made._whole = whole
+        made.whole = whole
         return made
 
-    @property
-    def whole(self) -> Any:
-        """The value itself: never to be shown."""
-        return self._whole
-
     def __eq__(self, other: object) -> bool:
-        """Compare what is hidden."""
-        return isinstance(other, Hidden) and bool(self._whole == other._whole)
+        return isinstance(other, Hidden) and bool(self.whole == other.whole)
 
     def __ne__(self, other: object) -> bool:
-        """Compare what is hidden."""
         return not self == other
 
-    def __hash__(self) -> int:
-        return super().__hash__()
+    __hash__ = str.__hash__
 
 
 def hidden(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,17 +71,12 @@ def hidden(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hidden_text(text: str) -> str:
-    """Return a text without the secrets in it that can be told by their look."""
+    """Return a text without the secrets in it that can be told by their look; some span lines."""
     text = _USERINFO.sub(lambda found: found["scheme"] + MASK, text)
     text = _SCHEME.sub(lambda found: f"{found['scheme']} {MASK}", text)
-    return _ASSIGNED.sub(_assigned, hidden_by_look(text))
-
-
-def hidden_by_look(text: str) -> str:
-    """Return a text without what the guardrail knows by its look: keys of services, which may span lines."""
     for _, pattern in KNOWN:
         text = pattern.sub(_masked, text)
-    return text
+    return _ASSIGNED.sub(_assigned, text)
 
 
 def _masked(found: re.Match[str]) -> str:
@@ -112,24 +100,18 @@ def telling(name: str) -> bool:
 def hidden_tree(value: Any) -> Any:
     """Return a copy of a tree in which secrets are `Hidden`."""
     if isinstance(value, Mapping):
-        return _mapping(value)
+        return {key: _field(value, key) for key in value}
     if isinstance(value, (list, tuple)):
         return _list(value)
     return _text(value) if isinstance(value, str) else value
 
 
-def _mapping(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    name = value.get("name")
-    pair = isinstance(name, str) and isinstance(value.get("value"), str)
-    out = {}
-    for key, inner in value.items():
-        if pair and key == "value":
-            out[key] = _named(str(name), inner)
-        elif isinstance(inner, str) and isinstance(key, str) and _PLAIN_FIELD.search(key):
-            out[key] = _named("password", inner)
-        else:
-            out[key] = hidden_tree(inner)
-    return out
+def _field(tree: Mapping[Any, Any], key: Any) -> Any:
+    name, value = tree.get("name"), tree[key]
+    if key == "value" and isinstance(name, str):
+        return _named(name, value)
+    is_plain = isinstance(key, str) and _PLAIN_FIELD.search(key) is not None
+    return _named("password", value) if is_plain else hidden_tree(value)
 
 
 def _list(values: list[Any] | tuple[Any, ...]) -> list[Any]:

@@ -14,6 +14,7 @@ from .workloads import gpu_slices
 
 State = Literal["new", "removed", "changed", "unchanged"]
 Thing = TypeVar("Thing")
+_ORDER = ("mandatory", "advisory", "waived")
 
 
 @dataclass(frozen=True)
@@ -33,37 +34,34 @@ class StackChange:
 
     name: str
     state: State
-    objects: tuple[ObjectChange, ...]
-    restarts: tuple[Restart, ...]
-    notices: tuple[Notice, ...]
-    devices: tuple[Devices, ...]
-    findings: tuple[Finding, ...]
+    objects: Sequence[ObjectChange]
+    restarts: Sequence[Restart]
+    notices: Sequence[Notice]
+    devices: Sequence[Devices]
+    findings: Sequence[Finding]
     """Of the guardrails, after the change."""
-    known: tuple[Finding, ...]
+    known: Sequence[Finding]
     """Those of before the change."""
 
     @property
-    def dangerous(self) -> tuple[ObjectChange, ...]:
+    def dangerous(self) -> list[ObjectChange]:
         """Objects that are deleted (first) or replaced."""
-        gone = [change for change in self.objects if change.verb == "deleted"]
-        return (*gone, *(change for change in self.objects if change.verb == "replaced"))
+        return [change for verb in ("deleted", "replaced") for change in self.objects if change.verb == verb]
 
     @property
-    def grave(self) -> tuple[Notice, ...]:
+    def grave(self) -> list[Notice]:
         """What happens without a restart, and is as bad as a deletion."""
-        return tuple(notice for notice in self.notices if notice.grave)
+        return [notice for notice in self.notices if notice.grave]
 
     def is_new(self, finding: Finding) -> bool:
         """Say whether the change brings a finding: not when the rule was broken there, and no less, before."""
-        return _breach(finding) not in {_breach(before) for before in self.known}
+        return _breach(finding) not in map(_breach, self.known)
 
     @property
-    def fixed(self) -> tuple[Finding, ...]:
+    def fixed(self) -> list[Finding]:
         """Findings of before that the change takes away; a stack that is gone itself has mended nothing."""
-        if self.state == "removed":
-            return ()
-        now = {_breach(finding) for finding in self.findings}
-        return tuple(finding for finding in self.known if _breach(finding) not in now)
+        now = [*map(_breach, self.findings)]
+        return [one for one in self.known if self.state != "removed" and _breach(one) not in now]
 
 
 def stack_change(
@@ -73,32 +71,24 @@ def stack_change(
     after: Sequence[Mapping[str, Any]] | None,
     *,
     there: Mapping[str, int] | None = None,
-    findings: Iterable[Finding] = (),
-    known: Iterable[Finding] = (),
+    findings: Sequence[Finding] = (),
+    known: Sequence[Finding] = (),
 ) -> StackChange:
     """Return what changes for a stack; `before` or `after` is None where there is no such stack."""
+    state: State = "unchanged"
+    started: list[Restart] = []
+    beside: list[Notice] = []
     if before is None or after is None:
-        state: State = "new" if before is None else "removed"
-        started: list[Restart] = []
-        beside: list[Notice] = []
-    else:
-        state = "changed" if changes else "unchanged"
-        started = restarts(before, after) if changes else []
-        beside = notices(before, after, started) if changes else []
+        state = "new" if before is None else "removed"
+    elif changes:
+        state, started = "changed", restarts(before, after)
+        beside = notices(before, after, started)
     was, will = gpu_slices(before or ()), gpu_slices(after or ())
-    return StackChange(
-        name,
-        state,
-        tuple(changes),
-        tuple(started),
-        tuple(beside),
-        tuple(
-            Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
-            for kind in sorted(was.keys() | will.keys())
-        ),
-        tuple(findings),
-        tuple(known),
-    )
+    devices = [
+        Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
+        for kind in sorted(was.keys() | will.keys())
+    ]
+    return StackChange(name, state, changes, started, beside, devices, findings, known)
 
 
 def _breach(finding: Finding) -> tuple[str, ...]:
@@ -111,6 +101,18 @@ def alike(things: Iterable[tuple[str, Thing]]) -> dict[Thing, list[str]]:
     for stack, thing in things:
         found.setdefault(thing, []).append(stack)
     return found
+
+
+def notices_of(changes: Sequence[StackChange], *, grave: bool) -> dict[Notice, list[str]]:
+    """Return what happens without a restart, with the stacks in which it does."""
+    return alike((change.name, notice) for change in changes for notice in change.notices if notice.grave == grave)
+
+
+def findings_of(changes: Sequence[StackChange]) -> list[tuple[Finding, bool, list[str]]]:
+    """Return each finding, whether the change brings it, and the stacks that have it; new and severe ones first."""
+    found = alike((change.name, (each, change.is_new(each))) for change in changes for each in change.findings)
+    ordered = sorted(found.items(), key=lambda item: (not item[0][1], _ORDER.index(item[0][0].severity)))
+    return [(finding, is_new, stacks) for (finding, is_new), stacks in ordered]
 
 
 def broken(changes: Sequence[StackChange]) -> str:

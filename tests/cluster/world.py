@@ -332,7 +332,7 @@ def site_in(cluster: LocalCluster, prefix: str, engine: str, folder: Path, monke
     if engine == "pulumi":
         site.checkout, settings = checkout_for_pulumi(folder)
         site.environment = environment | settings
-        monkeypatch.setattr("rollout.engines.pulumi.ROOT", site.checkout)
+        monkeypatch.setattr("rollout.engines.pulumi_cli.ROOT", site.checkout)
     return site
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tidegate_contracts.environments import Environments
 
-from rollout.summary import differences, gpu_slices, how_they_differ, pairs
+from rollout.summary import differences, how_they_differ, pairs
 from stacks.problems import _MOST_ALIKE, Position, Problem, advisory_text
 from stacks.validate import read_definition
 
-from .conftest import ROOT, Call, Edit
+from .conftest import Call, Edit
 
 
 def test_a_good_definition_is_summed_up_in_a_line_and_alike_advisories_in_a_paragraph(
@@ -152,8 +152,3 @@ def test_one_environment_alone_differs_from_nothing(definition: Path) -> None:
     text = text.split("  - name: prod\n")[0] + "dataPlanes:\n  - {name: lab, environments: [dev]}\n"
     definition.write_text(text, "utf-8")
     assert how_they_differ(read_definition(definition)) == ""
-
-
-def test_gpu_slices_are_counted_over_all_replicas() -> None:
-    stacks = {stack.name: stack for stack in read_definition(ROOT / "stacks/inference.yaml").stacks}
-    assert "3 × MIG 1g.10gb (mixed)" in gpu_slices(stacks["prod-east"]).splitlines()

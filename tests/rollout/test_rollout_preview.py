@@ -197,7 +197,8 @@ def test_against_a_definition_that_was_wrong_everything_is_new_and_it_says_so(
     ended = against("HEAD")
     assert ended.code == 0
     assert (
-        "Everything counts as new: HEAD cannot be rendered: its own `rollout up` ended with exit code 2:" in ended.err
+        "Everything counts as new: HEAD cannot be rendered: its own `rollout render` ended with exit code 2:"
+        in ended.err
     )
     assert "nsf" in ended.err
     assert page.read_text("utf-8").startswith("**✏️ 2 stacks: 2 new · objects: ")
@@ -225,7 +226,7 @@ def test_code_that_fails_is_a_failure_and_no_news(repository: Path, against: Cal
     git(repository, "commit", "--quiet", "--all", "--message=broken")
     ended = against("HEAD")
     assert ended.code == 1
-    assert "its own `rollout up` ended with exit code 7" in ended.err
+    assert "its own `rollout render` ended with exit code 7" in ended.err
     assert page.read_text("utf-8").startswith("**⛔ There is no preview**\n")
 
 

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from policies.guardrails import Finding
 from policies.guardrails.checking import Level
 from rollout.changes.compare import compare
-from rollout.changes.page import LIMIT, code, failed_page, page, preformatted, prose, size, table
+from rollout.changes.page import LIMIT, code, failed_page, message, page, prose, size, table
 from rollout.changes.stack_change import StackChange, stack_change
 from stacks.problems import escaped
 
@@ -97,7 +97,7 @@ def test_no_cell_of_a_table_breaks_out_of_it(cells: list[str]) -> None:
 
 @given(text=NASTY)
 def test_a_message_stands_as_it_is(text: str) -> None:
-    html = Html(f"before\n\n{preformatted(text)}\n\nafter")
+    html = Html(f"before\n\n{message(text, LIMIT)}\n\nafter")
     assert html.tags == ["p", "pre", "p"]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rollout.changes.workloads import gpu_slices
 from rollout.render import render
-from rollout.summary import gpu_slices as wanted_by
+from stacks.devices import device, devices_per_replica, most_replicas
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
@@ -19,8 +19,11 @@ DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definition
 
 
 def expected(stack: Stack) -> Counter[str]:
-    lines = [line for line in wanted_by(stack).splitlines() if line != "none"]
-    return Counter({name: int(count) for count, name in (line.split(" × ") for line in lines) if int(count)})
+    wanted: Counter[str] = Counter()
+    for pool in (pool for server in stack.platform.servers for pool in server.pools):
+        if kind := device(pool.placement):
+            wanted[str(kind)] += most_replicas(pool) * devices_per_replica(pool.placement)
+    return +wanted
 
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.stem)

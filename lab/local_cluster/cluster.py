@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -22,15 +22,13 @@ READY_SECONDS = 90
 
 
 @dataclass
-class LocalCluster:
+class LocalCluster(ControlPlane):
     """A running control plane: etcd, API server, controller manager, scheduler, and kwok, which plays nodes.
 
     >>> with LocalCluster.start(Path("/tmp/some-folder"), nodes=[cpu_node("cpu-1")]) as cluster:
     ...     cluster.kubectl("get", "nodes").stdout
     """
 
-    plane: ControlPlane
-    command_prefix: tuple[str, ...] = ()
     _children: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -40,16 +38,13 @@ class LocalCluster:
         *,
         name: str = "local",
         nodes: Sequence[Mapping[str, Any]] = (),
-        command_prefix: Sequence[str] = (),
         network: Network | None = None,
-        options: Mapping[str, Sequence[str]] | None = None,
         outlives: bool = False,
     ) -> Self:
         """Start a cluster in a folder of its own, and return when it and its nodes are ready; raises ClusterError.
 
-        `name` is the context in its kubeconfig, `command_prefix` stands before every command (`nsenter --net=…`),
-        `options` are more options of the programs by name. Unless it `outlives` this process, it ends with it, even if
-        this process is killed; a start that is killed before it is done leaves no process either way. What an earlier,
+        `name` is the context in its kubeconfig. Unless it `outlives` this process, it ends with it, even if this
+        process is killed; a start that is killed before it is done leaves no process either way. What an earlier,
         killed run left in the folder is ended and removed first; nothing else is, and a folder behind a link, or with
         somebody's files under the names of a cluster's, is refused.
         """
@@ -70,7 +65,7 @@ class LocalCluster:
             for program in PROGRAMS:
                 tools.path(program)
             with watched(folder) if outlives else nullcontext(), free_port(network) as port:
-                cluster = cls(ControlPlane(folder, name, network, port, options or {}), tuple(command_prefix))
+                cluster = cls(folder, name, network, port)
                 try:
                     cluster._bring_up(outlives)
                     if nodes:
@@ -93,8 +88,7 @@ class LocalCluster:
             return None
         if {*PROGRAMS} - processes.of(folder).keys():
             return None
-        plane = ControlPlane(folder, state["context"], Network(**state["network"]), state["port"])
-        return cls(plane, tuple(state["command_prefix"]))
+        return cls(folder, state["context"], Network(**state["network"]), state["port"])
 
     @classmethod
     def missing(cls, folder: Path) -> tuple[str, ...]:
@@ -137,26 +131,6 @@ class LocalCluster:
         self.stop()
 
     @property
-    def folder(self) -> Path:
-        """The cluster's folder; logs are below."""
-        return self.plane.folder
-
-    @property
-    def context(self) -> str:
-        """Context in the kubeconfig."""
-        return self.plane.context
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
-        return self.plane.kubeconfig()
-
-    @property
-    def server(self) -> str:
-        """The API server's address."""
-        return self.plane.server
-
-    @property
     def pids(self) -> dict[str, int]:
         """The process ids of the programs that run, by name."""
         return processes.of(self.folder)
@@ -166,18 +140,11 @@ class LocalCluster:
         # A proxy for the world outside must not be asked for a cluster on this machine.
         direct = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
         return os.environ | {
-            "NO_PROXY": ",".join(filter(None, [direct, self.plane.network.address])),
+            "NO_PROXY": ",".join(filter(None, [direct, self.network.address])),
             "KUBECONFIG": str(kubeconfig or self.kubeconfig),
             "KUBECACHEDIR": str(self.folder / "kubectl-cache"),
             "KUBERC": "off",
         }
-
-    def user(self, name: str, groups: Sequence[str] = ()) -> Path:
-        """Return a kubeconfig of another identity, whose rights the API server evaluates as it does everybody's.
-
-        `system:node:<node>` in the group `system:nodes` is a kubelet, `system:kube-proxy` is kube-proxy.
-        """
-        return self.plane.write_user(name, groups)
 
     def kubectl(
         self,
@@ -188,7 +155,7 @@ class LocalCluster:
         kubeconfig: Path | None = None,
     ) -> "subprocess.CompletedProcess[str]":
         """Run kubectl; raise ClusterError when it fails, unless told not to `check`."""
-        command = [*self.command_prefix, str(_kubectl()), *map(str, arguments)]
+        command = [str(_kubectl()), *map(str, arguments)]
         try:
             done = subprocess.run(
                 command,
@@ -236,40 +203,33 @@ class LocalCluster:
             self.kubectl("wait", "--for=condition=Ready", limit, "node", *nodes, timeout=READY_SECONDS + 5)
 
     def _bring_up(self, outlives: bool) -> None:
-        plane, folder = self.plane, self.folder
-        (folder / "logs").mkdir()
-        plane.write_tokens()
-        write_stages(folder)
+        (self.folder / "logs").mkdir()
+        self.write_tokens()
+        write_stages(self.folder)
 
         def start(*programs: str) -> None:
             for program in programs:
-                self._children[program] = processes.spawn(
-                    program, plane.command(program), folder, outlives=outlives, prefix=self.command_prefix
-                )
+                command = self.command(program)
+                self._children[program] = processes.spawn(program, command, self.folder, outlives=outlives)
 
-        def there(what: str, *command: str) -> None:
-            processes.wait_for(
-                what,
-                lambda: self.kubectl(*command, check=False, timeout=20).returncode == 0,
-                self._children,
-                folder,
-                READY_SECONDS,
-            )
+        def wait_for(what: str, there: Callable[[], bool]) -> None:
+            processes.wait_for(what, there, self._children, self.folder, READY_SECONDS)
+
+        def answers(*command: str) -> bool:
+            return self.kubectl(*command, check=False, timeout=20).returncode == 0
 
         start("etcd")
-        socket_file = folder / "etcd.sock"
-        processes.wait_for("etcd", socket_file.exists, self._children, folder, READY_SECONDS)
+        wait_for("etcd", (self.folder / "etcd.sock").exists)
         start("kube-apiserver")
-        processes.wait_for("kube-apiserver", plane.has_certificate, self._children, folder, READY_SECONDS)
-        plane.write_kubeconfigs()
-        there("kube-apiserver", "get", "--raw", "/readyz")
+        wait_for("kube-apiserver", self.has_certificate)
+        self.write_kubeconfigs()
+        wait_for("kube-apiserver", lambda: answers("get", "--raw", "/readyz"))
         start("kube-controller-manager", "kube-scheduler", "kwok")
-        there("kube-controller-manager", "get", "serviceaccount", "default", "--namespace", "default")
+        account = ("get", "serviceaccount", "default", "--namespace", "default")
+        wait_for("kube-controller-manager", lambda: answers(*account))
 
     def _write_state(self) -> None:
-        plane = self.plane
-        state = {"context": plane.context, "port": plane.port, "network": asdict(plane.network)}
-        state |= {"command_prefix": self.command_prefix, "pids": self.pids}
+        state = {"context": self.context, "port": self.port, "network": asdict(self.network)}
         private(self.folder / STATE, json.dumps(state, indent=1))
 
 

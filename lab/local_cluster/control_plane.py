@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from lab import tools
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 ADMIN = "admin"
+SERVICES, PODS = "10.96.0.0/16", "10.88.0.0/16"
+"""The addresses of Services, and of pods that a real kubelet runs."""
 # Which programs show a token of their own, and as whom.
 _IDENTITIES = {
     ADMIN: ("admin", "system:masters"),
@@ -40,7 +42,7 @@ class ClusterBusyError(ClusterError):
 
 @dataclass(frozen=True)
 class Network:
-    """Where the API server listens, and the addresses that the cluster gives.
+    """Where the API server listens.
 
     The defaults are for simulated nodes. Where a real kubelet joins, in a network namespace, `address` is one that its
     pods reach; the API server then listens on every address of that namespace, and `kubernetes.default` leads to it.
@@ -48,10 +50,6 @@ class Network:
 
     address: str = "127.0.0.1"
     port: int = 0  # a free one
-    services: str = "10.96.0.0/16"
-    pods: str = "10.88.0.0/16"
-    simulated_pods: str = "10.77.0.1/16"
-    simulated_node: str = "10.99.0.9"
 
     @property
     def loopback(self) -> bool:
@@ -59,7 +57,7 @@ class Network:
         return self.address == "127.0.0.1"
 
 
-@dataclass(frozen=True)
+@dataclass
 class ControlPlane:
     """A control plane in a folder: how each of its programs is run, and what each of them shows to the API server."""
 
@@ -67,8 +65,6 @@ class ControlPlane:
     context: str
     network: Network
     port: int
-    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """More options of programs, by their names; what stands here has the last word."""
 
     def write_tokens(self) -> None:
         """Write a new token for each identity, and the list of them for the API server."""
@@ -86,17 +82,25 @@ class ControlPlane:
     def write_kubeconfigs(self) -> None:
         """Write the kubeconfigs; the API server must have made its certificate."""
         for name in _IDENTITIES:
-            private(self.kubeconfig(name), self._kubeconfig(name))
+            private(self.kubeconfig_of(name), self._kubeconfig(name))
 
-    def write_user(self, name: str, groups: Sequence[str]) -> Path:
-        """Write a kubeconfig for somebody else; the API server takes the administrator's word for who it is."""
-        path = (
-            self.folder / "kubeconfigs" / "users" / hashlib.sha256("\n".join([name, *groups]).encode()).hexdigest()[:16]
-        )
+    def user(self, name: str, groups: Sequence[str] = ()) -> Path:
+        """Return a kubeconfig of another identity, whose rights the API server evaluates as it does everybody's.
+
+        `system:node:<node>` in the group `system:nodes` is a kubelet, `system:kube-proxy` is kube-proxy.
+        """
+        key = hashlib.sha256("\n".join([name, *groups]).encode()).hexdigest()[:16]
+        path = self.folder / "kubeconfigs" / "users" / key
+        # The API server takes the administrator's word for who it is.
         private(path, self._kubeconfig(ADMIN, {"as": name, **({"as-groups": [*groups]} if groups else {})}))
         return path
 
-    def kubeconfig(self, name: str = ADMIN) -> Path:
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.kubeconfig_of(ADMIN)
+
+    def kubeconfig_of(self, name: str) -> Path:
         """Return the kubeconfig of an identity."""
         return self.folder / "kubeconfig" if name == ADMIN else self.folder / "kubeconfigs" / name
 
@@ -134,7 +138,7 @@ class ControlPlane:
                 "--authorization-mode=Node,RBAC",
                 "--enable-admission-plugins=NodeRestriction",
                 "--allow-privileged",
-                f"--service-cluster-ip-range={network.services}",
+                f"--service-cluster-ip-range={SERVICES}",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-signing-key-file={_KEY}",
                 f"--service-account-key-file={_KEY}",
@@ -146,26 +150,26 @@ class ControlPlane:
                 f"--root-ca-file={_CERTIFICATE}",
                 f"--service-account-private-key-file={_KEY}",
                 "--use-service-account-credentials",
-                *([] if network.loopback else ["--allocate-node-cidrs", f"--cluster-cidr={network.pods}"]),
-                f"--service-cluster-ip-range={network.services}",
+                *([] if network.loopback else ["--allocate-node-cidrs", f"--cluster-cidr={PODS}"]),
+                f"--service-cluster-ip-range={SERVICES}",
                 "--horizontal-pod-autoscaler-sync-period=3s",
             ],
             "kube-scheduler": self._client("kube-scheduler"),
             "kwok": [
-                f"--kubeconfig={self.kubeconfig('kwok')}",
+                f"--kubeconfig={self.kubeconfig_of('kwok')}",
                 "--config=stages.yaml",
                 "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-                f"--cidr={network.simulated_pods}",
-                f"--node-ip={network.simulated_node}",
+                "--cidr=10.77.0.1/16",
+                "--node-ip=10.99.0.9",
                 "--node-lease-duration-seconds=40",
             ],
         }
-        return [str(tools.path(program)), *options[program], *self.options.get(program, ())]
+        return [str(tools.path(program)), *options[program]]
 
     def _client(self, program: str) -> list[str]:
         # Nobody else shares this API server: its clients need not hold back as much as they would by default.
         brisk = ["--kube-api-qps=300", "--kube-api-burst=600"]
-        return [f"--kubeconfig={self.kubeconfig(program)}", "--secure-port=0", "--leader-elect=false", *brisk]
+        return [f"--kubeconfig={self.kubeconfig_of(program)}", "--secure-port=0", "--leader-elect=false", *brisk]
 
     def _kubeconfig(self, name: str, acting: Mapping[str, Any] | None = None) -> str:
         authority = base64.b64encode((self.folder / _CERTIFICATE).read_bytes()).decode()

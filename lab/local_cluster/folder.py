@@ -1,7 +1,6 @@
 """The folder of a local cluster: private, one cluster at a time, and cleaned."""
 
 import fcntl
-import json
 import os
 import shutil
 import socket
@@ -83,13 +82,7 @@ def remove(folder: Path) -> None:
 
 def made(folder: Path) -> bool:
     """Tell whether a cluster made what lies in this folder under the names of a cluster's."""
-    if _text(folder / _LOCK) == _MARK:
-        return True
-    try:  # of a version that did not mark its folder
-        found = json.loads(_text(folder / STATE))
-    except ValueError:
-        return False
-    return isinstance(found, dict) and {"context", "port", "network", "command_prefix", "pids"} <= found.keys()
+    return _text(folder / _LOCK) == _MARK
 
 
 def _lock_is_ours(lock: Path) -> bool:

@@ -18,6 +18,8 @@ from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 
+from lab.tools.running import tail
+
 from .control_plane import PROGRAMS, ClusterError
 
 FOLDER_MARK = "TIDEGATE_CLUSTER"
@@ -34,9 +36,7 @@ if os.getppid() == int(sys.argv[1]):
 """
 
 
-def spawn(
-    program: str, command: Sequence[str | Path], folder: Path, *, outlives: bool, prefix: Sequence[str] = ()
-) -> "subprocess.Popen[bytes]":
+def spawn(program: str, command: Sequence[str], folder: Path, *, outlives: bool) -> "subprocess.Popen[bytes]":
     """Start a program of the cluster in its folder, its output in `logs/<program>.log`.
 
     Unless it `outlives` its starter, the kernel kills it when that ends, however that ends. It stands in a session of
@@ -49,7 +49,7 @@ def spawn(
     def start() -> "subprocess.Popen[bytes]":
         with (folder / "logs" / f"{program}.log").open("wb") as log:
             return subprocess.Popen(
-                [*prefix, *launcher, *map(str, command)],
+                [*launcher, *command],
                 cwd=folder,
                 env=environment | marks,
                 stdin=subprocess.DEVNULL,
@@ -67,7 +67,7 @@ def of(folder: Path) -> dict[str, int]:
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and mark in (marks := _words(entry / "environ")):
-            # A launcher or a prefix, which is about to become the program, names it as one of its words.
+            # A launcher, which is about to become the program, names it as one of its words.
             words = {os.path.basename(word) for word in _words(entry / "cmdline")}
             for program in map(os.fsencode, PROGRAMS):
                 if os.fsencode(PROGRAM_MARK) + b"=" + program in marks and program in words:
@@ -108,13 +108,13 @@ def wait_for(
     seconds: float,
 ) -> None:
     """Wait until something is there; raise ClusterError when it takes too long or a program has ended."""
-    deadline = time.monotonic() + seconds
+    deadline, logs = time.monotonic() + seconds, folder / "logs"
     while not there():
         for name, child in children.items():
             if child.poll() is not None:
-                raise ClusterError(f"{name} ended with exit code {child.returncode}.\n{_tail(folder, name)}")
+                raise ClusterError(f"{name} ended with exit code {child.returncode}.\n{tail(logs / f'{name}.log')}")
         if time.monotonic() > deadline:
-            tails = "\n".join(_tail(folder, name, 5) for name in children)
+            tails = "\n".join(tail(logs / f"{name}.log", 5) for name in children)
             raise ClusterError(f"{what}: not there after {seconds:.0f} s.\n{tails}")
         time.sleep(0.03)
 
@@ -138,13 +138,6 @@ def _words(file: Path) -> list[bytes]:
         return file.read_bytes().split(b"\0")
     except OSError:  # it ended meanwhile, or belongs to somebody else
         return []
-
-
-def _tail(folder: Path, name: str, lines: int = 15) -> str:
-    log = folder / "logs" / f"{name}.log"
-    text = log.read_text("utf-8", errors="replace").splitlines() if log.is_file() else []
-    last = "\n".join(f"    {line[:300]}" for line in text[-lines:])
-    return f"  log: {log}\n{last or '    (it is empty)'}"
 
 
 @cache

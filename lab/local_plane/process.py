@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.tools.running import tail
+
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
@@ -62,7 +64,7 @@ class Process:
     def check(self) -> None:
         """Raise ProcessError when it has ended."""
         if (status := self.popen.poll()) is not None:
-            raise ProcessError(f"{self.name} ended with {status}:\n{tail(self.log)}")
+            raise ProcessError(f"{self.name} ended with {status}:\n{tail(self.log, 25)}")
 
     def wait_until(self, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
         """Wait until it is ready; raises ProcessError when it ends before, or takes too long."""
@@ -70,7 +72,7 @@ class Process:
         while not ready():
             self.check()
             if time.monotonic() > end:
-                raise ProcessError(f"{self.name} is not ready after {seconds:.0f} s:\n{tail(self.log)}")
+                raise ProcessError(f"{self.name} is not ready after {seconds:.0f} s:\n{tail(self.log, 25)}")
             time.sleep(_POLL_SECONDS)
 
     def announced_ports(self) -> dict[str, int]:
@@ -223,8 +225,3 @@ def replace_file(file: Path, text: str) -> None:
     new = file.parent.parent / f".{file.parent.name}-{file.name}.new"  # not in the folder that is watched
     new.write_text(text, "utf-8")
     new.replace(file)
-
-
-def tail(log: Path, lines: int = 25) -> str:
-    """Return the last lines of a log."""
-    return "\n".join(log.read_text("utf-8", errors="replace").splitlines()[-lines:])

@@ -13,12 +13,11 @@ tools on the PATH.
 from lab.tools.cache import cache_root
 from lab.tools.files import crd_files, module_files, module_folder
 from lab.tools.programs import Found, find, missing, path
-from lab.tools.running import ToolError, UnknownNameError
+from lab.tools.running import ToolError
 
 __all__ = [
     "Found",
     "ToolError",
-    "UnknownNameError",
     "cache_root",
     "crd_files",
     "find",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lab.tools import files, programs
 from lab.tools.programs import PROGRAMS
-from lab.tools.running import ToolError, UnknownNameError
+from lab.tools.running import ToolError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,19 +18,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones (default: all): {', '.join(names)}")
     wanted = parser.parse_args(arguments).names or names
+    if unknown := [name for name in wanted if name not in names]:
+        parser.error(f"unknown tool {unknown[0]!r}: there are {', '.join(names)}")
     try:
-        for name in wanted:
-            if name not in names:
-                raise UnknownNameError(name, names)
         for name in wanted:
             if name in PROGRAMS:
                 found = programs.find(name)
                 print(name, found.version, found.path, flush=True)
             else:
                 print(name, files.version(name), files.module_folder(name), flush=True)
-    except UnknownNameError as error:
-        print(error, file=sys.stderr)
-        return 2
     except ToolError as error:
         print(error, file=sys.stderr)
         return 1

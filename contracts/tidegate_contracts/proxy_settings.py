@@ -1,26 +1,31 @@
 """The proxy's settings that are in no mounted file: environment variables, named after the fields."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from .message import Message
 from .proxy_process import ENVIRONMENT_PREFIX
+
+Positive = Annotated[int, Field(ge=1)]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(str.lower)]
 
 
 class ProxySettings(Message):
     """Times are seconds. `body_limit_bytes` becomes `TIDEGATE_PROXY_BODY_LIMIT_BYTES`, and so on."""
 
+    model_config = ConfigDict(loc_by_alias=False)
+
     environment: str
     replicas_host: str
     """Headless Service whose addresses are the proxy's replicas: each enforces its share of the rate limits."""
-    body_limit_bytes: int
-    concurrency: int
+    body_limit_bytes: Positive
+    concurrency: Positive
     """Requests that one replica works on at once."""
-    connect_timeout_seconds: int
-    request_timeout_seconds: int
-    drain_seconds: int
-    log_level: str
+    connect_timeout_seconds: Positive
+    request_timeout_seconds: Positive
+    drain_seconds: Annotated[int, Field(ge=0)]
+    log_level: LogLevel
     tls: bool
     """Whether a certificate is mounted at `proxy_process.TLS_ROOT`, to serve HTTPS with."""
     api_keys: bool

@@ -20,19 +20,24 @@ DOMINO: Final = "domino"
 """The sources of identities that are no issuers of tokens, in access rules."""
 
 
+Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9_:-]{0,62}(\.[A-Za-z0-9_:-]{1,63})*\.?$", max_length=253)]
+"""A name that can be looked up, or an address."""
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
 class Pool(Message):
     """Replicas of one server on one kind of slice; `host` is the headless Service that lists them."""
 
     name: str
-    host: str
+    host: Host
     """Its addresses come and go with readiness. A pod whose eviction policy crashed leaves it for up to five minutes
     (the kubelet's back-off) while its Triton still answers: so who follows this name keeps an address that it has known
     for as long as it answers, and gives it up when it does not."""
-    http_port: int
-    grpc_port: int
+    http_port: Port
+    grpc_port: Port
     grpc_tls: bool = False
     loading: Literal["preload", "on-demand"]
-    lease_port: int | None = None
+    lease_port: Port | None = None
     """Port of the eviction policy beside each replica; only on-demand pools have one."""
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import re
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -28,7 +27,6 @@ from .telemetry.meter import Meter
 
 LOOK_SECONDS = 1.0
 """Seconds between two looks at a file."""
-_HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,252}")
 AT_ONCE = 10
 """Models that are checked before requests have their turn again."""
 log = logging.getLogger(__name__)
@@ -60,8 +58,6 @@ async def routing_table(data: bytes) -> routing.RoutingTable:
         for server in table.servers:
             if server.kind not in KINDS:
                 raise ValueError(f"server {server.name}: this proxy knows no kind {server.kind!r}")
-            for pool in server.pools:
-                _check_address(f"{server.name}/{pool.name}", pool)
         routing.check_models(table.servers, models)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise TableError(f"it is no routing table: {error}") from None
@@ -78,16 +74,6 @@ async def access_table(data: bytes) -> routing.AccessTable:
         return routing.AccessTable.model_validate_json(data)
     except ValidationError as error:
         raise TableError(_first(error)) from None
-
-
-def _check_address(where: str, pool: routing.Pool) -> None:
-    """Raise ValueError for what no name can be looked up of, and no connection be made to."""
-    labels = pool.host.removesuffix(".").split(".")
-    if not _HOST.fullmatch(pool.host) or not all(0 < len(label) < 64 for label in labels):
-        raise ValueError(f"pool {where}: {pool.host!r} can be no host's name")
-    for port in (pool.http_port, pool.grpc_port, pool.lease_port):
-        if port is not None and not 0 < port < 1 << 16:
-            raise ValueError(f"pool {where}: {port} can be no port")
 
 
 def _first(error: ValidationError, where: str = "") -> str:

@@ -22,8 +22,6 @@ Outcome = Literal["answered", "refused", "failed", "late", "incomplete", "too-la
 """Answered, or with an error (refused); no answer, or none in time; not sent, for one of several reasons."""
 Send = Callable[[Replica, bytes], Awaitable[Outcome]]
 """Sends a whole request to a replica's double, and reads the answer to its end."""
-Learn = Callable[[Route], Awaitable[bool | None]]
-"""Tells whether a model keeps sequences; None where that cannot be known now."""
 
 MOST_BYTES = 1024 * 1024
 """Bytes of one request that is mirrored."""
@@ -90,8 +88,7 @@ class MirroredRequest:
 
     async def _deliver(self) -> Outcome:
         if self._sequence is None:
-            async with self._share.asking:
-                self._sequence = await self._mirror.learn(self._route)
+            self._sequence = await self._route.sequences.find()
         if self._sequence is not False:
             return "nowhere" if self._sequence is None else "sequence"
         now = asyncio.get_running_loop().time()
@@ -109,25 +106,13 @@ class MirroredRequest:
             lease.in_flight -= 1
 
 
-class _NotMirrored:
-    """Stands for the copy that is not made."""
-
-    def add(self, data: bytes | bytearray, whole: bool) -> None:
-        """Keep nothing."""
-
-
-AnyCopy = MirroredRequest | _NotMirrored
-NO_COPY: AnyCopy = _NotMirrored()
-
-
 class Mirror:
     """All mirrored requests of a proxy; `seconds` is how long one may take, from its first part to the answer's end."""
 
-    def __init__(self, meter: Meter, seconds: float, learn: Learn) -> None:
+    def __init__(self, meter: Meter, seconds: float) -> None:
         self.seconds = seconds
         self.bytes = 0
         """What those in flight hold."""
-        self.learn = learn
         self._meter = meter
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -136,20 +121,20 @@ class Mirror:
         """How many are in flight."""
         return len(self._tasks)
 
-    def begin(self, route: Route, version: str | None, sequence: bool | None, send: Send) -> AnyCopy:
-        """Begin to mirror a request that `version` serves, if it is one of the share.
+    def begin(self, route: Route, version: str | None, sequence: bool | None, send: Send) -> MirroredRequest | None:
+        """Begin to mirror a request that `version` serves, if it is one of the share; return None otherwise.
 
         Requests of a sequence are left out, for a part of a sequence is no sequence; None: its model is asked.
         """
         share = route.mirror
         if share is None or version == share.version or random() * 100 >= share.percent:
-            return NO_COPY
+            return None
         if sequence:
             self.count(route, "sequence")
-            return NO_COPY
+            return None
         if len(self._tasks) >= MOST_COPIES or share.in_flight >= MOST_OF_A_MODEL:
             self.count(route, "too-many")
-            return NO_COPY
+            return None
         share.in_flight += 1
         copy = MirroredRequest(self, route, share, sequence, send)
         task = asyncio.get_running_loop().create_task(copy.run())
@@ -167,11 +152,11 @@ class Mirror:
             task.cancel()
 
 
-async def over_http(connect_seconds: float, first: bytes, double: Replica, rest: bytes) -> Outcome:
-    """Send a request whose first lines ask for the candidate; raises OSError."""
+async def over_http(connect_seconds: float, first: bytes, skip: int, double: Replica, data: bytes) -> Outcome:
+    """Send a request to the candidate: with these first lines instead of its own, of `skip` bytes; raises OSError."""
     connection = double.take(monotonic()) or await double.connect(connect_seconds)
     try:
-        answer = await send(double, connection, first, rest, discard=True)
+        answer = await send(double, connection, first, data[skip:], discard=True)
     except NoAnswerError:
         return "failed"
     return "answered" if answer.status < 400 else "refused"

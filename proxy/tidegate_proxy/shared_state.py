@@ -10,7 +10,6 @@ from tidegate_contracts.proxy_settings import ProxySettings
 from .access.authorizer import Authorizer
 from .concurrency import ByteBudget, ConcurrencyLimiter
 from .mirror import Mirror
-from .routes import Route
 from .telemetry.meter import Meter
 from .telemetry.records import CallLog
 from .telemetry.traces import Tracer
@@ -51,10 +50,7 @@ class SharedState:
         self.body_limit_bytes = self.settings.body_limit_bytes
         """Of the settings; each call asks for it, and there it takes longer."""
         self.buffered = ByteBudget(self.settings.body_limit_bytes * BUFFERED_BODIES)
-        self.mirror = Mirror(self.meter, float(self.settings.request_timeout_seconds), self._keeps_sequences)
-
-    async def _keeps_sequences(self, route: Route) -> bool | None:
-        return await route.sequences.find(self.settings.connect_timeout_seconds)
+        self.mirror = Mirror(self.meter, float(self.settings.request_timeout_seconds))
 
     async def sweep(self) -> None:
         """End the calls that are past their deadline, for ever."""

@@ -8,7 +8,7 @@ from time import monotonic
 from ..forwarding import Forwarding, call_record, no_whole_answer
 from ..http2.frames import CANCEL, literal
 from ..http2.sending import Stream
-from ..mirror import NO_COPY, AnyCopy
+from ..mirror import MirroredRequest
 from ..pools import Pool
 from ..residency.leases import Lease
 from ..telemetry.traces import Span
@@ -34,7 +34,8 @@ class UpstreamRequest:
     _method: Method
     _request_id: bytes
     _span: Span | None = None
-    _copy: AnyCopy | None = None
+    _copy: MirroredRequest | None = None
+    _copy_begun: bool = False
 
     def span(self) -> Span | None:
         """Return the call's span, where the proxy makes any: the replica is told of it as its parent."""
@@ -55,16 +56,16 @@ class UpstreamRequest:
 
     def mirror(self, forwarding: Forwarding, data: bytes | bytearray, whole: bool) -> None:
         """Keep what was sent for the candidate version, if this call is one that it gets."""
-        if self._copy is None:
+        if not self._copy_begun:
+            self._copy_begun = True
             route, mirror = forwarding.grant.route, self._context.shared.mirror
             assert route.mirror is not None
-            if self._method.streams or self._method.action != "infer":
-                self._copy = NO_COPY
-            else:
+            if not self._method.streams and self._method.action == "infer":
                 headers = self.headers(route.pool, mirror.seconds)
                 send = partial(send_mirrored, self._context.upstreams, route.pool, headers, route.mirror.version)
                 self._copy = mirror.begin(route, forwarding.version, forwarding.sequence is not None, send)
-        self._copy.add(data, whole)
+        if self._copy is not None:
+            self._copy.add(data, whole)
 
     def ended(self, call: CallerStream, code: int, seconds: float, model: str | None, bytes_in: int) -> None:
         """Count, log and trace the end of the call with this status."""

@@ -5,7 +5,7 @@ from time import monotonic
 from typing import Protocol
 
 from ..forwarding import Forwarding
-from ..mirror import NO_COPY, AnyCopy, over_http
+from ..mirror import MirroredRequest, over_http
 from ..problems import Problem
 from ..shared_state import SharedState
 from ..targets import Target
@@ -68,20 +68,22 @@ class UpstreamLeg:
         self._reply: list[bytes] = []
         self._status = 0
         self._chunked = False
-        self._copy: AnyCopy | None = None
+        self._copy: MirroredRequest | None = None
+        """What a candidate gets of the request, if it is one of its share."""
         connection.receiver = self
 
     # --- to the replica
     def send_head(self, passed: bytes) -> None:
         """Put the head before what there is of the body; `passed` are the header lines that go on."""
         request, forwarding = self._request, self._forwarding
-        request.body.parts[:0] = (
-            forwarding.grant.route.first_lines(request.target, forwarding.version),
-            passed,
-            b"x-request-id: ",
-            request.request_id,
-            request.body.framing(),
-        )
+        route, target = forwarding.grant.route, request.target
+        first = route.first_lines(target, forwarding.version)
+        if route.mirror is not None and target.may_be_of_sequence:
+            instead = route.first_lines(target, route.mirror.version)
+            send = partial(over_http, self._shared.settings.connect_timeout_seconds, instead, len(first))
+            is_of_sequence = forwarding.sequence is not None or None
+            self._copy = self._shared.mirror.begin(route, forwarding.version, is_of_sequence, send)
+        request.body.parts[:0] = (first, passed, b"x-request-id: ", request.request_id, request.body.framing())
 
     def flush_request(self) -> None:
         """Send on what has come so far: no more is at hand."""
@@ -94,23 +96,8 @@ class UpstreamLeg:
             data = b"".join(body.parts)
             body.parts.clear()
             connection.transport.write(data)
-            if self._forwarding.grant.route.mirror is not None:
-                self._keep_copy(data)
-
-    def _keep_copy(self, data: bytes) -> None:
-        """Keep what was sent for the candidate, if this request is one that it gets."""
-        copy, target, forwarding = self._copy, self._request.target, self._forwarding
-        if copy is None:
-            copy, route = NO_COPY, forwarding.grant.route
-            if target.may_be_of_sequence and route.mirror is not None:
-                first = route.first_lines(target, route.mirror.version)
-                send = partial(over_http, self._shared.settings.connect_timeout_seconds, first)
-                is_of_sequence = forwarding.sequence is not None or None
-                copy = self._shared.mirror.begin(route, forwarding.version, is_of_sequence, send)
-            self._copy = copy
-            if copy is not NO_COPY:
-                data = data[len(route.first_lines(target, forwarding.version)) :]
-        copy.add(data, self._request.body.complete)
+            if self._copy is not None:
+                self._copy.add(data, body.complete)
 
     # --- from the replica
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:

@@ -225,8 +225,8 @@ class HttpRequest(Request):
 
     async def _find_sequence(self, forwarding: Forwarding) -> None:
         """Learn which sequence it is of, unless the model knows none; it may know them where that cannot be learned."""
-        route, settings = forwarding.grant.route, self._shared.settings
-        if await route.sequences.find(settings.connect_timeout_seconds) is False:
+        route = forwarding.grant.route
+        if await route.sequences.find() is False:
             return
         self._whole = asyncio.get_running_loop().create_future()
         if self.body.complete:
@@ -234,7 +234,7 @@ class HttpRequest(Request):
         if (problem := self.body.let_come()) is not None:
             raise problem
         await self._whole
-        most = settings.body_limit_bytes
+        most = self._shared.body_limit_bytes
         forwarding.sequence = route.kind.sequence_of(self.head.passed, self.body.whole(), most)
 
     async def _look(self, forwarding: Forwarding) -> None:

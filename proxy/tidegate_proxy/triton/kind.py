@@ -120,14 +120,14 @@ class Triton:
         try:
             return parameter, _configuration.decode(config).parameters.get(parameter, _Value()).string_value
         except _UNREADABLE as error:
-            raise ValueError("it is no configuration") from error
+            raise ValueError("the model's configuration cannot be read") from error
 
     def keeps_sequences(self, config: bytes) -> bool:
         """Tell whether the model is batched by sequence; raises ValueError."""
         try:
             return "sequence_batching" in msgspec.json.decode(config)
         except (*_UNREADABLE, TypeError) as error:
-            raise ValueError("it is no configuration") from error
+            raise ValueError("the model's configuration cannot be read") from error
 
     def sequence_of(self, headers: bytes, body: bytes | bytearray | memoryview, most: int) -> bytes | None:
         """Return the id of the request's sequence, None without one; raises Problem.

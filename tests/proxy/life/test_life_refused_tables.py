@@ -55,10 +55,10 @@ REFUSED = [
 
 
 UNREACHABLE = [
-    *(({"host": host}, "can be no host's name") for host in ("", "\0", "a..b", "a" * 64, "é", "a\r\nX: y", "a b")),
-    ({"httpPort": 0}, "0 can be no port"),
-    ({"grpcPort": 2**70}, f"{2**70} can be no port"),
-    ({"leasePort": -1}, "-1 can be no port"),
+    *(({"host": host}, "host: String should ") for host in ("", "\0", "a..b", "a" * 64, "é", "a\r\nX: y", "a b")),
+    ({"httpPort": 0}, "httpPort: Input should be greater than or equal to 1"),
+    ({"grpcPort": 2**70}, "grpcPort: Input should be less than or equal to 65535"),
+    ({"leasePort": -1}, "leasePort: Input should be greater than or equal to 1"),
 ]
 
 
@@ -67,8 +67,7 @@ async def test_a_pool_that_nobody_can_reach_is_refused_in_one_line(more: dict[st
     servers = [{"name": "s", "kind": "triton", "pools": [POOL | more]}]
     with pytest.raises(TableError) as caught:
         await routing_table(json.dumps(said(servers=servers)).encode())
-    assert str(caught.value).startswith("pool s/main: ")
-    assert str(caught.value).endswith(why)
+    assert str(caught.value).startswith(f"servers.0.pools.0.{why}")
     assert "\n" not in str(caught.value)
 
 

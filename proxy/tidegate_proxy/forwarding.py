@@ -5,14 +5,13 @@ HTTP and gRPC differ in how a request is read and an answer written; what is her
 
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .access.identity import Grant
 from .concurrency import ConcurrencyLimiter, InFlightCount, Waiter
 from .problems import Kind, Problem, lost
 from .residency.leases import Lease
 from .shared_state import SharedState
-from .telemetry.records import CallRecord
 from .upstream.breaker import Trial
 from .upstream.replica import Replica
 
@@ -254,24 +253,27 @@ def call_record(
     problem: str | None,
     seconds: float,
     size: tuple[int, int],
-) -> CallRecord:
-    """Return what logs and traces say of a call: `asked` are server and model, `size` is bytes in and out."""
+) -> dict[str, Any]:
+    """Return what logs and traces say of a call: `asked` are server and model, `size` is bytes in and out.
+
+    `problem` is the word of the problem that ended it. What never was known is None.
+    """
     grant = forwarding.grant if forwarding is not None else None
     replica = forwarding.replica if forwarding is not None else None
-    return CallRecord(
-        protocol=protocol,
-        request_id=request_id.decode(),
-        verb=verb,
-        server=grant.route.server if grant else asked[0],
-        model=asked[1],
-        version=forwarding.version if forwarding is not None else None,
-        problem=problem,
-        principal=grant.identity.principal.name if grant else None,
-        replica=replica.name if replica else None,
-        seconds=seconds,
-        bytes_in=size[0],
-        bytes_out=size[1],
-    )
+    return {
+        "protocol": protocol,
+        "requestId": request_id.decode(),
+        "verb": verb,
+        "server": grant.route.server if grant else asked[0],
+        "model": asked[1],
+        "version": forwarding.version if forwarding is not None else None,
+        "problem": problem,
+        "principal": grant.identity.principal.name if grant else None,
+        "replica": replica.name if replica else None,
+        "seconds": round(seconds, 6),
+        "bytesIn": size[0],
+        "bytesOut": size[1],
+    }
 
 
 def no_whole_answer(reason: str) -> Problem:

@@ -80,11 +80,11 @@ class UpstreamRequest:
         if not is_logged and (span is None or not span.sampled):
             return
         name, size = self._method.name, (bytes_in, call.bytes_out)
-        record = call_record(forwarding, "grpc", call.request_id, name, (None, model), call.problem, seconds, size)
+        said = call_record(forwarding, "grpc", call.request_id, name, (None, model), call.problem, seconds, size)
         if is_logged:
-            shared.call_log.say(weight, record.log_fields(code))
-        if shared.tracer is not None and span is not None and span.sampled:
-            shared.tracer.grpc_ended(span, SERVICE, name, code, seconds, record.span_fields())
+            shared.call_log.say(weight, {"status": code, **said})
+        if shared.tracer is not None and span is not None:
+            shared.tracer.grpc_ended(span, SERVICE, name, code, said)
 
 
 @dataclass(slots=True, eq=False)

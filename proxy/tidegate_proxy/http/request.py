@@ -18,7 +18,7 @@ from ..kinds import KINDS
 from ..problems import Kind, Problem, no_answer, still_loading
 from ..request_ids import new_request_id
 from ..shared_state import SharedState
-from ..telemetry.records import CallRecord
+from ..telemetry.traces import Span
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import CLIENT_LEFT, problem_answer, whole_answer
@@ -26,7 +26,6 @@ from .body import MOST_DRAINED, RequestBody
 from .caller import Caller, Request
 from .head import HttpHead
 from .leg import UpstreamLeg
-from .tracing import RequestTrace
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ class HttpRequest(Request):
     """Begins when the request's head is there. Its caller hands it the body; a connection hands it the answer."""
 
     __slots__ = (
-        "_leg", "_own_bytes", "_problem", "_refusal", "_shared", "_size_before", "_started", "_task", "_trace",
+        "_leg", "_own_bytes", "_problem", "_refusal", "_shared", "_size_before", "_span", "_started", "_task",
         "_whole", "caller", "deadline", "forwarding", "head", "request_id", "target",
     )  # fmt: skip
 
@@ -60,7 +59,8 @@ class HttpRequest(Request):
         """The word of the problem that ended it."""
         self._whole: asyncio.Future[None] | None = None
         """Done when the body is whole, if that is waited for."""
-        self._trace: RequestTrace | None = None
+        self._span: Span | None = None
+        """Where calls are traced."""
         self._own_bytes = 0
         """Of an answer's body that the proxy wrote itself."""
         self._size_before = 0
@@ -71,7 +71,7 @@ class HttpRequest(Request):
         """Decide and send, as far as that goes without waiting."""
         self._shared.open_calls.add(self)
         if self._shared.tracer is not None:
-            self._trace = RequestTrace(self._shared.tracer, self.head)
+            self._span, self.head.passed = self._shared.tracer.over_http(self.head.passed)
         head, target, length = self.head, self.target, self.body.length
         try:
             if (refusal := head.refusal or self._refusal) is not None:
@@ -276,7 +276,7 @@ class HttpRequest(Request):
     def _send(self, forwarding: Forwarding, replica: Replica, connection: Connection) -> None:
         forwarding.sent_to(replica)
         self._leg = leg = UpstreamLeg(self, self._shared, forwarding, replica, connection)
-        leg.send_head(self.head.passed if self._trace is None else self._trace.passed)
+        leg.send_head(self.head.passed)
         if self.body.is_held:
             self.body.hold(False)
         if self._task is not None:  # otherwise the caller's connection flushes when it has read all that is at hand
@@ -377,10 +377,9 @@ class HttpRequest(Request):
             if count is None:
                 count = route.http_count = shared.meter.count(route.server, route.name, "http")
             count.ended(status, seconds, body.received, self._answer_size)
-        if self._trace is not None:
-            self._trace.ended(self.target, status, self._record(seconds))
-        if shared.call_log.wants(status, now):
-            shared.call_log.say(status, self._record(seconds).log_fields(status))
+        is_logged = shared.call_log.wants(status, now)
+        if is_logged or self._span is not None:
+            self._tell(status, seconds, is_logged)
         self.caller.ended(self)
         self._leg = None  # each knows the other: apart, they go without the collector of cycles
 
@@ -389,7 +388,12 @@ class HttpRequest(Request):
         """Bytes of the answer's body."""
         return self._own_bytes or (self._leg.size if self._leg is not None else 0)
 
-    def _record(self, seconds: float) -> CallRecord:
+    def _tell(self, status: int, seconds: float, is_logged: bool) -> None:
         asked, size = (self.target.server, self.target.model), (self.body.received, self._answer_size)
-        forwarding, problem = self.forwarding, self._problem
-        return call_record(forwarding, "http", self.request_id, self.target.verb, asked, problem, seconds, size)
+        verb, problem, shared = self.target.verb, self._problem, self._shared
+        said = call_record(self.forwarding, "http", self.request_id, verb, asked, problem, seconds, size)
+        if is_logged:
+            shared.call_log.say(status, {"status": status, **said})
+        if self._span is not None and shared.tracer is not None:
+            version = "1.1" if self.head.http_11 else "1.0"
+            shared.tracer.http_ended(self._span, self.target, version, status, said)

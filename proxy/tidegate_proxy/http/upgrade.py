@@ -4,59 +4,33 @@ The parser stops after the head of such a request. So another one goes on: it is
 body, which is not told of, and then what the caller sent after its own.
 """
 
-from typing import Protocol
-
-
-class ParserEvents(Protocol):
-    """What a parser tells."""
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-
-    def on_url(self, url: bytes) -> None:
-        """A part of its address has come."""
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header has come."""
-
-    def on_headers_complete(self) -> None:
-        """Its head is whole."""
-
-    def on_body(self, body: bytes) -> None:
-        """A part of its body has come."""
-
-    def on_message_complete(self) -> None:
-        """It is whole."""
+from collections.abc import Callable
+from typing import Any
 
 
 class PassedOver:
-    """Passes a parser's events on, but for those of the first head."""
+    """Passes a parser's events on to `connection`, but for those of the first head."""
 
-    def __init__(self, events: ParserEvents) -> None:
-        self._events = events
+    def __init__(self, connection: Any) -> None:
         self._is_through = False
-        self.on_body = events.on_body
-        self.on_message_complete = events.on_message_complete
+        self._head_complete = connection.on_headers_complete
+        self.on_message_begin = self._later(connection.on_message_begin)
+        self.on_url = self._later(connection.on_url)
+        self.on_header = self._later(connection.on_header)
+        self.on_body = connection.on_body
+        self.on_message_complete = connection.on_message_complete
 
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        if self._is_through:
-            self._events.on_message_begin()
+    def _later(self, event: Callable[..., None]) -> Callable[..., None]:
+        def passed_on(*told: bytes) -> None:
+            if self._is_through:
+                event(*told)
 
-    def on_url(self, url: bytes) -> None:
-        """A part of its address has come."""
-        if self._is_through:
-            self._events.on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header has come."""
-        if self._is_through:
-            self._events.on_header(name, value)
+        return passed_on
 
     def on_headers_complete(self) -> None:
         """A head is whole."""
         if self._is_through:
-            self._events.on_headers_complete()
+            self._head_complete()
         self._is_through = True
 
 

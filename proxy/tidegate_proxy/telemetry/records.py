@@ -1,40 +1,7 @@
-"""What is told of a call when it has ended: the same in the log and in traces, over HTTP and gRPC."""
+"""The log of calls, over HTTP and gRPC."""
 
 import logging
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
-
-from pydantic.alias_generators import to_camel
-
-
-@dataclass(frozen=True, slots=True)
-class CallRecord:
-    """Of one call; None is what never was known."""
-
-    protocol: Literal["http", "grpc"]
-    request_id: str
-    verb: str
-    server: str | None
-    model: str | None
-    version: str | None
-    problem: str | None
-    """The word of the problem that ended it."""
-    principal: str | None
-    replica: str | None
-    seconds: float
-    bytes_in: int
-    bytes_out: int
-
-    def log_fields(self, status: int) -> dict[str, Any]:
-        """Return the fields of its line in the log; `status` is HTTP's or gRPC's."""
-        said = {"protocol": self.protocol, "status": status} | asdict(self) | {"seconds": round(self.seconds, 6)}
-        return {to_camel(name): value for name, value in said.items() if value is not None}
-
-    def span_fields(self) -> dict[str, Any]:
-        """Return the attributes of its span that are the proxy's own."""
-        own = ("server", "model", "version", "replica", "request_id")
-        return {"error.type": self.problem} | {f"tidegate.{name}": getattr(self, name) for name in own}
-
+from typing import Any
 
 SUCCESS_EVERY = 0.2
 """Seconds between two calls that went well and are logged: a line costs more than the call's own work."""
@@ -67,8 +34,9 @@ class CallLog:
         return True
 
     def say(self, status: int, call: dict[str, Any]) -> None:
-        """Log a call."""
+        """Log a call, of which None is not said; `status` is HTTP's, or what it would be."""
+        said = {name: value for name, value in call.items() if value is not None}
         if self._unsaid:
-            call["notLogged"], self._unsaid = self._unsaid, 0
+            said["notLogged"], self._unsaid = self._unsaid, 0
         level = logging.WARNING if status >= 500 else logging.INFO
-        log.log(level, "%s %s", call.get("protocol"), status, extra={"said": call})
+        log.log(level, "%s %s", call["protocol"], status, extra={"said": said})

@@ -19,6 +19,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from ..targets import Target
+
 EXPORT_SECONDS = 1.0
 """Seconds between two exports."""
 MOST_WAITING = 4096
@@ -92,28 +94,30 @@ class Tracer:
         return Span(f"{random.getrandbits(128) or 1:032x}", "", "", random.random() < self._share)
 
     # --- at its end
-    def http_ended(self, span: Span, route: str, status: int, seconds: float, more: Mapping[str, Any]) -> None:
-        """Keep a request's span until it is sent."""
-        method, _, path = route.partition(" ")
-        said = {"http.request.method": method, "http.route": path, "http.response.status_code": status, **more}
-        if status >= 500:
-            said.setdefault("error.type", str(status))
-        self._keep(span, route, seconds, said, status >= 500)
-
-    def grpc_ended(
-        self, span: Span, service: str, method: str, code: int, seconds: float, more: Mapping[str, Any]
-    ) -> None:
-        """Keep a call's span until it is sent."""
+    def http_ended(self, span: Span, target: Target, version: str, status: int, call: Mapping[str, Any]) -> None:
+        """Keep a request's span, if it is sampled, until it is sent; `version` is HTTP's, `call` what the log says."""
+        method, path = target.method.decode(), "/v2/models/{model}"
+        path += "" if target.verb == "metadata" else f"/{target.verb}"
         said = {
-            "rpc.system": "grpc",
-            "rpc.service": service,
-            "rpc.method": method,
-            "rpc.grpc.status_code": code,
-            **more,
+            "http.request.method": method,
+            "http.route": path,
+            "http.response.status_code": status,
+            "http.request.body.size": call["bytesIn"],
+            "http.response.body.size": call["bytesOut"],
+            "network.protocol.version": version,
         }
-        self._keep(span, f"{service}/{method}", seconds, said, code in _GRPC_ERRORS)
+        self._keep(span, f"{method} {path}", said, call, status >= 500)
 
-    def _keep(self, span: Span, name: str, seconds: float, said: Mapping[str, Any], failed: bool) -> None:
+    def grpc_ended(self, span: Span, service: str, method: str, code: int, call: Mapping[str, Any]) -> None:
+        """Keep a call's span, if it is sampled, until it is sent; `call` is what the log says."""
+        said = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method, "rpc.grpc.status_code": code}
+        self._keep(span, f"{service}/{method}", said, call, code in _GRPC_ERRORS)
+
+    def _keep(self, span: Span, name: str, said: Mapping[str, Any], call: Mapping[str, Any], failed: bool) -> None:
+        if not span.sampled:
+            return
+        own = {f"tidegate.{each}": call[each] for each in ("server", "model", "version", "replica")}
+        own |= {"tidegate.request_id": call["requestId"], "error.type": call["problem"]}
         end = time_ns()
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.popleft()
@@ -126,9 +130,9 @@ class Tracer:
                 "traceState": span.state,
                 "name": name,
                 "kind": _SERVER,
-                "startTimeUnixNano": str(end - int(seconds * 1e9)),
+                "startTimeUnixNano": str(end - int(call["seconds"] * 1e9)),
                 "endTimeUnixNano": str(end),
-                "attributes": _attributes(said),
+                "attributes": _attributes({**said, **own}),
                 "status": {"code": _ERROR} if failed else {},
             }
         )

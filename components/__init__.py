@@ -1,13 +1,26 @@
 """Typed Pulumi components of an inference environment, one file per noun. Any Pulumi program can use them.
 
 They compose names, labels and files of what they are told, and compute nothing. They are told in the definition's own
-types; classes named `…Args` stand where resolving adds something, and `stacks.resolve` fills them. `evaluate` runs
-components in process, without Pulumi's engine; with placeholders for the arguments (`components.values`) they become
-the chart's templates.
+types; classes named `…Args` stand where resolving adds something, and `stacks.resolve` fills them.
+`components.evaluate` runs components in process, without Pulumi's engine; with placeholders for the arguments
+(`components.values`) they become the chart's templates.
 """
 
-from .environment import Environment, EnvironmentArgs
-from .evaluate import evaluate
+from typing import TYPE_CHECKING
+
+from .args import EnvironmentArgs
 from .place import Place
 
-__all__ = ["Environment", "EnvironmentArgs", "Place", "evaluate"]
+if TYPE_CHECKING:
+    from .environment import Environment
+
+__all__ = ["Environment", "EnvironmentArgs", "Place"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the component when it is asked for: who needs only its arguments need not wait for Pulumi's SDK."""
+    if name != "Environment":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .environment import Environment
+
+    return Environment

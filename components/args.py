@@ -1,25 +1,27 @@
-"""The arguments of the proxy, of servers of every kind, their pools and models: what the definition says of them, and
-what resolving adds."""
+"""The arguments of the components: what the definition says, and what resolving adds. Pulumi's SDK is not needed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
-import pulumi
 from pydantic import Field, TypeAdapter
 
+from stacks.definition import Namespace, NamespaceLabels
 from stacks.definition.base import (
     LEAST_BYTES,
     MOST_NUMBER,
     NOT_IN_VALUES,
+    Annotations,
+    DnsLabel,
     ObjectName,
     RelativePath,
     Section,
     ServiceLabel,
     byte_count,
 )
-from stacks.definition.datasets import ObjectStoreUrl
-from stacks.definition.environment import Domino
+from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, ObjectStoreUrl, VolumeBase
+from stacks.definition.environment import Domino, Network, PrometheusPeer, PullSecret
+from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.images import Repository
 from stacks.definition.models import Model
 from stacks.definition.pools import OnDemand, Pool, Preload
@@ -41,6 +43,11 @@ ImageReference = Annotated[
     ),
 ]
 Bytes = Annotated[int, Field(ge=LEAST_BYTES, le=MOST_NUMBER)]
+
+PRE_STOP_SECONDS: Final = 10
+"""Between the news that a pod goes and SIGTERM: its address leaves Services, DNS and the proxies' tables meanwhile."""
+GRACE_SECONDS: Final = PRE_STOP_SECONDS + 10
+"""What a pod gets on top of the seconds that its process may take to stop: that pause, and a margin before SIGKILL."""
 
 
 class TlsArgs(Section):
@@ -86,11 +93,6 @@ class PulumiTimeouts(Section):
     """Until it is ready when it is new."""
     updated: int
     """Until an update has gone through all replicas."""
-
-    @property
-    def custom_timeouts(self) -> pulumi.CustomTimeouts:
-        """The same for the engine."""
-        return pulumi.CustomTimeouts(create=f"{self.ready}s", update=f"{self.updated}s")
 
 
 class PoolArgs(Pool):
@@ -139,6 +141,72 @@ class ServerArgs(Section):
     """Cloud identity of its pods, which reads object storage."""
     pools: Annotated[tuple[PoolArgs, ...], Field(min_length=1)]
     """Its pools."""
+
+
+class DatasetVolumeArgs(VolumeBase):
+    """One dataset: a volume that holds model repositories."""
+
+    storage_class: ObjectName | None = None
+    """Class of the volume and its claim; none without it, not even the cluster's default."""
+    source: Annotated[CsiSource | NfsSource | HostPathSource, Field(discriminator="kind")]
+    """Where it is."""
+
+
+class NetworkBoundaryArgs(Network):
+    """Who may talk to whom; everything else is refused in both directions."""
+
+    prometheus: PrometheusPeer = PrometheusPeer()
+    """Who may read metrics."""
+
+
+class NamespaceArgs(Section):
+    """The namespace; Pod Security "restricted" is enforced in it."""
+
+    name: Namespace
+    """Its name."""
+    labels: NamespaceLabels = Field(default_factory=dict)
+    """Further labels."""
+    annotations: Annotations = Field(default_factory=dict)
+    """Its annotations."""
+
+
+class ClaimArgs(Section):
+    """A PersistentVolumeClaim that exists already; it is used and never changed."""
+
+    name: ObjectName
+    """Its name, in the environment's namespace."""
+
+
+class EnvironmentArgs(Section):
+    """A resolved environment: one environment on one data plane."""
+
+    name: DnsLabel
+    """Name of the environment, such as dev or prod; it is the label app.kubernetes.io/instance of every object."""
+    namespace: NamespaceArgs
+    """The namespace that the environment has to itself."""
+    pull_secrets: tuple[PullSecret, ...] = ()
+    """Secrets to pull images with."""
+    datasets: tuple[DatasetVolumeArgs, ...] = ()
+    """Volumes that hold model repositories."""
+    claims: tuple[ClaimArgs, ...] = ()
+    """Claims of volumes with model repositories that exist already."""
+    eviction_policy_image: ImageReference | None = None
+    """Image of the eviction policy, the container beside each replica; needed where a pool loads models on demand."""
+    servers: Annotated[tuple[ServerArgs, ...], Field(min_length=1)]
+    """Inference servers, their pools and their models."""
+    proxy: ProxyArgs
+    """The inference proxy."""
+    network: NetworkBoundaryArgs = NetworkBoundaryArgs()
+    """Who may talk to whom."""
+    domino: Domino | None = None
+    """Integration with a Domino platform."""
+    monitoring: MonitoringSettings | None = None
+    """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
+
+    @property
+    def place(self) -> Place:
+        """Where its objects stand."""
+        return Place(self.name, self.namespace.name)
 
 
 @dataclass(frozen=True)

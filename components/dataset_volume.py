@@ -1,29 +1,17 @@
 """A dataset: a PersistentVolume that stands ready, and the claim through which an environment's servers mount it."""
 
-from typing import Annotated
-
 import pulumi
 import pulumi_kubernetes as k8s
-from pydantic import Field
 
-from stacks.definition.base import ObjectName
-from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, VolumeBase
+from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource
 
+from .args import DatasetVolumeArgs
 from .place import Place
 from .values import either, none_if_empty, of_kind, when
 
 # What a claim asks for. Its volume is named, so the size does not matter; but Kubernetes lets nobody change it on a
 # volume that no driver provisioned, and another capacity of a dataset must stay an ordinary edit.
 _REQUEST = "1Mi"
-
-
-class DatasetVolumeArgs(VolumeBase):
-    """One dataset: a volume that holds model repositories."""
-
-    storage_class: ObjectName | None = None
-    """Class of the volume and its claim; none without it, not even the cluster's default."""
-    source: Annotated[CsiSource | NfsSource | HostPathSource, Field(discriminator="kind")]
-    """Where it is."""
 
 
 class DatasetVolume(pulumi.ComponentResource):

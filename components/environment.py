@@ -1,80 +1,23 @@
 """An environment: everything of Tidegate in one namespace."""
 
-from typing import Annotated
-
 import pulumi
 import pulumi_kubernetes as k8s
-from pydantic import Field
 
-from stacks.definition import Namespace, NamespaceLabels
-from stacks.definition.base import Annotations, DnsLabel, ObjectName, Section
-from stacks.definition.environment import Domino, PullSecret
-from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.proxy import PROXY
 from stacks.definition.servers import GcpIdentity
 
-from .args import ImageReference, PoolContext, ProxyArgs, ServerArgs
-from .dataset_volume import DatasetVolume, DatasetVolumeArgs
+from .args import EnvironmentArgs, PoolContext
+from .dataset_volume import DatasetVolume
 from .exposure import exposed_to
 from .identity import account_annotations
 from .kinds import by_kind
 from .monitoring import Monitoring
-from .network_boundary import Mesh, NetworkBoundary, NetworkBoundaryArgs, namespace_peer
+from .network_boundary import Mesh, NetworkBoundary, namespace_peer
 from .place import Place, Texts, service_account
 from .proxy import Proxy
 from .values import each, joined, merged, none_if_empty, of_kind, when
 
 POD_SECURITY = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
-
-
-class NamespaceArgs(Section):
-    """The namespace; Pod Security "restricted" is enforced in it."""
-
-    name: Namespace
-    """Its name."""
-    labels: NamespaceLabels = Field(default_factory=dict)
-    """Further labels."""
-    annotations: Annotations = Field(default_factory=dict)
-    """Its annotations."""
-
-
-class ClaimArgs(Section):
-    """A PersistentVolumeClaim that exists already; it is used and never changed."""
-
-    name: ObjectName
-    """Its name, in the environment's namespace."""
-
-
-class EnvironmentArgs(Section):
-    """A resolved environment: one environment on one data plane."""
-
-    name: DnsLabel
-    """Name of the environment, such as dev or prod; it is the label app.kubernetes.io/instance of every object."""
-    namespace: NamespaceArgs
-    """The namespace that the environment has to itself."""
-    pull_secrets: tuple[PullSecret, ...] = ()
-    """Secrets to pull images with."""
-    datasets: tuple[DatasetVolumeArgs, ...] = ()
-    """Volumes that hold model repositories."""
-    claims: tuple[ClaimArgs, ...] = ()
-    """Claims of volumes with model repositories that exist already."""
-    eviction_policy_image: ImageReference | None = None
-    """Image of the eviction policy, the container beside each replica; needed where a pool loads models on demand."""
-    servers: Annotated[tuple[ServerArgs, ...], Field(min_length=1)]
-    """Inference servers, their pools and their models."""
-    proxy: ProxyArgs
-    """The inference proxy."""
-    network: NetworkBoundaryArgs = NetworkBoundaryArgs()
-    """Who may talk to whom."""
-    domino: Domino | None = None
-    """Integration with a Domino platform."""
-    monitoring: MonitoringSettings | None = None
-    """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
-
-    @property
-    def place(self) -> Place:
-        """Where its objects stand."""
-        return Place(self.name, self.namespace.name)
 
 
 class Environment(pulumi.ComponentResource):

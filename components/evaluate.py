@@ -10,30 +10,9 @@ from typing import Any
 import pulumi
 from pulumi.runtime import MockCallArgs, MockResourceArgs, Mocks, set_mocks
 
-KubernetesObject = dict[str, Any]
+from .apply_order import apply_key
 
-# The order in which objects can be applied: what others need comes first.
-APPLY_ORDER = (
-    "Namespace",
-    "ServiceAccount",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "ConfigMap",
-    "NetworkPolicy",
-    "PeerAuthentication",
-    "Certificate",
-    "ResourceClaimTemplate",
-    "Service",
-    "Deployment",
-    "StatefulSet",
-    "PodDisruptionBudget",
-    "HorizontalPodAutoscaler",
-    "ScaledObject",
-    "Ingress",
-    "HTTPRoute",
-    "PodMonitor",
-    "PrometheusRule",
-)
+KubernetesObject = dict[str, Any]
 
 
 class _Recorder(Mocks):
@@ -71,13 +50,6 @@ def declared(program: Callable[[], object], *, with_outputs: bool = True) -> lis
         set_mocks(recorder, preview=False)
         pulumi.runtime.test(program)()  # type: ignore[no-untyped-call]
     return recorder.objects
-
-
-def apply_key(item: KubernetesObject) -> tuple[int, str, str, str]:
-    """Return what sorts an object into the order of application; kinds that are not known come last."""
-    kind = item["kind"]
-    rank = APPLY_ORDER.index(kind) if kind in APPLY_ORDER else len(APPLY_ORDER)
-    return rank, kind, item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
 @contextmanager

@@ -7,10 +7,11 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, proxy_process
 
-from stacks.definition.environment import Caller, Dns, Domino, Network, PrometheusPeer, Reach
+from stacks.definition.environment import Caller, Dns, Domino, PrometheusPeer, Reach
 from stacks.definition.environment import Mesh as MeshSettings
 from stacks.definition.proxy import PROXY
 
+from .args import NetworkBoundaryArgs
 from .kinds import KINDS
 from .place import ROLE, Place, Texts
 from .values import each, either, equals, flat, if_true, joined, listed, merged, none_if_empty, when
@@ -26,13 +27,6 @@ ISTIOD_PORTS = (15012, 15010)
 
 Peer = Any
 """A NetworkPolicyPeer, as manifests have it."""
-
-
-class NetworkBoundaryArgs(Network):
-    """Who may talk to whom; everything else is refused in both directions."""
-
-    prometheus: PrometheusPeer = PrometheusPeer()
-    """Who may read metrics."""
 
 
 class NetworkBoundary(pulumi.ComponentResource):

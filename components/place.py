@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pulumi_kubernetes as k8s
-
 from stacks.definition.proxy import PROXY
 
 from .values import none_if_empty
@@ -35,6 +33,8 @@ class Place:
 
     def metadata(self, name: str, labels: Texts | None, annotations: Texts | None = None) -> Any:
         """Return an object's metadata."""
+        import pulumi_kubernetes as k8s  # not before: names and labels are needed without Pulumi's SDK, too
+
         return k8s.meta.v1.ObjectMetaArgs(
             name=name, namespace=self.namespace, labels=labels, annotations=none_if_empty(annotations)
         )

@@ -1,7 +1,7 @@
 """What every pod has in common: it runs as nobody in particular, and may do nothing in particular."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -9,13 +9,9 @@ from pulumi import Input
 
 from stacks.definition.base import CpuScaling, Resources, Toleration
 
+from .args import PRE_STOP_SECONDS
 from .place import Texts
 from .values import either, merged, when
-
-PRE_STOP_SECONDS: Final = 10
-"""Between the news that a pod goes and SIGTERM: its address leaves Services, DNS and the proxies' tables meanwhile."""
-GRACE_SECONDS: Final = PRE_STOP_SECONDS + 10
-"""What a pod gets on top of the seconds that its process may take to stop: that pause, and a margin before SIGKILL."""
 
 # By convention GPU nodes carry this taint, with one value or another.
 GPU_TOLERATION = k8s.core.v1.TolerationArgs(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")

@@ -12,7 +12,7 @@ from stacks.definition.proxy import PROXY
 from stacks.definition.triton import ServerTls
 
 from . import pods
-from .args import ProxyArgs, ServerArgs
+from .args import GRACE_SECONDS, ProxyArgs, ServerArgs
 from .exposure import certificate, expose
 from .kinds import by_kind
 from .place import ROLE, Place
@@ -118,7 +118,7 @@ def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs]) -> k8s.co
         topology_spread_constraints=pods.spread_over_nodes(place.proxy_selector),
         priority_class_name=args.priority_class,
         # The pause before SIGTERM, then what requests in flight may take, then a margin.
-        termination_grace_period_seconds=total(args.timeouts.drain_seconds, pods.GRACE_SECONDS),
+        termination_grace_period_seconds=total(args.timeouts.drain_seconds, GRACE_SECONDS),
         containers=[_container(args, upstream_cas)],
         volumes=joined(
             [pods.config_volume("routing", ROUTING), pods.scratch_volume("tmp", "256Mi")],

@@ -17,7 +17,6 @@ from .engines.ownership import owner_of
 from .guardrails import enforce
 from .kubectl import Kubectl
 from .live import INSTANCE, KEPT, PART_OF, namespace_of
-from .render import render
 from .terminal import console, in_shell, make, note
 
 
@@ -50,7 +49,7 @@ def bring_up(request: Request, outcome: Outcome) -> None:
     if any(definition.lock.digest(image.reference) is None for stack in stacks for image in stack.platform.images):
         note("Images without a digest are accepted here: the simulated nodes run none.")
     bundles, engine = _checked(request, definition, [_here(stack) for stack in stacks])
-    cluster = local.start_local(definition, stacks)
+    cluster = local.start_local(definition, [item for bundle in bundles for item in bundle.rendered.objects])
     os.environ.update(cluster.environment())
     _up(bundles, engine, outcome)
     console().print(local.placement_table(cluster, stacks))
@@ -63,12 +62,13 @@ def _here(stack: Stack) -> Stack:
 
 def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:
     """Return what is to be brought up, and with what, once nothing forbids it; raise CommandError."""
-    rendering = [render(stack, definition.lock, definition.file) for stack in stacks]
+    engine = _engine(request, stacks, context_of(stacks[0].data_plane))
+    rendering = [engine.render(stack, definition) for stack in stacks]
     if request.context != LOCAL and (text := advisory_text(definition.advisories)):
         note(text)
-    if text := enforce(rendering, definition, outcome="nothing was changed", local_cluster=request.context == LOCAL):
+    here = request.context == LOCAL
+    if text := enforce(rendering, definition, engine.render, outcome="nothing was changed", local_cluster=here):
         note(text)
-    engine = _engine(request, stacks, context_of(stacks[0].data_plane))
     both = zip(stacks, rendering, strict=True)
     return [Bundle(stack, rendered, definition.lock, request.definition) for stack, rendered in both], engine
 
@@ -159,7 +159,7 @@ def _down(request: Request, definition: Definition, stack: Stack, kube: Kubectl,
     engine = engines.find_engine(wanted)
     note(f"Taking {stack.name} in {escaped(kube.context)} down with {engine.title} …")
     outcome.text = f"stack {stack.name} may be partly down; run the same command again"
-    rendered = render(stack, definition.lock, definition.file)
+    rendered = engine.render(stack, definition)
     try:
         engine.down(Bundle(stack, rendered, definition.lock, request.definition))
     except CommandError as error:

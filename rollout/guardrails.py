@@ -1,13 +1,13 @@
 """Holds what was rendered to the guardrails, before anything is written or applied."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from policies.guardrails import Finding, check_all
 from policies.guardrails.checking import report, summary
 from stacks.command import CommandError
-from stacks.stack import Definition
+from stacks.stack import Definition, Stack
 
 from .render import Rendered, render
 
@@ -17,18 +17,22 @@ PINNED = "images-are-pinned-by-digest"
 
 
 def findings(
-    rendering: Sequence[Rendered], definition: Definition, *, local_cluster: bool = False
+    rendering: Sequence[Rendered],
+    definition: Definition,
+    render: Callable[[Stack, Definition], Rendered] = render,
+    *,
+    local_cluster: bool = False,
 ) -> dict[str, list[Finding]]:
     """Return what is wrong with each rendered stack, and what these stacks make wrong in others of the definition.
 
-    Rules that compare environments see those too that nobody has asked for. On a local cluster, whose simulated nodes
-    run no images, one without a digest is only worth an advisory.
+    Rules that compare environments see those too that nobody has asked for; `render` makes their objects. On a local
+    cluster, whose simulated nodes run no images, one without a digest is only worth an advisory.
     """
     day = today()
     ours = {item.stack: item.objects for item in rendering}
     kinds = {stack.environment.production for stack in definition.stacks if stack.name in ours}
     others = {
-        stack.name: render(stack, definition.lock, definition.file).objects
+        stack.name: render(stack, definition).objects
         for stack in definition.stacks
         if stack.name not in ours and (not stack.environment.production) in kinds  # these two are compared
     }
@@ -50,12 +54,13 @@ def today() -> date:
 def enforce(
     rendering: Sequence[Rendered],
     definition: Definition,
+    render: Callable[[Stack, Definition], Rendered] = render,
     *,
     outcome: str = "nothing was written",
     local_cluster: bool = False,
 ) -> str:
     """Return advisories and waivers as a text; raise CommandError with every finding where one is mandatory."""
-    found = findings(rendering, definition, local_cluster=local_cluster)
+    found = findings(rendering, definition, render, local_cluster=local_cluster)
     if any(each.severity == "mandatory" for of_stack in found.values() for each in of_stack):
         raise CommandError(
             f"{report(found)}\n{summary(found)}; {outcome}. docs/guardrails.md explains the rules, "

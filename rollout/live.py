@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from components.evaluate import APPLY_ORDER, apply_key
+from components.apply_order import APPLY_ORDER, apply_key
 
 from . import managed_fields
 from .changes.compare import Identity, compare, identity

@@ -23,7 +23,6 @@ from stacks.stack import Definition, Stack
 
 from .contexts import LOCAL
 from .health import asked_for, why_pending
-from .render import render
 from .terminal import in_shell, make, note
 
 Done = TypeVar("Done")
@@ -71,14 +70,13 @@ def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack
     return stacks
 
 
-def start_local(definition: Definition, stacks: Sequence[Stack], folder: Path | None = None) -> LocalCluster:
-    """Start the local cluster, or find the one that runs, and make it fit these stacks; raises CommandError.
+def start_local(definition: Definition, objects: Sequence[dict[str, Any]], folder: Path | None = None) -> LocalCluster:
+    """Start the local cluster, or find the one that runs, and make it fit these objects of stacks; raises CommandError.
 
-    It gets the nodes of all data planes that have a stack there, the custom kinds that these stacks use, and the
-    priority classes that they name.
+    It gets the nodes of all data planes that have a stack there, the custom kinds of these objects, and the priority
+    classes that they name.
     """
     folder = folder or local_folder()
-    objects = [item for stack in stacks for item in render(stack, definition.lock, definition.file).objects]
     nodes = _nodes(definition)
     try:
         cluster = LocalCluster.running(folder) or _started(folder)

@@ -169,9 +169,7 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
 
 
 def _rendered(definition: Definition, stacks: Sequence[Stack]) -> list[Rendered]:
-    return [
-        render(stack, definition.lock, definition.file) for stack in progress(stacks, len(stacks), "stacks evaluated")
-    ]
+    return [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks evaluated")]
 
 
 def _local_stacks(definition: Definition, only: str | None) -> tuple[Stack, ...]:

@@ -10,13 +10,11 @@ from typing import Any
 
 import yaml
 
-from components import Environment, evaluate
-from components.evaluate import apply_key
+from components.apply_order import apply_key
 from stacks.command import CommandError
-from stacks.images_lock import ImagesLock
 from stacks.problems import escaped
 from stacks.resolve import resolve
-from stacks.stack import Stack
+from stacks.stack import Definition, Stack
 
 
 @dataclass(frozen=True)
@@ -28,11 +26,14 @@ class Rendered:
     files: dict[str, str]
 
 
-def render(stack: Stack, lock: ImagesLock, definition_file: str) -> Rendered:
+def render(stack: Stack, definition: Definition) -> Rendered:
     """Return the objects of a stack, and the files that hold them."""
+    from components import Environment  # not before: Pulumi's SDK takes a second to be imported
+    from components.evaluate import evaluate
+
     with interrupted_afterwards():  # within Pulumi's SDK it could be swallowed
-        objects = evaluate(lambda: Environment(stack.name, resolve(stack, lock)))
-    return rendered(stack.name, objects, definition_file)
+        objects = evaluate(lambda: Environment(stack.name, resolve(stack, definition.lock)))
+    return rendered(stack.name, objects, definition.file)
 
 
 @contextmanager

@@ -31,9 +31,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     stacks = chosen(definition, only)
     place = output.real(out)
     _refuse_other_definition(output.read_index(out), definition, out, only)
-    rendering = [
-        render(stack, definition.lock, definition.file) for stack in progress(stacks, len(stacks), "stacks rendered")
-    ]
+    rendering = [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks rendered")]
     guarded = enforce(rendering, definition)
     with output.locked(place):
         before = output.read_index(out)

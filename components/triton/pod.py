@@ -6,7 +6,7 @@ from tidegate_contracts import eviction_process, triton
 from stacks.definition.pools import Preload
 
 from .. import pods
-from ..args import OnDemandArgs, PoolArgs, PoolContext, VolumeRepositoryArgs, repository_root
+from ..args import GRACE_SECONDS, OnDemandArgs, PoolArgs, PoolContext, VolumeRepositoryArgs, repository_root
 from ..eviction import policy_sidecars, policy_volumes
 from ..gpu_placement import GpuPlacement
 from ..identity import variables
@@ -51,7 +51,7 @@ def pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) ->
         priority_class_name=args.priority_class,
         resource_claims=placement.resource_claims,
         # The pause before SIGTERM, then what requests in flight may take, then a margin.
-        termination_grace_period_seconds=total(server.triton.exit_timeout_seconds, pods.GRACE_SECONDS),
+        termination_grace_period_seconds=total(server.triton.exit_timeout_seconds, GRACE_SECONDS),
         init_containers=policy_sidecars(
             pool,
             _repository_mounts(server),

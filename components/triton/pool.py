@@ -10,7 +10,7 @@ from stacks.definition.base import CpuScaling
 from stacks.definition.pools import QueueScaling
 
 from .. import pods
-from ..args import PoolContext, repository_root
+from ..args import PoolContext, PulumiTimeouts, repository_root
 from ..eviction import lease_ports, settings_map
 from ..gpu_placement import GpuPlacement
 from ..identity import pod_labels
@@ -28,7 +28,7 @@ class TritonPool(pulumi.ComponentResource):
         super().__init__("tidegate:components:TritonPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         args, place, server = pool.args, pool.place, cast("TritonServerArgs", pool.server)
-        timeouts = when(args.pulumi_timeouts, lambda wait: wait.custom_timeouts)
+        timeouts = when(args.pulumi_timeouts, _custom_timeouts)
         placement = GpuPlacement(f"{name}-placement", args.placement, place, pool.name, pool.labels, child)
         repository = repository_root(server, triton.REPOSITORY_ROOT, lambda root: root)
         tls = present(server.triton.grpc_tls)
@@ -138,3 +138,7 @@ def _queue_autoscaler(
         },
         opts=opts,
     )
+
+
+def _custom_timeouts(seconds: PulumiTimeouts) -> pulumi.CustomTimeouts:
+    return pulumi.CustomTimeouts(create=f"{seconds.ready}s", update=f"{seconds.updated}s")

@@ -84,7 +84,7 @@ class Planes:
 
     def objects(self, stack: Stack) -> Sequence[dict[str, Any]]:
         """Return a stack's objects."""
-        return render(stack, self.definition.lock, self.definition.file).objects
+        return render(stack, self.definition).objects
 
     def run(self, command: Sequence[str | Path], stdin: str = "", root: Path = ROOT) -> float:
         """Run a command that finds these planes, and return how long it took; end the benchmark when it fails."""
@@ -168,7 +168,7 @@ def running(definition: Path, stacks: Sequence[str] | None, folder: Path) -> Ite
             place.parent.mkdir(exist_ok=True)
             cluster = LocalCluster.start(place, name=context_of(plane), nodes=nodes)
             clusters[plane.name] = stack_of.enter_context(cluster)
-            crds.install(cluster, render(stack, read.lock, read.file).objects)
+            crds.install(cluster, render(stack, read).objects)
         yield Planes(read, clusters, folder)
 
 

@@ -14,7 +14,8 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from components import Environment, evaluate
+from components import Environment
+from components.evaluate import evaluate
 from rollout import output
 from rollout.render import rendered
 from stacks.command import Outcome

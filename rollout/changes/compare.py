@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from components.evaluate import apply_key
+from components.apply_order import apply_key
 
 from .secrets import Hidden, hidden, hidden_tree
 

@@ -63,7 +63,7 @@ def render_for_previews(definition: Path, out: Path) -> None:
     read = read_definition(definition)
     for stack in read.stacks:
         (out / stack.name).mkdir(parents=True)
-        for name, text in render(stack, read.lock, read.file).files.items():
+        for name, text in render(stack, read).files.items():
             (out / stack.name / name).write_bytes(text.encode())
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stacks.images_lock import ImagesLock
-from stacks.stack import Stack
+from stacks.stack import Definition, Stack
 
 from ..render import Rendered
 
@@ -34,6 +34,9 @@ class Engine(Protocol):
     @property
     def title(self) -> str:
         """Its name and version, for people."""
+
+    def render(self, stack: Stack, definition: Definition) -> Rendered:
+        """Return the objects of a stack as this engine makes them; no cluster is asked."""
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
         """Raise CommandError where `up` would refuse a stack before it changes anything, such as another engine's."""

@@ -16,11 +16,13 @@ from typing import Any
 
 import yaml
 
+from charts import CHART, values_of
 from lab import tools
 from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
+from stacks.images_lock import ImagesLock
 from stacks.problems import escaped
 from stacks.resolve import resolve
-from stacks.stack import Stack
+from stacks.stack import Definition, Stack
 
 from .. import processes
 from ..changes.workloads import number, workloads
@@ -28,7 +30,7 @@ from ..contexts import context_of
 from ..handover import keep_scale, mend, prune, to_helm
 from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
 from ..live import LiveState, as_declared, of_stack
-from ..render import Rendered
+from ..render import Rendered, rendered
 from ..terminal import note
 from . import lease, ownership
 from .bundle import Bundle
@@ -38,6 +40,7 @@ from .watched import await_ready, run_watched
 _MARGIN_SECONDS = 300
 _LEAST_SECONDS = 600
 _DOWN_SECONDS = 600
+_TEMPLATE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,16 @@ class Helm:
         """As a user knows it."""
         return f"Helm {self.version} ({self.path})"
 
+    def render(self, stack: Stack, definition: Definition) -> Rendered:
+        """Return the objects that the chart has for a stack, but for hooks; raise CommandError when Helm makes none."""
+        release, namespace = release_of(stack)
+        command = [self.path, "template", release, str(CHART), "--namespace", namespace, "--no-hooks", "--values", "-"]
+        done = processes.run(command, stdin=json.dumps(_values(stack, definition.lock)), seconds=_TEMPLATE_SECONDS)
+        if done.returncode:
+            raise CommandError(f"Helm cannot render the chart for {stack.name}: {in_words(done.stderr)}")
+        documents = yaml.load_all(done.stdout, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return rendered(stack.name, [item for item in documents if item], definition.file)
+
     def check(self, stack: Stack, rendered: Rendered) -> None:
         """Raise CommandError where `up` would refuse a stack before it changes anything."""
         kube = Kubectl(context_of(stack.data_plane))
@@ -65,8 +78,6 @@ class Helm:
 
         A stack that stands as declared is only waited for, and False is returned: no revision is made.
         """
-        from charts import CHART, values_of
-
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(context_of(stack.data_plane))
         owner = ownership.require(kube, stack, "helm", adopt=self.adopt)
@@ -76,8 +87,7 @@ class Helm:
             head = {kind: {**namespace["metadata"].get(kind, {}), **of} for kind, of in helm_marks(stack).items()}
             owned = {**namespace, "metadata": {**namespace["metadata"], **head}}
             kube.run("apply", "--server-side", "--field-manager=helm", "-f", "-", stdin=as_list([owned]))
-        # Nobody sees the notes here, so nothing is looked up for them, and no rights are needed for that.
-        values = {**values_of(resolve(stack, bundle.lock)), "global": {"lookup": False}}
+        values = _values(stack, bundle.lock)
         seconds = patience(objects)
         with lease.held(kube, stack.namespace) as hold:
             with ThreadPoolExecutor(1) as beside:
@@ -216,6 +226,11 @@ def patience(objects: Sequence[KubernetesObject]) -> int:
         for workload in workloads(objects).values()
     )
     return max(_LEAST_SECONDS, _MARGIN_SECONDS + max(longest, default=0))
+
+
+def _values(stack: Stack, lock: ImagesLock) -> dict[str, Any]:
+    # Nobody sees the notes here, so nothing is looked up for them, and no rights are needed for that.
+    return {**values_of(resolve(stack, lock)), "global": {"lookup": False}}
 
 
 def _not_of_release(live: LiveState, stack: Stack) -> list[KubernetesObject]:

@@ -12,14 +12,14 @@ import yaml
 
 from lab.local_cluster.folder import PULUMI
 from stacks.command import CommandError
-from stacks.stack import Stack
+from stacks.stack import Definition, Stack
 
 from .. import local
 from ..contexts import LOCAL, context_of
 from ..handover import keep_scale, mend, prune, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
 from ..live import of_stack
-from ..render import Rendered
+from ..render import Rendered, render
 from . import ownership, pulumi_cli
 from .bundle import Bundle
 from .ownership import helm_release, records
@@ -42,6 +42,10 @@ class Pulumi:
     def title(self) -> str:
         """As a user knows it."""
         return str(self.cli)
+
+    def render(self, stack: Stack, definition: Definition) -> Rendered:
+        """Return the objects of a stack, of the components in this process."""
+        return render(stack, definition)
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
         """Raise CommandError where `up` would refuse a stack before Pulumi is asked."""

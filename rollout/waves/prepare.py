@@ -16,7 +16,7 @@ from stacks.validate import read_definition
 from ..contexts import refuse_tags
 from ..engines import Engine, find_engine
 from ..guardrails import enforce
-from ..render import Rendered, render
+from ..render import Rendered
 from ..terminal import note
 from .journal import FILE, History, Journal, RolloutRecord, digests, now, texts_of
 from .plan import backwards, plan_of, stacks_of
@@ -92,8 +92,9 @@ def _new(request: Request, history: History, last: Journal | None) -> Prepared:
     stacks = {plane: every[plane] for step in steps for plane in step.planes}
     refuse_tags(definition, list(stacks.values()))
     engine = find_engine(request.engine)
-    rendering = _rendering_of(stacks, definition)
-    for text in (advisory_text(definition.advisories), enforce([*rendering.values()], definition, outcome=_UNTOUCHED)):
+    rendering = _rendering_of(stacks, definition, engine)
+    guarded = enforce([*rendering.values()], definition, engine.render, outcome=_UNTOUCHED)
+    for text in (advisory_text(definition.advisories), guarded):
         if text:
             note(text)
     if last is not None and last.record.outcome != "succeeded" and not request.dry_run:
@@ -121,7 +122,7 @@ def _going_on(request: Request, history: History, last: Journal | None) -> Prepa
     engine = _same_engine(request, record)
     back = record.kind == "back"
     sources = {plane: history.numbered(record.good[plane]) if back else last for plane in record.planes}
-    stacks, rendering = _of_kept_texts(request.environment, sources, check=not back)
+    stacks, rendering = _of_kept_texts(request.environment, sources, engine, check=not back)
     note(f"Rollout {last.number} of {record.environment}, begun at {record.began_at}, goes on.")
     unchanged = False
     with suppress(OSError):
@@ -154,7 +155,7 @@ def _taking_back(request: Request, history: History, last: Journal | None) -> Pr
         )
     engine = _same_engine(request, record)
     sources = {plane: history.numbered(record.good[plane]) for plane in able}
-    stacks, rendering = _of_kept_texts(request.environment, sources, check=False)
+    stacks, rendering = _of_kept_texts(request.environment, sources, engine, check=False)
     new = RolloutRecord(
         began_at=now(),
         kind="back",
@@ -174,7 +175,7 @@ def _taking_back(request: Request, history: History, last: Journal | None) -> Pr
 
 
 def _of_kept_texts(
-    environment: str, sources: Mapping[str, Journal], *, check: bool
+    environment: str, sources: Mapping[str, Journal], engine: Engine, *, check: bool
 ) -> tuple[dict[str, Stack], dict[str, Rendered]]:
     """Read what each plane is brought up from, and render it; with `check` the rules that may stop it hold too."""
     stacks: dict[str, Stack] = {}
@@ -191,10 +192,10 @@ def _of_kept_texts(
         if journal.record.environment != environment or not {*planes} <= every.keys():
             raise journal.damaged()
         own = {plane: every[plane] for plane in planes}
-        made = _rendering_of(own, definition)
+        made = _rendering_of(own, definition, engine)
         if check:
             refuse_tags(definition, list(own.values()))
-            if said := enforce([*made.values()], definition, outcome=_UNTOUCHED):
+            if said := enforce([*made.values()], definition, engine.render, outcome=_UNTOUCHED):
                 note(said)
         stacks |= own
         rendering |= made
@@ -208,8 +209,8 @@ def _by_rollout(sources: Mapping[str, Journal]) -> dict[int, list[str]]:
     return planes
 
 
-def _rendering_of(stacks: Mapping[str, Stack], definition: Definition) -> dict[str, Rendered]:
-    return {plane: render(stack, definition.lock, definition.file) for plane, stack in stacks.items()}
+def _rendering_of(stacks: Mapping[str, Stack], definition: Definition, engine: Engine) -> dict[str, Rendered]:
+    return {plane: engine.render(stack, definition) for plane, stack in stacks.items()}
 
 
 def _objects(rendering: Mapping[str, Rendered]) -> dict[str, str]:

@@ -150,11 +150,11 @@ def _up(task: Task) -> None:
     Kubectl(context_of(stack.data_plane)).ask_ahead()
 
     from ..engines import Bundle, find_engine
-    from ..render import render
 
-    rendered = render(stack, definition.lock, definition.file)
+    engine = find_engine(task.engine)
+    rendered = engine.render(stack, definition)
     bundle = Bundle(stack, rendered, definition.lock, Path(task.definition), read_from)
-    if not find_engine(task.engine).up(bundle, wait=False):
+    if not engine.up(bundle, wait=False):
         print(f"Nothing changed: {stack.name} is as declared.")
 
 

@@ -14,10 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel
 
-from components import EnvironmentArgs
-from components.args import ProxyArgs, TlsArgs
-from components.environment import NamespaceArgs
-from components.network_boundary import NetworkBoundaryArgs
+from components.args import EnvironmentArgs, NamespaceArgs, NetworkBoundaryArgs, ProxyArgs, TlsArgs
 from policies import guardrails
 
 from ..definition.base import byte_count, extended

@@ -1,8 +1,6 @@
 """Dataset volumes, and where in them a server's model repository lies."""
 
-from components.args import ObjectStoreRepositoryArgs, VolumeRepositoryArgs
-from components.dataset_volume import DatasetVolumeArgs
-from components.environment import ClaimArgs
+from components.args import ClaimArgs, DatasetVolumeArgs, ObjectStoreRepositoryArgs, VolumeRepositoryArgs
 
 from ..definition.base import extended
 from ..definition.datasets import (

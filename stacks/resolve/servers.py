@@ -1,7 +1,6 @@
 """Servers of every kind, their pools and their models."""
 
-from components.args import ModelArgs, OnDemandArgs, PoolArgs, PulumiTimeouts, ServerArgs
-from components.pods import GRACE_SECONDS
+from components.args import GRACE_SECONDS, ModelArgs, OnDemandArgs, PoolArgs, PulumiTimeouts, ServerArgs
 
 from ..definition.base import byte_count, extended
 from ..definition.models import Model

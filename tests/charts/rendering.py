@@ -9,8 +9,9 @@ import yaml
 from charts import CHART, values_of
 from charts.helm import helm
 from charts.values_file import values_text
-from components import Environment, EnvironmentArgs, evaluate
-from components.evaluate import KubernetesObject, apply_key
+from components import Environment, EnvironmentArgs
+from components.apply_order import apply_key
+from components.evaluate import KubernetesObject, evaluate
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definitions").glob("*.yaml"))]

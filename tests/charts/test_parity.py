@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from components import EnvironmentArgs
-from components.environment import ClaimArgs
+from components.args import ClaimArgs
 from components.triton.server import TritonServerArgs
 from stacks.definition.base import Section
 from stacks.definition.proxy import IngressExposure

@@ -4,7 +4,7 @@ import io
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,15 @@ from rollout import local
 from rollout.cli import app
 from rollout.health import in_words
 from stacks.command import CommandError
-from stacks.stack import Stack
+from stacks.stack import Definition, Stack
 
 from .world import DEFINITIONS, REFERENCE, objects_of, read, settled, until
 
 A100 = "NVIDIA-A100-SXM4-80GB"
+
+
+def start(definition: Definition, stacks: Sequence[Stack], folder: Path | None = None) -> LocalCluster:
+    return local.start_local(definition, objects_of(definition, *(stack.name for stack in stacks)), folder)
 
 
 @pytest.fixture
@@ -84,7 +88,7 @@ def test_a_local_cluster_is_started_found_again_updated_and_taken_down(
 
     definition = read(REFERENCE)
     stacks = local.local_stacks(definition)
-    cluster = local.start_local(definition, stacks, folder)
+    cluster = start(definition, stacks, folder)
     assert cluster.context == "local"
     names = {item["metadata"]["name"] for item in cluster.get("nodes")}
     assert names == {"lab-gpu-1", "lab-cpu-1", "lab-cpu-2", "east-gpu-1", "east-gpu-2", "east-cpu-1", "east-cpu-2"}
@@ -99,10 +103,10 @@ def test_a_local_cluster_is_started_found_again_updated_and_taken_down(
 
     pids = cluster.pids
     changed = read(REFERENCE, tmp_path, **{f"nodes: 2\n        product: {A100}": f"nodes: 3\n        product: {A100}"})
-    again = local.start_local(changed, local.local_stacks(changed), folder)
+    again = start(changed, local.local_stacks(changed), folder)
     assert again.pids == pids, "the same cluster"
     assert {item["metadata"]["name"] for item in again.get("nodes")} == {*names, "east-gpu-3"}
-    local.start_local(definition, stacks[:1], folder)  # one stack alone takes no other's nodes away
+    start(definition, stacks[:1], folder)  # one stack alone takes no other's nodes away
     assert {item["metadata"]["name"] for item in again.get("nodes")} == names
     assert again.get("statefulset", "preload-main", "inference-dev")["status"]["readyReplicas"] == 1
 
@@ -122,14 +126,14 @@ def test_a_second_up_waits_for_the_first_that_starts_the_cluster(
     private_folder(folder)
     started: list[LocalCluster] = []
     with locked(folder):  # as another process that is about to start it
-        thread = threading.Thread(target=lambda: started.append(local.start_local(definition, stacks, folder)))
+        thread = threading.Thread(target=lambda: started.append(start(definition, stacks, folder)))
         thread.start()
         until("it says that it waits", lambda: "waiting: another process is at work" in capsys.readouterr().err)
         assert not processes.of(folder.resolve())
     thread.join(120)
     assert [cluster.folder for cluster in started] == [folder.resolve()]
     pids = started[0].pids
-    assert local.start_local(definition, stacks, folder).pids == pids
+    assert start(definition, stacks, folder).pids == pids
 
 
 def test_nobody_waits_for_ever_for_another_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +142,7 @@ def test_nobody_waits_for_ever_for_another_start(folder: Path, monkeypatch: pyte
     definition = read(REFERENCE)
     private_folder(folder)
     with locked(folder), pytest.raises(CommandError, match="Another process is starting or stopping"):
-        local.start_local(definition, local.local_stacks(definition, "dev-lab"), folder)
+        start(definition, local.local_stacks(definition, "dev-lab"), folder)
 
 
 def test_of_a_data_plane_with_very_many_nodes_some_are_simulated_and_it_is_said(
@@ -156,7 +160,7 @@ def test_of_a_data_plane_with_very_many_nodes_some_are_simulated_and_it_is_said(
     many = {f"nodes: 2\n        product: {A100}": f"nodes: 900\n        product: {A100}"}
     definition = read(REFERENCE, tmp_path, **many)
     with pytest.raises(ReachedError):
-        local.start_local(definition, local.local_stacks(definition, "dev-lab"), private_folder(tmp_path / "cluster"))
+        start(definition, local.local_stacks(definition, "dev-lab"), private_folder(tmp_path / "cluster"))
     assert sum(item["metadata"]["name"].startswith("east-gpu-") for item in got) == 20
     assert f"Of the 900 nodes with {A100} of east, 20 are simulated." in capsys.readouterr().err
 
@@ -179,7 +183,7 @@ def test_the_first_time_people_are_told_that_building_kubernetes_takes_minutes(
     for missing, said in ((("etcd", "kube-apiserver"), True), ((), False)):
         monkeypatch.setattr(tools, "missing", lambda *_, found=missing: found)
         with pytest.raises(ReachedError):
-            local.start_local(definition, local.local_stacks(definition), tmp_path)
+            start(definition, local.local_stacks(definition), tmp_path)
         err = capsys.readouterr().err
         assert ("etcd, kube-apiserver must be built from source first" in err) is said
         assert ("some minutes" in err) is said
@@ -190,7 +194,7 @@ def test_trouble_with_the_cluster_is_an_error_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     definition = read(DEFINITIONS / "cpu-only.yaml")
     with pytest.raises(CommandError, match="there is no local cluster: A local cluster cannot live in"):
-        local.start_local(definition, local.local_stacks(definition), tmp_path / "file" / "cluster")
+        start(definition, local.local_stacks(definition), tmp_path / "file" / "cluster")
 
 
 @pytest.fixture
@@ -253,7 +257,7 @@ def test_an_incomplete_cluster_is_started_anew_and_what_is_lost_is_said(
     monkeypatch.setattr(LocalCluster, "start", reached)
     definition = read(DEFINITIONS / "cpu-only.yaml")
     with pytest.raises(ReachedError):
-        local.start_local(definition, local.local_stacks(definition))
+        start(definition, local.local_stacks(definition))
     said = f"{INCOMPLETE}. It is started anew, and empty: all that was brought up in it is lost."
     assert said in capsys.readouterr().err
 

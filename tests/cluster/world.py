@@ -55,7 +55,7 @@ def reference_in(prefix: str, into: Path) -> Definition:
 def objects_of(definition: Definition, *names: str) -> list[Object]:
     """Return the objects of these stacks, in the order in which they can be applied; of all by default."""
     stacks = [stack for stack in definition.stacks if not names or stack.name in names]
-    return [item for stack in stacks for item in render(stack, definition.lock, definition.file).objects]
+    return [item for stack in stacks for item in render(stack, definition).objects]
 
 
 def prepare(cluster: LocalCluster, objects: Sequence[Object]) -> None:
@@ -250,7 +250,7 @@ class Site:
     def rendered(self, stack: str) -> Rendered:
         """Return a stack's objects."""
         read = read_definition(self.definition)
-        return render(next(one for one in read.stacks if one.name == stack), read.lock, read.file)
+        return render(next(one for one in read.stacks if one.name == stack), read)
 
     @contextmanager
     def _environment(self) -> Iterator[None]:

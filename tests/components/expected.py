@@ -22,7 +22,7 @@ def rendered(name: str) -> str:
     path, stack_name = CASES[name]
     definition = read_definition(path)
     (stack,) = (stack for stack in definition.stacks if stack.name == stack_name)
-    texts = render(stack, definition.lock, path.name).files.values()
+    texts = render(stack, definition).files.values()
     return "".join(f"---\n{text.partition(chr(10))[2].partition(chr(10))[2]}" for text in texts)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from tidegate_contracts import eviction, eviction_process, proxy_process, proxy_settings, routing
 
-from components.evaluate import APPLY_ORDER, KubernetesObject
+from components.apply_order import APPLY_ORDER
+from components.evaluate import KubernetesObject
 from policies.guardrails.objects import pods
 from policies.guardrails.rules.pod_security import violations
 from stacks.definition.base import quantity_value

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from components import Environment, evaluate
-from components.evaluate import KubernetesObject
+from components import Environment
+from components.evaluate import KubernetesObject, evaluate
 from stacks.definition.datasets import ClaimDataset
 from stacks.resolve import resolve
 from stacks.stack import Definition, Stack

@@ -21,7 +21,7 @@ RENDERED = [
 def test_every_rendered_file_passes_kubeconform_strict(path: Path, tmp_path: Path) -> None:
     definition = read_definition(path)
     for stack in definition.stacks:
-        for name, text in render(stack, definition.lock, path.name).files.items():
+        for name, text in render(stack, definition).files.items():
             (tmp_path / f"{stack.name}-{name}").write_text(text)
     assert schemas.kubeconform(tmp_path) == (len(list(tmp_path.iterdir())), [])
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from tidegate_contracts import eviction_process, triton
 
-from components import Environment, evaluate
+from components import Environment
+from components.evaluate import evaluate
 from stacks.resolve import resolve
 from stacks.validate import read_definition
 

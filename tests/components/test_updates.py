@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tidegate_contracts import eviction, eviction_process
 
-from components import Environment, evaluate
-from components.evaluate import KubernetesObject
+from components import Environment
+from components.evaluate import KubernetesObject, evaluate
 from stacks.load import load
 from stacks.resolve import resolve
 from tests.strategies import read_tree

@@ -17,7 +17,7 @@ from .engine import Project, key
 def test_pulumi_renders_every_stack_as_we_do(brought_up: Project, definition: str, name: str | None) -> None:
     found = read_definition(brought_up.checkout / "stacks" / f"{definition}.yaml")
     stack = next(stack for stack in found.stacks if name in (None, stack.name))
-    ours = {key(item): item for item in render(stack, found.lock, "").objects}
+    ours = {key(item): item for item in render(stack, found).objects}
     assert brought_up.rendered(stack.name) == ours
 
 

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from components import Environment, evaluate
+from components import Environment
+from components.evaluate import evaluate
 from policies.guardrails import ANNOTATION, Finding, check
 from stacks.images_lock import ImagesLock, PinnedImage
 from stacks.resolve import resolve

@@ -120,14 +120,14 @@ def test_an_image_without_a_digest_is_said_once_by_the_definitions_own_advisory(
         tmp_path, f"guardrails: {{severities: {{images-are-pinned-by-digest: advisory, {WILDCARD}: advisory}}}}"
     )
     definition = read_definition(path)
-    rendering = [render(definition.stacks[0], definition.lock, definition.file)]
+    rendering = [render(definition.stacks[0], definition)]
     assert "has no digest" not in enforce(rendering, definition)
     assert any(each.rule == "images-are-pinned-by-digest" for each in findings(rendering, definition)["prod-multi"])
 
 
 def test_a_local_cluster_takes_images_without_a_digest(tmp_path: Path) -> None:
     definition = read_definition(production(tmp_path, f"guardrails: {{severities: {{{WILDCARD}: advisory}}}}"))
-    rendering = [render(definition.stacks[0], definition.lock, definition.file)]
+    rendering = [render(definition.stacks[0], definition)]
     with pytest.raises(CommandError, match="6 mandatory findings"):
         enforce(rendering, definition)
     assert "no digest" not in enforce(rendering, definition, local_cluster=True)
@@ -235,7 +235,7 @@ def test_what_a_stack_breaks_in_another_stops_it_too_and_is_said_of_the_other(sh
 def test_what_is_wrong_in_others_anyway_stops_no_stack(sharing: Path, tmp_path: Path) -> None:
     definition = read_definition(sharing)
     (trial,) = (stack for stack in definition.stacks if stack.name == "trial-lab")
-    rendering = [render(trial, definition.lock, definition.file)]
+    rendering = [render(trial, definition)]
     assert set(findings(rendering, definition)) == {"trial-lab"}
     ended = CliRunner().invoke(app, ["up", str(sharing), "--stack", "trial-lab", "--out", str(tmp_path / "out")])
     assert ended.exit_code == 0, ended.stderr
@@ -249,9 +249,7 @@ def test_a_waiver_is_not_called_idle_because_the_other_stack_was_not_asked_for(s
     sharing.write_text(text.replace("advisory}}", f"advisory}}, waivers: [{waiver}]}}", 1))
     definition = read_definition(sharing)
     for name in ("prod-east", "dev-lab"):
-        rendering = [
-            render(stack, definition.lock, definition.file) for stack in definition.stacks if stack.name == name
-        ]
+        rendering = [render(stack, definition) for stack in definition.stacks if stack.name == name]
         found = [
             each for each in findings(rendering, definition)["prod-east"] if each.rule != "images-are-pinned-by-digest"
         ]

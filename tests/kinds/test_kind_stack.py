@@ -10,8 +10,8 @@ from tidegate_contracts.routing import RoutingTable
 
 from charts import values_of
 from charts.folder import contents, write
+from components.args import GRACE_SECONDS
 from components.evaluate import KubernetesObject
-from components.pods import GRACE_SECONDS
 from stacks.definition.triton import TritonServer
 from stacks.problems import DefinitionError
 from stacks.resolve import resolve

@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 
 from charts.smoke_test import SmokeTest
-from components import Environment, evaluate
+from components import Environment
+from components.evaluate import evaluate
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse
 from stacks.resolve import resolve

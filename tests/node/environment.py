@@ -139,7 +139,7 @@ class Environment:
             file = self.machine.folder / f"changed-{time.monotonic_ns()}.yaml"
             file.write_text(text.replace(old, new))
         definition = read_definition(file)
-        return list(render(definition.stacks[0], definition.lock, self.definition.name).objects)
+        return list(render(definition.stacks[0], definition).objects)
 
     def apply(self, objects: list[dict[str, Any]]) -> str:
         """Apply objects as README.md says; return what kubectl says."""

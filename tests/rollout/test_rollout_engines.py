@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from charts import CHART
-from components import Environment, evaluate
+from components import Environment
+from components.evaluate import evaluate
 from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_cli, watched
 from rollout.engines.helm import is_of
 from rollout.engines.lease import Hold
@@ -81,7 +82,7 @@ def stack(definition: Path) -> Stack:
 
 @pytest.fixture
 def rendered(stack: Stack, definition: Path) -> Rendered:
-    return render(stack, read_definition(definition).lock, str(definition))
+    return render(stack, read_definition(definition))
 
 
 # ---- whose objects ----

@@ -198,7 +198,7 @@ def test_warnings_about_our_workloads_are_told_and_those_of_others_are_not() -> 
 
 def test_what_is_looked_at_follows_from_what_is_rendered(definition: Path) -> None:
     read = read_definition(definition)
-    assert health.target_of(render(read.stacks[1], read.lock, read.file).objects) == Target(
+    assert health.target_of(render(read.stacks[1], read).objects) == Target(
         "tidegate-prod", (("Deployment", "inference-proxy"), ("StatefulSet", "small-main")), 80, False
     )
 

@@ -103,7 +103,7 @@ def against(repository: Path, call: Call, page: Path) -> Call:
 def test_against_a_revision_its_own_code_renders_its_own_definition(
     repository: Path, against: Call, tree: Tree
 ) -> None:
-    change(repository / "components/pods.py", "PRE_STOP_SECONDS: Final = 10\n", "PRE_STOP_SECONDS: Final = 11\n")
+    change(repository / "components/args.py", "PRE_STOP_SECONDS: Final = 10\n", "PRE_STOP_SECONDS: Final = 11\n")
     git(repository, "commit", "--quiet", "--all", "--message=another pause")
     change(repository / "definitions/two.yaml", 'proxy, tag: "1"', 'proxy, tag: "2"')
     before = tree(repository)

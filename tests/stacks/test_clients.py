@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from tidegate_contracts.environments import DatasetLocation, Environments, ObjectStoreLocation, Plane, Promotion
 from tidegate_contracts.routing import RoutingTable
 
-from components import Environment, evaluate
+from components import Environment
+from components.evaluate import evaluate
 from components.place import Place
 from components.proxy_files import routing_table
 from stacks import clients

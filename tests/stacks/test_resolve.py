@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components import Environment, EnvironmentArgs, evaluate
-from components.evaluate import KubernetesObject
+from components import Environment, EnvironmentArgs
+from components.evaluate import KubernetesObject, evaluate
 from components.proxy import CONFIG_CHECKSUM
 from stacks.definition.images import Image
 from stacks.load import load

@@ -30,7 +30,7 @@ def expected(stack: Stack) -> Counter[str]:
 def test_objects_ask_for_what_the_definition_asks_for(path: Path) -> None:
     definition = read_definition(path)
     for stack in definition.stacks:
-        objects = render(stack, definition.lock, definition.file).objects
+        objects = render(stack, definition).objects
         assert gpu_slices(objects) == expected(stack)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rollout import output, render
+from rollout import output
 
 from .conftest import ENVIRONMENT, Call, Edit, Tree
 
@@ -182,7 +182,7 @@ def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(
         signal.raise_signal(signal.SIGINT)
         return []
 
-    monkeypatch.setattr(render, "evaluate", stopped)
+    monkeypatch.setattr("components.evaluate.evaluate", stopped)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         ended = call("up", definition, "--out", out)

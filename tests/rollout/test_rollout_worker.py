@@ -28,10 +28,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import rollout.engines
+from rollout.render import render
 from stacks.command import CommandError
 
 class Engine:
     name, title = "stand-in", "Stand-in 1.0"
+
+    def render(self, stack, definition):
+        return render(stack, definition)
 
     def up(self, bundle, *, wait=True):
         assert (bundle.stack.name, bundle.rendered.stack, wait) == ("prod-east", "prod-east", False)

@@ -20,9 +20,9 @@ from .lifecycle.notebook import write_shell
 from .lifecycle.stage import LifeStage
 from .lifecycle.stage import introduce as introduce_life
 from .lifecycle.world import world
-from .platform import platform
 from .playing import Played
 from .show import Show
+from .stage import platform
 
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 CHECK_SECONDS = 0.5

@@ -1,6 +1,5 @@
 """Scenes that are played one after the other; each checks what it claims."""
 
-import http.client
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -82,7 +81,7 @@ def play(stage: Stage, show: Show, wanted: Sequence[Scene[Stage]], check: Callab
             with show.console.status("      …"):
                 outcome = each.play(stage)
             check()
-        except (NotSoError, ListingError, TidegateError, OSError, http.client.HTTPException) as error:
+        except (NotSoError, ListingError, TidegateError, OSError) as error:
             show.failure(f"This did not hold: {error}")
             return [*played, Played(each.title, False, "", time.monotonic() - begun)]
         seconds = time.monotonic() - begun

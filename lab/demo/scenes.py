@@ -1,20 +1,19 @@
 """The scenes: publishing, loading, evicting, waiting, failing to load; and parts that are killed with `kill -9`."""
 
-import http.client
 import statistics
 import threading
 import time
 from contextlib import suppress
 from typing import Any
 
+import urllib3
 from tidegate_eviction.units import bytes_text
 
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
 
 from . import zoo
-from .platform import IDLE_SECONDS, LEASE_SECONDS, POLL_SECONDS, TUNING, WAIT_SECONDS
 from .playing import NotSoError, Outcome, Scene, claim, scene, until
-from .stage import Stage
+from .stage import IDLE_SECONDS, LEASE_SECONDS, POLL_SECONDS, TUNING, WAIT_SECONDS, Stage
 
 SCENES: list[Scene[Stage]] = []
 CALLERS = 20
@@ -84,9 +83,7 @@ def warm(stage: Stage) -> Outcome:
     mark, before = stage.mark(), stage.acquires()
     medians = {}
     for model in ("fox", zoo.RESIDENT.name):
-        connection = stage.visitor.connect()
-        replies = [stage.visitor.call(model, connection=connection) for _ in range(WARM_CALLS)]
-        connection.close()
+        replies = [stage.visitor.call(model) for _ in range(WARM_CALLS)]
         claim(
             all(reply.is_right(model) for reply in replies), f"not all of {WARM_CALLS} calls of {model} were answered"
         )
@@ -154,7 +151,7 @@ def lease(stage: Stage) -> Outcome:
     mark = stage.mark()
 
     def listen() -> None:
-        with suppress(OSError, ValueError, http.client.HTTPException):  # too few notes tell as well
+        with suppress(ValueError, urllib3.exceptions.HTTPError):  # too few notes tell as well
             song.extend(stage.visitor.listen(NOTES, NOTE_MS, proxy=1))
         evicted.extend(stage.events("evicted", mark))
 

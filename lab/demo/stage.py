@@ -1,35 +1,80 @@
-"""Where the scenes play: the platform, a visitor, and what can be seen from outside of both."""
+"""Where the scenes play: an environment with two proxies and the zoo, a visitor, and what can be seen from outside."""
 
 import json
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import urllib3
 from prometheus_client.parser import text_string_to_metric_families
+from tidegate_contracts import routing
+from tidegate_contracts.eviction import Tuning
 from tidegate_contracts.lease import Listing
 from tidegate_eviction.listing import ListingError, fetch
 
-from lab.local_plane.environment import LocalEnvironment
+from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan, local_environment
 from lab.local_plane.process import repeating
 
+from . import zoo
 from .playing import claim, until
 from .show import Show
 from .visitor import Visitor
 
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = "demo"
+CALLER = "visitor"
 SAMPLE_SECONDS = 0.2
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+PROXIES = 2
+POLL_SECONDS = 1
+IDLE_SECONDS, LEASE_SECONDS, WAIT_SECONDS = 1, 2, 8
+"""Idle limits are minutes on a platform (300 s), leases 9 s; here it is seconds, so that nobody has to wait."""
+TUNING = Tuning(
+    # Models here are as small as the noise that other slices ignore; and nobody waits long for the second try.
+    tolerance_bytes=16 * zoo.MIB,
+    failures_most=2,
+    retry_most_seconds=10,
+    failure_backoff_seconds=0.2,
+)
 
 
-@dataclass
-class Samples:
-    """What the policy said of its slice, again and again."""
+def plan() -> Plan:
+    """Return what it has: every model is known, and the visitor may do all."""
+    preloaded = [routing.Model(name=name, server=PRELOAD, pool=POOL) for name in zoo.PRELOADED]
+    on_demand = [
+        routing.Model(
+            name=name,
+            server=ON_DEMAND,
+            pool=POOL,
+            footprint_bytes=zoo.DECLARED.get(name),
+            idle_seconds=zoo.IDLE_SECONDS.get(name),
+        )
+        for name in zoo.ON_DEMAND
+    ]
+    return Plan(
+        name=ENVIRONMENT,
+        models=(*preloaded, *on_demand),
+        callers=(CALLER,),
+        proxies=PROXIES,
+        poll_seconds=POLL_SECONDS,
+        capacity_bytes=zoo.CAPACITY_BYTES,
+        idle_seconds=IDLE_SECONDS,
+        lease_seconds=LEASE_SECONDS,
+        wait_seconds=WAIT_SECONDS,
+        tuning=TUNING,
+    )
 
-    taken: int = 0
-    most_bytes: int = 0
-    """The most that was resident, loading, freeing and leaked at one time."""
+
+@contextmanager
+def platform(root: Path) -> Iterator[LocalEnvironment]:
+    """Run all of it below a folder; it ends with the block. Raises CannotBeHadError and ProcessError."""
+    made = LocalEnvironment(root, plan())
+    made.publish(PRELOAD, zoo.RESIDENT.model())
+    for model in zoo.on_demand():
+        made.publish(ON_DEMAND, model)
+    with local_environment(made):
+        yield made
 
 
 @dataclass
@@ -39,7 +84,10 @@ class Stage:
     platform: LocalEnvironment
     visitor: Visitor
     show: Show
-    samples: Samples = field(default_factory=Samples)
+    looks: int = 0
+    """How often the policy was asked what sits in its slice."""
+    most_bytes: int = 0
+    """The most that was resident, loading, freeing and leaked there at one time."""
 
     def listing(self) -> Listing:
         """Return what sits in the on-demand Triton's slice."""
@@ -99,14 +147,14 @@ class Stage:
         """Return how often the proxies have asked for a lease."""
         total = 0.0
         for proxy in self.platform.proxies:
-            with _OPENER.open(f"http://{proxy.admin}/metrics", timeout=10) as answer:
-                for family in text_string_to_metric_families(answer.read().decode()):
-                    if family.name == "tidegate_proxy_lease_acquires":
-                        total += sum(sample.value for sample in family.samples if sample.name.endswith("_total"))
+            text = urllib3.request("GET", f"http://{proxy.admin}/metrics").data.decode()
+            for family in text_string_to_metric_families(text):
+                if family.name == "tidegate_proxy_lease_acquires":
+                    total += sum(sample.value for sample in family.samples if sample.name.endswith("_total"))
         return total
 
     @contextmanager
-    def sampling(self) -> Iterator[Samples]:
+    def sampling(self) -> Iterator[None]:
         """Look at the slice again and again, as long as the block lasts."""
 
         def look() -> None:
@@ -115,8 +163,8 @@ class Stage:
             except ListingError:
                 return  # the policy was just killed
             used = found.resident_bytes + found.loading_bytes + found.freeing_bytes + found.leaked_bytes
-            self.samples.taken += 1
-            self.samples.most_bytes = max(self.samples.most_bytes, used)
+            self.looks += 1
+            self.most_bytes = max(self.most_bytes, used)
 
         with repeating(look, pause=SAMPLE_SECONDS):
-            yield self.samples
+            yield

@@ -1,15 +1,17 @@
 """Somebody who calls models through the proxies, over plain HTTP, and obeys `Retry-After`."""
 
-import http.client
 import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
+import urllib3
 
 from lab.local_plane.process import repeating
 
@@ -20,6 +22,7 @@ BUSY = 503
 MOST_TRIES = 6
 _SECONDS = 60.0
 _PAUSE = 0.02
+_CONNECTIONS = 32
 
 
 @dataclass(frozen=True)
@@ -89,30 +92,21 @@ class Visitor:
     """Calls the proxies at these addresses (host and port), with an API key."""
 
     def __init__(self, proxies: Sequence[str], key: str) -> None:
-        self.proxies = tuple(proxies)
-        self._headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+        headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+        more = {"timeout": _SECONDS, "retries": False, "maxsize": _CONNECTIONS, "headers": headers}
+        self.proxies = [urllib3.connection_from_url(f"http://{each}", **more) for each in proxies]
 
-    def connect(self, proxy: int = 0) -> http.client.HTTPConnection:
-        """Return a connection to a proxy, for many calls."""
-        return http.client.HTTPConnection(self.proxies[proxy], timeout=_SECONDS)
-
-    def call(self, model: str, proxy: int = 0, connection: http.client.HTTPConnection | None = None) -> Reply:
+    def call(self, model: str, proxy: int = 0) -> Reply:
         """Call a model once; status 0 when the connection broke."""
-        own = connection or self.connect(proxy)
         begun = time.monotonic()
+        body = json.dumps({"INPUT": NUMBERS})
         try:
-            own.request("POST", f"/v2/models/{model}/generate", json.dumps({"INPUT": NUMBERS}), self._headers)
-            answer = own.getresponse()
-            body = answer.read()
-        except (OSError, http.client.HTTPException):
-            own.close()
+            answer = self.proxies[proxy].request("POST", f"/v2/models/{model}/generate", body)
+        except urllib3.exceptions.HTTPError:
             return Reply(0, None, None, time.monotonic() - begun)
-        finally:
-            if connection is None:
-                own.close()
         said = None
         with suppress(ValueError):
-            said = json.loads(body)
+            said = json.loads(answer.data)
         after = answer.headers.get("retry-after")
         return Reply(answer.status, said, None if after is None else float(after), time.monotonic() - begun)
 
@@ -125,7 +119,7 @@ class Visitor:
                 break
             if tries < MOST_TRIES:
                 time.sleep(reply.retry_after)
-        return Reply(reply.status, reply.said, reply.retry_after, time.monotonic() - begun, tries)
+        return replace(reply, seconds=time.monotonic() - begun, tries=tries)
 
     def at_once(self, model: str, number: int) -> list[Reply]:
         """Call a model so many times at the same moment, over all proxies; `busy` is obeyed."""
@@ -140,36 +134,23 @@ class Visitor:
 
     def listen(self, count: int, delay_ms: int, proxy: int = 0) -> list[int]:
         """Return the notes of a song, one after the other as they come over the stream."""
-        connection = self.connect(proxy)
-        asked = json.dumps({"COUNT": count, "DELAY": delay_ms})
-        try:
-            connection.request("POST", f"/v2/models/{zoo.SINGER}/generate_stream", asked, self._headers)
-            answer = connection.getresponse()
-            return [
-                int(json.loads(line.removeprefix(b"data: "))["NOTE"])
-                for line in iter(answer.readline, b"")
-                if line.startswith(b"data: ")
-            ]
-        finally:
-            connection.close()
+        body = json.dumps({"COUNT": count, "DELAY": delay_ms})
+        path = f"/v2/models/{zoo.SINGER}/generate_stream"
+        answer = self.proxies[proxy].request("POST", path, body, preload_content=False)
+        notes = (line.removeprefix(b"data: ") for line in answer if line.startswith(b"data: "))
+        return [int(json.loads(note)["NOTE"]) for note in notes]
 
     @contextmanager
     def calling(self, *models: str) -> Iterator[dict[str, Tally]]:
         """Call models over and over, through every proxy, as long as the block lasts."""
         tallies = {model: Tally() for model in models}
         lock = threading.Lock()
-        with ExitStack() as connections:
 
-            def caller(model: str, proxy: int) -> Callable[[], None]:
-                connection = connections.enter_context(closing(self.connect(proxy)))
+        def call(model: str, proxy: int) -> None:
+            reply = self.call(model, proxy)
+            with lock:
+                tallies[model].add(model, reply)
 
-                def call() -> None:
-                    reply = self.call(model, proxy, connection)
-                    with lock:
-                        tallies[model].add(model, reply)
-
-                return call
-
-            callers = [caller(model, proxy) for model in models for proxy in range(len(self.proxies))]
-            with repeating(*callers, pause=_PAUSE):
-                yield tallies
+        callers = [partial(call, model, proxy) for model in models for proxy in range(len(self.proxies))]
+        with repeating(*callers, pause=_PAUSE):
+            yield tallies

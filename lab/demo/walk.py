@@ -9,11 +9,10 @@ from tidegate_eviction.units import bytes_text
 from lab.local_plane.environment import LocalEnvironment
 
 from . import playing, zoo
-from .platform import CALLER, IDLE_SECONDS, LEASE_SECONDS, PROXIES, ROOT
 from .playing import Played, Scene, claim
 from .scenes import SCENES
 from .show import Show
-from .stage import Stage
+from .stage import CALLER, IDLE_SECONDS, LEASE_SECONDS, PROXIES, ROOT, Stage
 from .visitor import Visitor
 
 
@@ -41,14 +40,14 @@ def play(stage: Stage, wanted: Sequence[Scene[Stage]] = SCENES) -> list[Played]:
 
     def check() -> None:
         stage.platform.check()
-        most, room = stage.samples.most_bytes, zoo.CAPACITY_BYTES
+        most, room = stage.most_bytes, zoo.CAPACITY_BYTES
         claim(most <= room, f"{bytes_text(most)} were taken at one time, and there are {bytes_text(room)}")
 
-    with stage.sampling() as samples:
+    with stage.sampling():
         played = playing.play(stage, stage.show, wanted, check)
     if not playing.all_hold(played):
         return played
-    room = f"at most {bytes_text(samples.most_bytes)} of {bytes_text(zoo.CAPACITY_BYTES)}, at {samples.taken} looks"
+    room = f"at most {bytes_text(stage.most_bytes)} of {bytes_text(zoo.CAPACITY_BYTES)}, at {stage.looks} looks"
     return [*played, Played("Room was never overrun", True, room, 0.0)]
 
 

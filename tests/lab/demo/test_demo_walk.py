@@ -29,7 +29,7 @@ from lab.demo.lifecycle.scenes import SCENES as LIFE_SCENES
 from lab.demo.playing import Outcome, Played, Scene, claim
 from lab.demo.scenes import SCENES
 from lab.demo.show import LEGEND, Show, bar
-from lab.demo.stage import Samples, Stage
+from lab.demo.stage import Stage
 from lab.demo.visitor import MOST_TRIES, NUMBERS, Reply, Tally, Visitor
 from lab.local_plane.process import CannotBeHadError, ProcessError
 
@@ -38,8 +38,8 @@ class Quiet(Stage):
     """A stage without a process, on which nobody looks at a slice."""
 
     @contextmanager
-    def sampling(self) -> Iterator[Samples]:
-        yield self.samples
+    def sampling(self) -> Iterator[None]:
+        yield
 
 
 def stage(out: io.StringIO) -> Quiet:
@@ -61,7 +61,7 @@ def bad(_: Stage) -> Outcome:
 
 
 def overrun(here: Stage) -> Outcome:
-    here.samples.most_bytes = zoo.CAPACITY_BYTES + 1
+    here.most_bytes = zoo.CAPACITY_BYTES + 1
     return good(here)
 
 

@@ -46,27 +46,17 @@ REFERENCE = ROOT / "stacks" / "inference.yaml"
 STACK = "prod-east"
 SIX_PLANES = ROOT / "tests" / "definitions" / "six-data-planes.yaml"
 ENVIRONMENT = "prod"
-GOALS = {
-    "helm_up_vs_kubectl": Goal("make up with Helm, against kubectl"),
-    "pulumi_up_vs_kubectl": Goal("make up with Pulumi, against kubectl"),
-    "noop_vs_up": Goal("a second make up with Helm, which changes nothing, against the first"),
-    "parallel_rollout_speedup": Goal("make rollout plane after plane, against planes of a wave side by side", "≤ 2"),
-    "render_vs_helm_template": Goal("make up to YAML, against helm template"),
-}
 RATIOS = {
-    "helm_up_vs_kubectl": ("helm up", "kubectl"),
-    "pulumi_up_vs_kubectl": ("pulumi up", "kubectl"),
-    "noop_vs_up": ("helm second up", "helm up"),
-    "parallel_rollout_speedup": ("serial", "parallel"),
-    "render_vs_helm_template": ("render", "helm template"),
+    "helm_up_vs_kubectl": ("make up ENGINE=helm", "kubectl apply, and wait"),
+    "pulumi_up_vs_kubectl": ("make up ENGINE=pulumi", "kubectl apply, and wait"),
+    "noop_vs_up": ("make up ENGINE=helm, again", "make up ENGINE=helm"),
+    "parallel_rollout_speedup": ("make rollout, plane after plane", "make rollout, planes of a wave side by side"),
+    "render_vs_helm_template": ("make up, to YAML", "helm template"),
 }
-WORDS = {
-    "kubectl": "kubectl apply --server-side, and wait",
-    **{f"{engine} up": f"make up CLUSTER=… ENGINE={engine}" for engine in ("helm", "pulumi")},
-    **{f"{engine} second up": f"make up CLUSTER=… ENGINE={engine}, again" for engine in ("helm", "pulumi")},
-    "render": f"make up STACK={STACK}, to YAML",
-    "parallel": "make rollout, planes of a wave side by side",
-    "serial": "make rollout, plane after plane",
+"""What is done, and what it is held against."""
+GOALS = {
+    key: Goal(f"{ours}, against {peer}", "≤ 2" if key == "parallel_rollout_speedup" else "")
+    for key, (ours, peer) in RATIOS.items()
 }
 _SECONDS = 900
 _NOT_COPIED = (".*", "__pycache__", "build", "tests", "docs", "encryptionsalt")
@@ -112,16 +102,8 @@ class Planes:
             raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
         return time.perf_counter() - begin
 
-    def up(self, stack: Stack, engine: str, root: Path = ROOT) -> float:
-        """Bring a stack up as `make up CLUSTER=…` does."""
-        return self._engine("up", stack, engine, root)
-
-    def down(self, stack: Stack, engine: str, root: Path = ROOT) -> None:
-        """Take a stack down with its engine, so that its records go too, and then what stays of it."""
-        self._engine("down", stack, engine, root, "--yes")
-        self.clear(stack)
-
-    def _engine(self, command: str, stack: Stack, engine: str, root: Path, *more: str) -> float:
+    def make(self, command: str, stack: Stack, engine: str, root: Path, *more: str) -> float:
+        """Bring a stack up or down, as `make up CLUSTER=…` and `make down CLUSTER=…` do."""
         where = ("--cluster", context_of(stack.data_plane), "--stack", stack.name, "--engine", engine)
         return self.run([*_ROLLOUT, command, self.definition.file, *where, *more], root=root)
 
@@ -204,17 +186,18 @@ def measure_engines(runs: int, folder: Path) -> Found:
         template = (tools.path("helm"), "template", STACK, CHART, "--namespace", stack.namespace, "--values", values)
         for run in range(runs):
             say(f"run {run + 1} of {runs}: kubectl …")
-            seconds["kubectl"].append(planes.apply(stack))
+            seconds["kubectl apply, and wait"].append(planes.apply(stack))
             planes.clear(stack)
             for engine, root in engines.items():
                 say(f"run {run + 1} of {runs}: {engine} …")
-                seconds[f"{engine} up"].append(planes.up(stack, engine, root))
-                seconds[f"{engine} second up"].append(planes.up(stack, engine, root))
-                planes.down(stack, engine, root)
+                for what in (f"make up ENGINE={engine}", f"make up ENGINE={engine}, again"):
+                    seconds[what].append(planes.make("up", stack, engine, root))
+                planes.make("down", stack, engine, root, "--yes")  # so that the engine's records go too
+                planes.clear(stack)
             say(f"run {run + 1} of {runs}: rendering …")
             out = folder / f"rendered-{run}"
             command = (sys.executable, "-m", "rollout", "up", planes.definition.file, "--stack", STACK, "--out", out)
-            seconds["render"].append(planes.run(command))
+            seconds["make up, to YAML"].append(planes.run(command))
             seconds["helm template"].append(planes.run(template))
     return compared(seconds)
 
@@ -231,13 +214,13 @@ def measure_rollouts(runs: int, folder: Path) -> Found:
         say("the first rollout, which makes everything …")
         roll(planes, ENVIRONMENT, file, "helm")
         for run in range(runs):
-            for way, most in (("parallel", 6), ("serial", 1)):
+            for way, most in (("planes of a wave side by side", 6), ("plane after plane", 1)):
                 say(f"rollout {run + 1} of {runs}, {way} …")
                 replicas = 5 - replicas
                 order = f"{before}rollout: {{maxParallel: {most}}}, "
                 text = original.replace(before, order).replace("proxy:\n", f"proxy:\n  replicas: {replicas}\n")
                 file.write_text(text, "utf-8")
-                seconds[way].append(roll(planes, ENVIRONMENT, file, "helm"))
+                seconds[f"make rollout, {way}"].append(roll(planes, ENVIRONMENT, file, "helm"))
     return compared(seconds)
 
 
@@ -248,7 +231,7 @@ def compared(seconds: Mapping[str, Sequence[float]]) -> Found:
     found = Found({key: medians[ours] / medians[peer] for key, (ours, peer) in there.items()})
     for name, each in seconds.items():
         words = f"{medians[name]:.2f} s ({min(each):.2f} – {max(each):.2f} s, {len(each)} times)"
-        found.add(WORDS.get(name, name), words)
+        found.add(name, words)
     return found
 
 

@@ -5,7 +5,6 @@ A stream stays at one replica; each of its messages is decided anew.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -276,15 +275,15 @@ class Call(CallerStream):
     def _find_replica(self, forwarding: Forwarding, anew: bool) -> None:
         pool = forwarding.grant.route.pool
         replica = forwarding.pick(monotonic(), anew)
-        connection = None if replica is None else self._context.upstreams.take(pool, replica)
+        connection = None if replica is None else self._context.upstreams.to(pool, replica).take()
         if replica is None or connection is None:
             self._later(self._connect(forwarding, replica))
         else:
             self._open(forwarding, replica, connection)
 
     async def _connect(self, forwarding: Forwarding, replica: Replica | None) -> None:
-        connect = partial(self._context.upstreams.connect, forwarding.grant.route.pool)
-        found = await forwarding.connect(replica, connect)
+        upstreams, pool = self._context.upstreams, forwarding.grant.route.pool
+        found = await forwarding.connect(replica, lambda each: upstreams.to(pool, each).connect())
         if found is None:
             await self._prepare(forwarding)
         else:

@@ -47,7 +47,7 @@ class MessageReader:
     """
 
     __slots__ = (
-        "_at", "_carry", "_count", "_encoding", "_full", "_inflate", "_left", "_length", "_limit", "_packed",
+        "_at", "_carry", "_count", "_encoding", "_fields", "_full", "_inflate", "_left", "_length", "_limit", "_packed",
         "_plain", "_raw", "_requested", "_sent_head", "_skip", "_version_at", "_whole",
     )  # fmt: skip
 
@@ -56,16 +56,18 @@ class MessageReader:
         self._encoding = encoding
         self._whole = whole
         self._raw = b""
-        self._length = -1
         self._begin()
 
     def _begin(self) -> None:
+        self._length = -1
         self._left = 0
         self._inflate: Any = None
         self._packed = b""
         self._full = False
         self._plain: bytes | bytearray = b""
         self._at = 0
+        self._fields: list[tuple[int, int, int, int, int]] = []
+        """Those before the tensors: where each begins, and what `field_at` says of it."""
         self._skip = 0
         self._carry = b""
         self._count = 0
@@ -129,7 +131,6 @@ class MessageReader:
         if not self._left:
             if self._skip or self._carry:
                 raise Problem(Kind.MALFORMED, "The message is no protobuf: it ends within a field.")
-            self._length = -1
             self._begin()
         return data
 
@@ -184,54 +185,42 @@ class MessageReader:
 
     def _read_head(self) -> bool:
         """Look at the fields before the tensors; return whether all of them have come."""
-        plain, at = self._plain, self._at
+        plain = self._plain
         more = bool(self._left) or self.behind
-        while at < len(plain) or more:
-            found = field_at(plain, at)
+        while self._at < len(plain) or more:
+            found = field_at(plain, self._at)
             if found is not None:
                 number, _, _, end = found
                 if number > _PARAMETERS and not self._whole:
                     break
                 if end <= len(plain):
-                    at = end
+                    self._fields.append((self._at, *found))
+                    self._at = end
                     self._count_field()
                     continue
             if not more:
                 raise MalformedError("it ends within a field")
             if len(plain) > MOST_HEAD:
                 raise _too_much()
-            self._at = at
             return False
-        if at > MOST_HEAD:
+        if self._at > MOST_HEAD:
             raise _too_much()
-        self._at = at
         return True
 
     def _understood(self) -> RequestedModel:
-        plain, at = self._plain, 0
-        name: bytes | bytearray | None = None
-        version: bytes | bytearray | None = None
-        sequence = b""
-        while at < self._at:
-            found = field_at(plain, at)
-            assert found is not None
-            number, wire, start, end = found
-            if wire == BYTES and number <= _PARAMETERS:
-                if number == _NAME:
-                    if name is not None:
-                        raise _twice("model's name")
-                    name = plain[start:end]
-                    if version is None:
-                        self._version_at = end, end
-                elif number == _VERSION:
-                    if version is not None:
-                        raise _twice("model's version")
-                    version = plain[start:end]
-                    self._version_at = at, end
-                elif number == _PARAMETERS and not self._whole and last(plain[start:end], 1) == _SEQUENCE:
-                    sequence = _sequence(plain[start:end])
-            at = end
-        return RequestedModel(_model(bytes(name or b"")), _version(bytes(version or b"")), sequence)
+        plain, sequence = self._plain, b""
+        said: dict[int, bytes] = {}
+        for at, number, wire, start, end in self._fields:
+            if wire == BYTES and number in (_NAME, _VERSION):
+                if number in said:
+                    what = "name" if number == _NAME else "version"
+                    raise Problem(Kind.MALFORMED, f"The message says the model's {what} twice.")
+                said[number] = bytes(plain[start:end])
+                if number == _VERSION or _VERSION not in said:
+                    self._version_at = at if number == _VERSION else end, end
+            elif wire == BYTES and number == _PARAMETERS and not self._whole and last(plain[start:end], 1) == _SEQUENCE:
+                sequence = _sequence(plain[start:end])
+        return RequestedModel(_model(said.get(_NAME, b"")), _version(said.get(_VERSION, b"")), sequence)
 
     def _head(self, version: str | None) -> bytes:
         # Of a long one, nothing is copied but what is passed on.
@@ -270,10 +259,6 @@ class MessageReader:
 
 def _too_much() -> Problem:
     return Problem(Kind.MALFORMED, f"What comes before the tensors may have {MOST_HEAD} bytes.")
-
-
-def _twice(what: str) -> Problem:
-    return Problem(Kind.MALFORMED, f"The message says the {what} twice.")
 
 
 def _model(name: bytes) -> str:

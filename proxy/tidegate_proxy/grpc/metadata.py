@@ -2,9 +2,8 @@
 
 import base64
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 from tidegate_contracts.routing import Action
 
@@ -29,13 +28,12 @@ class Method:
     """Messages come and go for as long as both ends want."""
     whole: bool = True
     """Its request is short, without tensors."""
-    path: bytes = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", f"/{SERVICE}/{self.name}".encode())
+    @property
+    def path(self) -> bytes:
+        """The path of its URL."""
+        return f"/{SERVICE}/{self.name}".encode()
 
-
-ProxyMethod = Literal["ServerLive", "ServerReady", "ServerMetadata", "Check", "Watch", "List"]
 
 _OF_MODELS = (
     Method("ModelInfer", "infer", whole=False),
@@ -47,14 +45,8 @@ _OF_MODELS = (
 )
 OF_MODELS = {method.path: method for method in _OF_MODELS}
 """By path. Nothing else can be called: no path of a caller's ever goes on as it was spelled."""
-OF_PROXY: dict[bytes, ProxyMethod] = {
-    b"/inference.GRPCInferenceService/ServerLive": "ServerLive",
-    b"/inference.GRPCInferenceService/ServerReady": "ServerReady",
-    b"/inference.GRPCInferenceService/ServerMetadata": "ServerMetadata",
-    b"/grpc.health.v1.Health/Check": "Check",
-    b"/grpc.health.v1.Health/Watch": "Watch",
-    b"/grpc.health.v1.Health/List": "List",
-}
+OF_PROXY = {f"/{SERVICE}/{name}".encode(): name for name in ("ServerLive", "ServerReady", "ServerMetadata")}
+OF_PROXY |= {f"/{HEALTH}/{name}".encode(): name for name in ("Check", "Watch", "List")}
 """Those that the proxy answers itself, by path."""
 
 
@@ -63,9 +55,7 @@ _UNFIT = re.compile(rb"[\x00\r\n]")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _CONNECTION = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
-_OWN = frozenset(
-    {b"te", b"content-type", b"content-length", b"host", b"cookie", b"proxy-authorization", b"tidegate-control"}
-)
+_OWN = frozenset({b"content-length", b"host", b"cookie", b"proxy-authorization", b"tidegate-control"})
 # Triton's restricted protocols are opened by metadata of this name: no caller's ever reaches it.
 _RESTRICTED = b"triton-grpc-protocol-"
 
@@ -99,7 +89,7 @@ class RequestHeaders:
             if name[:1] == b":":
                 if passed or self._pseudo(name, value):
                     raise MalformedHeadersError
-            elif not _NAME.fullmatch(name) or _UNFIT.search(value) or name in _CONNECTION or _strange_te(name, value):
+            elif not _NAME.fullmatch(name) or _UNFIT.search(value) or name in _CONNECTION:
                 raise MalformedHeadersError
             elif not self._own(name, value):
                 passed.append(literal(name, value))
@@ -150,6 +140,9 @@ class RequestHeaders:
                 self.request_id = value
         elif name[:5] == b"grpc-":
             self._grpc(name, value)
+        elif name == b"te":
+            if value != b"trailers":
+                raise MalformedHeadersError
         elif name == b"content-type":
             self.content_type = value
         elif name in (b"traceparent", b"tracestate"):
@@ -168,10 +161,6 @@ class RequestHeaders:
             self.encoding = value
         elif name == b"grpc-accept-encoding":
             self.accepts = literal(name, value)
-
-
-def _strange_te(name: bytes, value: bytes) -> bool:
-    return name == b"te" and value != b"trailers"
 
 
 class ResponseHeaders:

@@ -84,8 +84,7 @@ def number_at(data: bytes | bytearray, at: int) -> int:
     return 0 if found is None else found[0] & (1 << 64) - 1
 
 
-def varint(value: int) -> bytes:
-    """Write a number."""
+def _written(value: int) -> bytes:
     written = bytearray()
     while value > 0x7F:
         written.append(value & 0x7F | 0x80)
@@ -96,12 +95,12 @@ def varint(value: int) -> bytes:
 
 def text(number: int, value: bytes) -> bytes:
     """Write a field of text, bytes, or a message."""
-    return varint(number << 3 | BYTES) + varint(len(value)) + value
+    return _written(number << 3 | BYTES) + _written(len(value)) + value
 
 
 def integer(number: int, value: int) -> bytes:
     """Write a field with a number that is not negative, or a truth value."""
-    return varint(number << 3 | VARINT) + varint(value)
+    return _written(number << 3 | VARINT) + _written(value)
 
 
 def framed(message: bytes) -> bytes:

@@ -13,7 +13,7 @@ from ..servers import ServerQueries
 from ..shared_state import SharedState
 from ..upstream.replica import Replica
 from .messages import RequestedModel
-from .metadata import HEALTH, SERVICE, ProxyMethod, RequestHeaders
+from .metadata import HEALTH, SERVICE, RequestHeaders
 from .protobuf import BYTES, MalformedError, fields, framed, integer, last, text
 from .response import CallerStream, Deadline
 from .upstreams import Upstreams, UpstreamStatusError, ask
@@ -133,7 +133,7 @@ class ProxyCall(CallerStream):
     """The status that the watch was told last."""
 
     def __init__(
-        self, context: GrpcContext, health: Health, headers: RequestHeaders, method: ProxyMethod, started: float
+        self, context: GrpcContext, health: Health, headers: RequestHeaders, method: str, started: float
     ) -> None:
         super().__init__(context.shared, headers, started)
         self._servers = context.servers

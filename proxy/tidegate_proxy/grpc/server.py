@@ -14,7 +14,7 @@ from ..shared_state import SharedState
 from .call import Call
 from .metadata import OF_MODELS, OF_PROXY, OK_HEADERS, RequestHeaders, status_trailers
 from .proxy_call import GrpcContext, Health, ProxyCall, ServerMethods
-from .upstreams import Upstreams, keep_alive
+from .upstreams import Upstreams
 
 STREAM_WINDOW = 128 * 1024
 """Bytes of a call that a caller may send before it is decided upon."""
@@ -40,6 +40,7 @@ class CallerConnection(Http2Connection[RequestHeaders]):
     """A caller's connection; calls are streams that the caller opens."""
 
     stream_window = STREAM_WINDOW
+    silent_seconds = MOST_SILENT_SECONDS
 
     def __init__(self, server: "GrpcServer") -> None:
         super().__init__({h2.MAX_CONCURRENT_STREAMS: MOST_STREAMS, h2.MAX_HEADER_LIST_SIZE: MOST_HEAD_BYTES}, b"")
@@ -53,12 +54,10 @@ class CallerConnection(Http2Connection[RequestHeaders]):
         """Return what a request's headers say."""
         return RequestHeaders(fields)
 
-    def connection_made(self, transport: object) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send this end's settings."""
-        super().connection_made(transport)  # type: ignore[arg-type]
+        super().connection_made(transport)
         self._server.connections.add(self)
-        if (sock := self.transport.get_extra_info("socket")) is not None:
-            keep_alive(sock, MOST_SILENT_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what the caller waited for."""

@@ -15,7 +15,7 @@ from ..telemetry.traces import Span
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
 from .proxy_call import GrpcContext
 from .response import CallerStream
-from .upstreams import UpstreamConnection, send_mirrored
+from .upstreams import UpstreamConnection, first_headers, send_mirrored
 
 _LONGEST_TIMEOUT = 99_999_999
 """What the eight digits of `grpc-timeout` can say."""
@@ -45,7 +45,7 @@ class UpstreamRequest:
 
     def headers(self, pool: Pool, seconds: float) -> bytes:
         """Return what comes before the messages; the replica has so many seconds."""
-        block = [self._context.upstreams.first_headers(pool, self._method.path)]
+        block = [first_headers(pool, self._method.path)]
         if self._headers.accepts:
             block.append(self._headers.accepts)
         if seconds < float("inf"):

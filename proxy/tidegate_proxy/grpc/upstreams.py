@@ -3,8 +3,8 @@
 import asyncio
 import socket
 import ssl
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from tidegate_contracts import proxy_process
 
@@ -25,14 +25,13 @@ STREAM_WINDOW = 256 * 1024
 """Bytes of an answer that may be here before its caller has taken any."""
 MOST_SILENT_SECONDS = 20
 """Seconds after which a replica's machine that acknowledges nothing is taken for gone."""
-_MOST_KEPT = 4096
-"""Header blocks that are kept."""
 
 
 class UpstreamConnection(Http2Connection[ResponseHeaders]):
     """A connection to a replica; calls are streams that this end opens."""
 
     stream_window = STREAM_WINDOW
+    silent_seconds = MOST_SILENT_SECONDS
 
     def __init__(self) -> None:
         super().__init__({h2.ENABLE_PUSH: 0}, h2.PREFACE)
@@ -78,6 +77,13 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
             self.leaving = True
             self.end()
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, and have data that nobody acknowledges end the connection, too."""
+        super().connection_made(transport)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            sock = transport.get_extra_info("socket")
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, MOST_SILENT_SECONDS * 1000)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """End all calls."""
         self.leaving = True
@@ -85,13 +91,16 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
 
 
 class UpstreamConnections:
-    """To one replica: `authority` is the CA file that vouches for its certificate for `host`, None without TLS."""
+    """To one replica, at an IP address and port; an attempt may take so many `seconds`.
 
-    def __init__(self, family: int, address: tuple[Any, ...], host: str, authority: Path | None) -> None:
-        self._family = family
+    `authority` is the CA file that vouches for its certificate for `host`, None without TLS.
+    """
+
+    def __init__(self, address: tuple[str, int], host: str, authority: Path | None, seconds: float) -> None:
         self._address = address
         self._host = host
         self._authority = authority
+        self._seconds = seconds
         self._connections: list[UpstreamConnection] = []
         self._connecting: SharedTasks[None, None] = SharedTasks(outlives=True)
         self._left = False
@@ -103,13 +112,13 @@ class UpstreamConnections:
                 return connection
         return None
 
-    async def connect(self, seconds: float) -> UpstreamConnection:
-        """Return a connection that has room, a new one if need be; raises OSError, or TimeoutError after `seconds`.
+    async def connect(self) -> UpstreamConnection:
+        """Return a connection that has room, a new one if need be; raises OSError, TimeoutError too.
 
         Calls that need one at the same time share it.
         """
         while (connection := self.take()) is None:
-            await self._connecting.join(None, lambda: self._add(seconds))
+            await self._connecting.join(None, self._add)
         return connection
 
     def leave(self) -> None:
@@ -118,43 +127,18 @@ class UpstreamConnections:
         for connection in self._connections:
             connection.leave()
 
-    async def _add(self, seconds: float) -> None:
-        connection = await self._connect(seconds)
-        connection.ends_idle = self._left
-        self._connections = [each for each in self._connections if each.alive] + [connection]
-
-    async def _connect(self, seconds: float) -> UpstreamConnection:
-        loop = asyncio.get_running_loop()
+    async def _add(self) -> None:
         tls = None
         if self._authority is not None:
             tls = ssl.create_default_context(cafile=str(self._authority))
             tls.minimum_version = ssl.TLSVersion.TLSv1_2
             tls.set_alpn_protocols(["h2"])
-        sock = socket.socket(self._family, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if hasattr(socket, "TCP_USER_TIMEOUT"):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, MOST_SILENT_SECONDS * 1000)
-            keep_alive(sock, MOST_SILENT_SECONDS)
-            async with asyncio.timeout(seconds):
-                await loop.sock_connect(sock, self._address)
-                name = self._host if tls is not None else None
-                _, connection = await loop.create_connection(
-                    UpstreamConnection, sock=sock, ssl=tls, server_hostname=name
-                )
-        except BaseException:
-            sock.close()
-            raise
-        return connection
-
-
-def keep_alive(sock: socket.socket, seconds: int) -> None:
-    """Have the system end a connection whose peer's machine has been silent for so long."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", seconds), ("TCP_KEEPINTVL", max(1, seconds // 4)), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        async with asyncio.timeout(self._seconds):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                UpstreamConnection, *self._address, ssl=tls, server_hostname=self._host if tls else None
+            )
+        connection.ends_idle = self._left
+        self._connections = [each for each in self._connections if each.alive] + [connection]
 
 
 class Upstreams:
@@ -164,43 +148,31 @@ class Upstreams:
         self._connect_seconds = connect_seconds
         self._authorities = authorities
         self._replicas: dict[Replica, UpstreamConnections] = {}
-        self._first_headers: dict[tuple[str, int, bool, bytes], bytes] = {}
 
-    def take(self, pool: Pool, replica: Replica) -> UpstreamConnection | None:
-        """Return a connection to a replica that has room; None without any."""
-        return self._of(pool, replica).take()
-
-    async def connect(self, pool: Pool, replica: Replica) -> UpstreamConnection:
-        """Return a connection to a replica that has room, a new one if need be; raises OSError, TimeoutError too."""
-        return await self._of(pool, replica).connect(self._connect_seconds)
-
-    def _of(self, pool: Pool, replica: Replica) -> UpstreamConnections:
+    def to(self, pool: Pool, replica: Replica) -> UpstreamConnections:
+        """Return the connections to a replica."""
         found = self._replicas.get(replica)
         if found is None:
-            told, address = pool.told, replica.address
+            told = pool.told
             authority = self._authorities / proxy_process.upstream_ca_file(pool.server) if told.grpc_tls else None
-            found = UpstreamConnections(
-                replica.family, (address[0], told.grpc_port, *address[2:]), told.host, authority
-            )
-            self._replicas[replica] = found
+            address = replica.address[0], told.grpc_port
+            found = self._replicas[replica] = UpstreamConnections(address, told.host, authority, self._connect_seconds)
             replica.when_closed(lambda: self._replicas.pop(replica).leave())
         return found
 
-    def first_headers(self, pool: Pool, path: bytes) -> bytes:
-        """Return the headers, as they are sent, that say which method of the pool's server is called."""
-        told = pool.told
-        key = told.host, told.grpc_port, told.grpc_tls, path
-        block = self._first_headers.get(key)
-        if block is None:
-            authority = f"{told.host}:{told.grpc_port}".encode()
-            # POST, and https or http, have numbers in every table (RFC 7541, appendix A).
-            block = (b"\x83\x87" if told.grpc_tls else b"\x83\x86") + literal(b":path", path)
-            block += literal(b":authority", authority)
-            block += literal(b"te", b"trailers") + literal(b"content-type", b"application/grpc")
-            if len(self._first_headers) > _MOST_KEPT:
-                self._first_headers.clear()
-            self._first_headers[key] = block
-        return block
+
+def first_headers(pool: Pool, path: bytes) -> bytes:
+    """Return the headers, as they are sent, that say which method of the pool's server is called."""
+    told = pool.told
+    return _first_headers(told.host, told.grpc_port, told.grpc_tls, path)
+
+
+@lru_cache(maxsize=4096)
+def _first_headers(host: str, port: int, tls: bool, path: bytes) -> bytes:
+    # POST, and https or http, have numbers in every table (RFC 7541, appendix A).
+    block = (b"\x83\x87" if tls else b"\x83\x86") + literal(b":path", path)
+    block += literal(b":authority", f"{host}:{port}".encode())
+    return block + literal(b"te", b"trailers") + literal(b"content-type", b"application/grpc")
 
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -261,8 +233,8 @@ async def ask(
     """Return the message that a replica answers with, see `answer_of`; raises Problem, or UpstreamStatusError."""
 
     async def call_once(replica: Replica) -> bytes:
-        call, connection = _UnaryCall(), await upstreams.connect(pool, replica)
-        head = await call.send(connection, upstreams.first_headers(pool, path), framed(message))
+        call, connection = _UnaryCall(), await upstreams.to(pool, replica).connect()
+        head = await call.send(connection, first_headers(pool, path), framed(message))
         if head is not None and head.grpc_status:
             raise UpstreamStatusError(head.block, head.grpc_status)
         found = bytes(call.messages)
@@ -277,7 +249,7 @@ async def send_mirrored(
     upstreams: Upstreams, pool: Pool, headers: bytes, version: str, double: Replica, message: bytes
 ) -> Outcome:
     """Send a mirrored message, which is to ask for `version`, to a replica's double; raises OSError."""
-    connection = await upstreams.connect(pool, double)
+    connection = await upstreams.to(pool, double).connect()
     # Of a field that occurs twice, the last counts (protobuf, "Last One Wins").
     asks_for = message[5:] + text(_VERSION_FIELD, version.encode())
     head = await _UnaryCall(discard=True).send(connection, headers, framed(asks_for))

@@ -1,6 +1,7 @@
 """An HTTP/2 connection, either end of it: what it reads it hands to its streams as it comes."""
 
 import asyncio
+import socket
 from time import monotonic
 from typing import Generic, cast
 
@@ -25,6 +26,9 @@ class Http2Connection(Sender, Generic[Understood]):
 
     `own` are this end's settings, `preface` is what it sends before them.
     """
+
+    silent_seconds: int
+    """Seconds after which the system ends the connection, if the peer's machine has been silent."""
 
     def __init__(self, own: dict[int, int], preface: bytes) -> None:
         super().__init__()
@@ -66,6 +70,8 @@ class Http2Connection(Sender, Generic[Understood]):
         """Send the preface and this end's settings."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=h2.MOST_UNWRITTEN)
+        if (sock := transport.get_extra_info("socket")) is not None:
+            _keep_alive(sock, self.silent_seconds)
         self.alive = True
         self.write(self._preface + h2.settings(self._own))
         self.write(frame(h2.WINDOW_UPDATE, 0, 0, h2.UINT32.pack(h2.CONNECTION_WINDOW - h2.DEFAULT_WINDOW)))
@@ -319,3 +325,10 @@ class Http2Connection(Sender, Generic[Understood]):
             if now - self._control_frames_since < h2.CONTROL_SECONDS:
                 raise Http2Error(h2.ENHANCE_YOUR_CALM, "too many frames that move nothing")
             self._control_frames, self._control_frames_since = 0, now
+
+
+def _keep_alive(sock: socket.socket, seconds: int) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", seconds), ("TCP_KEEPINTVL", max(1, seconds // 4)), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

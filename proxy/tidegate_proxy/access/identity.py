@@ -3,6 +3,7 @@
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from ..concurrency import InFlightCount
 from ..problems import Kind, Problem
@@ -52,6 +53,11 @@ class Grant:
     route: Route
     bucket: TokenBucket | None
     """Limits its requests; None for what is not limited (inspecting)."""
+
+
+def is_name(said: object) -> TypeGuard[str]:
+    """Tell whether this can be a principal's name."""
+    return isinstance(said, str) and 0 < len(said) <= LONGEST_NAME and said.isprintable()
 
 
 def refused(detail: str) -> Problem:

@@ -1,10 +1,8 @@
 """The keys that an identity provider signs with."""
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,19 +29,11 @@ ALGORITHMS = frozenset(_ALGORITHMS.values())
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A public key, and the one algorithm that it is used with."""
+def read_keys(document: Mapping[str, Any]) -> list[jwt.PyJWK]:
+    """Return the keys of a JWK set (RFC 7517) that sign tokens, each with the one algorithm that it is used with.
 
-    kid: str | None
-    algorithm: str
-    material: str
-    """The key as it was published, to see whether it is still the same."""
-    jwk: jwt.PyJWK
-
-
-def read_keys(document: Mapping[str, Any]) -> list[Key]:
-    """Return the keys of a JWK set (RFC 7517) that sign tokens; what is of no use here is left out."""
+    What is of no use here is left out.
+    """
     published = document.get("keys")
     if not isinstance(published, list):
         raise NoAnswer("the answer is no JWK set")
@@ -53,7 +43,7 @@ def read_keys(document: Mapping[str, Any]) -> list[Key]:
     return keys
 
 
-def _read_key(published: dict[str, Any]) -> Key | None:
+def _read_key(published: dict[str, Any]) -> jwt.PyJWK | None:
     curve = published.get("crv")
     kind = published.get("kty")
     if not isinstance(kind, str) or not isinstance(curve, str | None) or "d" in published:
@@ -68,16 +58,13 @@ def _read_key(published: dict[str, Any]) -> Key | None:
         or "verify" not in operations
     ):
         return None
-    kid = published.get("kid")
-    if not isinstance(kid, str | None):
+    if not isinstance(published.get("kid"), str | None):
         return None
     try:
         jwk = jwt.PyJWK(published, algorithm)
     except (jwt.PyJWTError, ValueError, TypeError):
         return None
-    if kind == "RSA" and jwk.key.key_size < _FEWEST_RSA_BITS:
-        return None
-    return Key(kid, algorithm, json.dumps(published, sort_keys=True), jwk)
+    return None if kind == "RSA" and jwk.key.key_size < _FEWEST_RSA_BITS else jwk
 
 
 class IssuerKeys:
@@ -100,8 +87,8 @@ class IssuerKeys:
         self._changed = changed
         self._clock = clock
         self._wall = wall
-        self._keys: list[Key] = []
-        self._by_name: dict[tuple[str | None, str], Key | None] = {}
+        self._keys: list[jwt.PyJWK] = []
+        self._by_name: dict[tuple[str | None, str], jwt.PyJWK | None] = {}
         self._flights: SharedTasks[None, None] = SharedTasks(outlives=True)
         self._began: float | None = None
         """Wall-clock time at which the last fetch that succeeded began."""
@@ -119,11 +106,11 @@ class IssuerKeys:
         """Seconds for which the keys are still trusted if their provider never answers again."""
         return self._trusted_until - self._clock()
 
-    def known(self, kid: str | None, algorithm: str) -> Key | None:
+    def known(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
         """Return a key that is at hand; without a name, the only one for the algorithm."""
         return self._by_name.get((kid, algorithm)) if self.trust_left > 0 else None
 
-    async def find(self, kid: str | None, algorithm: str, issued: float | None) -> Key:
+    async def find(self, kid: str | None, algorithm: str, issued: float | None) -> jwt.PyJWK:
         """Return the key of a token issued at a wall-clock time, fetching when that may help.
 
         Raises Problem: unauthenticated where no key of the issuer can have signed the token, because they were fetched
@@ -177,17 +164,16 @@ class IssuerKeys:
         self._due = began + REFRESH_SECONDS
         self._take(keys)
 
-    def _take(self, keys: list[Key]) -> None:
-        before, after = ({(key.kid, key.material) for key in each} for each in (self._keys, keys))
-        self._keys = keys
-        by_name: dict[tuple[str | None, str], Key | None] = {}
+    def _take(self, keys: list[jwt.PyJWK]) -> None:
+        before, after = ([(key.key_id, key.key) for key in each] for each in (self._keys, keys))
+        self._keys, self._by_name = keys, {}
         for key in keys:
-            for name in {(key.kid, key.algorithm), (None, key.algorithm)}:
-                by_name[name] = None if name in by_name else key  # what names two keys names none
-        self._by_name = by_name
-        if before != after:
-            log.info("keys of %s: %d, %d of them new", self.issuer, len(after), len(after - before))
-            self._changed(self.issuer, not before <= after)
+            for name in {(key.key_id, key.algorithm_name), (None, key.algorithm_name)}:
+                self._by_name[name] = None if name in self._by_name else key  # what names two keys names none
+        new, is_fewer = [each for each in after if each not in before], any(each not in after for each in before)
+        if new or is_fewer:
+            log.info("keys of %s: %d, %d of them new", self.issuer, len(after), len(new))
+            self._changed(self.issuer, is_fewer)
 
     async def _discover(self) -> str:
         document = (await self._web.get(self.issuer.rstrip("/") + _DISCOVERY, redirects=MOST_REDIRECTS)).json()

@@ -58,9 +58,7 @@ class RateLimiter:
     def __init__(self, limit: RateLimit, replicas: int = 1, most: int = MOST_BUCKETS) -> None:
         self._buckets: OrderedDict[_Key, TokenBucket] = OrderedDict()
         self._most = most
-        self._limit = limit
-        self._replicas = max(1, replicas)
-        self._share()
+        self.change(limit, replicas)
 
     def __len__(self) -> int:
         return len(self._buckets)
@@ -82,8 +80,9 @@ class RateLimiter:
 
         A bucket follows when it is next asked for or looked at: a hundred thousand at once would stall requests.
         """
-        self._limit, self._replicas = limit, max(1, replicas)
-        self._share()
+        replicas = max(1, replicas)
+        self._rate = limit.requests_per_minute / 60 / replicas
+        self._burst = max(1.0, limit.burst / replicas)
 
     def forget_idle(self, now: float, most: int) -> None:
         """Look at some buckets, and forget those that are full and in nobody's hand: nothing is lost with them."""
@@ -102,10 +101,6 @@ class RateLimiter:
     def _rescale(self, bucket: TokenBucket, now: float) -> None:
         if bucket.rate != self._rate or bucket.burst != self._burst:
             bucket.rescale(self._rate, self._burst, now)
-
-    def _share(self) -> None:
-        self._rate = self._limit.requests_per_minute / 60 / self._replicas
-        self._burst = max(1.0, self._limit.burst / self._replicas)
 
 
 def too_many(bucket: TokenBucket, wait: float) -> Problem:

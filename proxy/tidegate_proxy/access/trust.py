@@ -12,8 +12,8 @@ from tidegate_contracts.routing import API_KEYS, OidcIssuer
 
 from ..shared_tasks import SharedTasks
 from .api_keys import PREFIX, ApiKeys, hash_line, is_whole
-from .identity import LONGEST_NAME, Credential, Identity, Principal, refused
-from .jwks import ALGORITHMS, IssuerKeys, Key
+from .identity import LONGEST_NAME, Credential, Identity, Principal, is_name, refused
+from .jwks import ALGORITHMS, IssuerKeys
 from .web_client import Domino
 
 LEEWAY_SECONDS = 30.0
@@ -78,7 +78,7 @@ def _number(said: msgspec.Raw) -> float | None:
     return number if abs(number) < 1 << 53 else None
 
 
-def verify(token: bytes, key: Key, issuer: OidcIssuer, now: float) -> Identity:
+def verify(token: bytes, key: jwt.PyJWK, issuer: OidcIssuer, now: float) -> Identity:
     """Return whom a token names; raises Problem (unauthenticated), which holds nothing of the token.
 
     The key decides the algorithm: a token that says another one (`none`, or HMAC with the public key as its secret) is
@@ -87,8 +87,8 @@ def verify(token: bytes, key: Key, issuer: OidcIssuer, now: float) -> Identity:
     try:
         claims = jwt.decode(
             token,
-            key.jwk,
-            algorithms=[key.algorithm],
+            key,
+            algorithms=[key.algorithm_name],
             audience=issuer.audiences,
             issuer=issuer.issuer,
             options=_OPTIONS,
@@ -109,7 +109,9 @@ def verify(token: bytes, key: Key, issuer: OidcIssuer, now: float) -> Identity:
     for claim in ("nbf", "iat"):
         if (_time(claims, claim) or 0) > now + LEEWAY_SECONDS:
             raise refused(f"The token is not valid yet (`{claim}`).")
-    return Identity(Principal(_name(claims["sub"]), groups_of(claims, issuer.groups_claim), issuer.issuer), expires)
+    if not is_name(claims["sub"]):
+        raise refused(f"The token's `sub` is no text of 1 to {LONGEST_NAME} characters.")
+    return Identity(Principal(claims["sub"], groups_of(claims, issuer.groups_claim), issuer.issuer), expires)
 
 
 def _time(claims: Mapping[str, Any], claim: str) -> float | None:
@@ -119,12 +121,6 @@ def _time(claims: Mapping[str, Any], claim: str) -> float | None:
     if isinstance(said, bool) or not isinstance(said, int | float) or not abs(said) < 1 << 53:
         raise refused(f"The token's `{claim}` is no time.")
     return float(said)
-
-
-def _name(said: Any) -> str:
-    if not isinstance(said, str) or not 0 < len(said) <= LONGEST_NAME or not said.isprintable():
-        raise refused(f"The token's `sub` is no text of 1 to {LONGEST_NAME} characters.")
-    return said
 
 
 def groups_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
@@ -216,7 +212,7 @@ class Trust:
         key = await issuer.keys.find(claimed.kid, claimed.algorithm, claimed.issued)
         return self._verified(token, key, issuer)
 
-    def _verified(self, token: bytes, key: Key, issuer: Issuer) -> Identity:
+    def _verified(self, token: bytes, key: jwt.PyJWK, issuer: Issuer) -> Identity:
         now = self.wall()
         identity = verify(token, key, issuer.told, now)
         # A provider that stays silent ends what it vouched for, too.

@@ -12,7 +12,7 @@ import aiohttp
 from tidegate_contracts.routing import DOMINO
 from yarl import URL
 
-from .identity import LONGEST_NAME, Identity, Principal, refused, unanswered
+from .identity import Identity, Principal, is_name, refused, unanswered
 
 ANSWER_SECONDS = 5.0
 """Seconds that an answer may take, from the name's look-up to its last byte."""
@@ -139,6 +139,6 @@ class Domino:
         if said.get("isAnonymous") is not False:  # Domino answers 200 to those whom it does not know
             return None
         name = said.get("canonicalName")
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        if not is_name(name):
             raise NoAnswer("the answer has no canonicalName")
         return Principal(name, frozenset(), DOMINO)

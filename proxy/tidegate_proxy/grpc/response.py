@@ -9,7 +9,7 @@ from ..http2.sending import Stream
 from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..request_ids import new_request_id
 from ..shared_state import SharedState
-from .metadata import OK_HEADERS, STATUS_200, RequestHeaders, problem_trailers, status_trailers
+from .metadata import OK_HEADERS, RequestHeaders, problem_trailers, status_trailers
 from .protobuf import framed
 
 IDLE_STREAM_SECONDS = 600.0
@@ -149,10 +149,6 @@ class CallerStream(Stream):
             block = headers + block + self._own_headers()
         self.connection.send_headers(self, block, True)
         self._finish(code)
-
-    def pass_on_end(self, code: int, trailers: bytes) -> None:
-        """End as a replica does: its trailers are all there is where it sent no message."""
-        self.end(code, trailers, STATUS_200)
 
     def fail(self, problem: Problem) -> None:
         """End with a problem."""

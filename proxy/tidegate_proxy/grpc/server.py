@@ -7,7 +7,7 @@ from time import monotonic
 from ..concurrency import ConcurrencyLimiter
 from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
-from ..http2.frames import MOST_HEAD_BYTES, Fields, Http2Error, literal
+from ..http2.frames import Http2Error, literal
 from ..http2.sending import Stream
 from ..servers import ServerQueries
 from ..shared_state import SharedState
@@ -30,7 +30,8 @@ READ_ON_SECONDS = 0.002
 STUCK_SECONDS = 60.0
 """Seconds after which a connection is ended whose caller takes nothing of what waits for it."""
 MOST_SILENT_SECONDS = 60
-_UNIMPLEMENTED = 12
+_NO_METHOD = OK_HEADERS + status_trailers(12, "There is no such method here.")
+"""UNIMPLEMENTED."""
 _PLAIN_HTTP = literal(b"content-length", b"0")
 _STATUS_415 = literal(b":status", b"415") + _PLAIN_HTTP
 _STATUS_405 = literal(b":status", b"405") + literal(b"allow", b"POST") + _PLAIN_HTTP
@@ -43,16 +44,13 @@ class CallerConnection(Http2Connection[RequestHeaders]):
     silent_seconds = MOST_SILENT_SECONDS
 
     def __init__(self, server: "GrpcServer") -> None:
-        super().__init__({h2.MAX_CONCURRENT_STREAMS: MOST_STREAMS, h2.MAX_HEADER_LIST_SIZE: MOST_HEAD_BYTES}, b"")
+        own = {h2.MAX_CONCURRENT_STREAMS: MOST_STREAMS, h2.MAX_HEADER_LIST_SIZE: h2.MOST_HEAD_BYTES}
+        super().__init__(RequestHeaders, own, b"")
         self._server = server
         self._preface_read = b""
         self._has_preface = False
         self._stuck_bytes = 0
         self._stuck_since = 0.0
-
-    def understand(self, fields: Fields) -> RequestHeaders:
-        """Return what a request's headers say."""
-        return RequestHeaders(fields)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send this end's settings."""
@@ -102,9 +100,6 @@ class CallerConnection(Http2Connection[RequestHeaders]):
         """End the connection: a call's headers come once, and nothing follows its end."""
         raise Http2Error(h2.STREAM_CLOSED, "headers came after a stream's end")
 
-    def goaway_received(self, last: int) -> None:
-        """Do nothing: the caller opens no more calls."""
-
     def pause_writing(self) -> None:
         """Read no more, either: what is asked here is answered, and the caller takes no answers."""
         super().pause_writing()
@@ -150,22 +145,21 @@ class GrpcServer:
     def begin(self, connection: CallerConnection, number: int, headers: RequestHeaders, end: bool) -> None:
         """Begin a call."""
         self.opened += 1
-        stream: Call | ProxyCall
-        if headers.method != b"POST" or not headers.content_type.startswith(b"application/grpc"):
-            block = _STATUS_405 if headers.method != b"POST" else _STATUS_415
-            _refuse(connection, number, end, block)
-            return
-        if (method := OF_MODELS.get(headers.path)) is not None:
+        stream, refusal = Stream(), _NO_METHOD
+        if headers.method != b"POST":
+            refusal = _STATUS_405
+        elif not headers.content_type.startswith(b"application/grpc"):
+            refusal = _STATUS_415
+        elif (method := OF_MODELS.get(headers.path)) is not None:
             stream = Call(self.context, headers, method, connection.heard_at)
         elif (own := OF_PROXY.get(headers.path)) is not None:
             stream = ProxyCall(self.context, self._health, headers, own, connection.heard_at)
-        else:
-            trailers = status_trailers(_UNIMPLEMENTED, "There is no such method here.")
-            _refuse(connection, number, end, OK_HEADERS + trailers)
-            return
         connection.add(stream, number)
         stream.remote_closed = end
-        stream.begin(end)
+        if isinstance(stream, Call | ProxyCall):
+            stream.begin(end)
+        else:
+            connection.send_headers(stream, refusal, True)
 
     # --- life
     def look(self) -> None:
@@ -202,10 +196,3 @@ class GrpcServer:
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.transport.abort()
-
-
-def _refuse(connection: CallerConnection, number: int, end: bool, block: bytes) -> None:
-    stream = Stream()
-    connection.add(stream, number)
-    stream.remote_closed = end
-    connection.send_headers(stream, block, True)

@@ -219,9 +219,9 @@ class UpstreamStream(Stream):
         elif code is not None and not caller.began and self._is_lost(code, headers):
             caller.fail(self._forwarding.lost())
         elif code is None:
-            caller.pass_on_end(UNKNOWN, headers.block + literal(b"grpc-status", b"2"))
+            caller.end(UNKNOWN, headers.block + literal(b"grpc-status", b"2"), STATUS_200)
         else:
-            caller.pass_on_end(code, headers.block)
+            caller.end(code, headers.block, STATUS_200)  # the trailers are all there is where no message came
 
     def _is_lost(self, code: int, headers: ResponseHeaders) -> bool:
         forwarding = self._forwarding

@@ -10,7 +10,7 @@ from tidegate_contracts import proxy_process
 
 from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
-from ..http2.frames import Fields, literal
+from ..http2.frames import literal
 from ..http2.sending import Stream
 from ..mirror import Outcome
 from ..pools import Pool, answer_of
@@ -34,15 +34,11 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
     silent_seconds = MOST_SILENT_SECONDS
 
     def __init__(self) -> None:
-        super().__init__({h2.ENABLE_PUSH: 0}, h2.PREFACE)
+        super().__init__(ResponseHeaders, {h2.ENABLE_PUSH: 0}, h2.PREFACE)
         self.leaving = False
         """It takes no more calls."""
         self.ends_idle = False
         """It ends as soon as it has no call."""
-
-    def understand(self, fields: Fields) -> ResponseHeaders:
-        """Return what an answer's headers say."""
-        return ResponseHeaders(fields)
 
     @property
     def has_room(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from time import monotonic
 from typing import Generic, cast
 
@@ -24,13 +25,14 @@ _OF_CONNECTION = frozenset({h2.SETTINGS, h2.PING, h2.GOAWAY})
 class Http2Connection(Sender, Generic[Understood]):
     """The server's end is `grpc.server.CallerConnection`, the client's `grpc.upstreams.UpstreamConnection`.
 
-    `own` are this end's settings, `preface` is what it sends before them.
+    `understand` makes of headers what streams are given, or raises MalformedHeadersError. `own` are this end's
+    settings, `preface` is what it sends before them.
     """
 
     silent_seconds: int
     """Seconds after which the system ends the connection, if the peer's machine has been silent."""
 
-    def __init__(self, own: dict[int, int], preface: bytes) -> None:
+    def __init__(self, understand: Callable[[Fields], Understood], own: dict[int, int], preface: bytes) -> None:
         super().__init__()
         self.heard_at = self.last_used
         self.heard_settings = False
@@ -38,7 +40,7 @@ class Http2Connection(Sender, Generic[Understood]):
         """How many streams the peer allows at once."""
         self._own = {h2.INITIAL_WINDOW_SIZE: self.stream_window, h2.MAX_FRAME_SIZE: h2.OWN_FRAME, **own}
         self._preface = preface
-        self._headers = h2.HeaderReader(self.understand)
+        self._headers = h2.HeaderReader(understand)
         self._rest = b""
         self._data_stream = 0
         self._data_left = 0
@@ -51,10 +53,6 @@ class Http2Connection(Sender, Generic[Understood]):
         """A window has just become wider."""
 
     # --- for the two ends
-    def understand(self, fields: Fields) -> Understood:
-        """Return what headers say; raises MalformedHeadersError."""
-        raise NotImplementedError
-
     def stream_opened(self, _number: int, _head: Understood, _end: bool) -> None:
         """Take a stream that the peer opens with these headers."""
         raise Http2Error(h2.PROTOCOL_ERROR, "the peer opened a stream")

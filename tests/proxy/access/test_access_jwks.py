@@ -270,7 +270,7 @@ async def test_what_fails_is_logged_once_and_without_credentials(
 )
 def test_keys_of_no_use_are_left_out(jwk: dict[str, Any]) -> None:
     good = public_jwk(rsa_key("second"), kid="good")
-    assert [key.kid for key in read_keys({"keys": [jwk, "no key", None, good]})] == ["good"]
+    assert [key.key_id for key in read_keys({"keys": [jwk, "no key", None, good]})] == ["good"]
     with pytest.raises(NoAnswer):
         read_keys({"keys": [jwk]})
 
@@ -285,7 +285,7 @@ def test_keys_of_no_use_are_left_out(jwk: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_whatever_a_provider_publishes_is_read_or_left_out(jwk: dict[str, Any]) -> None:
     good = public_jwk(rsa_key("second"), kid="good")
-    assert read_keys({"keys": [good, jwk]})[0].kid == "good"
+    assert read_keys({"keys": [good, jwk]})[0].key_id == "good"
 
 
 async def test_an_empty_set_does_not_take_the_keys_away(provider: Provider, clock: Clock) -> None:

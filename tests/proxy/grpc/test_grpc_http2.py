@@ -254,8 +254,8 @@ class Written(asyncio.Transport):
 class Hoarder(Http2Connection[None]):
     """Gives no credit."""
 
-    def understand(self, _: Any) -> None:
-        return None
+    def __init__(self) -> None:
+        super().__init__(lambda _: None, {}, b"")
 
     def stream_opened(self, number: int, _head: None, _end: bool) -> None:
         self.add(Stream(), number)
@@ -300,7 +300,7 @@ def test_small_updates_of_windows_make_little_work(updates: bytes) -> None:
     """Each costs its sender a few bytes, and whoever answers a look at every stream: it is one look for all of them."""
 
     async def run() -> tuple[int, bytes]:
-        link, transport = Laborious({}, b""), Written()
+        link, transport = Laborious(), Written()
         link.connection_made(transport)
         opened = b"".join(frame(HEADERS, 5, number, request()) for number in range(1, 201, 2))
         link.data_received(frame(SETTINGS, 0, 0, window(0)) + opened)
@@ -319,7 +319,7 @@ def test_small_updates_of_windows_make_little_work(updates: bytes) -> None:
 @pytest.mark.parametrize(("pieces", "code"), [([65_535], None), ([65_535, 1], FLOW), ([30_000, 30_000, 5_536], FLOW)])
 def test_more_data_than_there_is_room_for_ends_the_connection(pieces: list[int], code: int | None) -> None:
     async def run() -> bytes:
-        link, transport = Hoarder({}, b""), Written()
+        link, transport = Hoarder(), Written()
         link.connection_made(transport)
         link.data_received(frame(SETTINGS) + frame(HEADERS, 4, 1, request()))
         for piece in pieces:

@@ -146,9 +146,9 @@ async def test_the_last_number_of_replicas_stays_while_their_name_leads_nowhere(
                 return list(found)
 
             following._find = find
-            await until(lambda: following.authorizer.limits._replicas == 5)
+            await until(lambda: following.authorizer._replicas == 5)
             found.clear()
             await until(lambda: counted.count(0) > 3)
-            assert following.authorizer.limits._replicas == 5
+            assert following.authorizer._replicas == 5
             found.append(address_of(1))
-            await until(lambda: following.authorizer.limits._replicas == 1)
+            await until(lambda: following.authorizer._replicas == 1)

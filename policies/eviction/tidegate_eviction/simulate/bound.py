@@ -20,10 +20,12 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator
 
-import numpy as np
+from .trace import MissingLibraryError, SimulationError, Trace, shown
 
-from .outcome import Bound, Progress
-from .trace import MissingLibraryError, SimulationError, Trace
+try:
+    import numpy as np
+except ImportError:
+    raise MissingLibraryError("the offline bound, for NumPy is not installed") from None
 
 MOST_MODELS = 20
 """Of so many models at most the optimum is found exactly: there are a million sets of them."""
@@ -31,16 +33,17 @@ MOST_REQUESTS = 100_000
 """Of so many steps at most the linear program is solved: beyond, it takes longer than people wait."""
 
 
-def bound(trace: Trace, capacity_bytes: int, progress: Progress | None = None) -> Bound | None:
-    """Return the best bound that can be had in reasonable time, None if there is none: the trace is too long."""
+def bound(trace: Trace, capacity_bytes: int) -> tuple[float, bool] | None:
+    """Return the best bound that can be had in reasonable time, and whether it is the optimum itself; None if there is
+    none: the trace is too long."""
     if len(set(trace.which)) <= MOST_MODELS:
-        return Bound(optimum(trace, capacity_bytes, progress), exact=True)
+        return optimum(trace, capacity_bytes), True
     if len(trace) <= MOST_REQUESTS or sum(1 for _ in _steps(trace)) <= MOST_REQUESTS:
-        return Bound(relaxation(trace, capacity_bytes), exact=False)
+        return relaxation(trace, capacity_bytes), False
     return None
 
 
-def optimum(trace: Trace, capacity_bytes: int, progress: Progress | None = None) -> float:
+def optimum(trace: Trace, capacity_bytes: int) -> float:
     """Return the least seconds of loading, exactly but for rounding to milliseconds.
 
     `least[s]` is what it cost at least to have been able to keep the set s (its bits are models), and is never more for
@@ -63,7 +66,7 @@ def optimum(trace: Trace, capacity_bytes: int, progress: Progress | None = None)
     halves = {which: least.reshape(-1, 2, 1 << bit) for which, bit in bits.items()}
     impossible = {which: too_large.reshape(-1, 2, 1 << bit)[:, 1, :] for which, bit in bits.items()}
     steps = list(_steps(trace))
-    for number, (model, over) in enumerate(steps):
+    for model, over in shown(steps, "offline bound", len(steps)):
         for which in over:
             halves[which][:, 0, :] = halves[which][:, 1, :]
         without, within = halves[model][:, 0, :], halves[model][:, 1, :]
@@ -72,8 +75,6 @@ def optimum(trace: Trace, capacity_bytes: int, progress: Progress | None = None)
         np.minimum(within, without, out=within)
         np.maximum(within, impossible[model], out=within)
         without[...] = never
-        if progress and number % 200 == 0:
-            progress(number, len(steps))
     if (found := int(least.min())) >= never:
         raise SimulationError("These requests cannot all be answered: what is worked on at once exceeds the capacity.")
     return found / 1e3

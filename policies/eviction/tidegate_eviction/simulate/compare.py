@@ -11,16 +11,14 @@ libCacheSim's caches are for orientation: a load takes no time, what is in use m
 
 import math
 import sys
-import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ..policies.policy import Candidate, Policy, take
-from .engine import SimulationSetting, simulate
-from .outcome import Bound, Outcome, Progress
+from .engine import Outcome, SimulationSetting, simulate
 from .trace import MissingLibraryError, Trace
 
 _TINY = 1e-9
@@ -87,7 +85,12 @@ def peers(trace: Trace, capacity_bytes: int) -> Iterator[tuple[str, Outcome]]:
         yield name, outcome
 
 
-TELL_EVERY_SECONDS = 3.0
+class Bound(NamedTuple):
+    """The least seconds of loading."""
+
+    seconds: float
+    exact: bool
+    """Whether it is the optimum itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +109,9 @@ class ComparisonRow:
         return self.outcome.load_seconds / self.bound.seconds if self.bound and self.bound.seconds else None
 
 
-def progress_report(what: str) -> Progress:
-    """Return what prints on stderr how far something long is, every few seconds."""
-    last = time.monotonic()
-
-    def report(done: int, total: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= TELL_EVERY_SECONDS:
-            last = time.monotonic()
-            print(f"{what}: {done / total:.0%} …", file=sys.stderr, flush=True)
-
-    return report
-
-
 def run(trace: Trace, setting: SimulationSetting) -> ComparisonRow:
     """Simulate one policy."""
-    return ComparisonRow(setting.policy.name, "policy", simulate(trace, setting, progress_report(setting.policy.name)))
+    return ComparisonRow(setting.policy.name, "policy", simulate(trace, setting))
 
 
 def bound_of(trace: Trace, setting: SimulationSetting, outcome: Outcome) -> Bound | None:
@@ -129,11 +119,10 @@ def bound_of(trace: Trace, setting: SimulationSetting, outcome: Outcome) -> Boun
 
     Several replicas are bounded by one slice as large as all of them, which can hold whatever they hold.
     """
-    try:
-        from .bound import bound
-    except ImportError:
-        raise MissingLibraryError("the offline bound, for NumPy is not installed") from None
-    return bound(served(trace, outcome), setting.capacity_bytes * setting.replicas, progress_report("offline bound"))
+    from .bound import bound  # raises MissingLibraryError without NumPy
+
+    found = bound(served(trace, outcome), setting.capacity_bytes * setting.replicas)
+    return None if found is None else Bound(*found)
 
 
 def compare(
@@ -196,6 +185,5 @@ def sweep(trace: Trace, setting: SimulationSetting, policies: Sequence[Policy]) 
     """Yield what each policy does at each capacity, the smallest first."""
     for share in SHARES:
         capacity = max(1, round(share * trace.total_bytes))
-        print(f"capacity {share:.0%} …", file=sys.stderr, flush=True)
         each = (replace(setting, policy=policy, capacity_bytes=capacity) for policy in policies)
         yield SweepPoint(share, capacity, tuple(run(trace, one) for one in each))

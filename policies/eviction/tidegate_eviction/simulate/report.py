@@ -10,8 +10,7 @@ from rich.text import Text
 
 from ..units import bytes_text
 from .compare import ComparisonRow, SweepPoint
-from .engine import SimulationSetting
-from .outcome import QUANTILES
+from .engine import QUANTILES, Outcome, SimulationSetting
 from .trace import SimulationError, Trace
 
 NOTES = {
@@ -97,11 +96,24 @@ def as_json(trace: Trace, capacity_bytes: int, replicas: int, rows: Sequence[Com
             {
                 "name": row.name,
                 "kind": row.kind,
-                **row.outcome.figures(),
+                **_figures(row.outcome),
                 "bound": row.bound and {"seconds": round(row.bound.seconds, 3), "exact": row.bound.exact},
             }
             for row in rows
         ],
+    }
+
+
+def _figures(outcome: Outcome) -> dict[str, float | int]:
+    return {
+        "requests": outcome.requests,
+        "hits": outcome.hits,
+        "cold_loads": len(outcome.loads),
+        "load_seconds": round(outcome.load_seconds, 3),
+        "busy": outcome.busy,
+        "too_large": outcome.too_large,
+        "evictions": outcome.evictions,
+        **{f"added_wait_p{each}_seconds": round(wait, 6) for each, wait in outcome.added_wait().items()},
     }
 
 

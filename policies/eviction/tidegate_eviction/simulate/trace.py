@@ -3,12 +3,18 @@
 import gzip
 import io
 import math
+import sys
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
+
+from rich.console import Console
+from rich.progress import track
+
+Each = TypeVar("Each")
 
 
 class SimulationError(Exception):
@@ -55,6 +61,13 @@ class Trace:
     def requests(self) -> Iterator[tuple[float, int]]:
         """Return time and model of each."""
         return zip(self.seconds, self.which, strict=True)
+
+
+def shown(steps: Iterable[Each], what: str, number: int) -> Iterable[Each]:
+    """Return the steps of something long, and show on a terminal how far they are."""
+    if not sys.stderr.isatty():
+        return steps
+    return track(steps, what, number, console=Console(stderr=True), transient=True)
 
 
 def read_trace(path: Path) -> Trace:

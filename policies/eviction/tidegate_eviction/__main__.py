@@ -1,7 +1,12 @@
 """`python -m tidegate_eviction`: serve, list, retry, simulate and generate."""
 
 import asyncio
+import json
+import math
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -9,16 +14,23 @@ import typer
 from rich.console import Console
 
 from . import listing
+from .core.rules import PoolRules
+from .policies.registry import find
 from .process import EvictionPolicy, ServeOptions
 from .serving.event_log import configure
 from .serving.settings import SettingsError
-from .simulate.command import add_to
+from .simulate.engine import SimulationSetting
+from .simulate.trace import SimulationError, Trace, read_trace, write_trace
+from .simulate.zoo import Zoo
+from .simulate.zoo import generate as make_trace
 
 WRONG_INPUT, DEFECT = 2, 1
-PIPE_WIDTH = 160
-"""Columns of a table that goes to no terminal."""
+PIPE_WIDTH, SIMULATION_WIDTH = 160, 140
+"""Columns of tables that go to no terminal."""
 LEVELS = ("debug", "info", "warning", "error", "critical")
-DEFAULT = ServeOptions()
+LEAST_LEASE = 1.0
+COMPARED = ("lru-idle", "lru", "cost-aware")
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 app = typer.Typer(
     name="tidegate_eviction", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
@@ -30,20 +42,20 @@ Port = Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)
 
 @app.command()
 def serve(
-    settings: Annotated[Path, typer.Option(help="The settings file.")] = DEFAULT.settings,
+    settings: Annotated[Path, typer.Option(help="The settings file.")] = ServeOptions.settings,
     control: Annotated[
         Path, typer.Option(help="Folder for the control secret, which the server reads.")
-    ] = DEFAULT.control,
-    state: Annotated[Path, typer.Option(help="Folder for what is learned.")] = DEFAULT.state,
-    host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = DEFAULT.host,
-    lease_port: Port = DEFAULT.lease_port,
-    admin_port: Port = DEFAULT.admin_port,
+    ] = ServeOptions.control,
+    state: Annotated[Path, typer.Option(help="Folder for what is learned.")] = ServeOptions.state,
+    host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = ServeOptions.host,
+    lease_port: Port = ServeOptions.lease_port,
+    admin_port: Port = ServeOptions.admin_port,
     server: Annotated[str | None, typer.Option(help="Host and port of the server; in a pod, its kind's own.")] = None,
     server_metrics: Annotated[str | None, typer.Option(help="URL of its metrics; in a pod, its kind's own.")] = None,
     tls: Annotated[Path | None, typer.Option(help="Folder with the server's certificate and ca.crt.")] = None,
     drain_seconds: Annotated[
         float, typer.Option(help="How long requests may take to end after SIGTERM.", min=0)
-    ] = DEFAULT.drain_seconds,
+    ] = ServeOptions.drain_seconds,
     log_level: Annotated[str, typer.Option(help=f"One of {', '.join(LEVELS)}.")] = "info",
 ) -> None:
     """Serve until SIGTERM."""
@@ -53,10 +65,8 @@ def serve(
     options = ServeOptions(
         settings, control, state, host, lease_port, admin_port, server, server_metrics, tls, drain_seconds
     )
-    try:
+    with _refusing(SettingsError, OSError):
         is_well = asyncio.run(_serve(EvictionPolicy(options)))
-    except (SettingsError, OSError) as error:
-        _refuse(str(error))
     if not is_well:
         raise SystemExit(DEFECT)
 
@@ -64,30 +74,138 @@ def serve(
 @app.command("list")
 def show(
     address: Address = listing.ADDRESS,
-    json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False,
 ) -> None:
     """Show every model of a running policy: its state, its footprint and its leases."""
-    try:
+    with _refusing(listing.ListingError):
         found = listing.fetch(address)
-    except listing.ListingError as error:
-        _refuse(str(error))
-    if json:
+    if as_json:
         print(found.model_dump_json(by_alias=True, indent=2))
     else:
-        listing.show(found, Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH))
+        listing.show(found, _console(PIPE_WIDTH))
 
 
 @app.command()
 def retry(model: Annotated[str, typer.Argument(help="Its name.")], address: Address = listing.ADDRESS) -> None:
     """Let a model out of quarantine: the next acquire of it loads it."""
-    try:
+    with _refusing(listing.ListingError):
         listing.retry(address, model)
-    except listing.ListingError as error:
-        _refuse(str(error))
     print(f"{model} is tried again when it is asked for.")
 
 
-add_to(app)
+@app.command()
+def simulate(
+    trace: Annotated[Path, typer.Option(help="The requests: lines `time_ms,id`, below descriptions of the models.")],
+    capacity: Annotated[
+        str, typer.Option(help="Of each replica: bytes (also 9Gi, 500M), or per cent of all footprints, as 40%.")
+    ] = "",
+    policy: Annotated[str, typer.Option(help="Which policy; with --compare, one more to compare.")] = "",
+    replicas: Annotated[int, typer.Option(help="How many replicas the pool has.", min=1, max=1000)] = 1,
+    idle_seconds: Annotated[float, typer.Option(help="Idle for so long a model may go; 0: at once.", min=0)] = 300.0,
+    wait_seconds: Annotated[
+        float, typer.Option(help="How long a request waits for room before it is busy; loads are waited for.", min=0)
+    ] = 0.0,
+    lease_seconds: Annotated[
+        float, typer.Option(help="How long leases are; 0: proxies give them back after their last request.", min=0)
+    ] = 0.0,
+    holders: Annotated[int, typer.Option(help="How many proxies there are.", min=1, max=1000)] = 1,
+    unload_seconds: Annotated[float, typer.Option(help="What an unload takes.", min=0)] = 0.0,
+    freeing_seconds: Annotated[float, typer.Option(help="How long memory takes to come back after it.", min=0)] = 0.0,
+    residency_factor: Annotated[
+        float, typer.Option(help="Anti-thrash: a model stays so many times what its load took; 0: off.", min=0)
+    ] = PoolRules.residency_factor,
+    instant: Annotated[
+        bool, typer.Option("--instant", help="Loads take no time (they are charged): as plain simulations of caches.")
+    ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="All policies, Belady, libCacheSim's caches and the offline bound.")
+    ] = False,
+    bound: Annotated[
+        bool, typer.Option(help="With --compare: find the offline bound too, which takes longest.")
+    ] = True,
+    sweep: Annotated[str, typer.Option(metavar="capacity", help="The curve over capacities of 10 to 100%.")] = "",
+    plot: Annotated[Path | None, typer.Option(help="Draw it: a file whose name ends in .png or .svg.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Run policies under simulated time over a trace: how often, and how long, would they have loaded?"""
+    with _refusing(SimulationError):
+        if sweep not in ("", "capacity"):
+            raise SimulationError(f"--sweep {sweep}: only the capacity can be swept. Write --sweep capacity.")
+        if not (policy or compare):
+            raise SimulationError("Say which policy (--policy cost-aware), or --compare for all of them.")
+        numbers = {"--idle-seconds": idle_seconds, "--wait-seconds": wait_seconds, "--lease-seconds": lease_seconds,
+                   "--unload-seconds": unload_seconds, "--freeing-seconds": freeing_seconds,
+                   "--residency-factor": residency_factor}  # fmt: skip
+        for option, value in numbers.items():
+            if not math.isfinite(value):
+                raise SimulationError(f"{option} {value}: this is no number that something can last.")
+        if 0 < lease_seconds < LEAST_LEASE:
+            why = "renewing such short ones would take longer than all else"
+            raise SimulationError(f"--lease-seconds {lease_seconds}: it is 0, or at least {LEAST_LEASE:g}; {why}.")
+        wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
+        try:
+            policies = [find(name) for name in wanted if name]
+        except ValueError as error:
+            raise SimulationError(f"--policy {policy}: {error}.") from None
+        from .simulate import compare as comparing
+        from .simulate import report
+
+        if plot:
+            report.check_plot(plot)
+        read = read_trace(trace)
+        setting = SimulationSetting(
+            policy=policies[0], capacity_bytes=read.total_bytes if sweep else capacity_bytes(capacity, read),
+            idle_seconds=idle_seconds, wait_seconds=wait_seconds, replicas=replicas, holders=holders,
+            lease_seconds=lease_seconds, unload_seconds=unload_seconds, freeing_seconds=freeing_seconds,
+            residency_factor=residency_factor, instant=instant,
+        )  # fmt: skip
+        notes: list[str] = []
+        said: object
+        if sweep:
+            points = list(comparing.sweep(read, setting, policies))
+            table = report.curve(points)
+            said = [report.as_json(read, point.capacity_bytes, replicas, point.rows) for point in points]
+            if plot:
+                report.plot_sweep(plot, report.about(read), points)
+        else:
+            compared = comparing.compare(read, setting, policies, bound) if compare else [comparing.run(read, setting)]
+            rows = list(compared)
+            table, notes = report.table(read, setting, rows), report.notes(rows, bound and compare)
+            said = report.as_json(read, setting.capacity_bytes, replicas, rows)
+            if plot:
+                report.plot_rows(plot, str(table.title), read, rows)
+        if as_json:
+            print(json.dumps(said))
+        else:
+            _console(SIMULATION_WIDTH).print(table)
+            print(*notes, sep="\n", end="\n" if notes else "")
+
+
+@app.command()
+def generate(
+    out: Annotated[Path, typer.Option(help="Where to; gzipped if its name ends in .gz.")],
+    models: Annotated[int, typer.Option(help="How many.")] = Zoo.models,
+    requests: Annotated[int, typer.Option(help="About how many.")] = Zoo.requests,
+    hours: Annotated[float, typer.Option(help="How long the trace is.")] = Zoo.hours,
+    zipf: Annotated[float, typer.Option(help="The model of rank r is used in proportion to 1/r^zipf.")] = Zoo.zipf,
+    diurnal: Annotated[float, typer.Option(help="How much more at the busiest time of day: 0 to 1.")] = Zoo.diurnal,
+    bursty: Annotated[float, typer.Option(help="Share of models that come in bursts.")] = Zoo.bursty,
+    nightly: Annotated[float, typer.Option(help="Share of models that only a nightly batch uses.")] = Zoo.nightly,
+    footprint_mb: Annotated[float, typer.Option(help="The median footprint.")] = Zoo.footprint_mb,
+    spread: Annotated[float, typer.Option(help="Standard deviation of the footprints' logarithms.")] = Zoo.spread,
+    load_mb_per_second: Annotated[float, typer.Option(help="How fast models load.")] = Zoo.load_mb_per_second,
+    warm_ms: Annotated[float, typer.Option(help="What the median model's requests take.")] = Zoo.warm_ms,
+    seed: Annotated[int, typer.Option(help="Another one is another zoo.")] = Zoo.seed,
+) -> None:
+    """Write the trace of a synthetic zoo: Zipf, by day and night, in bursts, with a nightly batch."""
+    with _refusing(SimulationError):
+        zoo = Zoo(models, requests, hours, zipf, diurnal, bursty, nightly, footprint_mb, spread, load_mb_per_second,
+                  warm_ms, seed)  # fmt: skip
+        made = make_trace(zoo)
+        write_trace(made, out, f"A synthetic zoo: {zoo}")
+        from .simulate.report import about
+
+        print(f"{out}: {about(made)}")
 
 
 async def _serve(policy: EvictionPolicy) -> bool:
@@ -96,6 +214,38 @@ async def _serve(policy: EvictionPolicy) -> bool:
         # Only where free ports were asked for; else nothing is written but the log.
         print("ready " + " ".join(f"{name}={port}" for name, port in policy.ports.items()), flush=True)
     return await policy.run_until_stopped()
+
+
+def capacity_bytes(text: str, trace: Trace) -> int:
+    """Return what a capacity says, in bytes; SimulationError if it says nothing."""
+    written = text.strip()
+    if written.endswith("%"):
+        try:
+            percent = float(written[:-1])
+        except ValueError:
+            percent = math.nan
+        if 0 < percent <= 1000 and (size := round(percent / 100 * trace.total_bytes)):
+            return size
+    elif match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?i?)B?", written, re.IGNORECASE | re.ASCII):
+        unit = UNITS.get(match[2].upper())
+        size = round(float(match[1]) * unit) if unit else 0
+        if 0 < size < 1 << 62:
+            return size
+    said = f"--capacity {text}: this is no size" if written else "Say --capacity"
+    raise SimulationError(f"{said}. Write bytes (9663676416, 9Gi, 500M), or per cent of all footprints (40%).")
+
+
+@contextmanager
+def _refusing(*wrong: type[Exception]) -> Iterator[None]:
+    """Say what is wrong with the input in one message, and end with its exit code."""
+    try:
+        yield
+    except wrong as error:
+        _refuse(str(error))
+
+
+def _console(width: int) -> Console:
+    return Console(width=None if sys.stdout.isatty() else width)
 
 
 def _refuse(why: str) -> NoReturn:

@@ -46,7 +46,7 @@ class WarmWindow:
     closes: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PoolRules:
     """How a pool is run. The defaults are explained in docs/eviction.md."""
 

@@ -21,30 +21,21 @@ NIGHT_SECONDS = 1 * 3600.0, 3 * 3600.0
 """When the nightly batch runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Zoo:
-    """What a synthetic zoo is like."""
+    """What a synthetic zoo is like; `generate --help` says what each of these is."""
 
     models: int = 40
     requests: int = 20_000
-    """About how many; chance decides."""
     hours: float = 24.0
     zipf: float = 1.1
-    """The exponent: the model of rank r is used in proportion to 1/r^zipf. 0 is all alike."""
     diurnal: float = 0.6
-    """How much more than the mean at the busiest time of day, and how much less at the quietest: 0 to 1."""
     bursty: float = 0.25
-    """The share of models that come in bursts."""
     nightly: float = 0.1
-    """The share of models that only the nightly batch uses."""
     footprint_mb: float = 400.0
-    """The median footprint."""
     spread: float = 1.0
-    """The standard deviation of the footprints' logarithms. 0 is all alike."""
     load_mb_per_second: float = 200.0
-    """How fast the median model loads, after half a second that all take."""
     warm_ms: float = 60.0
-    """What the median model's requests take."""
     seed: int = 0
 
 

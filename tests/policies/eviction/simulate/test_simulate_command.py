@@ -6,15 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
-from tidegate_eviction.simulate.command import COMPARED, add_to, capacity_bytes
+from tidegate_eviction.__main__ import COMPARED, app, capacity_bytes
 from tidegate_eviction.simulate.trace import SimulationError, write_trace
 from typer.testing import CliRunner, Result
 
 from .plain import trace_of
 
-app = typer.Typer(pretty_exceptions_enable=False)
-add_to(app)
 SMALL = trace_of(
     [(float(number), number * number // 3 % 5) for number in range(60)],
     *((1_000_000 * size, 1.0 + size, 0.25) for size in range(1, 6)),

@@ -52,13 +52,13 @@ def tell(event: events.Event, counts: Counts, footprints: Footprints, specs: Map
     log.log(level, text, *([name] if "%s" in text else []), extra={"said": said})
     match event:
         case events.Loaded():
-            counts.histograms["load_seconds"].add(event.seconds)
+            counts.histograms["load_seconds"].observe(event.seconds)
             for each, size in {name: None, **event.measured}.items():
                 if (spec := specs.get(each)) is not None:
                     footprints.learn(each, spec.stamp, size, event.seconds if each == name else 0.0)
         case events.Evicted():
-            counts.evictions[event.reason] += 1
+            counts.evictions.labels(event.reason).inc()
         case events.Freed():
-            counts.histograms["freeing_seconds"].add(event.seconds)
+            counts.histograms["freeing_seconds"].observe(event.seconds)
         case _ if (counted := _COUNTED.get(type(event))) is not None:
-            counts.totals[counted] += 1
+            counts.totals[counted].inc()

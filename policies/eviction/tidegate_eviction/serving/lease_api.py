@@ -3,7 +3,7 @@
 import asyncio
 from typing import TypeVar
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
@@ -17,21 +17,13 @@ BODY_BYTES = 8 << 20
 Said = TypeVar("Said", bound=Message)
 
 
-class _WrongError(Exception):
-    """A message that is refused, with its HTTP status."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
 def make_lease_api(desk: EvictionService) -> FastAPI:
     """Return the application."""
     app = FastAPI(title="Tidegate eviction policy: leases", openapi_url=None, redirect_slashes=False)
 
-    @app.exception_handler(_WrongError)
-    async def wrong(_: Request, error: _WrongError) -> Response:
-        return JSONResponse({"why": str(error)}, error.status)
+    @app.exception_handler(HTTPException)
+    async def wrong(_: Request, error: HTTPException) -> Response:
+        return JSONResponse({"why": error.detail}, error.status_code)
 
     @app.post(lease.ACQUIRE_PATH)
     async def acquire(request: Request) -> Response:
@@ -58,7 +50,7 @@ def make_lease_api(desk: EvictionService) -> FastAPI:
     @app.post(f"{lease.MODELS_PATH}/{{model:path}}/retry")
     async def retry(model: str) -> Response:
         if not desk.retry(model):
-            raise _WrongError(404, f"The pool has no model {model!r}.")
+            raise HTTPException(404, f"The pool has no model {model!r}.")
         return Response(status_code=204)
 
     return app
@@ -70,15 +62,15 @@ async def _message(request: Request, kind: type[Said]) -> Said:
         async for chunk in request.stream():
             body += chunk
             if len(body) > BODY_BYTES:
-                raise _WrongError(413, f"A message has {BODY_BYTES} bytes at most.")
+                raise HTTPException(413, f"A message has {BODY_BYTES} bytes at most.")
     except ClientDisconnect:
-        raise _WrongError(400, "The message was cut short.") from None
+        raise HTTPException(400, "The message was cut short.") from None
     try:
         return kind.model_validate_json(bytes(body))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the message"
-        raise _WrongError(400, f"{where}: {first['msg']}") from None
+        raise HTTPException(400, f"{where}: {first['msg']}") from None
 
 
 async def _hung_up(request: Request) -> None:

@@ -4,16 +4,15 @@ A model's name is a label only of models that the repository has, and of a bound
 caller's own word.
 """
 
-from collections import Counter
+from collections import Counter as Counting
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from tidegate_contracts import lease
-from tidegate_service.histogram import Histogram
 
 from ..core.states import State
 from ..server import MemoryReading
@@ -31,10 +30,6 @@ TOTALS: Final = {
     "releases": "Leases given back.",
     "triton_losses": "Times that the server ended.",
 }
-LABELLED: Final = {
-    "acquires": ("outcome", "Leases asked for, by outcome: hit where the model was resident."),
-    "evictions": ("reason", "Unloads begun, by reason."),
-}
 HISTOGRAMS: Final = {
     "wait_seconds": "Seconds that callers waited for a lease.",
     "load_seconds": "Seconds that loads took, of those that went well.",
@@ -44,15 +39,22 @@ NAMED_MODELS = 1000
 """So many models, by name, have metrics of their own; all of them count in the sums."""
 
 
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
 class Counts:
-    """All counts of a policy, by the names of their metrics."""
+    """All counts of a policy."""
 
     def __init__(self) -> None:
-        self.totals: Counter[str] = Counter()
-        self.acquires: Counter[str] = Counter()
-        """By outcome: hit (resident), loaded (waited for), and the refusals' own words; gone: hung up while waiting."""
-        self.evictions: Counter[str] = Counter()
-        self.histograms = {name: Histogram(SECONDS) for name in HISTOGRAMS}
+        self.registry = made = CollectorRegistry()
+        self.totals = {name: Counter(PREFIX + name, text, registry=made) for name, text in TOTALS.items()}
+        text = "Leases asked for, by outcome: hit where the model was resident."
+        self.acquires = Counter(f"{PREFIX}acquires", text, ["outcome"], registry=made)
+        """Outcomes: hit (resident), loaded (waited for), the refusals' own words; gone: hung up while waiting."""
+        self.evictions = Counter(f"{PREFIX}evictions", "Unloads begun, by reason.", ["reason"], registry=made)
+        self.histograms = {
+            name: Histogram(PREFIX + name, text, registry=made, buckets=SECONDS) for name, text in HISTOGRAMS.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +76,13 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class SnapshotCollector(Collector):
-    """Returns the metrics of one snapshot; made for each scrape."""
+    """Returns the gauges of one snapshot; made for each scrape."""
 
     snapshot: Snapshot
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric."""
-        snapshot, counts = self.snapshot, self.snapshot.counts
-        for name, text in TOTALS.items():
-            yield CounterMetricFamily(PREFIX + name, text, counts.totals[name])
-        for name, (label, text) in LABELLED.items():
-            family = CounterMetricFamily(PREFIX + name, text, labels=[label])
-            for word, number in list(getattr(counts, name).items()):
-                family.add_metric([word], number)
-            yield family
-        for name, text in HISTOGRAMS.items():
-            values = counts.histograms[name]
-            yield HistogramMetricFamily(PREFIX + name, text, buckets=values.cumulative(), sum_value=values.seconds)
+        """Yield every gauge, and how often settings were refused."""
+        snapshot = self.snapshot
         failures = "Times the settings were refused."
         yield CounterMetricFamily(f"{PREFIX}settings_failures", failures, snapshot.settings_failures)
         listing, reading = snapshot.listing, snapshot.reading
@@ -113,7 +105,7 @@ class SnapshotCollector(Collector):
             if value is not None:
                 yield GaugeMetricFamily(PREFIX + name, text, value)
         models = sorted(listing.models, key=lambda each: each.model)
-        found = Counter(each.state for each in models)
+        found = Counting(each.state for each in models)
         states = {(state.value,): found[state.value] for state in State}
         yield _labelled("models", "Models in each state.", ["state"], states)
         named = models[:NAMED_MODELS]
@@ -130,9 +122,7 @@ class SnapshotCollector(Collector):
 
 def render(snapshot: Snapshot) -> bytes:
     """Return the metrics in Prometheus' text format."""
-    registry = CollectorRegistry()
-    registry.register(SnapshotCollector(snapshot))
-    return generate_latest(registry)
+    return generate_latest(snapshot.counts.registry) + generate_latest(SnapshotCollector(snapshot))
 
 
 def _labelled(name: str, text: str, labels: list[str], values: Mapping[Any, int]) -> Metric:

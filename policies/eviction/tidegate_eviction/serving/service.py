@@ -149,26 +149,27 @@ class EvictionService:
             spent = self._clock() - asked
             wait, room = max(0.0, wait - spent), None if room is None else max(0.0, room - spent)
         step, answer = self.residency.acquire(ask.model, ask.holder, wait, self._clock(), room)
-        self._do(step)
+        granted = "hit"
         if isinstance(answer, Ticket):
-            begun = self._clock()
-            future = self._future(answer)
+            granted, begun = "loaded", self._clock()
+            future = self._futures[answer.number] = asyncio.get_running_loop().create_future()
+            self._do(step)
             hung_up = gone()
             try:
-                await asyncio.wait([future, hung_up], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+                await asyncio.wait([future, hung_up], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 hung_up.cancel()
                 del self._futures[answer.number]
                 if not future.done():  # the caller has hung up, or the policy ends
-                    self.counts.acquires["gone"] += 1
+                    self.counts.acquires.labels("gone").inc()
                     self._do(self.residency.cancel(answer, self._clock()))
             if not future.done():
                 return None
-            self.counts.histograms["wait_seconds"].add(self._clock() - begun)
+            self.counts.histograms["wait_seconds"].observe(self._clock() - begun)
             answer = future.result()
-            self.counts.acquires["loaded" if isinstance(answer, lease.Granted) else answer.outcome] += 1
         else:
-            self.counts.acquires["hit" if isinstance(answer, lease.Granted) else answer.outcome] += 1
+            self._do(step)
+        self.counts.acquires.labels(granted if isinstance(answer, lease.Granted) else answer.outcome).inc()
         if isinstance(answer, lease.Busy):
             more = JITTER_LEAST_SECONDS + JITTER * answer.retry_after
             return answer.model_copy(update={"retry_after": answer.retry_after + self._chance() * more})
@@ -176,15 +177,15 @@ class EvictionService:
 
     def renew(self, ask: lease.Renew) -> lease.Renewed:
         """Renew a holder's leases."""
-        self.counts.totals["renewals"] += 1
-        self.counts.totals["requests"] += sum(use.requests for use in ask.models.values())
+        self.counts.totals["renewals"].inc()
+        self.counts.totals["requests"].inc(sum(use.requests for use in ask.models.values()))
         step, renewed = self.residency.renew(ask.holder, ask.incarnation, ask.models, self._clock())
         self._do(step)
         return renewed
 
     def release(self, ask: lease.Release) -> None:
         """End a holder's leases."""
-        self.counts.totals["releases"] += len(ask.models)
+        self.counts.totals["releases"].inc(len(ask.models))
         self._do(self.residency.release(ask.holder, ask.incarnation, ask.models, self._clock(), ask.serials))
 
     def retry(self, model: str) -> bool:
@@ -231,7 +232,7 @@ class EvictionService:
     def server_lost(self, why: str) -> None:
         """The server has ended."""
         log.warning("the server is lost (%s): its models are cold, and leases void", why)
-        self.counts.totals["triton_losses"] += 1
+        self.counts.totals["triton_losses"].inc()
         self._lost = (self.reading.source, self.reading.server)
         self._do(self.residency.server_lost(self._clock()))
 
@@ -270,8 +271,7 @@ class EvictionService:
     def _do(self, step: Step) -> None:
         for event in step.events:
             if isinstance(event, Answered):
-                if not (future := self._future(event.ticket)).done():
-                    future.set_result(event.answer)
+                self._futures[event.ticket.number].set_result(event.answer)
             else:
                 tell(event, self.counts, self.footprints, self._specs)
         if step.commands:
@@ -300,11 +300,6 @@ class EvictionService:
                 await self.look()
         except Exception:  # what was seen last counts
             log.exception("the policy has a defect")
-
-    def _future(self, ticket: Ticket) -> "asyncio.Future[lease.Granted | lease.Refusal]":
-        if ticket.number not in self._futures:
-            self._futures[ticket.number] = asyncio.get_running_loop().create_future()
-        return self._futures[ticket.number]
 
     def _measure(self, measures: bool) -> None:
         if measures is not self._measures:

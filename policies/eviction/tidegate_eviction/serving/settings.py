@@ -90,23 +90,20 @@ class SettingsFile:
         self.failures = 0
         self.last_error = ""
         self._use = use
-        self._seen: object = None
-        self._is_unread = False
-        """Whether it could not be read, which may be otherwise next time: a disk fails, or too many files are open."""
+        self._seen: bytes | str | None = None
+        """What lay there at the last look, or why it could not be read."""
         self._copy = KeptFile(copy, "over a bad settings file a restart fails")
         self._uncopied: bytes | None = None
         """Settings that are in use, and not in the copy yet."""
 
     def start(self) -> None:
         """Use the file, or the copy when it is bad; raises SettingsError when the copy is bad, too."""
-        try:
-            self.load()
-        except SettingsError as error:
+        self.look()
+        if self.last_error:
             try:
                 self._use(self._copy.path.read_bytes())
             except (OSError, SettingsError):
-                raise SettingsError(f"{self.path}: {error}") from None
-            self._refused(error)
+                raise SettingsError(f"{self.path}: {self.last_error}") from None
 
     async def keep(self) -> None:
         """Write what is in use to the copy; what could not be written is tried again next time."""
@@ -114,41 +111,25 @@ class SettingsFile:
         if data is not None and await asyncio.to_thread(self._copy.write, data) and self._uncopied is data:
             self._uncopied = None
 
-    def load(self) -> None:
-        """Read the file and use it; raises SettingsError, and then what was in use stays in use."""
-        self._seen = self._fingerprint()
-        self._is_unread = True
-        try:
-            data = self.path.read_bytes()
-        except OSError as error:
-            raise SettingsError(f"it cannot be read: {error.strerror}") from None
-        self._is_unread = False
-        self._use(data)
-        self._uncopied = data
-        self.generation += 1
-        self.last_error = ""
-
     def look(self) -> None:
-        """Load the file if it has changed; a bad one is logged and counted, and changes nothing else."""
-        is_same = self._fingerprint() == self._seen
-        if is_same and not self._is_unread:
+        """Use the file if it has changed; a bad one is logged and counted, and what was in use stays in use."""
+        before = self._seen
+        try:
+            self._seen = self.path.read_bytes()
+        except OSError as error:
+            self._seen = error.strerror or str(error)
+        if self._seen == before:
             return
         try:
-            self.load()
+            if isinstance(self._seen, str):
+                raise SettingsError(f"it cannot be read: {self._seen}")
+            self._use(self._seen)
         except SettingsError as error:
-            if not is_same or str(error) != self.last_error:
-                self._refused(error)
+            self.failures += 1
+            self.last_error = str(error)
+            log.error("%s was refused, the last good one stays: %s", self.path, error)
         else:
-            log.info("%s was read again", self.path)
-
-    def _refused(self, error: SettingsError) -> None:
-        self.failures += 1
-        self.last_error = str(error)
-        log.error("%s was refused, the last good one stays: %s", self.path, error)
-
-    def _fingerprint(self) -> object:
-        try:
-            stat = self.path.stat()
-        except OSError as error:
-            return error.errno
-        return stat.st_mtime_ns, stat.st_ino, stat.st_size
+            self._uncopied = self._seen
+            self.generation += 1
+            self.last_error = ""
+            log.info("%s was read", self.path)

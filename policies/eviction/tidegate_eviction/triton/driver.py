@@ -11,14 +11,12 @@ from time import monotonic
 from ..core.events import Command, Load, Recycle, Unload
 from ..core.rules import ServerInventory
 from ..server import MemoryReading, RepositoryError, ServerEvents
-from .control import ModelIndex, RefusedError, ServerCallError, TritonControl
-from .index_watch import IndexWatcher, heard
+from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard
 from .memory import MODEL, MemoryReader, MemorySource
 from .repository import UNSEEN, with_versions
 
 PATIENCE_SECONDS = 20.0
 """Seconds after which the index is asked, too, what became of a load that has no answer yet."""
-CALL_SECONDS = 10.0
 FAST_SECONDS, SLOW_SECONDS = 0.2, 5.0
 """Seconds between two readings of memory: while something is loaded or unloaded, and else."""
 METRICS_SECONDS = 1.0

@@ -69,6 +69,9 @@ class House:
         (found,) = [each.state for each in self.service.listing().models if each.model == model]
         return found
 
+    def counted(self, name: str, **labels: str) -> float | None:
+        return self.service.counts.registry.get_sample_value(f"tidegate_eviction_{name}", labels)
+
     async def until(self, true: Callable[[], object]) -> None:
         await until(true)
 

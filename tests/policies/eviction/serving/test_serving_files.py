@@ -99,7 +99,7 @@ def settings_file(tmp_path: Path) -> Path:
 def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) -> None:
     used: list[EvictionSettings] = []
     followed = SettingsFile(settings_file, settings_file.with_name("copy"), lambda data: used.append(read(data)))
-    followed.load()
+    followed.look()
     for bad in (b"{", said(capacityBytes=-5)):
         settings_file.write_bytes(bad)
         followed.look()
@@ -117,7 +117,7 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
 def test_a_good_file_that_could_not_be_read_for_a_while_is_read_then(settings_file: Path) -> None:
     used: list[EvictionSettings] = []
     followed = SettingsFile(settings_file, settings_file.with_name("copy"), lambda data: used.append(read(data)))
-    followed.load()
+    followed.look()
     settings_file.write_bytes(said(capacityBytes=7))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
@@ -142,7 +142,7 @@ def test_a_config_map_that_is_swapped_is_seen(tmp_path: Path) -> None:
     followed = SettingsFile(
         tmp_path / "data" / "eviction.json", tmp_path / "copy", lambda data: used.append(read(data))
     )
-    followed.load()
+    followed.look()
     (tmp_path / "new").symlink_to("data2")
     (tmp_path / "new").replace(tmp_path / "data")
     followed.look()

@@ -63,7 +63,7 @@ async def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
         renewal = {"holder": "p-1", "incarnation": said["incarnation"], "models": uses}
         status, _, renewed = await wire.post(lease.RENEW_PATH, renewal)
         assert (status, renewed["lost"], renewed["resident"], renewed["accepts"]) == (200, [], ["a"], True)
-        assert house.service.counts.totals["requests"] == 7
+        assert house.counted("requests_total") == 7
         release = {"holder": "p-1", "incarnation": said["incarnation"], "models": ["a"]}
         late = {**release, "serials": {"a": said["serial"] - 1}}
         assert ((await wire.post(lease.RELEASE_PATH, late))[0], house.service.residency.leases) == (204, 1)
@@ -91,7 +91,7 @@ async def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> 
         asking = asyncio.create_task(wire.acquire("a"))
         await house.until(lambda: house.state("a") == "loading")
         asking.cancel()
-        await house.until(lambda: house.service.counts.acquires["gone"] == 1)
+        await house.until(lambda: house.counted("acquires_total", outcome="gone") == 1)
         assert (await wire.acquire("a"))[0] == 200
         assert house.triton.did("load").count("a") == 1
 

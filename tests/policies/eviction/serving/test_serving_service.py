@@ -28,7 +28,7 @@ async def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> N
         again = await house.acquire("a")
         assert isinstance(again, lease.Granted)
         assert (again.versions, again.waited_seconds) == ((1,), 0)
-        assert dict(house.service.counts.acquires) == {"loaded": 50, "hit": 1}
+        assert [house.counted("acquires_total", outcome=each) for each in ("loaded", "hit")] == [50, 1]
 
 
 async def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_pa
         assert house.state("a") == "draining"
         house.release("a")
         await house.until(lambda: house.state("a") == "cold")
-        assert dict(house.service.counts.evictions) == {"changed": 1}
+        assert house.counted("evictions_total", reason="changed") == 1
 
 
 async def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) -> None:

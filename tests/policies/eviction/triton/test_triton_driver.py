@@ -11,7 +11,6 @@ from tidegate_eviction.core.events import Load, Recycle, Unload
 from tidegate_eviction.core.rules import ServerInventory
 from tidegate_eviction.server import MemoryReading, RepositoryError
 from tidegate_eviction.triton import driver as module
-from tidegate_eviction.triton import index_watch
 from tidegate_eviction.triton.control import ModelIndex, TritonControl, VersionState
 from tidegate_eviction.triton.driver import TritonDriver, found_in
 from tidegate_eviction.triton.memory import MODEL, MemoryReader, MemorySource
@@ -62,7 +61,7 @@ async def test_a_load_of_a_predecessor_is_only_watched() -> None:
 
 
 async def test_a_watched_load_that_failed_or_never_was_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_watch, "NOTHING_SECONDS", 0.2)
+    monkeypatch.setattr("tidegate_eviction.triton.control.NOTHING_SECONDS", 0.2)
     async with driving(StandIn({"a": 1, "b": 1}, states={"a": ("UNAVAILABLE", "no memory")})) as (driver, heard):
         driver.carry_out([Load(1, "a", watch=True)])
         assert (await heard.said.get())[2] == "no memory"
@@ -81,7 +80,7 @@ async def test_an_unload_ends_when_the_index_says_so_of_every_name_in_order() ->
 
 
 async def test_a_model_without_a_folder_is_unloaded_only_once_triton_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_watch, "IGNORED_SECONDS", 0.2)
+    monkeypatch.setattr("tidegate_eviction.triton.control.IGNORED_SECONDS", 0.2)
     stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
     async with driving(stand_in) as (driver, heard):
         driver.carry_out([Unload(1, "a", ("a",), watch=True)])

@@ -8,6 +8,7 @@ started anew counts every resident model as leased for one full period, for it d
 Sizes are bytes, times are seconds.
 """
 
+from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -22,13 +23,33 @@ MODELS_PATH: Final = "/v1/models"
 RENEWALS_PER_LEASE: Final = 3
 """A holder renews so many times within a lease, so that one lost message loses nothing."""
 
-State = Literal[
-    "unknown", "cold", "queued", "loading", "resident", "draining", "unloading", "freeing", "quarantined"
-]  # fmt: skip
 Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=0, le=MOST_NUMBER)]
 Holder = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class State(StrEnum):
+    """Where a model is at a replica."""
+
+    UNKNOWN = "unknown"
+    """The pool has no such model, or has it no longer; no lease on it is granted."""
+    COLD = "cold"
+    """The pool has it, and it takes no memory."""
+    QUEUED = "queued"
+    """It is wanted, and waits for room, for its turn, for the end of a back-off, or for the server."""
+    LOADING = "loading"
+    """The server loads it, once for all callers that wait; its room is taken from the first moment on."""
+    RESIDENT = "resident"
+    """It is loaded: leases are granted at once."""
+    DRAINING = "draining"
+    """It is loaded, and is unloaded when its last lease has ended; no new one is granted."""
+    UNLOADING = "unloading"
+    """The server was told to unload it and has not confirmed it yet; its room is still taken."""
+    FREEING = "freeing"
+    """The server has unloaded it, but its memory was not seen to be back yet; its room is still taken."""
+    QUARANTINED = "quarantined"
+    """It failed to load too often: it is not tried until it changes, or is released by hand."""
 
 
 class Acquire(Message):

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from tidegate_contracts import eviction_process, lease
+from tidegate_contracts.lease import State
 
-from .core.states import State
 from .units import bytes_text, seconds_text
 
 ADDRESS = f"127.0.0.1:{eviction_process.LEASE_PORT}"

@@ -257,12 +257,12 @@ def test_wrong_answers_and_those_without_a_time_count_as_failed() -> None:
 
 
 WIDTH = 60
-HELD: list[State] = ["resident", "draining", "loading", "unloading", "freeing"]
+HELD = ("resident", "draining", "loading", "unloading", "freeing")
 
 
-def listed(model: str, size: int, state: State = "resident", leased: bool = False) -> Listed:
+def listed(model: str, size: int, state: str = "resident", leased: bool = False) -> Listed:
     leases = (LeaseOf(holder="p", seconds_left=1, in_flight=0),) if leased else ()
-    return Listed(model=model, state=state, footprint_bytes=size, leases=leases)
+    return Listed(model=model, state=State(state), footprint_bytes=size, leases=leases)
 
 
 def listing(capacity: int, *models: Listed) -> Listing:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Mapping
 
 from tidegate_contracts import lease as wire
+from tidegate_contracts.lease import State
 
 from . import transitions
 from .events import Answered, Ticket
 from .planner import retry_after
 from .pool import Lease, Model, Pool, Waiter
-from .states import State
 
 _RECENT = 0.2
 """How much the latest use counts in the mean time between uses. Anything from 0.05 to 0.5 chooses much the same."""

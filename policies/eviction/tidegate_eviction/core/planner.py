@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from operator import attrgetter
 
+from tidegate_contracts.lease import State
+
 from ..policies.policy import Candidate, FreedBytes, freed_by
 from ..policies.registry import least_recently_used
 from . import transitions
 from .events import EvictionReason, PolicyFailed, Recycle
 from .pool import Model, Pool
-from .states import State
 
 _SOON = 1.0
 """Seconds after which to ask again, where it is not known how long something takes."""

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidegate_contracts.lease import State
+
 from ..policies import Candidate
 from .accounting import CapacityLedger, FootprintTable, MemoryEstimate
 from .events import Command, Event, EvictionReason, Recycling, Step, Ticket
 from .rules import ModelSpec, PoolRules, WarmWindow
-from .states import AFTER, HOLDS_ROOM, Cause, State
+from .states import AFTER, HOLDS_ROOM, Cause
 
 UNSURE = "an earlier start"
 """Holder of the lease that every model found at a start is given, since its real holders are not known. No name on the

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 
+from tidegate_contracts.lease import State
+
 from . import leases, transitions
 from .accounting import CapacityLedger, MemoryEstimate
 from .events import Allowed, EvictionReason
 from .planner import VictimSelector
 from .pool import NO_OPERATION, UNSURE, Failures, Model, Pool
 from .rules import ModelSpec, PoolRules, ServerInventory
-from .states import HOLDS_ROOM, State
+from .states import HOLDS_ROOM
 
 
 def configure(pool: Pool, rules: PoolRules, specs: Mapping[str, ModelSpec]) -> None:

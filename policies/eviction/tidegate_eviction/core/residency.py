@@ -5,13 +5,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidegate_contracts import lease
+from tidegate_contracts.lease import State
 
 from . import leases, reconciler, transitions
 from .events import Answered, Overrun, Step, Ticket
 from .planner import plan
 from .pool import Model, Pool, Waiter
 from .rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
-from .states import State
 
 _ROUNDS = 4
 """A busy answer frees a place in the queue, and that may free another in turn; what is left then waits for the next
@@ -291,7 +291,7 @@ class Residency:
         pool, resident = self._pool, model.state is State.RESIDENT
         return lease.Listed(
             model=model.name,
-            state=model.state.value,
+            state=model.state,
             why=model.why or (model.failures.why if model.failures.count else ""),
             footprint_bytes=pool.room.size(model.held) if model.held else pool.whole(model),
             footprint_from=pool.sizes.source(model.name),

@@ -21,9 +21,7 @@ class ModelSpec:
     """Without its parts: measured at an earlier load, or estimated from its files; `estimate_from` says which."""
     estimate_from: Literal["measured", "estimated", "unknown"] = "unknown"
     idle_seconds: float | None = None
-    """Idle for so long it may be evicted; None: the pool's."""
     pinned: bool = False
-    """Loaded as soon as there is room, and never evicted."""
     versions: tuple[int, ...] = ()
     """The active ones, which a load loads; none: what the server would load by itself."""
     parts: tuple[str, ...] = ()
@@ -48,7 +46,7 @@ class WarmWindow:
 
 @dataclass(frozen=True)
 class PoolRules:
-    """How a pool is run. The defaults are explained in docs/eviction.md."""
+    """How a pool is run. docs/eviction.md explains the defaults."""
 
     capacity_bytes: int
     policy: Policy
@@ -57,35 +55,24 @@ class PoolRules:
     wait_seconds: float
     """The longest that an acquire waits, whatever it asks for."""
     loads_at_once: int = 4
-    """Triton's default number of load threads is 4, too."""
     measures: bool = True
-    """Whether readings of memory come: without them, room counts as free when the server says `unloaded`, and no load
-    is measured. To be switched off (by `configure`) as long as the source of readings is broken."""
+    """Whether readings of memory come: without them room is free when the server says `unloaded`, and no load is
+    measured."""
     alone_seconds: float = 120.0
-    """How long a load that is to be measured keeps others from being loaded or unloaded. If it takes longer, they go
-    on, and it is not measured."""
+    """How long a load that is to be measured keeps others from being loaded or unloaded."""
     tolerance_bytes: int = 64 << 20
     """What a reading may be off by: memory that is back but for this is back."""
     freeing_seconds: float = 30.0
-    """How long memory may take to come back after an unload, before the shortfall is charged as leaked."""
     leak_budget_bytes: int | None = None
-    """When more than this has leaked the pod asks to be recycled; None: a tenth of the capacity."""
+    """None: a tenth of the capacity."""
     residency_factor: float = 1.0
-    """Anti-thrash: a model that took s seconds to load stays for this many times s at least."""
     residency_most_seconds: float = 600.0
-    """But never longer than this because of it."""
     retry_most_seconds: float = 60.0
-    """The longest `retry_after`."""
     failures_most: int = 3
-    """After so many failed loads in a row a model is quarantined."""
     failure_backoff_seconds: float = 5.0
-    """After the first failed load; doubled with each further one."""
     failure_memory_seconds: float = 900.0
-    """Failures older than this are forgotten."""
     overdue_seconds: float = 10.0
-    """A model that is queued for longer goes before those with more waiters, and keeps the room made for it."""
     unload_tries: int = 3
-    """After so many failed unloads of a model the pod asks to be recycled."""
     default_load_seconds: float = 30.0
     """Assumed duration of a load of which nothing is known: for `retry_after`, and to be early for a window."""
 

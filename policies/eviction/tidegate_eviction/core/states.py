@@ -1,42 +1,8 @@
-"""The states of a model at one replica, and what leads from one to another: written down here, once.
+"""What leads from one state of a model to another: written down here, once. `core` changes a state only along these."""
 
-Metrics, `list`, the page and docs/eviction.md derive from it, and `core` changes a state only along a transition.
-"""
-
-from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
-
-class State(StrEnum):
-    """Where a model is; the words are those of `tidegate_contracts.lease.State`."""
-
-    UNKNOWN = "unknown"
-    COLD = "cold"
-    QUEUED = "queued"
-    LOADING = "loading"
-    RESIDENT = "resident"
-    DRAINING = "draining"
-    UNLOADING = "unloading"
-    FREEING = "freeing"
-    QUARANTINED = "quarantined"
-
-    @property
-    def sentence(self) -> str:
-        """What it means."""
-        return _SENTENCES[self]
-
-
-_SENTENCES: Final = {
-    State.UNKNOWN: "The pool has no such model, or has it no longer; no lease on it is granted.",
-    State.COLD: "The pool has it, and it takes no memory.",
-    State.QUEUED: "It is wanted, and waits for room, for its turn, for the end of a back-off, or for the server.",
-    State.LOADING: "The server loads it, once for all callers that wait; its room is taken from the first moment on.",
-    State.RESIDENT: "It is loaded: leases are granted at once.",
-    State.DRAINING: "It is loaded, and is unloaded when its last lease has ended; no new one is granted.",
-    State.UNLOADING: "The server was told to unload it and has not confirmed it yet; its room is still taken.",
-    State.FREEING: "The server has unloaded it, but its memory was not seen to be back yet; its room is still taken.",
-    State.QUARANTINED: "It failed to load too often: it is not tried until it changes, or is released by hand.",
-}
+from tidegate_contracts.lease import State
 
 HOLDS_ROOM: Final = frozenset({State.LOADING, State.RESIDENT, State.DRAINING, State.UNLOADING, State.FREEING})
 """States in which a model's footprint is charged to the capacity."""

@@ -2,10 +2,12 @@
 
 import math
 
+from tidegate_contracts.lease import State
+
 from . import events
 from .accounting import Freeing
 from .pool import NO_OPERATION, Model, Operation, Pool
-from .states import Cause, State
+from .states import Cause
 
 _UNLOAD_BACKOFF = 5.0
 """Seconds after a failed unload before it is ordered again."""

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from tidegate_contracts import lease
+from tidegate_contracts.lease import State
 
-from ..core.states import State
 from ..server import MemoryReading
 
 PREFIX = "tidegate_eviction_"
@@ -106,7 +106,7 @@ class SnapshotCollector(Collector):
                 yield GaugeMetricFamily(PREFIX + name, text, value)
         models = sorted(listing.models, key=lambda each: each.model)
         found = Counting(each.state for each in models)
-        states = {(state.value,): found[state.value] for state in State}
+        states = {(state.value,): found[state] for state in State}
         yield _labelled("models", "Models in each state.", ["state"], states)
         named = models[:NAMED_MODELS]
         state_of = {(each.model, each.state): 1 for each in named}

@@ -12,11 +12,11 @@ from time import monotonic
 
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import EvictionSettings
+from tidegate_contracts.lease import State
 
 from ..core.events import Answered, Step, Ticket
 from ..core.residency import Residency
 from ..core.rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
-from ..core.states import State
 from ..policies import registry
 from ..server import MemoryReading, ModelRepository, ServerDriver
 from .catalog import Catalog, Seen

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from ..policies.policy import Candidate, Policy, take
-from .engine import Outcome, SimulationSetting, simulate
-from .trace import MissingLibraryError, Trace
+from .engine import SimulationSetting, simulate
+from .trace import MissingLibraryError, Outcome, Trace
 
 _TINY = 1e-9
 

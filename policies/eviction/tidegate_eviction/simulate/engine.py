@@ -6,11 +6,9 @@ unload ends, memory is back, leases are renewed, or the core's own deadline has 
 
 import hashlib
 import heapq
-import math
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidegate_contracts import lease
@@ -19,7 +17,7 @@ from ..core.events import Answered, Command, Evicted, Load, Recycle, Step, Ticke
 from ..core.residency import Residency
 from ..core.rules import ModelSpec, PoolRules, ServerInventory
 from ..policies.policy import Candidate, Policy
-from .trace import Trace, shown
+from .trace import Outcome, Trace, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,63 +43,6 @@ class SimulationSetting:
     loads_at_once: int = 4
     instant: bool = False
     """Whether loads take no time, as in plain simulations of caches; they are charged all the same."""
-
-
-QUANTILES = 50, 95, 99
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of a simulation: counts over all requests of a trace. Times are seconds."""
-
-    requests: int = 0
-    hits: int = 0
-    """Requests whose model was resident."""
-    busy: int = 0
-    """Requests that were told to come again, for want of room."""
-    too_large: int = 0
-    """Requests for models that no slice of this size holds."""
-    evictions: int = 0
-    loads: list[tuple[float, float]] = field(default_factory=list)
-    """When each load began, and what it took."""
-    waits: "array[float]" = field(default_factory=lambda: array("d"))
-    """What was added to each answered request, by waiting for room and for its load."""
-    starts: "array[float]" = field(default_factory=lambda: array("d"))
-    """When each answered request began to be worked on …"""
-    positions: "array[int]" = field(default_factory=lambda: array("l"))
-    """… and its position in the trace."""
-
-    def started(self, position: int, now: float, wait: float, hit: bool) -> None:
-        """Count a request that begins to be worked on."""
-        self.hits += hit
-        self.waits.append(wait)
-        self.starts.append(now)
-        self.positions.append(position)
-
-    @property
-    def load_seconds(self) -> float:
-        """What all loads took together."""
-        return math.fsum(seconds for _, seconds in self.loads)
-
-    @property
-    def answered(self) -> int:
-        """Requests that were worked on."""
-        return len(self.waits)
-
-    @property
-    def refused(self) -> int:
-        """Requests that were told busy, or too large."""
-        return self.busy + self.too_large
-
-    def added_wait(self) -> dict[int, float]:
-        """Return the added wait of answered requests at each of `QUANTILES`."""
-        ordered = sorted(self.waits)
-        return {each: quantile(ordered, each) for each in QUANTILES}
-
-
-def quantile(ordered: Sequence[float], percent: float) -> float:
-    """Return the percentile of an ordered list, by nearest rank; 0 of an empty one."""
-    return ordered[max(1, math.ceil(len(ordered) * percent / 100)) - 1] if ordered else 0.0
 
 
 FOR_EVER = 1e12

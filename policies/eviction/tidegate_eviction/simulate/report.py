@@ -10,8 +10,8 @@ from rich.text import Text
 
 from ..units import bytes_text
 from .compare import ComparisonRow, SweepPoint
-from .engine import QUANTILES, Outcome, SimulationSetting
-from .trace import SimulationError, Trace
+from .engine import SimulationSetting
+from .trace import QUANTILES, Outcome, SimulationError, Trace
 
 NOTES = {
     "offline": "Belady's rules know every request to come; they are no optimum where models differ in size and cost.",

@@ -1,4 +1,4 @@
-"""Traces of requests to models: read, checked and written."""
+"""What goes into a simulation, and what comes of it: traces of requests to models, read, checked and written."""
 
 import gzip
 import io
@@ -6,7 +6,7 @@ import math
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -61,6 +61,63 @@ class Trace:
     def requests(self) -> Iterator[tuple[float, int]]:
         """Return time and model of each."""
         return zip(self.seconds, self.which, strict=True)
+
+
+QUANTILES = 50, 95, 99
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a simulation: counts over all requests of a trace. Times are seconds."""
+
+    requests: int = 0
+    hits: int = 0
+    """Requests whose model was resident."""
+    busy: int = 0
+    """Requests that were told to come again, for want of room."""
+    too_large: int = 0
+    """Requests for models that no slice of this size holds."""
+    evictions: int = 0
+    loads: list[tuple[float, float]] = field(default_factory=list)
+    """When each load began, and what it took."""
+    waits: "array[float]" = field(default_factory=lambda: array("d"))
+    """What was added to each answered request, by waiting for room and for its load."""
+    starts: "array[float]" = field(default_factory=lambda: array("d"))
+    """When each answered request began to be worked on …"""
+    positions: "array[int]" = field(default_factory=lambda: array("l"))
+    """… and its position in the trace."""
+
+    def started(self, position: int, now: float, wait: float, hit: bool) -> None:
+        """Count a request that begins to be worked on."""
+        self.hits += hit
+        self.waits.append(wait)
+        self.starts.append(now)
+        self.positions.append(position)
+
+    @property
+    def load_seconds(self) -> float:
+        """What all loads took together."""
+        return math.fsum(seconds for _, seconds in self.loads)
+
+    @property
+    def answered(self) -> int:
+        """Requests that were worked on."""
+        return len(self.waits)
+
+    @property
+    def refused(self) -> int:
+        """Requests that were told busy, or too large."""
+        return self.busy + self.too_large
+
+    def added_wait(self) -> dict[int, float]:
+        """Return the added wait of answered requests at each of `QUANTILES`."""
+        ordered = sorted(self.waits)
+        return {each: quantile(ordered, each) for each in QUANTILES}
+
+
+def quantile(ordered: Sequence[float], percent: float) -> float:
+    """Return the percentile of an ordered list, by nearest rank; 0 of an empty one."""
+    return ordered[max(1, math.ceil(len(ordered) * percent / 100)) - 1] if ordered else 0.0
 
 
 def shown(steps: Iterable[Each], what: str, number: int) -> Iterable[Each]:

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
-from tidegate_contracts.lease import LeaseOf, Listed, Listing
+from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
 from tidegate_eviction.__main__ import app
-from tidegate_eviction.core.states import State
 from tidegate_eviction.listing import ListingError, fetch, show
 from tidegate_eviction.server import MemoryReading
 from tidegate_eviction.serving.admin import SHOWN_MODELS, page

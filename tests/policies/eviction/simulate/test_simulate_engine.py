@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.bound import optimum, relaxation
 from tidegate_eviction.simulate.compare import bound_of
-from tidegate_eviction.simulate.engine import Outcome, SimulationSetting, quantile, simulate
-from tidegate_eviction.simulate.trace import SimulationError, Trace
+from tidegate_eviction.simulate.engine import SimulationSetting, simulate
+from tidegate_eviction.simulate.trace import Outcome, SimulationError, Trace, quantile
 from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from tests.counts import examples

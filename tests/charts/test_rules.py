@@ -3,9 +3,8 @@
 A rule that is new has no answer in `broken_values`, and the first test says so.
 """
 
-import copy
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -32,7 +31,7 @@ from tests.stacks.definition.examples import own_rules, sections
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 
-from .broken_values import BASE, RULES, Refused, Values, named, placed
+from .broken_values import BASE, NEVER, PLACEMENT, REFUSED, Values, edited
 
 VALIDATOR = jsonschema.Draft7Validator(values_schema())
 CHART_VALUES = (CHART / "values.yaml").read_text("utf-8")
@@ -63,7 +62,7 @@ def every_rule() -> Iterator[str]:
 
 
 def test_every_rule_has_an_answer_and_every_answer_a_rule() -> None:
-    assert sorted(set(every_rule())) == sorted(RULES)
+    assert sorted(set(every_rule())) == sorted([*REFUSED, *(rule for rules in NEVER.values() for rule in rules)])
 
 
 def said(values: Values) -> tuple[list[Problem], list[Problem]]:
@@ -81,12 +80,10 @@ def test_nothing_is_said_about_the_values_that_are_edited_here() -> None:
     assert said(BASE) == ([], [])
 
 
-@pytest.mark.parametrize("rule", [name for name, answer in RULES.items() if isinstance(answer, Refused)])
+@pytest.mark.parametrize("rule", REFUSED)
 def test_values_that_break_a_rule_are_refused_where_it_says(rule: str) -> None:
-    answer = RULES[rule]
-    assert isinstance(answer, Refused)
-    values = copy.deepcopy(BASE)
-    answer.edit(values)
+    answer = REFUSED[rule]
+    values = edited(answer.edits)
     assert VALIDATOR.is_valid(values) == (answer.by == "check-chart")
     errors, advisories = said(values)
     (problem,) = errors or advisories
@@ -124,27 +121,24 @@ def test_null_takes_a_value_away_also_within_lists() -> None:
         rule_problems(parse(yaml.safe_dump(values), name), CHART_VALUES)
 
 
-STOPPED: dict[str, tuple[Callable[[Values], object], str]] = {
+STOPPED: dict[str, tuple[Values, str]] = {
     "a claim that nobody has": (
-        lambda values: named(values["servers"], "main")["repository"].update(claim="nobodys"),
+        {"servers[main].repository.claim": "nobodys"},
         "StatefulSet main-warm reads the claim nobodys, which neither datasets nor claims have",
     ),
-    "an on-demand pool without the policy's image": (
-        lambda values: values.update(evictionPolicyImage=None),
-        "evictionPolicyImage is needed: a pool loads models on demand",
-    ),
+    "an on-demand pool without the policy's image":
+        ({"evictionPolicyImage": None}, "evictionPolicyImage is needed: a pool loads models on demand"),
     "MIG strategy single without a product":
-        (placed(kind="mig", profile="1g.10gb", strategy="single"), "product is needed: with MIG strategy single"),
+        (REFUSED["MigPlacement.a_strategy_of_single_names_a_product"].edits, "is needed: with MIG strategy single"),
     "an on-demand pool of nobody knows what size":
-        (placed(kind="gpu"), "capacityBytes is needed where no MIG profile tells how much memory there is"),
+        ({PLACEMENT: {"kind": "gpu"}}, "capacityBytes is needed where no MIG profile tells how much memory there is"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", STOPPED)
 def test_helm_alone_stops_at_what_would_do_harm_even_without_the_schema(what: str, tmp_path: Path) -> None:
-    edit, said_by_helm = STOPPED[what]
-    values = copy.deepcopy(BASE)
-    edit(values)
+    edits, said_by_helm = STOPPED[what]
+    values = edited(edits)
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(values), "utf-8")
     done = helm(["template", "release", CHART, "--skip-schema-validation", "--values", file])
@@ -153,14 +147,12 @@ def test_helm_alone_stops_at_what_would_do_harm_even_without_the_schema(what: st
 
 
 def test_a_claim_that_exists_already_may_be_read() -> None:
-    values = copy.deepcopy(BASE)
-    named(values["servers"], "main")["repository"]["claim"] = "given"
-    assert said(values) == ([], [])
+    assert said(edited({"servers[main].repository.claim": "given"})) == ([], [])
 
 
 def test_what_only_the_charts_own_values_say_is_judged_with_the_file() -> None:
     """Helm lays the file over them: here the dataset of the example is what the server reads."""
-    values = {key: part for key, part in copy.deepcopy(BASE).items() if key not in ("datasets", "claims")}
+    values = {key: part for key, part in BASE.items() if key not in ("datasets", "claims")}
     assert [problem.what for problem in said(values)[0]] == [
         'dataset "models" is a hostPath, and environment "prod" is not local'
     ]

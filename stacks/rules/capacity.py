@@ -20,11 +20,9 @@ def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
             continue
         product = gpu_product(pool.placement.product) if pool.placement.product else None
         if product is not None and pool.placement.profile not in product.profiles:
-            yield stack.source.problem(
-                (*path, "placement", "profile"),
-                f"{pool.placement.product} has no MIG profile {pool.placement.profile}",
-                do=suggestion(pool.placement.profile, product.profiles),
-            )
+            what = f"{pool.placement.product} has no MIG profile {pool.placement.profile}"
+            do = suggestion(pool.placement.profile, product.profiles)
+            yield stack.source.problem((*path, "placement", "profile"), what, do=do)
 
 
 def preloaded_models_fit_their_slice(stack: Stack) -> Iterator[Problem]:
@@ -51,18 +49,14 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
         memory = devices.memory_bytes(pool)
         capacity = devices.capacity_bytes(pool)
         if capacity is None:
-            yield stack.source.problem(
-                (*path, "loading"),
-                f"{server.name}/{pool.name} has no capacity, and none follows from its placement",
-                do="Add loading.capacity: the bytes that models may take on each replica.",
-            )
+            what = f"{server.name}/{pool.name} has no capacity, and none follows from its placement"
+            do = "Add loading.capacity: the bytes that models may take on each replica."
+            yield stack.source.problem((*path, "loading"), what, do=do)
             continue
         if memory is not None and capacity > memory:
-            yield stack.source.problem(
-                (*path, "loading", "capacity"),
-                f"capacity {pool.loading.capacity} is more than the {_gb(memory)} that the slice has",
-                do="Leave some of the slice to CUDA itself; without capacity, nine tenths are used.",
-            )
+            what = f"capacity {pool.loading.capacity} is more than the {_gb(memory)} that the slice has"
+            do = "Leave some of the slice to CUDA itself; without capacity, nine tenths are used."
+            yield stack.source.problem((*path, "loading", "capacity"), what, do=do)
         models = stack.models_of(server, pool)
         for model in models:
             if model.footprint is not None and byte_count(model.footprint) > capacity:
@@ -80,11 +74,9 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
         for what, together in kept.items():
             total = sum(byte_count(model.footprint) for model in models if model.name in together and model.footprint)
             if total > capacity:
-                yield stack.source.problem(
-                    (*path, "loading"),
-                    f"{what} of {server.name}/{pool.name} sum to {_gb(total)}, and its capacity is {_gb(capacity)}",
-                    do="Keep fewer models resident, or use a larger slice.",
-                )
+                what = f"{what} of {server.name}/{pool.name} sum to {_gb(total)}, and its capacity is {_gb(capacity)}"
+                do = "Keep fewer models resident, or use a larger slice."
+                yield stack.source.problem((*path, "loading"), what, do=do)
                 break
 
 
@@ -93,11 +85,9 @@ def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
     for path, server, pool in stack.pools():
         for key in pool.node_selector:
             if key.startswith("nvidia.com/"):
-                yield stack.source.problem(
-                    (*path, "nodeSelector", key),
-                    f"nodeSelector of {server.name}/{pool.name} sets {key}, which follows from its placement",
-                    do="Say product, profile and strategy in placement.",
-                )
+                what = f"nodeSelector of {server.name}/{pool.name} sets {key}, which follows from its placement"
+                do = "Say product, profile and strategy in placement."
+                yield stack.source.problem((*path, "nodeSelector", key), what, do=do)
 
 
 def only_on_demand_models_are_pinned_or_idle(stack: Stack) -> Iterator[Problem]:
@@ -137,11 +127,9 @@ def products_that_are_asked_for_are_there(definition: Definition) -> Iterator[Pr
         for path, _, pool in stack.pools():
             product = getattr(pool.placement, "product", None)
             if product is not None and known and product not in known:
-                yield stack.source.problem(
-                    (*path, "placement", "product"),
-                    f'data plane "{stack.data_plane.name}" has no GPU of product {product}',
-                    do=suggestion(product, known),
-                )
+                what = f'data plane "{stack.data_plane.name}" has no GPU of product {product}'
+                do = suggestion(product, known)
+                yield stack.source.problem((*path, "placement", "product"), what, do=do)
 
 
 def whole_gpus_are_told_from_slices(definition: Definition) -> Iterator[Problem]:
@@ -187,12 +175,10 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             if count > available and device not in short:
                 short.add(device)
                 what = f"{device}" + (f" of {product}" if product else "")
-                yield definition.document.problem(
-                    ("dataPlanes", index, "gpus"),
-                    f'data plane "{plane.name}" has {available} × {what}, and its environments ask for {count}',
-                    why=f"Asked for by {'; '.join(askers[device, product])}.",
-                    do="Ask for fewer (an autoscaler's max counts), or tell of more GPUs under gpus.",
-                )
+                what = f'data plane "{plane.name}" has {available} × {what}, and its environments ask for {count}'
+                why = f"Asked for by {'; '.join(askers[device, product])}."
+                do = "Ask for fewer (an autoscaler's max counts), or tell of more GPUs under gpus."
+                yield definition.document.problem(("dataPlanes", index, "gpus"), what, why=why, do=do)
 
 
 def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Problem]:

@@ -38,12 +38,10 @@ def no_two_data_planes_share_a_cluster(header: Header, document: Document) -> It
     for index, plane in enumerate(header.data_planes):
         context = plane.context or plane.name
         if context in seen and seen[context] != plane.name:
-            yield document.problem(
-                ("dataPlanes", index, "context"),
-                f'data planes "{seen[context]}" and "{plane.name}" have one context, {context}',
-                why="Both would write the same objects into the same cluster.",
-                do="Make them one data plane, or give each its own context.",
-            )
+            what = f'data planes "{seen[context]}" and "{plane.name}" have one context, {context}'
+            why = "Both would write the same objects into the same cluster."
+            do = "Make them one data plane, or give each its own context."
+            yield document.problem(("dataPlanes", index, "context"), what, why=why, do=do)
         seen.setdefault(context, plane.name)
 
 
@@ -107,11 +105,9 @@ def pool_names_leave_room_for_what_kubernetes_appends(stack: Stack) -> Iterator[
     for path, server, pool in stack.pools():
         name = f"{server.name}-{pool.name}"
         if len(name) > LONGEST_POOL_OBJECT:
-            yield stack.source.problem(
-                (*path, "name"),
-                f"{name} has {len(name)} characters, and a StatefulSet's name may have {LONGEST_POOL_OBJECT}",
-                do="Shorten the server's or the pool's name.",
-            )
+            what = f"{name} has {len(name)} characters, and a StatefulSet's name may have {LONGEST_POOL_OBJECT}"
+            do = "Shorten the server's or the pool's name."
+            yield stack.source.problem((*path, "name"), what, do=do)
 
 
 def no_two_stacks_of_a_cluster_share_a_host_and_path(definition: Definition) -> Iterator[Problem]:
@@ -123,11 +119,9 @@ def no_two_stacks_of_a_cluster_share_a_host_and_path(definition: Definition) -> 
             continue
         other = seen.setdefault((stack.data_plane.name, exposure.host, exposure.path), stack.name)
         if other != stack.name:
-            yield stack.source.problem(
-                ("proxy", "exposure", "host"),
-                f"stacks {other} and {stack.name} would both answer at {exposure.host}{exposure.path}",
-                do="Give each environment of a data plane its own host or path.",
-            )
+            what = f"stacks {other} and {stack.name} would both answer at {exposure.host}{exposure.path}"
+            do = "Give each environment of a data plane its own host or path."
+            yield stack.source.problem(("proxy", "exposure", "host"), what, do=do)
 
 
 def no_two_stacks_of_a_cluster_share_a_volume(definition: Definition) -> Iterator[Problem]:
@@ -138,8 +132,6 @@ def no_two_stacks_of_a_cluster_share_a_volume(definition: Definition) -> Iterato
             name = f"{stack.namespace}-{dataset.name}"
             other = seen.setdefault((stack.data_plane.name, name), stack.name)
             if other != stack.name:
-                yield stack.source.problem(
-                    ("datasets", index, "name"),
-                    f"stacks {other} and {stack.name} would share the PersistentVolume {name}",
-                    do="Rename a dataset or a namespace.",
-                )
+                what = f"stacks {other} and {stack.name} would share the PersistentVolume {name}"
+                do = "Rename a dataset or a namespace."
+                yield stack.source.problem(("datasets", index, "name"), what, do=do)

@@ -17,12 +17,9 @@ def promotions_come_from_other_environments(header: Header, document: Document) 
         source = environment.promotion.source
         if source is not None and (source == environment.name or source not in names):
             what = "itself" if source == environment.name else f'an unknown environment, "{source}"'
-            yield document.problem(
-                ("environments", index, "promotion", "from"),
-                f'environment "{environment.name}" takes versions from {what}',
-                do=suggestion(source, [name for name in names if name != environment.name]),
-                at="value",
-            )
+            what = f'environment "{environment.name}" takes versions from {what}'
+            do = suggestion(source, [name for name in names if name != environment.name])
+            yield document.problem(("environments", index, "promotion", "from"), what, do=do, at="value")
 
 
 def promotions_begin_somewhere(header: Header, document: Document) -> Iterator[Problem]:
@@ -35,13 +32,10 @@ def promotions_begin_somewhere(header: Header, document: Document) -> Iterator[P
             circle.append(source)
         if source == environment.name and len(circle) > 1 and not said.intersection(circle):
             said.update(circle)
-            yield document.problem(
-                ("environments", index, "promotion", "from"),
-                f"versions would have to go round in a circle: {' ← '.join([*circle, environment.name])}",
-                why="Each environment waits for the other, so none would ever get a version.",
-                do="Let one of them take what is registered: leave from away there.",
-                at="value",
-            )
+            what = f"versions would have to go round in a circle: {' ← '.join([*circle, environment.name])}"
+            why = "Each environment waits for the other, so none would ever get a version."
+            do = "Let one of them take what is registered: leave from away there."
+            yield document.problem(("environments", index, "promotion", "from"), what, why=why, do=do, at="value")
 
 
 def versions_can_come_from_their_environment(definition: Definition) -> Iterator[Problem]:
@@ -64,14 +58,13 @@ def groups_that_promote_are_told_by_an_issuer(stack: Stack) -> Iterator[Problem]
     """Only tokens of issuers tell groups; callers with API keys, or of Domino, have none."""
     promotion = stack.environment.promotion
     if promotion.groups and not promotion.principals and not stack.platform.proxy.auth.oidc:
-        yield stack.source.problem(
-            ("proxy", "auth"),
+        what = (
             f'only {", ".join(promotion.groups)} may bring versions into environment "{stack.environment.name}", and '
-            "its proxy knows no groups",
-            why="Groups stand in the tokens of an issuer, and proxy.auth.oidc has none.",
-            do="Add an issuer, or name principals in the environment's promotion.",
-            severity="advisory",
+            "its proxy knows no groups"
         )
+        why = "Groups stand in the tokens of an issuer, and proxy.auth.oidc has none."
+        do = "Add an issuer, or name principals in the environment's promotion."
+        yield stack.source.problem(("proxy", "auth"), what, why=why, do=do, severity="advisory")
 
 
 def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:

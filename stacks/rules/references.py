@@ -49,19 +49,13 @@ def canaries_are_planes_of_the_first_wave(header: Header, document: Document) ->
         wave = next((plane.wave for plane in planes if plane.name == canary), None)
         where = ("environments", index, "rollout", "canary")
         if wave is None:
-            yield document.problem(
-                where,
-                f'environment "{environment.name}" does not live on its canary, "{canary}"',
-                do=suggestion(canary, [plane.name for plane in planes]),
-                at="value",
-            )
+            what = f'environment "{environment.name}" does not live on its canary, "{canary}"'
+            do = suggestion(canary, [plane.name for plane in planes])
+            yield document.problem(where, what, do=do, at="value")
         elif wave > first:
-            yield document.problem(
-                where,
-                f'the canary "{canary}" is of wave {wave}, and wave {first} goes before it',
-                do=f"Name a plane of wave {first}, or give {canary} that wave.",
-                at="value",
-            )
+            what = f'the canary "{canary}" is of wave {wave}, and wave {first} goes before it'
+            do = f"Name a plane of wave {first}, or give {canary} that wave."
+            yield document.problem(where, what, do=do, at="value")
 
 
 def every_environment_lives_somewhere(definition: Definition) -> Iterator[Problem]:
@@ -69,12 +63,9 @@ def every_environment_lives_somewhere(definition: Definition) -> Iterator[Proble
     hosted = {name for plane in definition.header.data_planes for name in plane.environments}
     for index, environment in enumerate(definition.header.environments):
         if environment.name not in hosted:
-            yield definition.document.problem(
-                ("environments", index),
-                f'environment "{environment.name}" lives on no data plane, so nothing comes of it',
-                do="Name it under a data plane's environments.",
-                severity="advisory",
-            )
+            what = f'environment "{environment.name}" lives on no data plane, so nothing comes of it'
+            do = "Name it under a data plane's environments."
+            yield definition.document.problem(("environments", index), what, do=do, severity="advisory")
 
 
 def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
@@ -109,11 +100,9 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
             what = f'model "{model.name}" is on an unknown pool of server "{model.server}"'
             yield from unknown(stack.source, ("models", index, "pool"), what, model.pool, pools)
         elif len(pools) > 1:
-            yield stack.source.problem(
-                ("models", index),
-                f'model "{model.name}" does not say on which pool of server "{model.server}" it is',
-                do=f"Add pool: one of {', '.join(pools)}.",
-            )
+            what = f'model "{model.name}" does not say on which pool of server "{model.server}" it is'
+            do = f"Add pool: one of {', '.join(pools)}."
+            yield stack.source.problem(("models", index), what, do=do)
 
 
 def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Problem]:
@@ -126,12 +115,9 @@ def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Pr
         for key, globs in (("servers", rule.servers), ("models", rule.models)):
             for place, glob in enumerate(globs):
                 if known[key] and not fnmatch.filter(known[key], glob):
-                    yield stack.source.problem(
-                        ("proxy", "access", index, key, place),
-                        f'access rule "{rule.name}" names {key} that are not there, "{glob}"',
-                        do=suggestion(glob, known[key]),
-                        severity="advisory",
-                    )
+                    what = f'access rule "{rule.name}" names {key} that are not there, "{glob}"'
+                    do = suggestion(glob, known[key])
+                    yield stack.source.problem(("proxy", "access", index, key, place), what, do=do, severity="advisory")
 
 
 def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Problem]:
@@ -139,11 +125,9 @@ def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Proble
     sources = stack.platform.proxy.auth.sources
     for index, rule in enumerate(stack.platform.proxy.access):
         if rule.source is not None and rule.source not in sources:
-            yield stack.source.problem(
-                ("proxy", "access", index, "source"),
-                f'access rule "{rule.name}" is for callers of {rule.source}, whom proxy.auth does not believe',
-                do=suggestion(rule.source, sources),
-            )
+            what = f'access rule "{rule.name}" is for callers of {rule.source}, whom proxy.auth does not believe'
+            do = suggestion(rule.source, sources)
+            yield stack.source.problem(("proxy", "access", index, "source"), what, do=do)
 
 
 def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
@@ -151,12 +135,9 @@ def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
     hosts = {image.registry for image in stack.platform.images}
     for host in stack.data_plane.registries:
         if host not in hosts:
-            yield stack.source.problem(
-                ("images",),
-                f'data plane "{stack.data_plane.name}" has a mirror of {host}, and no image comes from there',
-                do=suggestion(host, hosts),
-                severity="advisory",
-            )
+            what = f'data plane "{stack.data_plane.name}" has a mirror of {host}, and no image comes from there'
+            do = suggestion(host, hosts)
+            yield stack.source.problem(("images",), what, do=do, severity="advisory")
 
 
 def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
@@ -197,21 +178,17 @@ def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
                 severity="advisory",
             )
         elif server.identity.cloud != cloud:
-            yield stack.source.problem(
-                ("servers", index, "identity", "cloud"),
-                f'server "{server.name}" reads {scheme}:// with an identity of {server.identity.cloud}',
-                do=f"Use an identity with cloud: {cloud}.",
-            )
+            what = f'server "{server.name}" reads {scheme}:// with an identity of {server.identity.cloud}'
+            do = f"Use an identity with cloud: {cloud}."
+            yield stack.source.problem(("servers", index, "identity", "cloud"), what, do=do)
 
 
 def domino_principals_need_the_domino_integration(stack: Stack) -> Iterator[Problem]:
     """Domino's principal endpoint is asked in the platform's namespace."""
     if stack.platform.proxy.auth.domino_principal and stack.platform.domino is None:
-        yield stack.source.problem(
-            ("proxy", "auth", "dominoPrincipal"),
-            "dominoPrincipal is on, and there is no domino section that says where the platform is",
-            do="Add domino: {}, with its defaults, or take dominoPrincipal away.",
-        )
+        what = "dominoPrincipal is on, and there is no domino section that says where the platform is"
+        do = "Add domino: {}, with its defaults, or take dominoPrincipal away."
+        yield stack.source.problem(("proxy", "auth", "dominoPrincipal"), what, do=do)
 
 
 def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Iterator[Problem]:
@@ -222,11 +199,9 @@ def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Itera
     seen: set[str] = set()
     for index, pin in enumerate(definition.lock.images):
         if pin.image not in named:
-            yield definition.lock_document.problem(
-                ("images", index, "image"),
-                f"the digest is for an image that {definition.file} does not name, {pin.image}",
-                do=f"{suggestion(pin.image, named)} Run `make pin`.",
-            )
+            what = f"the digest is for an image that {definition.file} does not name, {pin.image}"
+            do = f"{suggestion(pin.image, named)} Run `make pin`."
+            yield definition.lock_document.problem(("images", index, "image"), what, do=do)
         if pin.image in seen:
             yield definition.lock_document.problem(
                 ("images", index, "image"), f"{pin.image} stands twice", do="Run `make pin`."
@@ -239,10 +214,7 @@ def images_have_a_digest(definition: Definition) -> Iterator[Problem]:
     for stack in definition.stacks:
         for index, image in enumerate(stack.platform.images):
             if definition.lock.digest(image.reference) is None:
-                yield stack.source.problem(
-                    ("images", index),
-                    f"image {image.reference} has no digest",
-                    why="A tag can be moved. A cluster takes no image without a digest, except in local environments.",
-                    do="Run `make pin` where the registry can be reached.",
-                    severity="advisory",
-                )
+                what = f"image {image.reference} has no digest"
+                why = "A tag can be moved. A cluster takes no image without a digest, except in local environments."
+                do = "Run `make pin` where the registry can be reached."
+                yield stack.source.problem(("images", index), what, why=why, do=do, severity="advisory")

@@ -20,11 +20,9 @@ def host_paths_are_for_local_environments(stack: Stack) -> Iterator[Problem]:
         return
     for index, dataset in enumerate(stack.platform.datasets):
         if isinstance(dataset, HostPathDataset):
-            yield stack.source.problem(
-                ("datasets", index, "kind"),
-                f'dataset "{dataset.name}" is a hostPath, and environment "{stack.environment.name}" is not local',
-                do="Use a shared volume, or mark the environment with local: true.",
-            )
+            what = f'dataset "{dataset.name}" is a hostPath, and environment "{stack.environment.name}" is not local'
+            do = "Use a shared volume, or mark the environment with local: true."
+            yield stack.source.problem(("datasets", index, "kind"), what, do=do)
 
 
 def nobody_is_granted_everything_in_production(stack: Stack) -> Iterator[Problem]:
@@ -37,11 +35,9 @@ def nobody_is_granted_everything_in_production(stack: Stack) -> Iterator[Problem
             [model.name for model in stack.platform.models], rule.models
         )
         if everybody and everything and "infer" in rule.actions:
-            yield stack.source.problem(
-                ("proxy", "access", index),
-                f'access rule "{rule.name}" lets everybody call every model in production',
-                do="Name the principals or groups, or the models.",
-            )
+            what = f'access rule "{rule.name}" lets everybody call every model in production'
+            do = "Name the principals or groups, or the models."
+            yield stack.source.problem(("proxy", "access", index), what, do=do)
 
 
 def _all_match(names: list[str], globs: Iterable[str]) -> bool:
@@ -56,11 +52,9 @@ def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
     for index, server in enumerate(stack.platform.servers):
         for name in server.variables:
             if _SECRET_NAME.search(name):
-                yield stack.source.problem(
-                    ("servers", index, server.kind, "environment", name),
-                    f"{name} looks like a secret, and the definition is no place for one",
-                    do="Use the server's identity for object storage; keep credentials in a Secret.",
-                )
+                what = f"{name} looks like a secret, and the definition is no place for one"
+                do = "Use the server's identity for object storage; keep credentials in a Secret."
+                yield stack.source.problem(("servers", index, server.kind, "environment", name), what, do=do)
 
 
 def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]:
@@ -85,11 +79,9 @@ def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
     if any("servers" in reach.by for reach in stack.platform.network.reach):
         return
     for index, server, bucket in stack.buckets():
-        yield stack.source.problem(
-            ("servers", index, "repository", "url"),
-            f'server "{server.name}" may reach nothing outside, so it cannot read {bucket.url}',
-            do="Add the object store and the cloud's token service to network.reach with by: [servers].",
-        )
+        what = f'server "{server.name}" may reach nothing outside, so it cannot read {bucket.url}'
+        do = "Add the object store and the cloud's token service to network.reach with by: [servers]."
+        yield stack.source.problem(("servers", index, "repository", "url"), what, do=do)
 
 
 def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
@@ -97,11 +89,9 @@ def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
     issuers = [issuer.issuer for issuer in stack.platform.proxy.auth.oidc]
     for index, issuer in enumerate(issuers):
         if issuer in issuers[:index]:
-            yield stack.source.problem(
-                ("proxy", "auth", "oidc", index, "issuer"),
-                f"the issuer {issuer} stands twice",
-                do="Join their audiences in one.",
-            )
+            what = f"the issuer {issuer} stands twice"
+            do = "Join their audiences in one."
+            yield stack.source.problem(("proxy", "auth", "oidc", index, "issuer"), what, do=do)
 
 
 def access_rules_say_who_vouches_where_several_do(stack: Stack) -> Iterator[Problem]:
@@ -115,13 +105,12 @@ def access_rules_say_who_vouches_where_several_do(stack: Stack) -> Iterator[Prob
             ("groups", proxy.auth.issuers if rule.groups else []),
         ):
             if len(several) > 1:
-                yield stack.source.problem(
-                    ("proxy", "access", index, key),
+                what = (
                     f'access rule "{rule.name}" does not say who vouches for its {key}: '
-                    f"{', '.join(several)} may each give somebody such a name",
-                    do="Say which in source; a rule for each where several are meant.",
-                    severity="advisory",
+                    f"{', '.join(several)} may each give somebody such a name"
                 )
+                do = "Say which in source; a rule for each where several are meant."
+                yield stack.source.problem(("proxy", "access", index, key), what, do=do, severity="advisory")
 
 
 def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
@@ -131,32 +120,25 @@ def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
     if isinstance(exposure, HttpRouteExposure | LoadBalancerExposure) or platform.network.callers:
         return
     if isinstance(exposure, IngressExposure):
-        yield stack.source.problem(
-            ("proxy", "exposure", "kind"),
-            "the Ingress' controller may not call the proxy",
-            do="Name the controller's namespace under network.callers.",
-            severity="advisory",
-        )
+        what = "the Ingress' controller may not call the proxy"
+        do = "Name the controller's namespace under network.callers."
+        yield stack.source.problem(("proxy", "exposure", "kind"), what, do=do, severity="advisory")
     elif platform.domino is None:
-        yield stack.source.problem(
-            ("network", "callers"),
-            f'nobody may call the proxy of environment "{stack.environment.name}"',
-            do="Name callers under network.callers.",
-            severity="advisory",
-        )
+        what = f'nobody may call the proxy of environment "{stack.environment.name}"'
+        do = "Name callers under network.callers."
+        yield stack.source.problem(("network", "callers"), what, do=do, severity="advisory")
 
 
 def somebody_can_authenticate(stack: Stack) -> Iterator[Problem]:
     """Without an issuer, API keys or Domino, the proxy refuses every caller."""
     auth = stack.platform.proxy.auth
     if not auth.oidc and auth.api_keys is None and not auth.domino_principal:
-        yield stack.source.problem(
-            ("proxy", "auth"),
+        what = (
             f'the proxy of environment "{stack.environment.name}" has no way to know its callers, '
-            "so it refuses them all",
-            do="Add proxy.auth.oidc, apiKeys or dominoPrincipal.",
-            severity="advisory",
+            "so it refuses them all"
         )
+        do = "Add proxy.auth.oidc, apiKeys or dominoPrincipal."
+        yield stack.source.problem(("proxy", "auth"), what, do=do, severity="advisory")
 
 
 def a_gateway_is_given_no_certificate_of_the_proxy(stack: Stack) -> Iterator[Problem]:

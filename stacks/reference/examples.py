@@ -28,9 +28,8 @@ class Examples:
             items = value if isinstance(value, list) else [value]
             for index, item in enumerate(items):
                 if key is None or (isinstance(item, dict) and key in item and (not values or str(item[key]) in values)):
-                    if text := self._cut(place, index if isinstance(value, list) else None, key is not None):
-                        return text
-                    break
+                    wanted = list(range(len(items))) if key is None else [index]
+                    return self._cut(place, wanted if isinstance(value, list) else [])
         return None
 
     def _places(self, path: tuple[str, ...]) -> Iterator[Path]:
@@ -40,47 +39,35 @@ class Examples:
             for section in _OVERLAYS:
                 yield from _walk(self.document.tree, (section, *path), ())
 
-    def _cut(self, place: Path, index: int | None, one: bool) -> str | None:
-        """Return the lines of a key, of a list only as many items as are short enough (or the one at `index`)."""
+    def _cut(self, place: Path, items: list[int]) -> str:
+        """Return the lines of a key; of a list only these items, and after the first as many as are short enough."""
         start, end = self._span(place)
-        if end <= start:
-            return None
         rows = list(range(start, end))
-        if index is not None and len(rows) > 1:
-            count = len(self.document.get(place))
-            wanted = [index] if one else list(range(count))
-            spans = [self._span((*place, item)) for item in wanted]
-            shown = list(range(start, self._span((*place, 0))[0]))
-            for number, (first, last) in enumerate(spans):
-                if number == 0 or len(shown) + last - first <= _MOST_LINES:
-                    shown += range(first, last)
-                else:
+        if items and len(rows) > 1:
+            rows = rows[: self._span((*place, 0))[0] - start]
+            for number, item in enumerate(items):
+                first, last = self._span((*place, item))
+                if number > 0 and len(rows) + last - first > _MOST_LINES:
                     break
-            rows = shown
+                rows += range(first, last)
         column = self.document.position(place).column - 1
         first_line = " " * column + self.lines[rows[0]][column:]
         text = dedent("\n".join([first_line, *(self.lines[row] for row in rows[1:])]))
         return "\n".join(line.rstrip() for line in text.splitlines())
 
     def _span(self, place: Path) -> tuple[int, int]:
-        """Return the rows of a key or item: from where it begins to where the next one does, without its comments."""
-        start = self.document.position(place).line - 1
-        end = len(self.lines)
-        for depth in range(len(place), 0, -1):
-            if following := self._next(place[:depth]):
-                end = self.document.position(following).line - 1
-                break
-        while end > start + 1 and self.lines[end - 1].strip()[:1] in ("", "#"):
-            end -= 1
-        return start, end
-
-    def _next(self, place: Path) -> Path | None:
-        """Return the key or item after this one in its mapping or list."""
-        *above, last = place
-        parent = self.document.get(above)
-        steps: list[str | int] = list(range(len(parent))) if isinstance(parent, list) else list(parent)
-        rest = steps[steps.index(last) + 1 :]
-        return (*above, rest[0]) if rest else None
+        """Return the rows of a key or item: from where it begins, what is indented deeper, without comments behind."""
+        at = self.document.position(place)
+        # An item begins behind its dash, in the column of its further keys.
+        least = at.column - 1 if isinstance(place[-1], int) else at.column
+        end = at.line
+        for row in range(at.line, len(self.lines)):
+            text = self.lines[row].lstrip()
+            if text[:1] not in ("", "#"):
+                if len(self.lines[row]) - len(text) < least:
+                    break
+                end = row + 1
+        return at.line - 1, end
 
 
 def _walk(tree: Any, path: tuple[str, ...], done: Path) -> Iterator[Path]:

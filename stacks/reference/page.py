@@ -88,7 +88,6 @@ class _Page:
     def __init__(self, examples: Examples) -> None:
         self.examples = examples
         self.parts = outline()
-        self.by_key = {id(part.key.field): part for part in self.parts if part.key is not None}
         self.shared = {part.models[0]: part for part in self.parts if part.key is None}
 
     def text(self) -> str:
@@ -163,18 +162,13 @@ class _Page:
         if not key.models:
             return words(key.annotation)
         part = self.shared.get(key.models[0]) if len(key.models) == 1 else None
-        part = part or self.by_key.get(id(key.field)) or self.part_at(key)
+        part = part or next(
+            part for part in self.parts if part.path[-1] == key.name and part.models == key.models and part.key
+        )
         listed = "tuple" in str(key.annotation).split("[")[0] or "tuple[" in str(key.annotation)
         what = "list" if listed else "mapping"
         named = listed and all("name" in model.model_fields for model in key.models)
         return f"[{what}](#{part.anchor})" + ("; items have names" if named else "")
-
-    def part_at(self, key: Key) -> Part:
-        return next(
-            part
-            for part in self.parts
-            if part.key is not None and part.path[-1] == key.name and part.models == key.models
-        )
 
     def rules(self) -> str:
         lines = ['<a id="rules"></a>', "", "## Rules that look at more than one key", ""]

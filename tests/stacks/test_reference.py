@@ -22,7 +22,6 @@ from stacks.definition import Header, Platform
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse
 from stacks.problems import DefinitionError
-from stacks.reference import __main__ as command
 from stacks.reference.outline import keys
 from stacks.validate import validate
 
@@ -83,13 +82,6 @@ def test_writing_changes_what_is_stale_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / reference.SCHEMA).write_text("{}")
     assert [*reference.stale(tmp_path)] == reference.write(tmp_path) == [reference.SCHEMA]
     assert reference.write(tmp_path) == []
-
-
-def test_check_names_stale_files_and_exits_with_1(monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["reference", "--check"])
-    monkeypatch.setattr(command, "stale", lambda: [reference.PAGE])
-    assert command.main() == 1
-    assert str(reference.PAGE) in capsys.readouterr().err
 
 
 def test_the_files_do_not_depend_on_the_process_that_writes_them() -> None:

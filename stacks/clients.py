@@ -53,13 +53,7 @@ def _environment(definition: Definition, environment: Environment) -> told.Envir
     return told.Environment(
         name=environment.name,
         production=environment.production,
-        promotion=told.Promotion(
-            source=promotion.source,
-            principals=promotion.principals,
-            groups=promotion.groups,
-            separation_of_duties=promotion.separation_of_duties,
-            soak_hours=promotion.soak_hours or 0,
-        ),
+        promotion=told.Promotion(**{**dict(promotion), "soak_hours": promotion.soak_hours or 0}),
         planes=tuple(_plane(stack) for stack in stacks),
     )
 

@@ -27,6 +27,8 @@ SYSCTLS = (
 _SELINUX = ("container_t", "container_init_t", "container_kvm_t", "container_engine_t")
 _PROFILES = ("RuntimeDefault", "Localhost")
 _HANDLERS = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop")
+_ESCALATES = "does not say allowPrivilegeEscalation: false"
+_NO_SECCOMP = "has no seccompProfile of type RuntimeDefault or Localhost"
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 
@@ -39,13 +41,13 @@ def _containers(pod: Pod, path: str) -> Iterator[Place]:
         yield f"container {one.get('name')}", at(one, *path.split("."))
 
 
-def _container_contexts(pod: Pod, path: str) -> Iterator[Place]:
+def _of_containers(pod: Pod, path: str) -> Iterator[Place]:
     return _containers(pod, f"securityContext.{path}")
 
 
 def _contexts(pod: Pod, path: str) -> Iterator[Place]:
     yield from _pod(pod, f"securityContext.{path}")
-    yield from _container_contexts(pod, path)
+    yield from _of_containers(pod, path)
 
 
 def _effective(pod: Pod, path: str) -> Iterator[Place]:
@@ -81,8 +83,16 @@ def _sysctls(pod: Pod, key: str) -> Iterator[Place]:
 
 
 def _added_capabilities(pod: Pod, path: str) -> Iterator[Place]:
-    for where, names in _container_contexts(pod, path):
+    for where, names in _of_containers(pod, path):
         yield where, ", ".join(text(name) for name in items(names) if name != "NET_BIND_SERVICE")
+
+
+def _has_all(names: Any) -> bool:
+    return "ALL" in items(names)
+
+
+def _is_confined(profile: Any) -> bool:
+    return profile in ("", "runtime/default") or str(profile).startswith("localhost/")
 
 
 def _harmless(kinds: str) -> bool:
@@ -126,7 +136,7 @@ CONTROLS: Mapping[str, tuple[Check, ...]] = {
     "The host's network, processes and IPC stay out of reach.": tuple(
         Check(_pod, key, (None, False), f"sets {key}") for key in ("hostNetwork", "hostPID", "hostIPC")
     ),
-    "No container is privileged.": (Check(_container_contexts, "privileged", (None, False), "is privileged"),),
+    "No container is privileged.": (Check(_of_containers, "privileged", (None, False), "is privileged"),),
     "No hostPath, and only kinds of volumes that the standard names.": (
         Check(_volumes, "", _harmless, "is of kind {value}"),
     ),
@@ -138,12 +148,7 @@ CONTROLS: Mapping[str, tuple[Check, ...]] = {
     ),
     "AppArmor's profile is the runtime's or one of the node.": (
         Check(_contexts, "appArmorProfile.type", (None, *_PROFILES), "switches AppArmor off"),
-        Check(
-            _annotations,
-            _APPARMOR,
-            lambda value: value in ("", "runtime/default") or str(value).startswith("localhost/"),
-            "switches AppArmor off",
-        ),
+        Check(_annotations, _APPARMOR, _is_confined, "switches AppArmor off"),
     ),
     "SELinux: no user, no role, and a type of containers.": (
         Check(_contexts, "seLinuxOptions.type", (None, "", *_SELINUX), "has another SELinux type than a container's"),
@@ -151,39 +156,21 @@ CONTROLS: Mapping[str, tuple[Check, ...]] = {
         Check(_contexts, "seLinuxOptions.role", (None, ""), "sets an SELinux role"),
     ),
     "/proc is mounted as the runtime does by default.": (
-        Check(_container_contexts, "procMount", (None, "Default"), "unmasks /proc"),
+        Check(_of_containers, "procMount", (None, "Default"), "unmasks /proc"),
     ),
     "Only kernel settings that concern the pod alone.": (Check(_sysctls, "name", SYSCTLS, "sets the sysctl {value}"),),
     "No process gains more rights than its parent.": (
-        Check(
-            _container_contexts,
-            "allowPrivilegeEscalation",
-            (False,),
-            "does not say allowPrivilegeEscalation: false",
-            _on_windows,
-        ),
+        Check(_of_containers, "allowPrivilegeEscalation", (False,), _ESCALATES, _on_windows),
     ),
     "runAsNonRoot is true, and no user id is 0; a pod with user namespaces of its own may be root in them.": (
         Check(_effective, "runAsNonRoot", (True,), "does not say runAsNonRoot: true", _in_user_namespace),
         Check(_contexts, "runAsUser", lambda user: user is False or user != 0, "runs as user 0", _in_user_namespace),
     ),
     "The seccomp profile is the runtime's or one of the node, and it is said.": (
-        Check(
-            _effective,
-            "seccompProfile.type",
-            _PROFILES,
-            "has no seccompProfile of type RuntimeDefault or Localhost",
-            _on_windows,
-        ),
+        Check(_effective, "seccompProfile.type", _PROFILES, _NO_SECCOMP, _on_windows),
     ),
     "All capabilities are dropped, and at most NET_BIND_SERVICE is added.": (
-        Check(
-            _container_contexts,
-            "capabilities.drop",
-            lambda names: "ALL" in items(names),
-            "does not drop ALL capabilities",
-            _on_windows,
-        ),
+        Check(_of_containers, "capabilities.drop", _has_all, "does not drop ALL capabilities", _on_windows),
         Check(_added_capabilities, "capabilities.add", ("",), "adds the capabilities {value}", _on_windows),
     ),
 }

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from .settings import ANNOTATION, Settings, settings_of
@@ -172,11 +173,11 @@ class Environment:
     stack: str = ""
     others: tuple["Environment", ...] = field(default=(), repr=False)
     """Environments that are known too: of the same stack, and of other stacks where those are at hand."""
-    pods: tuple[Pod, ...] = field(init=False, repr=False)
-    """All pod templates."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "pods", tuple(pods(self.objects)))
+    @cached_property
+    def pods(self) -> tuple[Pod, ...]:
+        """All pod templates."""
+        return tuple(pods(self.objects))
 
     def of_kind(self, *kinds: str) -> list[Object]:
         """Return the objects of these kinds."""

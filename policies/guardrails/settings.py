@@ -68,16 +68,10 @@ def settings_of(text: Any) -> Settings:
     try:
         tree = json.loads(text, object_pairs_hook=_once)
         _only(tree, "kind", "severities", "waivers", "gpuSlices", "written")
-        severities = tree.get("severities", {})
-        slices = tree.get("gpuSlices")
-        written = tree.get("written", [])
-        if (
-            tree["kind"] not in KINDS
-            or not isinstance(severities, dict)
-            or not set(severities.values()) <= set(SEVERITIES)
-        ):
+        severities, slices, written = tree.get("severities", {}), tree.get("gpuSlices"), tree.get("written", [])
+        if tree["kind"] not in KINDS or not isinstance(severities, dict) or not {*severities.values()} <= {*SEVERITIES}:
             raise ValueError("kind or severities have a value that there is not")
-        if not (slices is None or (isinstance(slices, int) and not isinstance(slices, bool) and slices >= 0)):
+        if slices is not None and (type(slices) is not int or slices < 0):
             raise ValueError("gpuSlices is no whole number")
         if not isinstance(written, list) or not all(isinstance(each, str) for each in written):
             raise ValueError("written is no list of texts")

@@ -1,4 +1,7 @@
-"""What the objects of every environment must fulfil: one function for each promise, whose name is the promise."""
+"""What the objects of every environment must fulfil: one function for each promise, whose name is the promise.
+
+What the guardrails ask is asked by them: of our definitions and of any valid one, in `tests/guardrails`.
+"""
 
 from collections.abc import Callable
 
@@ -6,12 +9,10 @@ from tidegate_contracts import eviction, eviction_process, proxy_process, proxy_
 
 from components.apply_order import APPLY_ORDER
 from components.evaluate import KubernetesObject
-from policies.guardrails.objects import pods
-from policies.guardrails.rules.pod_security import violations
 from stacks.definition.base import quantity_value
 from tests import schemas
 
-from .objects import WORKLOADS, containers, matches, name_of, named, of_kind, ports, selected, template
+from .objects import WORKLOADS, containers, name_of, named, of_kind, ports, selected, template
 
 Objects = list[KubernetesObject]
 
@@ -27,10 +28,6 @@ def every_kind_has_its_place_in_the_order_of_application(objects: Objects) -> No
 
 def every_object_fulfils_its_schema(objects: Objects) -> None:
     assert schemas.check(objects) == []
-
-
-def every_pod_fulfils_pod_security_restricted(objects: Objects) -> None:
-    assert [violation for pod in pods(objects) for violation in violations(pod)] == []
 
 
 def everything_stands_in_the_namespace_of_the_environment(objects: Objects) -> None:
@@ -88,12 +85,6 @@ def exposures_lead_to_the_proxy_service(objects: Objects) -> None:
                 assert backend["port"] in offered.values()
 
 
-def only_the_proxy_is_exposed(objects: Objects) -> None:
-    for item in of_kind(objects, "Service"):
-        if item["metadata"]["name"] != "inference-proxy":
-            assert item["spec"].get("type", "ClusterIP") == "ClusterIP"
-
-
 def probes_ask_ports_of_their_own_container(objects: Objects) -> None:
     for workload in of_kind(objects, *WORKLOADS):
         for one in containers(workload):
@@ -120,19 +111,6 @@ def network_policies_deny_by_default(objects: Objects) -> None:
     assert len(selected(objects, spec["podSelector"])) == len(of_kind(objects, *WORKLOADS))
     assert "ingress" not in spec
     assert "egress" not in spec
-
-
-def only_the_proxy_may_come_to_servers_and_policies(objects: Objects) -> None:
-    proxy = template(named(objects, "Deployment", "inference-proxy"))["metadata"]["labels"]
-    for item in of_kind(objects, "NetworkPolicy"):
-        targets = selected(objects, item["spec"]["podSelector"])
-        for rule in item["spec"].get("ingress", []):
-            opened = {port["port"] for port in rule["ports"]}
-            for workload in targets:
-                metrics = {ports(workload).get("metrics"), eviction_process.ADMIN_PORT}
-                if workload["kind"] == "StatefulSet" and opened - metrics:
-                    assert all(matches(peer["podSelector"], proxy) for peer in rule["from"]), name_of(item)
-                    assert all("namespaceSelector" not in peer for peer in rule["from"])
 
 
 def mounted_volumes_exist_and_volumes_are_mounted(objects: Objects) -> None:
@@ -170,7 +148,6 @@ def claims_and_volumes_belong_to_each_other(objects: Objects) -> None:
         assert volume.get("storageClassName", "") == claim["spec"]["storageClassName"]
         asked = claim["spec"]["resources"]["requests"]["storage"]
         assert quantity_value(asked) <= quantity_value(volume["capacity"]["storage"])
-        assert volume["persistentVolumeReclaimPolicy"] == "Retain"
     assert not volumes
 
 
@@ -184,21 +161,6 @@ def service_accounts_exist_and_mount_no_token(objects: Objects) -> None:
         assert spec["automountServiceAccountToken"] is False
 
 
-def grace_periods_hold_pause_and_stop(objects: Objects) -> None:
-    for workload in of_kind(objects, *WORKLOADS):
-        spec = template(workload)["spec"]
-        (main,) = spec["containers"]
-        pause = main["lifecycle"]["preStop"]["sleep"]["seconds"]
-        if workload["kind"] == "StatefulSet":
-            (argument,) = (one for one in main["args"] if one.startswith("--exit-timeout-secs="))
-            stop = int(argument.partition("=")[2])
-        else:
-            settings = named(objects, "ConfigMap", "inference-proxy-settings")["data"]
-            stop = int(settings["TIDEGATE_PROXY_DRAIN_SECONDS"])
-        assert pause > 0
-        assert spec["terminationGracePeriodSeconds"] > pause + stop, name_of(workload)
-
-
 def limits_are_at_least_requests(objects: Objects) -> None:
     for workload in of_kind(objects, *WORKLOADS):
         for one in containers(workload):
@@ -207,39 +169,6 @@ def limits_are_at_least_requests(objects: Objects) -> None:
             for key, request in resources["requests"].items():
                 if key in resources["limits"]:
                     assert quantity_value(resources["limits"][key]) >= quantity_value(request), name_of(workload)
-
-
-def gpu_pods_tolerate_and_select_what_they_ask_for(objects: Objects) -> None:
-    for workload in of_kind(objects, "StatefulSet"):
-        spec = template(workload)["spec"]
-        resources = spec["containers"][0]["resources"]
-        devices = [key for key in resources["limits"] if key.startswith("nvidia.com/")]
-        claimed = "claims" in resources
-        assert len(devices) <= 1
-        assert not (devices and claimed)
-        tolerated = any(one["key"] == "nvidia.com/gpu" for one in spec.get("tolerations", []))
-        assert tolerated == bool(devices or claimed), name_of(workload)
-        assert bool(spec.get("resourceClaims")) == claimed
-        if claimed:
-            names = {item["metadata"]["name"] for item in of_kind(objects, "ResourceClaimTemplate")}
-            assert {one["resourceClaimTemplateName"] for one in spec["resourceClaims"]} <= names
-        if any(key.startswith("nvidia.com/mig-") for key in devices):
-            assert spec["nodeSelector"]["nvidia.com/mig.config.state"] == "success"
-
-
-def autoscalers_own_the_number_of_replicas(objects: Objects) -> None:
-    scaled = {
-        (item["spec"]["scaleTargetRef"]["kind"], item["spec"]["scaleTargetRef"]["name"])
-        for item in of_kind(objects, "HorizontalPodAutoscaler", "ScaledObject")
-    }
-    for workload in of_kind(objects, *WORKLOADS):
-        owned = (workload["kind"], workload["metadata"]["name"]) in scaled
-        assert ("replicas" in workload["spec"]) != owned, name_of(workload)
-
-
-def every_workload_has_a_budget(objects: Objects) -> None:
-    budgets = {item["metadata"]["name"] for item in of_kind(objects, "PodDisruptionBudget")}
-    assert budgets == {item["metadata"]["name"] for item in of_kind(objects, *WORKLOADS)}
 
 
 def on_demand_tritons_have_their_policy_and_its_secret_beside_them(objects: Objects) -> None:
@@ -308,15 +237,6 @@ def monitors_read_ports_that_exist(objects: Objects) -> None:
         for workload in selected(objects, item["spec"]["selector"]):
             for endpoint in item["spec"]["podMetricsEndpoints"]:
                 assert endpoint["port"] in ports(workload), name_of(item)
-
-
-def nothing_of_the_reference_implementation_s_defects_came_back(objects: Objects) -> None:
-    for workload in of_kind(objects, *WORKLOADS):
-        for one in containers(workload):
-            assert not one["image"].endswith(":latest")
-            assert ":" in one["image"].rpartition("/")[2]
-            assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-            assert one["resources"]["limits"]
 
 
 ALL: tuple[Callable[[Objects], None], ...] = tuple(

@@ -21,14 +21,14 @@ from .kinds import KINDS
 from .pools import Lookup, Pool
 from .problems import TableError
 from .residency.manager import LeaseManager, new_holder_name
-from .routes import Routes, build_routes, pools_of
+from .routes import Routes
 from .settings import Layout
 from .telemetry.meter import Meter
 
 LOOK_SECONDS = 1.0
 """Seconds between two looks at a file."""
 AT_ONCE = 10
-"""Models that are checked before requests have their turn again."""
+"""Models that are taken in before requests have their turn again."""
 log = logging.getLogger(__name__)
 
 
@@ -221,10 +221,17 @@ class LiveConfig:
     async def _use_routing(self, data: bytes) -> None:
         table = await routing_table(data)
         before = self.routes.pools
-        pools = pools_of(table, before, self._pool)
+        told = {(server.name, pool.name): pool for server in table.servers for pool in server.pools}
+        same = {key: pool for key, pool in before.items() if told.get(key) == pool.told}  # with their replicas
+        pools = {key: same.get(key) or self._pool(key[0], pool) for key, pool in told.items()}
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
         await asyncio.gather(*(pool.refresh() for pool in fresh))
-        self.routes = await build_routes(table, pools)
+        routes = Routes(table, pools)
+        for number, model in enumerate(table.models):
+            routes.add(model)
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+        self.routes = routes
         for pool in fresh:
             pool.start()
         self.authorizer.replace(self._access, self.routes, self._keys)

@@ -183,7 +183,6 @@ class Forwarding:
         """Count the call as in flight at a replica."""
         self.replica = replica
         replica.in_flight += 1
-        replica.requests += 1
         if self.lease is not None:
             self.lease.enter()
         self.grant.route.pool.retries.sent()
@@ -196,7 +195,6 @@ class Forwarding:
     def count_failure(self, replica: Replica, how: str) -> None:
         """Count that a replica failed the call; `how` is a word for metrics."""
         route = self.grant.route
-        replica.failures += 1
         replica.breaker.failed(monotonic(), self._trial)
         self._shared.meter.upstream_errors[route.server, how] += 1
         if (leases := route.pool.leases) is not None:

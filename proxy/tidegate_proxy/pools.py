@@ -44,12 +44,11 @@ class RetryBudget:
     After Finagle's: a share of the requests, and a few in any case.
     """
 
-    __slots__ = ("_at", "_left", "refused")
+    __slots__ = ("_at", "_left")
 
     def __init__(self, now: float) -> None:
         self._left = 10.0
         self._at = now
-        self.refused = 0
 
     def sent(self) -> None:
         """Count a request."""
@@ -61,7 +60,6 @@ class RetryBudget:
         self._left = min(MOST_RETRIES, self._left + (now - self._at) * RETRIES_A_SECOND)
         self._at = now
         if self._left < 1:
-            self.refused += 1
             return False
         self._left -= 1
         return True

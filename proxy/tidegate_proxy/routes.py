@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from random import random
 from time import monotonic
@@ -250,27 +250,3 @@ class Routes:
     def of_server(self, server: str | None) -> Sequence[Route]:
         """Return every route of a server, or of all of them."""
         return [route for route in self._by_server.values() if server in (None, route.server)]
-
-
-async def build_routes(table: routing.RoutingTable, pools: Mapping[tuple[str, str], Pool]) -> Routes:
-    """Return the routes of a table; other work goes on meanwhile."""
-    routes = Routes(table, pools)
-    for number, model in enumerate(table.models):
-        routes.add(model)
-        if number % 50 == 49:
-            await asyncio.sleep(0)
-    return routes
-
-
-def pools_of(
-    table: routing.RoutingTable,
-    before: Mapping[tuple[str, str], Pool],
-    make: Callable[[str, routing.Pool], Pool] = Pool,
-) -> dict[tuple[str, str], Pool]:
-    """Return the pools of a table; those that are as they were before are the same objects, with their replicas."""
-    found = {}
-    for server in table.servers:
-        for pool in server.pools:
-            old = before.get((server.name, pool.name))
-            found[server.name, pool.name] = old if old is not None and old.told == pool else make(server.name, pool)
-    return found

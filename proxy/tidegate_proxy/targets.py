@@ -1,12 +1,17 @@
 """What a call asks for, whatever kind of server it goes to; and how names and addresses are spelled."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidegate_contracts.routing import Action
 
 NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}"
 VERSION_PATTERN = r"[1-9][0-9]{0,15}"
+is_name: Callable[[str], object] = re.compile(NAME_PATTERN).fullmatch
+"""Whether a server or a model can be called this."""
+is_version: Callable[[str], object] = re.compile(VERSION_PATTERN).fullmatch
+"""Whether it is a number that a version can have."""
 _UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])")
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+([/?].*)?", re.IGNORECASE)
 LONGEST = 1024
@@ -60,13 +65,3 @@ def plain_path(url: bytes) -> str | None:
         return None
     path = raw.decode("ascii")
     return _UNRESERVED.sub(lambda found: chr(int(found[1], 16)), path) if "%" in path else path
-
-
-def is_name(text: str) -> bool:
-    """Tell whether a server or a model can be called this."""
-    return re.fullmatch(NAME_PATTERN, text) is not None
-
-
-def is_version(text: str) -> bool:
-    """Tell whether it is a number that a version can have."""
-    return re.fullmatch(VERSION_PATTERN, text) is not None

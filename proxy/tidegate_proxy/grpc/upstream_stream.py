@@ -73,7 +73,7 @@ class UpstreamRequest:
         if forwarding is not None:
             route = forwarding.grant.route
             if route.grpc_count is None:
-                route.grpc_count = shared.meter.count(route.server, route.name, "grpc")
+                route.grpc_count = shared.meter.calls[route.server, route.name, "grpc"]
             route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
         weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
         is_logged, span = shared.call_log.wants(weight, monotonic()), self.span()

@@ -375,7 +375,7 @@ class HttpRequest(Request):
             route = forwarding.grant.route
             count = route.http_count
             if count is None:
-                count = route.http_count = shared.meter.count(route.server, route.name, "http")
+                count = route.http_count = shared.meter.calls[route.server, route.name, "http"]
             count.ended(status, seconds, body.received, self._answer_size)
         is_logged = shared.call_log.wants(status, now)
         if is_logged or self._span is not None:

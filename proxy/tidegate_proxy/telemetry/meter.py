@@ -37,6 +37,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.calls: dict[tuple[str, str, str], CallCount] = defaultdict(CallCount)
+        """By server, model and protocol; they stay the same over reloads of the tables."""
         self.problems: dict[str, int] = defaultdict(int)
         self.upstream_errors: dict[tuple[str, str], int] = defaultdict(int)
         self.mirrored: dict[tuple[str, str, str], int] = defaultdict(int)
@@ -47,10 +48,6 @@ class Meter:
         """Of requests that came without a lease, by server and pool."""
         self.lease_spills: dict[tuple[str, str], int] = defaultdict(int)
         """Requests that went on to another replica, which one had no room for."""
-
-    def count(self, server: str, model: str, protocol: str) -> CallCount:
-        """Return where the calls of a model are counted; it stays the same over reloads of the tables."""
-        return self.calls[server, model, protocol]
 
 
 _BOUNDS = [*map(str, SECONDS), "+Inf"]

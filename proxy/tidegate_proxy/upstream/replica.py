@@ -27,8 +27,7 @@ class Replica:
     """Compared by identity: a process that comes back at the same address is another replica."""
 
     __slots__ = (
-        "_closed", "_double", "_idle", "_when_closed", "address", "breaker", "failures", "family", "in_flight",
-        "listed", "requests",
+        "_closed", "_double", "_idle", "_when_closed", "address", "breaker", "family", "in_flight", "listed",
     )  # fmt: skip
 
     def __init__(self, family: int, address: tuple[Any, ...]) -> None:
@@ -38,8 +37,6 @@ class Replica:
         self.in_flight = 0
         self.listed = True
         """Whether the pool's name still resolves to it."""
-        self.requests = 0
-        self.failures = 0
         self._closed = False
         self._idle: list[Connection] = []
         self._double: Replica | None = None

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from tidegate_contracts.routing import AccessRule, AccessTable, Model, OidcIssuer, Pool, RateLimit, RoutingTable, Server
+from tidegate_proxy import pools
 from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.web_client import WebClient
 from tidegate_proxy.problems import Kind, Problem
-from tidegate_proxy.routes import Routes, pools_of
+from tidegate_proxy.routes import Routes
 
 from .provider import AUDIENCE, Provider
 
@@ -62,7 +63,7 @@ def routes(*models: str) -> Routes:
         servers=servers,
         models=tuple(Model(name=model, server=server, pool="main") for server, model in placed),
     )
-    made = Routes(table, pools_of(table, {}))
+    made = Routes(table, {(each.name, pool.name): pools.Pool(each.name, pool) for each in servers})
     for model in table.models:
         made.add(model)
     return made

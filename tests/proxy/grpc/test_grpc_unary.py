@@ -293,13 +293,13 @@ def test_calls_wait_for_a_place_first_come_first_served_and_the_line_is_bounded(
 
 
 def test_what_happens_is_counted(door: Rig, infer: Any) -> None:
-    count = door.proxy.meter.count("main", "echo", "grpc")
+    count = door.proxy.meter.calls["main", "echo", "grpc"]
     ended, came, went = dict(count.statuses), count.bytes_in, count.bytes_out
     infer(infer_request("echo", b"x" * 1000), metadata=door.metadata())
     until(lambda: count.statuses[0] == ended.get(0, 0) + 1)
     assert 1000 < count.bytes_in - came < 1100
     assert 1000 < count.bytes_out - went < 1100
-    infer_broken = door.proxy.meter.count("main", "broken", "grpc")
+    infer_broken = door.proxy.meter.calls["main", "broken", "grpc"]
     refused(infer, infer_request("broken"), door.metadata())
     until(lambda: infer_broken.statuses[9] >= 1)
 

@@ -152,7 +152,7 @@ async def test_a_candidate_that_never_answers_costs_bounded_copies_and_no_caller
         await until(lambda: outcomes(here) == {"too-many": 60 - MOST_OF_A_MODEL, "late": MOST_OF_A_MODEL + 1})
         await until(lambda: (shared.mirror.in_flight, shared.mirror.bytes, shared.limiter.in_flight) == (0, 0, 0))
         [only] = here.pool.replicas
-        assert (only.breaker.state(monotonic()), only.failures, only.in_flight) == ("closed", 0, 0)
+        assert (only.breaker.failures, only.in_flight) == (0, 0)
 
 
 @pytest.mark.parametrize(("act", "outcome"), [(hangs_up, "failed"), (breaks, "refused")])
@@ -162,7 +162,7 @@ async def test_a_candidate_that_fails_is_counted_and_opens_no_breaker(tmp_path: 
             assert (await here.ask()).status == 200
         await until(lambda: outcomes(here) == {outcome: 12})
         [only] = here.pool.replicas
-        assert (only.breaker.state(monotonic()), only.failures) == ("closed", 0)
+        assert only.breaker.failures == 0
         assert not here.proxy.meter.upstream_errors
 
 

@@ -39,8 +39,7 @@ def get(here: House, path: str) -> tuple[float, bytes]:
 async def test_probes_answer_while_many_models_are_scraped(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         for number in range(MODELS):
-            count = here.proxy.meter.count("vision", f"model-{number}", "http")
-            count.ended(200, 0.003, 10, 20)
+            here.proxy.meter.calls["vision", f"model-{number}", "http"].ended(200, 0.003, 10, 20)
         scraping = asyncio.ensure_future(asyncio.to_thread(get, here, "/metrics"))
         probes = []
         while not scraping.done():

@@ -80,7 +80,7 @@ class Kubectl:
             raise CommandError("what `kubectl get` answers cannot be understood.") from None
 
     def ask_ahead(self) -> None:
-        """Begin to ask for what the next call of `kinds` returns: the API server answers while a stack is rendered."""
+        """Begin to ask for what `kinds` returns in this process: the API server answers while a stack is rendered."""
         answer: Future[Kinds] = Future()
 
         def ask() -> None:
@@ -94,7 +94,7 @@ class Kubectl:
 
     def kinds(self) -> Kinds:
         """Return what the API server knows."""
-        ahead = _asked_ahead.pop(self.context, None)
+        ahead = _asked_ahead.get(self.context)
         return self._kinds() if ahead is None else ahead.result()
 
     def _kinds(self) -> Kinds:

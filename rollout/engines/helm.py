@@ -81,48 +81,46 @@ class Helm:
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(context_of(stack.data_plane))
         owner = ownership.require(kube, stack, "helm", adopt=self.adopt)
+        values, seconds = _values(stack, bundle.lock), patience(objects)
+        if owner is not None and _stands(kube, stack, objects, values):
+            if wait and (failure := await_ready(kube, objects, seconds)) is not None:
+                raise CommandError(f"nothing was changed, and {failure}")
+            return False
         if owner is None:
             # Helm needs the namespace for its own records, as the release's own.
             namespace = next(item for item in objects if item["kind"] == "Namespace")
             head = {kind: {**namespace["metadata"].get(kind, {}), **of} for kind, of in helm_marks(stack).items()}
             owned = {**namespace, "metadata": {**namespace["metadata"], **head}}
             kube.run("apply", "--server-side", "--field-manager=helm", "-f", "-", stdin=as_list([owned]))
-        values = _values(stack, bundle.lock)
-        seconds = patience(objects)
         with lease.held(kube, stack.namespace) as hold:
             with ThreadPoolExecutor(1) as beside:
                 looking = beside.submit(of_stack, kube, objects)
-                newest, mended = self._recover(kube, stack)
+                mended = self._recover(kube, stack)
             live = of_stack(kube, objects) if mended else looking.result()
-            ours = newest is not None and is_of(newest, CHART, values) and not _not_of_release(live, stack)
-            stands = ours and as_declared(kube, live, objects)
-            if not stands:
-                if strangers := self._strangers(live, stack, kube):
-                    to_helm(kube, strangers, helm_marks(stack))
-                    live = of_stack(kube, objects)
-                keep_scale(kube, objects, live.declared)
-                mend(kube, objects, live.declared)
-                command = [
-                    *(self.path, "upgrade", "--install", release_of(stack)[0], str(CHART), *_where(kube, stack)),
-                    *("--values", "-"),  # by its standard input: what stands in them is nobody else's business
-                    # Server-side apply; what people changed by hand becomes as declared again.
-                    *("--server-side=true", "--force-conflicts", "--timeout", f"{seconds}s"),
-                    *("--hide-notes", *(("--wait",) if wait else ())),
-                ]
-                failure = run_watched(command, kube, objects, hold, stdin=json.dumps(values), watch=wait)
-                if failure is not None:
-                    raise CommandError(_why(failure, kube, stack))
-                hold.require()
-                prune(kube, live.gone)
-        if stands and wait and (failure := await_ready(kube, objects, seconds)) is not None:
-            raise CommandError(f"nothing was changed, and {failure}")
+            if strangers := self._strangers(live, stack, kube):
+                to_helm(kube, strangers, helm_marks(stack))
+                live = of_stack(kube, objects)
+            keep_scale(kube, objects, live.declared)
+            mend(kube, objects, live.declared)
+            # The values come by standard input: what stands in them is nobody else's business. Server-side apply; what
+            # people changed by hand becomes as declared again.
+            command = [self.path, "upgrade", "--install", release_of(stack)[0], str(CHART), *_where(kube, stack)]
+            command += ["--values", "-", "--server-side=true", "--force-conflicts", "--hide-notes"]
+            command += ["--timeout", f"{seconds}s"]
+            if wait:
+                command.append("--wait")
+            failure = run_watched(command, kube, objects, hold, stdin=json.dumps(values), watch=wait)
+            if failure is not None:
+                raise CommandError(_why(failure, kube, stack))
+            hold.require()
+            prune(kube, live.gone)
         if owner is not None and owner.engine == "pulumi":
             note(
                 f"{stack.name} is Helm's now. Pulumi's state still lists its objects, and `pulumi destroy` would delete"
                 " them: let it forget them, which deletes nothing, with"
                 f" `pulumi stack rm --force --preserve-config {stack.name}`."
             )
-        return not stands
+        return True
 
     def down(self, bundle: Bundle) -> None:
         """Uninstall a stack's release; the chart keeps volumes, claims and the namespace that holds them."""
@@ -153,8 +151,8 @@ class Helm:
         how = ("--wait", "--timeout", f"{_DOWN_SECONDS}s")
         return [self.path, "uninstall", release_of(stack)[0], *_where(kube, stack), *how]
 
-    def _recover(self, kube: Kubectl, stack: Stack) -> tuple[KubernetesObject | None, bool]:
-        """Put right what a Helm left that was killed; return its newest record that may stay, and whether anything was.
+    def _recover(self, kube: Kubectl, stack: Stack) -> bool:
+        """Put right what a Helm left that was killed, and say whether there was anything.
 
         The caller holds the lease: no other one is at work. A pending record stops every later upgrade. It is deleted,
         and the upgrade that follows finishes what was begun: it finds the objects that there are already by Helm's own
@@ -162,20 +160,20 @@ class Helm:
         """
         found = records(kube, stack, "status!=superseded")
         if not found:
-            return None, False
+            return False
         last, release = found[-1], release_of(stack)[0]
         status = last["metadata"]["labels"].get("status", "")
         if status.startswith("pending-"):
             note(f"revision {last['metadata']['labels']['version']} of {release} was not finished; going on …")
             kube.run("delete", "secret", last["metadata"]["name"], "-n", stack.namespace)
-            return None, True
+            return True
         if status == "uninstalling":
             note(f"{release} was being taken down, and that was not finished; finishing it …")
             done = processes.run(self._uninstall(kube, stack), seconds=_DOWN_SECONDS + 60)
             if done.returncode:
                 raise CommandError(f"{release} cannot be uninstalled: {in_words(done.stderr)}")
-            return None, True
-        return last, False
+            return True
+        return False
 
 
 def find(adopt: bool = False) -> Helm:
@@ -192,6 +190,18 @@ def find(adopt: bool = False) -> Helm:
     except tools.ToolError as error:
         raise CommandError(f"there is no Helm, and it cannot be built:\n{error}", NO_ENGINE) from None
     return Helm(str(found.path), found.version, adopt)
+
+
+def _stands(kube: Kubectl, stack: Stack, objects: Sequence[KubernetesObject], values: Mapping[str, Any]) -> bool:
+    """Say whether a stack stands as it is declared, by a revision that was finished: there is nothing to be done.
+
+    Nothing is changed for that, so no lease is held: while another run is at work its revision is not finished.
+    """
+    found = records(kube, stack, "status!=superseded")
+    if not found or not is_of(found[-1], CHART, values):
+        return False
+    live = of_stack(kube, objects)
+    return not _not_of_release(live, stack) and as_declared(kube, live, objects)
 
 
 def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> bool:

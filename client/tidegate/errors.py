@@ -1,30 +1,30 @@
 """Errors that people see: one message that says what, where, why, and what to do; and the exit code of each kind."""
 
 from enum import IntEnum
+from typing import Self
 
 
 class ExitCode(IntEnum):
-    """How `tidegate` ends. Stable: programs may rely on them."""
+    """How `tidegate` ends, and what it means. Stable: programs may rely on them."""
 
-    OK = 0
-    FOUND = 1
-    """A check, a comparison or a verification found something."""
-    USAGE = 2
-    """What was given is wrong: an option, a file, a name."""
-    REFUSED = 3
-    """A rule of the environment does not allow it, or the credential does not."""
-    BUSY = 4
-    """Another process works on the same, or the server is busy: try again later."""
-    NOT_FOUND = 5
-    """There is no such model, version, alias or environment."""
-    UNREACHABLE = 6
-    """The registry, the repository or a proxy cannot be reached, or fails."""
-    INTEGRITY = 7
-    """Content is not what its manifest or its signature says."""
-    UNFINISHED = 8
-    """It stopped half way, and what served before serves on: the same command goes on from there."""
-    STOPPED = 130
-    """Ctrl-C."""
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> Self:
+        """Make one of a number and what it means."""
+        made = int.__new__(cls, code)
+        made._value_, made.meaning = code, meaning
+        return made
+
+    OK = 0, "done"
+    FOUND = 1, "a check or a comparison found something"
+    USAGE = 2, "wrong input"
+    REFUSED = 3, "a rule does not allow it"
+    BUSY = 4, "somebody else is at it, or the server is busy: try again later"
+    NOT_FOUND = 5, "there is no such thing"
+    UNREACHABLE = 6, "something cannot be reached, or fails"
+    INTEGRITY = 7, "content is not what it should be"
+    UNFINISHED = 8, "stopped half way: the same command goes on from there"
+    STOPPED = 130, "Ctrl-C"
 
 
 class TidegateError(Exception):
@@ -35,12 +35,7 @@ class TidegateError(Exception):
     def __init__(self, what: str, *, where: str = "", why: str = "", do: str = "") -> None:
         """Say what is wrong, where (a file and its line, an address), why, and what to do about it."""
         self.what, self.where, self.why, self.do = what, where, why, do
-        message = f"{where}: {what}" if where else what
-        if why:
-            message += f"\n  why: {why}"
-        if do:
-            message += f"\n  do: {do}"
-        super().__init__(message)
+        super().__init__(message(f"{where}: {what}" if where else what, why, do))
 
 
 class UsageError(TidegateError):
@@ -92,6 +87,11 @@ class UnfinishedError(TidegateError):
     """It stopped half way; what served before serves on."""
 
     exit_code = ExitCode.UNFINISHED
+
+
+def message(what: str, why: str, do: str) -> str:
+    """Return what people read, on one to three lines."""
+    return what + "".join(f"\n  {name}: {text}" for name, text in (("why", why), ("do", do)) if text)
 
 
 def install(extra: str) -> str:

@@ -44,12 +44,9 @@ def _forms(secret: str) -> list[str]:
     user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
     basic = base64.b64encode(f"{user}:{secret}".encode(errors="replace")).decode()
     lines = [secret, secret.strip(), *(line.strip() for line in secret.splitlines())]
-    forms = {
-        basic,
-        *lines,
-        *(repr(each)[1:-1] for each in lines),
-        *(quote(each, safe) for each in lines for safe in ("", "/")),
-    }
+    forms = {basic, *lines}
+    for line in lines:
+        forms |= {repr(line)[1:-1], quote(line, ""), quote(line)}
     return sorted((form for form in forms if len(form) >= 6), key=len, reverse=True)
 
 
@@ -91,9 +88,6 @@ def translated(what: str, where: str) -> Iterator[None]:
         response: Any = error.response
         raise from_status(response.status_code, what, where, _message(response)) from None
     except MlflowException as error:
-        code = error.error_code
-        if code == "RESOURCE_DOES_NOT_EXIST":
-            raise NotFoundError(what, where=where, why=scrubbed(error.message)) from None
         status = int(error.get_http_status_code())  # type: ignore[no-untyped-call]
         if status == 500 and "API request to" in error.message and "failed with exception" in error.message:
             if tried := _TRIED.search(error.message):
@@ -116,28 +110,43 @@ def _message(response: Any) -> str:
         return ""
 
 
-_PLAIN = (
-    (re.compile(r"NameResolutionError|Failed to resolve|Name or service not known"), "there is no host of this name"),
-    (re.compile(r"Connection refused"), "nothing listens there: the connection is refused"),
-    (re.compile(r"timed out|TimeoutError"), "it does not answer in time"),
-    (re.compile(r"CERTIFICATE_VERIFY_FAILED"), "its certificate is not believed"),
-    (re.compile(r"SSLError|SSL: "), "it does not speak TLS, or not of this version"),
-    (re.compile(r"RemoteDisconnected|Connection aborted|Connection reset"), "the connection was cut"),
-    (re.compile(r"No route to host|Network is unreachable"), "there is no way to it from here"),
-)
+_PLAIN = {
+    "NameResolutionError|Failed to resolve|Name or service not known": "there is no host of this name",
+    "Connection refused": "nothing listens there: the connection is refused",
+    "timed out|TimeoutError": "it does not answer in time",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not believed",
+    "SSLError|SSL: ": "it does not speak TLS, or not of this version",
+    "RemoteDisconnected|Connection aborted|Connection reset": "the connection was cut",
+    "No route to host|Network is unreachable": "there is no way to it from here",
+}
 """What the words of Python's HTTP libraries, with their pools and objects, mean to people; the first that is found."""
 
 
 def unreachable(what: str, where: str, why: str) -> UnreachableError:
     """Return the error for a connection that cannot be made, or breaks."""
     do = "see that the address is right (MLFLOW_TRACKING_URI) and reached from here, and run the same command again"
-    plain = next((words for pattern, words in _PLAIN if pattern.search(why)), "")
+    plain = next((words for pattern, words in _PLAIN.items() if re.search(pattern, why)), "")
     return UnreachableError(what, where=where, why=plain or scrubbed(why), do=do)
 
 
 _AGAIN = "run the same command again: it goes on from here"
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
-_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_Said = tuple[type[TidegateError], str, str]
+"""The kind of an error, what is wrong, and what to do about it."""
+_NO_ROOM: _Said = (
+    UnfinishedError, "there is no room left; what served before serves on",
+    f"make room (tidegate prune), then {_AGAIN}",
+)  # fmt: skip
+_FORBIDDEN: _Said = RefusedError, "the repository cannot be written", "ask whoever owns the volume"
+_OF_FILES: dict[int | None, _Said] = {
+    errno.ENOSPC: _NO_ROOM, errno.EDQUOT: _NO_ROOM,
+    errno.EACCES: _FORBIDDEN, errno.EPERM: _FORBIDDEN, errno.EROFS: _FORBIDDEN,
+    errno.EXDEV: (RefusedError, "files cannot be renamed into the repository, so nothing can be published whole",
+                  "give the repository a folder of its own below the dataset's root, on one file system with it"),
+}  # fmt: skip
+_OF_VOLUME: _Said = (
+    UnreachableError, "the volume of the repository does not answer as it should; what served before serves on",
+    f"see that the volume is there and mounted, then {_AGAIN}",
+)  # fmt: skip
 
 
 @contextmanager
@@ -146,42 +155,23 @@ def explained(where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise of_file(error, where) from error
-
-
-def of_file(error: OSError, where: str) -> TidegateError:
-    """Return the error to show for one of the operating system's about a repository."""
-    why = f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
-    if error.errno in _NO_ROOM:
-        what = "there is no room left; what served before serves on"
-        return UnfinishedError(what, where=where, why=why, do=f"make room (tidegate prune), then {_AGAIN}")
-    if error.errno in _FORBIDDEN:
-        return RefusedError("the repository cannot be written", where=where, why=why, do="ask whoever owns the volume")
-    if error.errno == errno.EXDEV:
-        what = "files cannot be renamed into the repository, so nothing can be published whole"
-        do = "give the repository a folder of its own below the dataset's root, on one file system with it"
-        return RefusedError(what, where=where, why=why, do=do)
-    what = "the volume of the repository does not answer as it should; what served before serves on"
-    do = f"see that the volume is there and mounted, then {_AGAIN}"
-    return UnreachableError(what, where=where, why=why, do=do)
+        kind, what, do = _OF_FILES.get(error.errno, _OF_VOLUME)
+        why = f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+        raise kind(what, where=where, why=why, do=do) from error
 
 
 _CODE = re.compile(r"<(Code|Message)>([^<]*)<")
 """What an S3 says is wrong. Nothing else of its answer is shown by `of_store`: it may hold tokens."""
 _STATUS = re.compile(r"status code: (\d{3}[^:<]*)")
-_STORES: tuple[tuple[re.Pattern[str], type[TidegateError], str, str], ...] = (
-    (re.compile(r"NoSuchKey|Not ?Found|\b404\b"), NotFoundError, "there is no such object", ""),
-    (
-        re.compile(r"AccessDenied|Access Denied|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|\b403\b"),
+_STORES: dict[str, _Said] = {
+    r"NoSuchKey|Not ?Found|\b404\b": (NotFoundError, "there is no such object", ""),
+    r"AccessDenied|Access Denied|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|\b403\b": (
         RefusedError, "the object store refuses it",
-        f"renew the credentials of the store, or see that they may read and write the bucket, then {_AGAIN}",
-    ),
-    (
-        re.compile(r"Expired|Unauthori[sz]ed|InvalidToken|NoCredentials|locate credentials|security token|\b401\b"),
+        f"renew the credentials of the store, or see that they may read and write the bucket, then {_AGAIN}"),
+    r"Expired|Unauthori[sz]ed|InvalidToken|NoCredentials|locate credentials|security token|\b401\b": (
         RefusedError, "the object store does not take the credentials",
-        f"renew the credentials of the store, then {_AGAIN}",
-    ),
-)  # fmt: skip
+        f"renew the credentials of the store, then {_AGAIN}"),
+}  # fmt: skip
 """What an object store's answer means to people, and what to do about it; the first that is found."""
 
 
@@ -193,8 +183,8 @@ def of_store(error: Exception, where: str, what: str = "") -> TidegateError:
     # obstore's errors tell the whole request; those of the clouds' own libraries are a sentence.
     tells = type(error).__module__.startswith(("botocore", "boto3", "google", "azure", "mlflow"))
     why = ": ".join(said) or (scrubbed(text) if tells else type(error).__name__)
-    for pattern, kind, otherwise, do in _STORES:
-        if pattern.search(why):
+    for pattern, (kind, otherwise, do) in _STORES.items():
+        if re.search(pattern, why):
             return kind(what or otherwise, where=where, why=why, do=do)
     do = f"see that the bucket is there and its address is right, then {_AGAIN}"
     return UnreachableError(what or "the object store does not answer as it should", where=where, why=why, do=do)

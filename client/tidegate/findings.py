@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+
+from .errors import message
 
 
 class Severity(StrEnum):
@@ -31,28 +34,15 @@ class Finding:
             object.__setattr__(self, name, _printable(getattr(self, name)))
 
     def __str__(self) -> str:
-        """The finding as people read it, on one to three lines."""
         return f"{self.where}: {self.said}"
 
     @property
     def said(self) -> str:
-        """The same without the place."""
-        lines = [f"{self.severity}: {self.what}"]
-        if self.why:
-            lines.append(f"  why: {self.why}")
-        if self.do:
-            lines.append(f"  do: {self.do}")
-        return "\n".join(lines)
+        """The finding as people read it, without the place."""
+        return message(f"{self.severity}: {self.what}", self.why, self.do)
 
 
-def error(what: str, where: str, why: str = "", do: str = "") -> Finding:
-    """Return a finding that keeps Triton from serving the model."""
-    return Finding(Severity.ERROR, what, where, why, do)
-
-
-def warning(what: str, where: str, why: str = "", do: str = "") -> Finding:
-    """Return a finding about something that Triton ignores, or takes otherwise than meant."""
-    return Finding(Severity.WARNING, what, where, why, do)
+error, warning = partial(Finding, Severity.ERROR), partial(Finding, Severity.WARNING)
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:
@@ -62,18 +52,14 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """Return each once, errors first, then by file and line."""
-    return sorted(dict.fromkeys(findings), key=_place)
+
+    def place(finding: Finding) -> tuple[bool, str, int, str]:
+        file, _, line = finding.where.rpartition(":")
+        number = int(line) if file and line.isdigit() else 0
+        return finding.severity is not Severity.ERROR, file or line, number, finding.what
+
+    return sorted(dict.fromkeys(findings), key=place)
 
 
 def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
-def _place(finding: Finding) -> tuple[bool, str, int, str]:
-    file, _, line = finding.where.rpartition(":")
-    return (
-        finding.severity is not Severity.ERROR,
-        file or line,
-        int(line) if file and line.isdigit() else 0,
-        finding.what,
-    )

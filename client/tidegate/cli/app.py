@@ -14,21 +14,7 @@ from .model import check, new, show
 from .output import DEFECT
 from .tune import tune
 
-_MEANINGS = {
-    ExitCode.OK: "done",
-    ExitCode.FOUND: "a check or a comparison found something",
-    ExitCode.USAGE: "wrong input",
-    ExitCode.REFUSED: "a rule does not allow it",
-    ExitCode.BUSY: "somebody else is at it, or the server is busy: try again later",
-    ExitCode.NOT_FOUND: "there is no such thing",
-    ExitCode.UNREACHABLE: "something cannot be reached, or fails",
-    ExitCode.INTEGRITY: "content is not what it should be",
-    ExitCode.UNFINISHED: "stopped half way: the same command goes on from there",
-    ExitCode.STOPPED: "Ctrl-C",
-}
-EPILOG = (
-    "Exit codes: " + "; ".join(f"{code.value} {words}" for code, words in _MEANINGS.items()) + f"; {DEFECT} defect."
-)
+EPILOG = f"Exit codes: {'; '.join(f'{code.value} {code.meaning}' for code in ExitCode)}; {DEFECT} defect."
 
 app = typer.Typer(
     name="tidegate",

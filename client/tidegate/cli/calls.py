@@ -5,10 +5,10 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from ..errors import ExitCode, UsageError
-from .output import Json, answering, note, print_json, print_table
+from .output import File, Json, Text, Texts, answering, note, print_json, print_table
 
 if TYPE_CHECKING:
     from ..calling.model import Model
@@ -19,47 +19,34 @@ _SHOWN = 8
 """Values of an output that a table has."""
 _LONGEST = 200
 """Characters of a text that it has."""
-Only = Annotated[str | None, typer.Argument(help="Only this model.")]
+Only = Annotated[Text, Argument(help="Only this model.")]
 Environment = Annotated[
-    str | None, typer.Option("--environment", "-e", help="The environment, such as dev; all of them without it.")
+    Text, Option("--environment", "-e", help="The environment, such as dev; all of them without it.")
 ]
-Plane = Annotated[str | None, typer.Option("--plane", help="The data plane; all of them without it.")]
-Proxy = Annotated[
-    str | None,
-    typer.Option("--proxy", help="Address of an inference proxy, instead of the environments that are known."),
-]
+Plane = Annotated[Text, Option(help="The data plane; all of them without it.")]
+Proxy = Annotated[Text, Option(help="Address of an inference proxy, instead of the environments that are known.")]
 
 
 def predict(
-    model: Annotated[str, typer.Argument(help="A model, or a model and a version: fraud, fraud@3.")],
+    model: Annotated[str, Argument(help="A model, or a model and a version: fraud, fraud@3.")],
     data: Annotated[
-        str | None, typer.Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file; - is JSON from stdin.")
+        Text, Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file; - is JSON from stdin.")
     ] = None,
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", help="An input, as NAME=VALUE with JSON; may be repeated.")
+        Texts, Option("--input", "-i", help="An input, as NAME=VALUE with JSON; may be repeated.")
     ] = None,
-    zeros: Annotated[bool, typer.Option("--zeros", help="Send zeros: does it answer at all?")] = False,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Print every answer as it comes, one a line, as JSON.")
-    ] = False,
+    zeros: Annotated[bool, Option("--zeros", help="Send zeros: does it answer at all?")] = False,
+    stream: Annotated[bool, Option("--stream", help="Print every answer as it comes, one a line, as JSON.")] = False,
     environment: Annotated[
-        str | None, typer.Option("--environment", "-e", help="The environment; else DOMINO_INFERENCE_PROXY says where.")
+        Text, Option("--environment", "-e", help="The environment; else DOMINO_INFERENCE_PROXY says where.")
     ] = None,
     plane: Plane = None,
-    proxy: Annotated[str | None, typer.Option("--proxy", help="Address of the inference proxy.")] = None,
-    server: Annotated[
-        str | None, typer.Option("--server", help="Inference server, where several have a model of that name.")
-    ] = None,
-    route: Annotated[
-        str, typer.Option("--route", help="v2: binary tensors; predict: JSON, as Domino's reference has it.")
-    ] = "v2",
-    sticky: Annotated[
-        str | None, typer.Option("--sticky", help="Calls with the same word get the same version.")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=0.01, max=999999, help="Seconds to wait, all tries together.")
-    ] = 60.0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the outputs to a .npz or .json file.")] = None,
+    proxy: Proxy = None,
+    server: Annotated[Text, Option(help="Inference server, where several have a model of that name.")] = None,
+    route: Annotated[str, Option(help="v2: binary tensors; predict: JSON, as Domino's reference has it.")] = "v2",
+    sticky: Annotated[Text, Option(help="Calls with the same word get the same version.")] = None,
+    timeout: Annotated[float, Option(min=0.01, max=999999, help="Seconds to wait, all tries together.")] = 60.0,
+    out: Annotated[File, Option("--out", "-o", help="Write the outputs to a .npz or .json file.")] = None,
     json: Json = False,
 ) -> None:
     """Call a model, and show what it answers and which version did."""
@@ -142,9 +129,7 @@ def status(
     environment: Environment = None,
     plane: Plane = None,
     proxy: Proxy = None,
-    watch: Annotated[
-        float, typer.Option("--watch", min=0, max=3600, help="Seconds to watch for rates; 0 shows totals alone.")
-    ] = 1.0,
+    watch: Annotated[float, Option(min=0, max=3600, help="Seconds to watch for rates; 0 shows totals alone.")] = 1.0,
     json: Json = False,
 ) -> None:
     """Show what is in memory where, which versions answer, how much they are used, and who is hot. Loads nothing."""
@@ -185,7 +170,7 @@ def _end(planes: "list[PlaneStatus]", json: bool) -> None:
         for each in () if json else failed:
             note(f"{each.environment or each.proxy} {each.plane}: {each.error}")
         codes = {each.exit_code for each in failed}
-        raise typer.Exit(codes.pop() if len(codes) == 1 else ExitCode.UNREACHABLE)
+        raise Exit(codes.pop() if len(codes) == 1 else ExitCode.UNREACHABLE)
 
 
 def _show(plane: "PlaneStatus", *, watched: bool) -> None:

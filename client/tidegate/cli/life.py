@@ -7,39 +7,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from ..api import Tidegate
 from ..errors import ExitCode, UsageError
 from ..life import WAIT_SECONDS
-from .output import Json, answering, counted, note, print_json, print_table, progress, size
+from .output import File, Json, Text, answering, counted, note, print_json, print_table, progress, size
 
 if TYPE_CHECKING:
     from ..life.publish import Outcome
 
 PASSWORD = "TIDEGATE_SIGNING_KEY_PASSWORD"
-Model = Annotated[
-    str, typer.Argument(help="A model, or a model and its version or alias: fraud, fraud@3, fraud@champion.")
-]
-Name = Annotated[str, typer.Argument(help="The model.")]
-OneModel = Annotated[str | None, typer.Argument(help="Only this model.")]
-Environment = Annotated[str, typer.Argument(help="The environment, such as prod.")]
-Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for Triton to load the version.")]
+Model = Annotated[str, Argument(help="A model, or a model and its version or alias: fraud, fraud@3, fraud@champion.")]
+Name = Annotated[str, Argument(help="The model.")]
+OneModel = Annotated[str | None, Argument(help="Only this model.")]
+Environment = Annotated[str, Argument(help="The environment, such as prod.")]
+Wait = Annotated[float, Option(min=0, help="Seconds to wait for Triton to load the version.")]
 Replace = Annotated[
-    bool,
-    typer.Option(
-        "--replace", help="Let the old version go as the new one comes, where they cannot serve side by side."
-    ),
+    bool, Option("--replace", help="Let the old version go first, where both cannot serve side by side.")
 ]
 PublicKey = Annotated[
-    Path | None,
-    typer.Option(
-        "--public-key", envvar="TIDEGATE_PUBLIC_KEY", help="Take only versions signed with this key's other half."
-    ),
+    File, Option(envvar="TIDEGATE_PUBLIC_KEY", help="Take only versions signed with this key's other half.")
 ]
 Root = Annotated[
-    list[Path] | None,
-    typer.Option("--root", help="Take only versions that are signed with a certificate of this root; may be repeated."),
+    list[Path] | None, Option(help="Take only versions signed with a certificate of this root; may be repeated.")
 ]
 
 
@@ -55,26 +46,16 @@ def _opened(
 
 
 def register(
-    entry: Annotated[Path, typer.Argument(help="Folder of the entry: config.pbtxt and one version folder.")],
-    name: Annotated[str | None, typer.Option("--name", help="Name of the model; the folder's by default.")] = None,
-    server: Annotated[
-        str | None, typer.Option("--server", help="Inference server that endpoints name in their calls.")
-    ] = None,
+    entry: Annotated[Path, Argument(help="Folder of the entry: config.pbtxt and one version folder.")],
+    name: Annotated[Text, Option(help="Name of the model; the folder's by default.")] = None,
+    server: Annotated[Text, Option(help="Inference server that endpoints name in their calls.")] = None,
     golden: Annotated[
-        Path | None,
-        typer.Option("--golden", help="JSON file: a request, and the outputs it must have wherever it is deployed."),
+        File, Option(help="JSON file: a request, and the outputs it must have wherever it is deployed.")
     ] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option("--key", help=f"Sign with this private key (PEM); its password, if any, in {PASSWORD}."),
-    ] = None,
-    certificate: Annotated[Path | None, typer.Option("--certificate", help="The key's certificate (PEM).")] = None,
-    chain: Annotated[
-        list[Path] | None, typer.Option("--chain", help="A certificate between that and a root; may be repeated.")
-    ] = None,
-    experiment: Annotated[
-        str | None, typer.Option("--experiment", help="MLflow experiment to make the runs in.")
-    ] = None,
+    key: Annotated[File, Option(help=f"Sign with this private key (PEM); its password, if any, in {PASSWORD}.")] = None,
+    certificate: Annotated[File, Option(help="The key's certificate (PEM).")] = None,
+    chain: Annotated[list[Path] | None, Option(help="A certificate between that and a root; may be repeated.")] = None,
+    experiment: Annotated[Text, Option(help="MLflow experiment to make the runs in.")] = None,
     json: Json = False,
 ) -> None:
     """Register an entry in MLflow as a new version, with its digests; the same content is always the same version."""
@@ -101,9 +82,7 @@ def register(
 
 def deploy(
     model: Model,
-    to: Annotated[
-        str | None, typer.Option("--to", help="The environment; needed where several take any version.")
-    ] = None,
+    to: Annotated[Text, Option(help="The environment; needed where several take any version.")] = None,
     replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
@@ -117,7 +96,7 @@ def deploy(
 
 def promote(
     model: Model,
-    to: Annotated[str, typer.Option("--to", help="The environment, such as prod.")],
+    to: Annotated[str, Option(help="The environment, such as prod.")],
     replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
@@ -131,10 +110,8 @@ def promote(
 
 def rollback(
     model: Name,
-    environment: Annotated[str, typer.Option("--in", help="The environment, such as prod.")],
-    version: Annotated[
-        int | None, typer.Option("--version", help="The version to go back to; else the one that was there before.")
-    ] = None,
+    environment: Annotated[str, Option("--in", help="The environment, such as prod.")],
+    version: Annotated[int | None, Option(help="The version to go back to; else the one that was before.")] = None,
     replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
@@ -148,7 +125,7 @@ def rollback(
 
 def verify(
     environment: Environment,
-    models: Annotated[list[str] | None, typer.Argument(help="Only these models.")] = None,
+    models: Annotated[list[str] | None, Argument(help="Only these models.")] = None,
     json: Json = False,
 ) -> None:
     """Compare what an environment's repositories hold with the registry, byte for byte.
@@ -166,12 +143,12 @@ def verify(
             looked = f"{counted(said.versions, 'version')}, {size(said.bytes)}"
             print(f"{said.environment}: {looked}; {counted(len(said.found), 'finding')}")
         if said.found:
-            raise typer.Exit(ExitCode.INTEGRITY if said.content else ExitCode.FOUND)
+            raise Exit(ExitCode.INTEGRITY if said.content else ExitCode.FOUND)
 
 
 def diff(
-    one: Annotated[str, typer.Argument(help="An environment, such as dev.")],
-    other: Annotated[str, typer.Argument(help="Another one, such as prod.")],
+    one: Annotated[str, Argument(help="An environment, such as dev.")],
+    other: Annotated[str, Argument(help="Another one, such as prod.")],
     model: OneModel = None,
     json: Json = False,
 ) -> None:
@@ -190,12 +167,12 @@ def diff(
         else:
             print(f"nothing differs between {one} and {other}")
         if found:
-            raise typer.Exit(ExitCode.FOUND)
+            raise Exit(ExitCode.FOUND)
 
 
 def history(
     model: Name,
-    environment: Annotated[str | None, typer.Option("--in", help="Only this environment.")] = None,
+    environment: Annotated[Text, Option("--in", help="Only this environment.")] = None,
     json: Json = False,
 ) -> None:
     """Show what became of a model: who registered, deployed, promoted and rolled back which version, when and where."""
@@ -221,7 +198,7 @@ def history(
 def prune(
     environment: Environment,
     model: OneModel = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove them; without it they are only shown.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Remove them; without it they are only shown.")] = False,
     json: Json = False,
 ) -> None:
     """Show the versions that nobody serves and no rollback needs, and with --yes remove them.

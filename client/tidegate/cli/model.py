@@ -1,20 +1,18 @@
 """`tidegate model new`, `check` and `show`: entries of a Triton model repository."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from ..errors import ExitCode, UsageError
-from .output import Json, answering, console, counted, note, print_json, print_table, size
+from ..findings import Finding, errors
+from .output import File, Json, Texts, answering, console, counted, note, print_json, print_table, size
 
 if TYPE_CHECKING:
-    from ..findings import Finding
     from ..triton.entries.show import Shown
     from ..triton.entries.write import NewEntry
 
-Texts = list[str] | None
 _TENSOR = "NAME:TYPE:DIMS"
 
 
@@ -25,51 +23,40 @@ def _complete() -> list[str]:
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="The model's name; its entry is a folder of this name.")],
+    name: Annotated[str, Argument(help="The model's name; its entry is a folder of this name.")],
     sources: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE", help="The model's file or folder; several entries: an ensemble.")
+        list[Path], Argument(metavar="SOURCE", help="The model's file or folder; several entries: an ensemble.")
     ],
-    into: Annotated[Path, typer.Option("--into", help="The folder in which the entry is made.")] = Path("."),
+    into: Annotated[Path, Option(help="The folder in which the entry is made.")] = Path("."),
     framework: Annotated[
-        str,
-        typer.Option(
-            metavar="FRAMEWORK",
-            autocompletion=_complete,
-            help="What the model is made with, where its files do not tell, or not as they should: onnx, python, …",
-        ),
+        str, Option(autocompletion=_complete, help="What it is made with, where its files do not tell: onnx, python, …")
     ] = "",
     input_: Annotated[
         Texts,
-        typer.Option(
+        Option(
             "--input",
             metavar=_TENSOR,
-            help="An input, such as image:FP32:3,224,224; -1 is any size. TYPE or DIMS may "
-            "be empty for a tensor that the file tells of.",
+            help="An input: image:FP32:3,224,224; -1 is any size. What the file tells may be empty.",
         ),
     ] = None,
-    output: Annotated[Texts, typer.Option("--output", metavar=_TENSOR, help="An output, written the same way.")] = None,
+    output: Annotated[Texts, Option(metavar=_TENSOR, help="An output, written the same way.")] = None,
     max_batch_size: Annotated[
-        int, typer.Option(metavar="N", min=0, help="The largest batch; 0 is none. DIMS leave it out.")
+        int, Option(metavar="N", min=0, help="The largest batch; 0 is none. DIMS leave it out.")
     ] = 0,
-    dynamic_batching: Annotated[bool, typer.Option("--dynamic-batching", help="Let Triton form batches.")] = False,
+    dynamic_batching: Annotated[bool, Option("--dynamic-batching", help="Let Triton form batches.")] = False,
     instances: Annotated[
-        Texts, typer.Option(metavar="COUNT[:KIND[:GPUS]]", help="Copies that run at once: 2, 1:gpu:0,1 or 4:cpu.")
+        Texts, Option(metavar="COUNT[:KIND[:GPUS]]", help="Copies that run at once: 2, 1:gpu:0,1 or 4:cpu.")
     ] = None,
-    parameter: Annotated[Texts, typer.Option(metavar="KEY=VALUE", help="A parameter for the backend.")] = None,
+    parameter: Annotated[Texts, Option(metavar="KEY=VALUE", help="A parameter for the backend.")] = None,
     labels: Annotated[
-        Texts, typer.Option(metavar="OUTPUT=FILE", help="A file with the names of an output's classes, a line each.")
+        Texts, Option(metavar="OUTPUT=FILE", help="A file with the names of an output's classes, a line each.")
     ] = None,
     link: Annotated[
-        Texts, typer.Option(metavar="MODEL.TENSOR=NAME", help="Within an ensemble, another name for a step's tensor.")
+        Texts, Option(metavar="MODEL.TENSOR=NAME", help="Within an ensemble, another name for a step's tensor.")
     ] = None,
     settings: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="A file with any other fields, as config.pbtxt has them: queues, priorities, sequences, accelerators, "
-            "warm-up, …; the options count over it.",
-        ),
+        File,
+        Option(exists=True, dir_okay=False, help="Any other fields, as config.pbtxt has them; options count over it."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -101,17 +88,11 @@ def new(
 
 def check(
     folders: Annotated[
-        list[Path],
-        typer.Argument(metavar="FOLDER...", help="Entries, or model repositories, whose entries are all checked."),
+        list[Path], Argument(metavar="FOLDER...", help="Entries, or model repositories, whose entries are all checked.")
     ],
-    backend: Annotated[
-        list[str] | None,
-        typer.Option(help="A backend that the server has; give it once for each. Without it any will do."),
-    ] = None,
-    gpu: Annotated[
-        bool | None, typer.Option("--gpu/--no-gpu", help="Whether the server has a GPU. Without it both will do.")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors do.")] = False,
+    backend: Annotated[Texts, Option(help="A backend that the server has; may be repeated. Any without it.")] = None,
+    gpu: Annotated[bool | None, Option("--gpu/--no-gpu", help="Whether the server has a GPU. Both do without.")] = None,
+    strict: Annotated[bool, Option("--strict", help="Warnings count as errors do.")] = False,
     json: Json = False,
 ) -> None:
     """Say what Triton would refuse or silently ignore in a model repository entry, before anything is copied.
@@ -119,7 +100,6 @@ def check(
     Nothing of the model is loaded or run. Exit code 1 where there are errors.
     """
     with answering():
-        from ..findings import errors
         from ..kinds import kind_of_entry
 
         found = {}
@@ -128,17 +108,17 @@ def check(
             for entry in kind.entries_in(folder):
                 found[entry] = kind.check(entry, backends=backend, gpu=gpu)
         if json:
-            print_json([_plain(entry, findings) for entry, findings in found.items()])
+            print_json([
+                {"entry": entry, "ok": not errors(findings), "findings": findings} for entry, findings in found.items()
+            ])  # fmt: skip
         else:
             for entry, findings in found.items():
                 _print_findings(entry, findings)
         if any(findings if strict else errors(findings) for findings in found.values()):
-            raise typer.Exit(ExitCode.FOUND)
+            raise Exit(ExitCode.FOUND)
 
 
-def show(
-    entry: Annotated[Path, typer.Argument(help="The entry's folder, which holds config.pbtxt.")], json: Json = False
-) -> None:
+def show(entry: Annotated[Path, Argument(help="The entry's folder.")], json: Json = False) -> None:
     """Show an entry: its tensors, how Triton runs it, and an ensemble's steps as a drawing."""
     with answering():
         from ..kinds import kind_of_entry
@@ -146,7 +126,7 @@ def show(
 
         shown = kind_of_entry(entry).show(entry)
         if json or not isinstance(shown, Shown):
-            print_json(shown.model_dump(mode="json"))
+            print_json(shown)
         else:
             _print_entry(shown)
 
@@ -163,15 +143,9 @@ def _print_new(made: "NewEntry", json: bool) -> None:
 
     shown = show_entry(made.folder)
     if json:
-        print_json(
-            {
-                "folder": str(made.folder),
-                "framework": made.framework,
-                "notes": made.notes,
-                "warnings": [str(each) for each in made.warnings],
-                "entry": shown.model_dump(mode="json"),
-            }
-        )
+        warnings = [str(each) for each in made.warnings]
+        said = {"folder": made.folder, "framework": made.framework, "notes": made.notes, "warnings": warnings}
+        print_json(said | {"entry": shown})
         return
     print(f"{made.folder} is there: {made.framework}")
     _print_entry(shown)
@@ -202,21 +176,10 @@ def _print_entry(shown: "Shown") -> None:
         print(shown.settings)
 
 
-def _plain(entry: Path, findings: "Sequence[Finding]") -> dict[str, object]:
-    from dataclasses import asdict
-
-    from ..findings import errors
-
-    return {"entry": str(entry), "ok": not errors(findings), "findings": [asdict(finding) for finding in findings]}
-
-
-def _print_findings(entry: Path, findings: "Sequence[Finding]") -> None:
-    from ..findings import errors
-
+def _print_findings(entry: Path, findings: list[Finding]) -> None:
     for finding in findings:
         # With the folder in front, so that editors and terminals find the line.
         print(f"{entry / finding.where}: {finding.said}")
     wrong = len(errors(findings))
-    counts = {"error": wrong, "warning": len(findings) - wrong}
-    said = [counted(count, what) for what, count in counts.items() if count]
+    said = [counted(count, what) for count, what in ((wrong, "error"), (len(findings) - wrong, "warning")) if count]
     print(f"{entry}: {' and '.join(said) or 'nothing found'}")

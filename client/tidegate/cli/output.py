@@ -8,6 +8,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -28,6 +30,10 @@ LINE_SECONDS = 5.0
 """Between two lines that tell how far it is, where there is no terminal."""
 TRACEBACK = "TIDEGATE_TRACEBACK"
 Advance = Callable[[int], None]
+Text = str | None
+Texts = list[str] | None
+File = Path | None
+"""What options hold that may be left out."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -50,7 +56,13 @@ def printable(text: str) -> str:
 
 def print_json(value: object) -> None:
     """Print a result for programs: messages with their names on the wire, everything else as JSON has it."""
-    print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+
+    def plain(part: object) -> object:
+        if isinstance(part, BaseModel):
+            return part.model_dump(mode="json", by_alias=True)
+        return asdict(part) if is_dataclass(part) and not isinstance(part, type) else str(part)
+
+    print(json.dumps(value, default=plain, indent=2, ensure_ascii=False))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
@@ -140,12 +152,6 @@ def answering() -> Iterator[None]:
             f"tidegate has a defect: {type(error).__name__}. Please report it with what {TRACEBACK}=1 shows of it.",
             DEFECT,
         )
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
-    return str(value)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -1,58 +1,41 @@
 """`tidegate tune`: which configuration of a model is best."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Exit, Option
 
-from .output import Json, answering, counted, note, print_json, print_table, size
+from ..errors import ExitCode, UsageError
+from .output import File, Json, Text, Texts, answering, counted, note, print_json, print_table, size
 
 if TYPE_CHECKING:
     from ..triton.tuning import Measurement, Report
 
 
-class Protocol(StrEnum):
-    """How the model is called."""
-
-    GRPC = "grpc"
-    HTTP = "http"
-
-
 def tune(
-    model: Annotated[str, typer.Argument(metavar="ENTRY", help="Folder of the model's entry; its name with --url.")],
-    instances: Annotated[str, typer.Option(metavar="N,…", help="Instances to try; as configured without.")] = "",
+    model: Annotated[str, Argument(metavar="ENTRY", help="Folder of the model's entry; its name with --url.")],
+    instances: Annotated[str, Option(metavar="N,…", help="Instances to try; as configured without.")] = "",
     max_batch: Annotated[
-        str, typer.Option(metavar="N,…", help="max_batch_size to try, with dynamic batching; as configured without.")
+        str, Option(metavar="N,…", help="max_batch_size to try, with dynamic batching; as configured without.")
     ] = "",
-    batch: Annotated[str, typer.Option(metavar="N,…", help="Rows in each request.")] = "1",
-    concurrency: Annotated[str, typer.Option(metavar="N,…", help="Requests at the same time.")] = "1,2,4,8,16",
-    latency_ms: Annotated[float | None, typer.Option(metavar="MS", help="The limit that the best keeps to.")] = None,
-    percentile: Annotated[int, typer.Option(help="Of the latency that the limit is about: 50, 90, 95 or 99.")] = 99,
-    write: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the best config.pbtxt there.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Also where there is one already.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it, as .png or .svg.")] = None,
-    shape: Annotated[
-        list[str] | None, typer.Option(metavar="INPUT:D,…", help="Dimensions of an input that are open.")
-    ] = None,
-    input_data: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="perf_analyzer's input data; random without.")
-    ] = None,
-    window: Annotated[float, typer.Option(metavar="SECONDS", help="Length of one measurement.")] = 2.0,
-    url: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Measure this Triton, and change nothing there.")
-    ] = None,
-    metrics_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Its metrics, which tell the memory of its GPUs.")
-    ] = None,
-    protocol: Annotated[Protocol, typer.Option(help="How the model is called.")] = Protocol.GRPC,
-    tritonserver: Annotated[str | None, typer.Option(metavar="PROGRAM", help="The one on the PATH by default.")] = None,
+    batch: Annotated[str, Option(metavar="N,…", help="Rows in each request.")] = "1",
+    concurrency: Annotated[str, Option(metavar="N,…", help="Requests at the same time.")] = "1,2,4,8,16",
+    latency_ms: Annotated[float | None, Option(metavar="MS", help="The limit that the best keeps to.")] = None,
+    percentile: Annotated[int, Option(help="Of the latency that the limit is about: 50, 90, 95 or 99.")] = 99,
+    write: Annotated[File, Option(metavar="FILE", help="Write the best config.pbtxt there.")] = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Also where there is one already.")] = False,
+    plot: Annotated[File, Option(metavar="FILE", help="Draw it, as .png or .svg.")] = None,
+    shape: Annotated[Texts, Option(metavar="INPUT:D,…", help="Dimensions of an input that are open.")] = None,
+    input_data: Annotated[File, Option(metavar="PATH", help="perf_analyzer's input data; random without.")] = None,
+    window: Annotated[float, Option(metavar="SECONDS", help="Length of one measurement.")] = 2.0,
+    url: Annotated[Text, Option(metavar="HOST:PORT", help="Measure this Triton, and change nothing there.")] = None,
+    metrics_url: Annotated[Text, Option(metavar="URL", help="Its metrics, which tell the memory of its GPUs.")] = None,
+    protocol: Annotated[Literal["grpc", "http"], Option(help="How the model is called.")] = "grpc",
+    tritonserver: Annotated[Text, Option(metavar="PROGRAM", help="The one on the PATH by default.")] = None,
     triton_option: Annotated[
-        list[str] | None, typer.Option(metavar="OPTION", help="One more argument of tritonserver; repeatable.")
+        Texts, Option(metavar="OPTION", help="One more argument of tritonserver; repeatable.")
     ] = None,
-    perf_analyzer: Annotated[
-        str | None, typer.Option(metavar="PROGRAM", help="The one on the PATH by default.")
-    ] = None,
+    perf_analyzer: Annotated[Text, Option(metavar="PROGRAM", help="The one on the PATH by default.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model at every combination of instances, batches and concurrency, and name the best.
@@ -60,7 +43,6 @@ def tune(
     Exits with 1 where nothing keeps to the limit.
     """
     with answering():
-        from ..errors import ExitCode, UsageError
         from ..triton.entries.entry import read_entry
         from ..triton.entries.text import CONFIG
         from ..triton.tuning import Address, Plan, TritonProgram, drawing, perf, sweep, tuned_text, write_config
@@ -73,7 +55,7 @@ def tune(
             concurrencies=_numbers("concurrency", concurrency),
             instances=_numbers("instances", instances),
             max_batches=_numbers("max-batch", max_batch),
-            protocol=protocol.value,
+            protocol=protocol,
             window_seconds=window,
             latency_limit_seconds=None if latency_ms is None else latency_ms / 1000,
             percentile=percentile,  # type: ignore[arg-type]
@@ -95,9 +77,8 @@ def tune(
         settings = counted(sum(1 for _ in plan.settings()), "setting")
         note(f"{settings}, 3 to {plan.windows} windows of {plan.window_seconds:g} s for each")
         if url is not None:
-            report = measured(
-                model, plan, server=Address(url, protocol.value, metrics_url), perf_analyzer=program, progress=note
-            )
+            address = Address(url, protocol, metrics_url)
+            report = measured(model, plan, server=address, perf_analyzer=program, progress=note)
         else:
             report = measured(entry, plan, server=server, perf_analyzer=program, progress=note)
         if as_json:
@@ -112,7 +93,7 @@ def tune(
             drawing.plot(plot, report)
             note(f"{plot}: drawn")
         if report.best is None:
-            raise typer.Exit(ExitCode.FOUND)
+            raise Exit(ExitCode.FOUND)
 
 
 def _show(report: "Report") -> None:
@@ -155,8 +136,6 @@ def _bytes(count: int | None) -> str | None:
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:
-    from ..errors import UsageError
-
     try:
         return tuple(int(part) for part in text.split(",")) if text.strip() else ()
     except ValueError:
@@ -164,8 +143,6 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    from ..errors import UsageError
-
     name, _, dims = text.rpartition(":")
     if not name:
         raise UsageError(f"--shape {text!r} has no input's name", do="say INPUT:D,…, such as IN:3,224,224")

@@ -5,8 +5,9 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -33,11 +34,6 @@ class KnownProxy:
     credential: Credential
     facts: Plane | None = None
     """What the definition says of it, where that is known."""
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Names of the models that the definition has there; none where only the address is known."""
-        return tuple(model.name for model in self.facts.models) if self.facts is not None else ()
 
     def client(self, seconds: float) -> ProxyClient:
         """Return a client of it, whose calls take so many seconds at most."""
@@ -84,22 +80,23 @@ def proxy_of(
     data plane of the environment that has the model, if no other environment has it too. Raises UsageError,
     NotFoundError.
     """
-    if name is None and plane is None and url is None and os.environ.get(VARIABLE):
-        url = os.environ[VARIABLE]
+    if name is None and plane is None and url is None:
+        url = os.environ.get(VARIABLE) or None
     found = proxies(name, plane, url, file=file)
     if url is not None:
         return found[0]
-    having = [each for each in found if model in each.models]
+    having: dict[str, KnownProxy] = {}
+    names = sorted({facts.name for each in found if each.facts is not None for facts in each.facts.models})
+    for each in found:
+        if each.facts is not None and any(facts.name == model for facts in each.facts.models):
+            having.setdefault(each.environment, each)
     if not having:
-        names = sorted({name for each in found for name in each.models})
-        raise NotFoundError(
-            f"no environment that was asked has the model {model!r}", do=nearest_of(model, names, "models")
-        )
-    environments = list(dict.fromkeys(each.environment for each in having))
-    if len(environments) > 1:
-        what = f"the model {model} is in {', '.join(environments)}"
+        what = f"no environment that was asked has the model {model!r}"
+        raise NotFoundError(what, do=nearest_of(model, names, "models"))
+    if len(having) > 1:
+        what = f"the model {model} is in {', '.join(having)}"
         raise UsageError(what, do=f"say which with --environment, or set {VARIABLE}")
-    return having[0]
+    return next(iter(having.values()))
 
 
 _AT_ONCE: Final = 8
@@ -204,84 +201,73 @@ def collect(
 def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float, signatures: bool) -> PlaneStatus:
     about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
     try:
-        with proxy.client(_ANSWER_SECONDS) as client:
+        with proxy.client(_ANSWER_SECONDS) as client, ThreadPoolExecutor(_AT_ONCE) as threads:
             caller = client.whoami()
             about["environment"] = proxy.environment or caller.environment
-            collector = _Collector(client, proxy, about["environment"], model)
+            collector = _Collector(client, proxy.facts, model, signatures)
             before, began = collector.count(), time.monotonic()
-            now, seconds = before, 0.0
+            now = before
             if watch_seconds:
                 time.sleep(watch_seconds)
-                now, seconds = collector.count(), time.monotonic() - began
-            with ThreadPoolExecutor(_AT_ONCE) as threads:
-                models = threads.map(
-                    lambda key: collector.model(key, before.get(key, {}), now.get(key, {}), seconds, signatures),
-                    sorted(now, key=str),
-                )
-                by_name = sorted(models, key=lambda each: each.model)
-                hottest = sorted(by_name, key=lambda each: each.heat, reverse=True)
+                now, collector.seconds = collector.count(), time.monotonic() - began
+            models = threads.map(lambda key: collector.model(key, before.get(key, {}), now[key]), sorted(now, key=str))
+            said = [ModelStatus(environment=about["environment"], plane=proxy.plane, **each) for each in models]
+            hottest = sorted(sorted(said, key=lambda each: each.model), key=lambda each: each.heat, reverse=True)
             lacking = tuple(sorted(collector.unavailable))
             return PlaneStatus(**about, caller=caller.principal, unavailable=lacking, models=tuple(hottest))
     except TidegateError as error:
         return PlaneStatus(**about, error=str(error), exit_code=error.exit_code)
 
 
+@dataclass
 class _Collector:
     """Asks one proxy of one model, or of all."""
 
-    def __init__(self, client: ProxyClient, proxy: KnownProxy, environment: str, model: str | None) -> None:
-        self.unavailable: set[str] = set()
-        """Pools that gave no statistics, as `server/pool`."""
-        self._client = client
-        self._environment, self._plane = environment, proxy.plane
-        self._only = model
-        self._facts: dict[Key, ModelFacts] | None = None
-        """What the definition has there; None where only the proxy's address is known."""
-        self._loading: dict[tuple[str, str], Loading] = {}
-        """By server and pool."""
-        if proxy.facts is not None:
-            self._facts = {(each.server, each.name): each for each in proxy.facts.models}
-            self._loading = {
-                (server.name, pool.name): pool.loading for server in proxy.facts.servers for pool in server.pools
-            }
+    client: ProxyClient
+    plane: Plane | None
+    """What the definition has there; None where only the proxy's address is known."""
+    only: str | None
+    signatures: bool
+    seconds: float = 0.0
+    """Between both counts."""
+    unavailable: set[str] = field(default_factory=set)
+    """Pools that gave no statistics, as `server/pool`."""
 
     def count(self) -> dict[Key, Statistics]:
         """Return the statistics of each model that there is, by version; empty for what is not in memory."""
-        if self._facts is None:
-            return {key: said for key, said in self._ask(None, None).items() if self._only in (None, key[1])}
-        wanted = {key: facts for key, facts in self._facts.items() if self._only in (None, facts.name)}
-        on_demand = {key for key, facts in wanted.items() if self._loading_of(facts) == "on-demand"}
-        found: dict[Key, Statistics] = {key: {} for key in wanted}
-        for server in sorted({facts.server for key, facts in wanted.items() if key not in on_demand}):
-            found |= {key: said for key, said in self._ask(server, None).items() if key in wanted.keys() - on_demand}
+        if self.plane is None:
+            return {key: said for key, said in self._ask(None, None).items() if self.only in (None, key[1])}
+        found: dict[Key, Statistics] = {key: {} for key in self._facts if self.only in (None, key[1])}
+        on_demand = {key for key in found if self._loading(self._facts[key]) == "on-demand"}
+        preloaded = found.keys() - on_demand
+        for server in sorted({str(server) for server, _ in preloaded}):
+            found |= {key: said for key, said in self._ask(server, None).items() if key in preloaded}
         # Of an on-demand pool, only the question for one model finds the replica that has it in memory.
         for key in on_demand:
             found |= self._ask(*key)
         return found
 
-    def model(self, key: Key, before: Statistics, now: Statistics, seconds: float, signatures: bool) -> ModelStatus:
+    def model(self, key: Key, before: Statistics, now: Statistics) -> dict[str, Any]:
         """Return what there is to say of a model."""
         server, name = key
-        facts = None if self._facts is None else self._facts[key]
-        loading = None if facts is None else self._loading_of(facts)
-        pool = None if facts is None else facts.pool
+        facts = self._facts.get(key)
+        loading, pool = (None, None) if facts is None else (self._loading(facts), facts.pool)
         resident = None if pool is not None and f"{server}/{pool}" in self.unavailable else bool(now)
         said: dict[str, Any] = {
-            "environment": self._environment, "plane": self._plane, "model": name, "server": server, "pool": pool,
-            "loading": loading, "resident": resident,
+            "model": name, "server": server, "pool": pool, "loading": loading, "resident": resident
         }  # fmt: skip
         named = () if facts is None else tuple(str(share.version) for share in facts.versions)
         config: Mapping[str, Any] = {}
         absent = loading == "preload" and resident is False
         try:
-            ready = self._client.ready(name, server=server, deadline=_READY_SECONDS if absent else None)
-            wants_config = signatures or (facts is not None and facts.alias)
+            ready = self.client.ready(name, server=server, deadline=_READY_SECONDS if absent else None)
+            wants_config = self.signatures or (facts is not None and facts.alias)
             if wants_config and (now or (loading == "preload" and ready)):
                 with suppress(TidegateError):  # a model that is not ready has none
-                    config = self._client.config(name, server=server)
+                    config = self.client.config(name, server=server)
             said["versions"] = tuple(
-                _version(number, self._ready(name, server, number, now), before.get(number), now.get(number), seconds)
-                for number in sorted({*now, *named}, key=_as_number)
+                _version(number, self._ready(key, number, now), before.get(number), now.get(number), self.seconds)
+                for number in sorted({*now, *named}, key=lambda each: (int(each) if each.isdecimal() else 0, each))
             )
             said["state"] = "ready" if ready else "absent" if absent else "not-ready"
         except (RefusedError, NotFoundError):
@@ -290,18 +276,26 @@ class _Collector:
             # The proxy is busy waiting for the alias of a model that is not deployed.
             waits = absent and isinstance(error, BusyError)
             said |= {"state": "absent"} if waits else {"state": "failing", "why": str(error)}
-        if signatures and config:
+        if self.signatures and config:
             signature = signature_of(config)
             said["inputs"] = tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs)
-            said["outputs"] = tuple(map(str, signature.outputs))
-            said["max_batch"] = signature.max_batch
-        return ModelStatus(**said, traffic=_traffic(facts, config))
+            said |= {"outputs": tuple(map(str, signature.outputs)), "max_batch": signature.max_batch}
+        return said | {"traffic": _traffic(facts, config)}
 
     # ---
+    @cached_property
+    def _facts(self) -> dict[Key, ModelFacts]:
+        return {} if self.plane is None else {(each.server, each.name): each for each in self.plane.models}
+
+    def _loading(self, facts: ModelFacts) -> Loading | None:
+        servers = () if self.plane is None else self.plane.servers
+        pools = (pool for server in servers if server.name == facts.server for pool in server.pools)
+        return next((pool.loading for pool in pools if pool.name == facts.pool), None)
+
     def _ask(self, server: str | None, model: str | None) -> dict[Key, Statistics]:
         """Return the statistics of a model, or of all models of a server."""
         try:
-            statistics = self._client.statistics(model, server=server)
+            statistics = self.client.statistics(model, server=server)
         except NotFoundError:
             return {}  # nothing there that this caller may inspect
         self.unavailable |= set(statistics.unavailable)
@@ -310,12 +304,9 @@ class _Collector:
             found.setdefault((server, str(entry["name"])), {})[str(entry.get("version", ""))] = entry
         return found
 
-    def _loading_of(self, facts: ModelFacts) -> Loading | None:
-        return self._loading.get((facts.server, facts.pool))
-
-    def _ready(self, name: str, server: str | None, number: str, now: Statistics) -> bool | None:
+    def _ready(self, key: Key, number: str, now: Statistics) -> bool | None:
         try:
-            return self._client.ready(name, server=server, version=number)
+            return self.client.ready(key[1], server=key[0], version=number)
         except TidegateError:
             return None if number not in now else False
 
@@ -329,15 +320,15 @@ def _version(
     # Counts that were not there before, or were higher, are those of another replica, or of a model loaded since.
     watched = seconds > 0 and before is not None and all(total[name] >= earlier[name] for name in total)
     since = {name: total[name] - earlier[name] for name in total}
-    last = int(now.get("last_inference", 0))
+    answered, last = total["requests"], int(now.get("last_inference", 0))
     return VersionStatus(
         version=number,
         ready=ready,
-        requests=int(total["requests"]),
+        requests=int(answered),
         failures=int(total["failures"]),
         rows=int(now.get("inference_count", 0)),
-        mean_seconds=total["seconds"] / total["requests"] if total["requests"] else None,
-        queue_seconds=total["queued"] / total["requests"] if total["requests"] else None,
+        mean_seconds=total["seconds"] / answered if answered else None,
+        queue_seconds=total["queued"] / answered if answered else None,
         last_used=datetime.fromtimestamp(last / 1000, UTC) if last else None,
         per_second=(since["requests"] + since["failures"]) / seconds if watched else None,
         busy=since["computed"] / seconds if watched else None,
@@ -346,18 +337,13 @@ def _version(
 
 def _counts(entry: Mapping[str, Any]) -> dict[str, float]:
     """Return what Triton's statistics extension counts (`inference_stats`), times in seconds."""
-    said = entry.get("inference_stats", {})
 
-    def of(name: str, field: str) -> float:
-        return float(said.get(name, {}).get(field, 0))
+    def of(field: str, *names: str) -> float:
+        return float(sum(entry.get("inference_stats", {}).get(name, {}).get(field, 0) for name in names))
 
-    return {
-        "requests": of("success", "count"),
-        "failures": of("fail", "count"),
-        "seconds": of("success", "ns") / 1e9,
-        "queued": of("queue", "ns") / 1e9,
-        "computed": sum(of(name, "ns") for name in ("compute_input", "compute_infer", "compute_output")) / 1e9,
-    }
+    computed = of("ns", "compute_input", "compute_infer", "compute_output") / 1e9
+    counts = {"requests": of("count", "success"), "failures": of("count", "fail"), "computed": computed}
+    return counts | {"seconds": of("ns", "success") / 1e9, "queued": of("ns", "queue") / 1e9}
 
 
 def _traffic(facts: ModelFacts | None, config: Mapping[str, Any]) -> str:
@@ -372,7 +358,3 @@ def _traffic(facts: ModelFacts | None, config: Mapping[str, Any]) -> str:
         said = "newest"
     mirror = facts.mirror
     return said if mirror is None else f"{said}; copies of {mirror.percent} % to {mirror.version}"
-
-
-def _as_number(version: str) -> tuple[int, str]:
-    return (int(version) if version.isdecimal() else 0, version)

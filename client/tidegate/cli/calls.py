@@ -3,7 +3,7 @@
 import time
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
@@ -19,10 +19,9 @@ _SHOWN = 8
 """Values of an output that a table has."""
 _LONGEST = 200
 """Characters of a text that it has."""
+_RATE = "#PER SECOND", "#BUSY"
 Only = Annotated[Text, Argument(help="Only this model.")]
-Environment = Annotated[
-    Text, Option("--environment", "-e", help="The environment, such as dev; all of them without it.")
-]
+Environment = Annotated[Text, Option("--environment", "-e", help="The environment, such as dev; all without it.")]
 Plane = Annotated[Text, Option(help="The data plane; all of them without it.")]
 Proxy = Annotated[Text, Option(help="Address of an inference proxy, instead of the environments that are known.")]
 
@@ -32,18 +31,14 @@ def predict(
     data: Annotated[
         Text, Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file; - is JSON from stdin.")
     ] = None,
-    inputs: Annotated[
-        Texts, Option("--input", "-i", help="An input, as NAME=VALUE with JSON; may be repeated.")
-    ] = None,
+    inputs: Annotated[Texts, Option("--input", "-i", help="An input: NAME=VALUE with JSON; may be repeated.")] = None,
     zeros: Annotated[bool, Option("--zeros", help="Send zeros: does it answer at all?")] = False,
     stream: Annotated[bool, Option("--stream", help="Print every answer as it comes, one a line, as JSON.")] = False,
-    environment: Annotated[
-        Text, Option("--environment", "-e", help="The environment; else DOMINO_INFERENCE_PROXY says where.")
-    ] = None,
+    environment: Annotated[Text, Option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")] = None,
     plane: Plane = None,
     proxy: Proxy = None,
     server: Annotated[Text, Option(help="Inference server, where several have a model of that name.")] = None,
-    route: Annotated[str, Option(help="v2: binary tensors; predict: JSON, as Domino's reference has it.")] = "v2",
+    route: Annotated[Literal["v2", "predict"], Option(help="Binary tensors; or JSON, as Domino's reference.")] = "v2",
     sticky: Annotated[Text, Option(help="Calls with the same word get the same version.")] = None,
     timeout: Annotated[float, Option(min=0.01, max=999999, help="Seconds to wait, all tries together.")] = 60.0,
     out: Annotated[File, Option("--out", "-o", help="Write the outputs to a .npz or .json file.")] = None,
@@ -51,17 +46,15 @@ def predict(
 ) -> None:
     """Call a model, and show what it answers and which version did."""
     with answering():
-        from ..calling.model import ROUTES, Model
+        from ..calling.model import Model
         from ..status import proxy_of
 
         name, _, version = model.partition("@")
-        if route not in ROUTES:
-            raise UsageError(f"{route!r} is no route", do="there are v2 and predict")
         found = proxy_of(name, environment, plane, proxy)
         if route == "predict" and server is None:
             server = _server(name, found)
         with found.client(timeout) as client:
-            called = Model(client, name, server=server, version=version or None, route=ROUTES[route])
+            called = Model(client, name, server=server, version=version or None, route=route)
             given = _given(called, data, inputs or [], zeros)
             params = {"sticky": sticky, "deadline": timeout}
             if stream:
@@ -102,6 +95,7 @@ def _given(model: "Model", data: str | None, words: list[str], zeros: bool) -> A
 
 def _show_answer(answer: "Answer", seconds: float, out: Path | None, json: bool) -> None:
     from ..calling.files import plain, shown, write_outputs
+    from ..calling.tensors import type_of
 
     if out is not None:
         write_outputs(answer, out)
@@ -110,10 +104,9 @@ def _show_answer(answer: "Answer", seconds: float, out: Path | None, json: bool)
         print_json(said | ({} if out else {"outputs": plain(answer)}))
         return
     rows = []
-    for name, output in plain(answer).items():
-        values = ", ".join(_short(value) for value in shown(answer.outputs[name], _SHOWN))
-        more = ", …" if len(output["data"]) > _SHOWN else ""
-        rows.append((name, output["datatype"], "×".join(map(str, output["shape"])), values + more))
+    for name, array in answer.outputs.items():
+        values = ", ".join(_short(value) for value in shown(array, _SHOWN)) + (", …" if array.size > _SHOWN else "")
+        rows.append((name, type_of(array, name), "×".join(map(str, array.shape)), values))
     which = f", version {answer.version}" if answer.version else ""
     print_table(("OUTPUT", "TYPE", "SHAPE", "VALUES"), rows, f"{answer.model}{which}, {seconds * 1000:.1f} ms")
     if out is not None:
@@ -157,9 +150,7 @@ def models(
         if json:
             print_json(shown)
         else:
-            columns = (
-                "MODEL", "ENVIRONMENT", "SERVER", "LOADING", "VERSIONS", "TRAFFIC", "INPUTS", "OUTPUTS", "#BATCH",
-            )  # fmt: skip
+            columns = "MODEL", "ENVIRONMENT", "SERVER", "LOADING", "VERSIONS", "TRAFFIC", "INPUTS", "OUTPUTS", "#BATCH"
             print_table(columns, [_model_row(each) for each in shown])
         _end(found, json)
 
@@ -176,11 +167,8 @@ def _end(planes: "list[PlaneStatus]", json: bool) -> None:
 def _show(plane: "PlaneStatus", *, watched: bool) -> None:
     if plane.error:
         return
-    rate = ("#PER SECOND", "#BUSY") if watched else ()
-    columns = (
-        "MODEL", "SERVER", "STATE", "TRAFFIC", "VERSION", "#REQUESTS", "#FAILED", *rate, "#MEAN", "#QUEUED",
-        "LAST USED",
-    )  # fmt: skip
+    of_model, of_version = ("MODEL", "SERVER", "STATE", "TRAFFIC"), ("VERSION", "#REQUESTS", "#FAILED")
+    columns = *of_model, *of_version, *(_RATE if watched else ()), "#MEAN", "#QUEUED", "LAST USED"
     rows = [row for model in plane.models for row in _rows(model, watched)]
     at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment
     print_table(columns, rows, f"{at}: {plane.proxy} (you are {plane.caller})")

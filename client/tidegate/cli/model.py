@@ -32,12 +32,7 @@ def new(
         str, Option(autocompletion=_complete, help="What it is made with, where its files do not tell: onnx, python, …")
     ] = "",
     input_: Annotated[
-        Texts,
-        Option(
-            "--input",
-            metavar=_TENSOR,
-            help="An input: image:FP32:3,224,224; -1 is any size. What the file tells may be empty.",
-        ),
+        Texts, Option("--input", metavar=_TENSOR, help="image:FP32:3,-1: -1 is any size; empty is what the file says.")
     ] = None,
     output: Annotated[Texts, Option(metavar=_TENSOR, help="An output, written the same way.")] = None,
     max_batch_size: Annotated[

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from urllib3.util import parse_url
+
 from ..errors import UnreachableError, UsageError
 from .transport import Transport
 
@@ -43,15 +45,10 @@ class Credential:
     """The header that identifies the caller. Without one, the proxy decides what such a call may do."""
 
     def __init__(self, source: str = "nowhere", header: tuple[str, str] | None = None) -> None:
-        """`source` is for people; `header` has a name and a value."""
-        self.source = source
-        self._header = header
+        self.source, self._header = source, header
 
     def header(self, seconds: float | None = None) -> tuple[str, str] | None:  # noqa: ARG002
-        """Return the header to send, None without any; it is not waited for longer than so many seconds.
-
-        Raises UsageError, UnreachableError.
-        """
+        """Return the header to send, None without any, within so many seconds. Raises UsageError, UnreachableError."""
         return self._header
 
     def renew(self) -> bool:
@@ -90,22 +87,15 @@ class DominoToken(Credential):
     """The token of a Domino run, asked of the run's own token service and again before it ends."""
 
     def __init__(self, url: str, otherwise: Credential | None = None) -> None:
-        """`url` is the base of the service: `/access-token` is below it.
-
-        `otherwise` serves where it does not answer, and it is not asked again for a minute then.
-        """
+        """`otherwise` serves where the service below `url` does not answer, which is then left alone for a minute."""
         super().__init__("Domino's access token")
         self._otherwise = otherwise
-        base = url.rstrip("/")
-        scheme, _, rest = base.rpartition("://")
-        host, slash, path = rest.partition("/")
-        # A password in it is none of ours to show.
-        base = f"{scheme or 'http'}://{host.rpartition('@')[2]}{slash}{path}"
+        parts = parse_url(url if "://" in url else f"http://{url}")
+        base = parts._replace(auth=None).url.rstrip("/")  # a password in it is none of ours to show
         self._url = base + _ACCESS_TOKEN
         self._transport = Transport(base)
         self._lock = threading.Lock()
-        self._until = 0.0
-        self._ask_at = 0.0
+        self._until = self._ask_at = 0.0
 
     def header(self, seconds: float | None = None) -> tuple[str, str] | None:
         """Return the header; the service is asked at most once at a time. Raises UnreachableError, UsageError."""
@@ -143,14 +133,14 @@ class DominoToken(Credential):
         while True:
             try:
                 answer = self._transport.ask("GET", _ACCESS_TOKEN, (), {}, end)
-                break
             except UnreachableError as error:
                 if time.monotonic() + _PAUSE_SECONDS >= end:
                     raise self._silent(error.why or error.what) from None
                 time.sleep(_PAUSE_SECONDS)
-        if answer.status != 200:
-            raise UnreachableError("Domino does not say who calls", where=self._url, why=f"it answers {answer.status}")
-        return bytes(answer.body[:_MOST_BYTES]).decode("utf-8", "replace").strip()
+                continue
+            if answer.status != 200:
+                raise self._silent(f"it answers {answer.status}")
+            return bytes(answer.body[:_MOST_BYTES]).decode("utf-8", "replace").strip()
 
     def _silent(self, why: str) -> UnreachableError:
         do = f"try again; outside of Domino set {API_KEY} or {TOKEN}"

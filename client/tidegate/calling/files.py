@@ -19,10 +19,10 @@ STDIN: Final = "-"
 
 
 def read_inputs(path: str) -> Any:
-    """Return what a file holds, as `Model.predict` takes it; `-` is JSON from standard input.
+    """Return what a file holds, as `Model.predict` takes it; `-` is JSON from standard input. Raises UsageError.
 
-    JSON: inputs by name, a list of rows, or the body of a v2 inference request. NumPy: the only input (`.npy`), or
-    arrays by name (`.npz`). CSV: a table, its first line names columns; needs pandas. Raises UsageError.
+    JSON: inputs by name, a list of rows, or the body of a v2 inference request. NumPy: the only input, or arrays by
+    name. CSV: a table, its first line names columns; needs pandas.
     """
     kind = ".json" if path == STDIN else Path(path).suffix.lower()
     if kind not in _READERS:
@@ -60,21 +60,17 @@ def zeros(signature: Signature) -> dict[str, Array]:
     found = {}
     for each in signature.required:
         shape = tuple(1 if dim < 0 else dim for dim in each.dims)
-        is_text = each.data_type == "BYTES"
-        found[each.name] = numpy.full(shape, b"", object) if is_text else numpy.zeros(shape, dtype_of(each.data_type))
+        found[each.name] = numpy.full(shape, b"" if each.data_type == "BYTES" else 0, dtype_of(each.data_type))
     return found
 
 
 def plain(answer: Answer) -> dict[str, Any]:
     """Return outputs as JSON has them, in the words of the v2 protocol; a number that is none or infinite is null."""
-    return {
-        name: {
-            "datatype": type_of(array, name),
-            "shape": list(array.shape),
-            "data": [_plain(each) for each in array.reshape(-1).tolist()],
-        }
-        for name, array in answer.outputs.items()
-    }
+    said = {}
+    for name, array in answer.outputs.items():
+        data = [_plain(each) for each in array.reshape(-1).tolist()]
+        said[name] = {"datatype": type_of(array, name), "shape": list(array.shape), "data": data}
+    return said
 
 
 def shown(array: Array, count: int) -> list[Any]:
@@ -97,17 +93,11 @@ def write_outputs(answer: Answer, path: Path) -> None:
         raise UsageError("this cannot be written", where=str(path), why=error.strerror or str(error)) from None
 
 
-def _array(path: str) -> Array:
-    loaded = numpy.load(path, allow_pickle=False)
-    if not isinstance(loaded, numpy.ndarray):
-        raise ValueError("it holds several arrays: let its name end in .npz")
-    return loaded
-
-
-def _arrays(path: str) -> dict[str, Array]:
+def _numpy(path: str) -> Array | dict[str, Array]:
+    """Return an array, or arrays by name; the content says which, and not the file's name."""
     loaded = numpy.load(path, allow_pickle=False)
     if isinstance(loaded, numpy.ndarray):
-        raise ValueError("it holds one array, without a name: let its own end in .npy")
+        return loaded
     with loaded as arrays:
         return dict(arrays)
 
@@ -119,9 +109,7 @@ def _json(path: str) -> Any:
         return said
     try:
         return {
-            str(each["name"]): numpy.asarray(
-                each["data"], object if each["datatype"] == "BYTES" else dtype_of(each["datatype"])
-            ).reshape(each["shape"])
+            str(each["name"]): numpy.asarray(each["data"], dtype_of(each["datatype"])).reshape(each["shape"])
             for each in said["inputs"]
         }
     except (KeyError, TypeError, AttributeError) as error:
@@ -137,7 +125,7 @@ def _csv(path: str) -> Any:
     return pandas.read_csv(path)
 
 
-_READERS: Final[dict[str, Callable[[str], Any]]] = {".json": _json, ".npy": _array, ".npz": _arrays, ".csv": _csv}
+_READERS: Final[dict[str, Callable[[str], Any]]] = {".json": _json, ".npy": _numpy, ".npz": _numpy, ".csv": _csv}
 
 
 def _plain(value: Any) -> Any:
@@ -153,5 +141,4 @@ def _storable(array: Array, name: str) -> Array:
     if any(bytes(each).endswith(b"\0") for each in array.flat):
         why = "a text of it ends in a zero byte, which NumPy drops"
         raise UsageError(f"output {name} cannot be written as .npz", why=why, do="write .json")
-    lengths = [len(each) for each in array.flat]
-    return array.astype(f"S{max(lengths, default=1) or 1}")
+    return array.astype(f"S{max([1, *map(len, array.flat)])}")

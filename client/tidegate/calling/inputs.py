@@ -33,9 +33,8 @@ class Tensor:
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Tell whether an array of this shape is one such tensor."""
-        return len(shape) == len(self.dims) and all(
-            dim in (-1, size) for dim, size in zip(self.dims, shape, strict=True)
-        )
+        sizes = zip(self.dims, shape, strict=False)
+        return len(shape) == len(self.dims) and all(dim in (-1, size) for dim, size in sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class Inputs:
     inputs: dict[str, Array]
     """Of all rows: `rows` is the first dimension, where there is one."""
     rows: int | None = None
-    """How many rows a batch has, or how many requests it takes where the model has no batches; None: one request."""
+    """Of a batch, or requests that it takes where the model has no batches; None: one request."""
     batched: bool = False
     """Whether the model takes rows as a batch."""
 
@@ -103,13 +102,10 @@ def take(given: Any, signature: Signature | None) -> Inputs:
     for name in columns:
         if name not in known:
             raise UsageError(f"the model has no input {name!r}", do=nearest(name, known, f"it takes {signature}"))
-    lacking = [each.name for each in signature.required if each.name not in columns]
-    if lacking:
+    if lacking := [each.name for each in signature.required if each.name not in columns]:
         raise UsageError(f"the input {', '.join(lacking)} is missing", do=f"the model takes {signature}")
     arrays = {name: cast(value, known[name]) for name, value in columns.items()}
-    if signature.max_batch:
-        return _batch(arrays, known, by_rows)
-    return _plain(arrays, known)
+    return _batch(arrays, known, by_rows) if signature.max_batch else _plain(arrays, known)
 
 
 def requests(given: Inputs, signature: Signature | None) -> Iterator[dict[str, Array]]:
@@ -187,9 +183,9 @@ def _columns(given: Any, signature: Signature | None) -> tuple[bool, dict[str, A
             raise UsageError("the rows do not all have the same inputs")
         return True, {str(name): [each[name] for each in given] for name in names}
     if signature is None:
-        what = "without the model's signature, inputs are given by name"
+        why = "the proxy does not let this caller inspect the model"
         do = "hand over a dict of arrays, or ask for an access rule with the action inspect"
-        raise UsageError(what, why="the proxy does not let this caller inspect the model", do=do)
+        raise UsageError("without the model's signature, inputs are given by name", why=why, do=do)
     if len(signature.required) != 1:
         raise UsageError("the model has several inputs, and what was given names none", do=f"it takes {signature}")
     is_series = hasattr(given, "iloc")
@@ -224,31 +220,24 @@ def _cells(series: Any) -> Any:
 def _array(value: Any, name: str) -> Array:
     try:
         found = numpy.asarray(value)
-        if found.dtype == object and not _has_text(found):
+        if found.dtype == object and not any(isinstance(each, str | bytes) for each in found.flat):
             found = numpy.asarray(found.tolist())
     except (ValueError, TypeError):
-        raise UsageError(
-            f"input {name} is no array", why="its parts are not all of one shape, or of one kind"
-        ) from None
+        why = "its parts are not all of one shape, or of one kind"
+        raise UsageError(f"input {name} is no array", why=why) from None
     return found
-
-
-def _has_text(array: Array) -> bool:
-    return any(isinstance(each, str | bytes) for each in array.flat)
 
 
 def _texts(value: Any, name: str) -> Array:
     try:
-        found = numpy.asarray(value, object)
+        found = numpy.array(value, object)
     except ValueError:
         raise UsageError(f"input {name} is no array", why="its parts are not all of one shape") from None
-    packed = numpy.empty(found.shape, object)
-    flat = packed.reshape(-1)
-    for place, each in enumerate(found.reshape(-1)):
+    for place, each in numpy.ndenumerate(found):
         if not isinstance(each, str | bytes):
             raise UsageError(f"input {name} takes texts, and one of them is a {type(each).__name__}")
-        flat[place] = each.encode() if isinstance(each, str) else each
-    return packed
+        found[place] = each.encode() if isinstance(each, str) else each
+    return found
 
 
 def _batch(arrays: dict[str, Array], known: Mapping[str, Tensor], by_rows: bool) -> Inputs:

@@ -1,6 +1,5 @@
 """One model behind a proxy: takes what people have, gives what they expect. No MLflow here."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -62,20 +61,13 @@ class Model:
         """Ask nothing yet. `server` is needed for `predict`, and where several servers have a model of that name."""
         if route == "predict" and server is None:
             raise UsageError("/predict wants the name of the inference server", do="name it, or call /v2")
-        self.proxy = proxy
-        self.name = name
-        self.server = server
-        self.version = version
+        self.proxy, self.name, self.server, self.version = proxy, name, server, version
         self.route: Route = route
-        self._lock = threading.Lock()
         self._signatures: dict[str, tuple[Signature | None, float]] = {}
         """By version; each with the time (of the monotonic clock) until which it holds."""
 
     def signature(self) -> Signature | None:
-        """Return what the model takes, asked once and kept; None where the caller may not inspect it.
-
-        Raises NotFoundError, UnreachableError and what else a call does.
-        """
+        """Return what the model takes, asked once and kept; None where the caller may not inspect it."""
         return self._signature(self._checked(None))
 
     def predict(self, given: Any, params: Mapping[str, Any] | None = None) -> Any:
@@ -89,10 +81,7 @@ class Model:
         return _as_given(given, self.ask(given, params).outputs)
 
     def ask(self, given: Any, params: Mapping[str, Any] | None = None) -> Answer:
-        """Do the same, and return the outputs as arrays, whatever was given, and the version that answered.
-
-        Where it took several requests, and several versions answered, all are named.
-        """
+        """Do the same; return the outputs as arrays, whatever was given, and the version or versions that answered."""
         call = self._checked(params)
         signature = self._signature(call)
         answered: list[Answer] = []
@@ -188,19 +177,15 @@ class Model:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             what = f"the configuration of {self.name} cannot be understood"
             raise UnreachableError(what, where=self.proxy.url) from None
-        with self._lock:
-            self._signatures[str(call.version or "")] = found, until
+        self._signatures[str(call.version or "")] = found, until
         return found
 
 
 def _typed(said: Mapping[str, Any], signature: Signature) -> dict[str, Array]:
     """Return an answer of a stream, which is JSON, as arrays of the types that the outputs have."""
+    types = {each.name: dtype_of(each.data_type) for each in signature.outputs if each.name in said}
     try:
-        return {
-            each.name: numpy.asarray(said[each.name], dtype_of(each.data_type))
-            for each in signature.outputs
-            if each.name in said
-        }
+        return {name: numpy.asarray(said[name], dtype) for name, dtype in types.items()}
     except (ValueError, TypeError, OverflowError) as error:
         raise UnreachableError("an answer of the stream is not what the model gives", why=str(error)) from None
 
@@ -219,9 +204,7 @@ def _as_given(given: Any, outputs: dict[str, Array]) -> Any:
     plain = {name: _text(array) for name, array in outputs.items()}
     if not is_frame(given) or any(not array.ndim or array.shape[0] != len(given) for array in plain.values()):
         return plain
-    columns = {
-        name: array.reshape(-1) if array.size == array.shape[0] else list(array) for name, array in plain.items()
-    }
+    columns = {name: list(each) if each.size > each.shape[0] else each.reshape(-1) for name, each in plain.items()}
     return type(given)(columns, index=given.index)
 
 

@@ -21,12 +21,17 @@ from .retries import CircuitBreaker, Requester
 from .tensors import HEADER_LENGTH, VERSION, Answer, Array, pack, unpack
 from .transport import Transport
 
+if TYPE_CHECKING:
+    from tidegate_contracts.environments import WhoAmI
+
 VARIABLE: Final = "DOMINO_INFERENCE_PROXY"
+SECONDS: Final = 60.0
+"""How long a call may take by default."""
 _HTTP_SERVICE_PORT: Final = 80
 """Where the proxy's Service speaks plain HTTP; tidegate_contracts.proxy_process has it, which would bring pydantic."""
 _HOST: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?|\[[0-9A-Fa-f:.]+\]")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9_.~%-]+)*/*")
-
+_FORM: Final = "host, host:port or URL, such as https://inference.example.com"
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,15}")
 _WORD: Final = re.compile(r"[0-9A-Za-z._-]{1,128}")
 Version = int | str | None
@@ -43,14 +48,11 @@ def proxy_url(said: str | None = None, environ: Mapping[str, str] = os.environ) 
     text = (environ.get(VARIABLE, "") if said is None else said).strip()
     if not text:
         raise UsageError(
-            "it is not said where the inference proxy is",
-            where=where,
-            do=f"set {VARIABLE} to its host, host:port or URL, such as https://inference.example.com",
+            "it is not said where the inference proxy is", where=where, do=f"set {VARIABLE} to its {_FORM}"
         )
 
     def wrong(why: str) -> UsageError:
-        do = "write host, host:port or URL, such as https://inference.example.com"
-        return UsageError("this is no address of an inference proxy", where=where, why=why, do=do)
+        return UsageError("this is no address of an inference proxy", where=where, why=why, do=f"write {_FORM}")
 
     has_scheme = "://" in text
     try:
@@ -74,45 +76,23 @@ def proxy_url(said: str | None = None, environ: Mapping[str, str] = os.environ) 
     return f"{scheme}://{host.lower()}{'' if port in (None, default) else f':{port}'}{parts.path.rstrip('/')}"
 
 
-def of_server(server: str | None) -> str:
-    """Return where the addresses of a server begin; raises UsageError."""
-    return "" if server is None else f"/servers/{_name(server, 'server')}"
+def model_path(server: str | None, model: str | None, version: Version = None, tail: str = "") -> str:
+    """Return the address of what is asked of a model, or of all; raises UsageError for no name, or no version."""
+    for name, what in ((server, "server"), (model, "model")):
+        if name is not None and not is_name(name):
+            raise UsageError(f"{name!r} is no name of a {what}", do=RULE)
+    if version is not None and (isinstance(version, bool) or not _NUMBER.fullmatch(str(version))):
+        raise UsageError(f"{str(version)!r} is no version", why="it is a number from 1, without leading zeros")
+    at = "" if server is None else f"/servers/{server}"
+    which = "" if version is None else f"/versions/{version}"
+    return f"{at}/v2/models{'' if model is None else f'/{model}'}{which}{tail}"
 
 
-def model_path(server: str | None, model: str, version: Version, tail: str = "") -> str:
-    """Return the address of what is asked of a model; raises UsageError for what is no name or no version."""
-    which = "" if version is None else f"/versions/{_number(version)}"
-    return f"{of_server(server)}/v2/models/{_name(model, 'model')}{which}{tail}"
-
-
-def sticky_header(word: str | None) -> dict[str, str]:
+def _sticky(word: str | None) -> dict[str, str]:
     """Return the header that keeps calls with one word at one version; raises UsageError."""
-    if word is None:
-        return {}
-    if not _WORD.fullmatch(word):
+    if word is not None and not _WORD.fullmatch(word):
         raise UsageError(f"{word!r} is no sticky word", why="1 to 128 letters, digits, dots, dashes, underscores are")
-    return {"tidegate-sticky": word}
-
-
-def _name(text: str, what: str) -> str:
-    if not is_name(text):
-        raise UsageError(f"{text!r} is no name of a {what}", do=RULE)
-    return text
-
-
-def _number(version: int | str) -> str:
-    text = str(version)
-    if isinstance(version, bool) or not _NUMBER.fullmatch(text):
-        raise UsageError(f"{text!r} is no version", why="a version is a number from 1, without leading zeros")
-    return text
-
-
-if TYPE_CHECKING:
-    from tidegate_contracts.environments import WhoAmI
-
-SECONDS: Final = 60.0
-"""How long a call may take by default."""
-_UNAVAILABLE: Final = "tidegate-unavailable"
+    return {} if word is None else {"tidegate-sticky": word}
 
 
 class About(TypedDict, total=False):
@@ -145,10 +125,9 @@ class Statistics:
 class ProxyClient:
     """Calls and inspects models.
 
-    Every method raises an error of `tidegate.errors`: `RefusedError` where the credential or a rule does not allow it,
-    `NotFoundError`, `UsageError` for a request that is wrong, `BusyError` where the proxy said when to come again and
-    the time does not last so long, `UnreachableError` for all that failed. Again is tried what surely did nothing
-    (there was a `Retry-After`, or no connection), and what only looks.
+    Every method raises an error of `tidegate.errors`: `BusyError` where the proxy said when to come again and the time
+    does not last so long, `UnreachableError` for all that failed. Again is tried what surely did nothing (there was a
+    `Retry-After`, or no connection), and what only looks.
     """
 
     def __init__(
@@ -159,7 +138,7 @@ class ProxyClient:
         seconds: float = SECONDS,
         breaker: CircuitBreaker | None = None,
     ) -> None:
-        """Connect to nothing yet. Address and credential are those of the environment's variables if none are given."""
+        """Connect to nothing yet. Address and credential are by default those of the environment's variables."""
         self.url = proxy_url(url)
         self.seconds = seconds
         credential = find_credential() if credential is None else credential
@@ -204,13 +183,12 @@ class ProxyClient:
 
     def statistics(self, model: str | None = None, **about: Unpack[About]) -> Statistics:
         """Return the statistics of a model, or of all that the caller may inspect; nothing is loaded for it."""
-        everywhere = f"{of_server(about.get('server'))}/v2/models/stats"
-        path = everywhere if model is None else _path(model, about, "/stats")
+        path = _path(model, about, "/stats")
         said, headers = self._json(path, about)
         found = said.get("model_stats")
         if not isinstance(found, list) or not all(isinstance(each, dict) and "name" in each for each in found):
             raise self._strange(path)
-        lacking = headers.get(_UNAVAILABLE, "").split(",")
+        lacking = headers.get("tidegate-unavailable", "").split(",")
         return Statistics(found, tuple(each.strip() for each in lacking if each.strip()))
 
     # --- calling
@@ -220,8 +198,7 @@ class ProxyClient:
         """Call a model with arrays, by the names of its inputs; they go and come as bytes, uncopied."""
         path = _path(model, how, "/infer", How)
         body, length = pack(inputs, parameters)
-        headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"}
-        headers |= sticky_header(how.get("sticky"))
+        headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"} | _sticky(how.get("sticky"))
         return unpack(self._requester.ask("POST", path, body, headers, how.get("deadline")), self.url + path)
 
     def infer_json(self, model: str, body: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
@@ -254,8 +231,7 @@ class ProxyClient:
                     stack.close()
                 return reply
 
-            headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-            headers |= sticky_header(how.get("sticky"))
+            headers = {"Content-Type": "application/json", "Accept": "text/event-stream"} | _sticky(how.get("sticky"))
             self._requester.tried(once, "POST", path, headers, deadline, tell_deadline=deadline is not None)
             yield from events(pieces, self.url + path)
 
@@ -268,7 +244,7 @@ class ProxyClient:
         if body is None:
             reply = self._requester.ask("GET", path, deadline=deadline)
         else:
-            headers = {"Content-Type": "application/json"} | sticky_header(sticky)
+            headers = {"Content-Type": "application/json"} | _sticky(sticky)
             reply = self._requester.ask("POST", path, [_dumped(body)], headers, deadline)
         said = reply.json()
         if not isinstance(said, dict):
@@ -283,7 +259,7 @@ class ProxyClient:
         return UnreachableError("this does not answer as an inference proxy does", where=self.url + path, do=do)
 
 
-def _path(model: str, about: About, tail: str = "", known: type[About] = About) -> str:
+def _path(model: str | None, about: About, tail: str = "", known: type[About] = About) -> str:
     """Return the path; a keyword that is none is refused as Python refuses one of a function."""
     if unknown := sorted(about.keys() - known.__annotations__.keys()):
         raise TypeError(f"there is no keyword argument {unknown[0]!r}; there are {', '.join(known.__annotations__)}")

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from random import uniform
-from types import MappingProxyType
 from typing import Final
 
 from ..errors import TidegateError, UnreachableError
@@ -18,7 +17,6 @@ _MOST_TRIES: Final = 3
 """Of what surely did nothing, or does no harm, and met no proxy that said when to come again."""
 _MARGIN: Final = 0.25
 """The proxy is told to end so many seconds earlier than the caller does, so that its answer still arrives."""
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _CREDENTIALS: Final = ("Authorization", "X-API-Key", "X-Domino-Api-Key")
 Once = Callable[[Mapping[str, str], float], Reply]
 """Sends a request with these headers, and returns the answer by then (of the monotonic clock)."""
@@ -39,8 +37,8 @@ class Deadline:
     def wait(self, retry_after: float | None = None) -> bool:
         """Wait before another try, and tell True; False, at once, where the time would be up before it.
 
-        `retry_after` is what the proxy said, and never undercut; with a little chance on top, so that callers who were
-        sent away together do not come back together. Without it the pauses grow from a tenth of a second to two.
+        What the proxy said is never undercut; a little chance on top keeps those who were sent away together from
+        coming back together. Without it the pauses grow from a tenth of a second to two.
         """
         if retry_after is None:
             pause = self._pause * uniform(0.5, 1.0)
@@ -63,12 +61,9 @@ class CircuitBreaker:
 
     def __init__(self, failures: int = 5, seconds: float = 1.0, longest: float = 30.0) -> None:
         """So many failures, one after the other, open it for so long; twice as long after each trial that fails."""
-        self._failures = failures
-        self._first = seconds
-        self._longest = longest
+        self._failures, self._first, self._longest = failures, seconds, longest
         self._lock = threading.Lock()
-        self._failed = 0
-        self._closed_for = seconds
+        self._failed, self._closed_for = 0, seconds
         self._until: float | None = None
         self._trial = False
 
@@ -87,9 +82,8 @@ class CircuitBreaker:
 
     def succeeded(self) -> None:
         """Count an answer."""
-        if self._failed or self._until is not None:
-            with self._lock:
-                self._failed, self._until, self._trial, self._closed_for = 0, None, False, self._first
+        with self._lock:
+            self._failed, self._until, self._trial, self._closed_for = 0, None, False, self._first
 
     def failed(self, *, trial: bool = False) -> None:
         """Count a failure: of the trial, or of another call, which may have begun long before it."""
@@ -114,17 +108,15 @@ class Requester:
         self, transport: Transport, credential: Credential, seconds: float, breaker: CircuitBreaker | None
     ) -> None:
         """`seconds`: how long a request may take, all its tries together, if it does not say."""
-        self.transport = transport
-        self.seconds = seconds
-        self._credential = credential
-        self._breaker = breaker
+        self.transport, self.seconds = transport, seconds
+        self._credential, self._breaker = credential, breaker
 
     def ask(
         self,
         method: str,
         path: str,
         body: Body = (),
-        headers: Mapping[str, str] = NO_HEADERS,
+        headers: Mapping[str, str] | None = None,
         deadline: float | None = None,
         also: int = 200,
     ) -> Reply:
@@ -133,7 +125,7 @@ class Requester:
         def once(said: Mapping[str, str], end: float) -> Reply:
             return self.transport.ask(method, path, body, said, end)
 
-        return self.tried(once, method, path, headers, deadline, also)
+        return self.tried(once, method, path, headers or {}, deadline, also)
 
     def tried(
         self,

@@ -7,7 +7,7 @@ Data types are those of `tritonclient.utils`, which also knows how texts are pac
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy
@@ -42,7 +42,6 @@ class Answer:
     model: str
     version: str
     """The version that answered."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def type_of(array: Array, name: str) -> str:
@@ -67,17 +66,16 @@ def dtype_of(data_type: str) -> numpy.dtype[Any]:
 def pack(
     inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None
 ) -> tuple[list[bytes | memoryview], int]:
-    """Return the body of an inference request in pieces, and the length of its JSON; arrays are not copied.
+    """Return the body of an inference request in pieces, its JSON first, and the length of that; raises UsageError.
 
-    The JSON comes first. Raises UsageError.
+    Arrays are not copied.
     """
     described = []
     pieces: list[bytes | memoryview] = []
     for name, array in inputs.items():
-        data_type = type_of(array, name)
-        piece = _bytes_of(array, data_type, name)
+        piece = _bytes_of(array, name)
         size = {"binary_data_size": len(piece)}
-        described.append({"name": name, "datatype": data_type, "shape": list(array.shape), "parameters": size})
+        described.append(_described(array, name) | {"parameters": size})
         if len(piece):
             pieces.append(piece)
     said = {"inputs": described, "parameters": dict(parameters or {}) | {"binary_data_output": True}}
@@ -90,10 +88,7 @@ def pack(
 
 def pack_json(inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the body of an inference request as plain JSON has it; texts must be UTF-8. Raises UsageError."""
-    described = [
-        {"name": name, "datatype": type_of(array, name), "shape": list(array.shape), "data": values(array, name)}
-        for name, array in inputs.items()
-    ]
+    described = [_described(array, name) | {"data": values(array, name)} for name, array in inputs.items()]
     return {"inputs": described} | ({"parameters": dict(parameters)} if parameters else {})
 
 
@@ -125,20 +120,22 @@ def unpack(reply: Reply, where: str, said: Mapping[str, Any] | None = None) -> A
         outputs: dict[str, Array] = {}
         for output in said["outputs"]:
             size = output.get("parameters", {}).get("binary_data_size")
-            if size is None:
-                outputs[output["name"]] = _from_json(output)
-            else:
-                outputs[output["name"]] = _from_bytes(output, reply.body, end, size)
-                end += size
+            made = _from_json(output) if size is None else _from_bytes(output, reply.body, end, size)
+            outputs[output["name"]] = made
+            end += size or 0
         version = str(said.get("model_version") or reply.headers.get(VERSION, ""))
-        return Answer(outputs, str(said.get("model_name", "")), version, said.get("parameters", {}))
+        return Answer(outputs, str(said.get("model_name", "")), version)
     except (*_MALFORMED, UsageError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UnreachableError("this is no answer to an inference request", where=where, why=why) from None
 
 
-def _bytes_of(array: Array, data_type: str, name: str) -> bytes | memoryview:
-    if data_type == "BYTES":
+def _described(array: Array, name: str) -> dict[str, Any]:
+    return {"name": name, "datatype": type_of(array, name), "shape": list(array.shape)}
+
+
+def _bytes_of(array: Array, name: str) -> bytes | memoryview:
+    if type_of(array, name) == "BYTES":
         if not array.size:
             return b""
         try:
@@ -164,11 +161,12 @@ def _from_bytes(output: Mapping[str, Any], body: bytes | bytearray, start: int, 
 
 
 def _from_json(output: Mapping[str, Any]) -> Array:
+    data = output["data"]
     if output["datatype"] == "BYTES":
-        texts = numpy.empty(len(output["data"]), object)
-        texts[:] = [_word(each) for each in output["data"]]
-        return texts.reshape(_shape(output))
-    return numpy.asarray(output["data"], dtype_of(output["datatype"])).reshape(_shape(output))
+        if not all(isinstance(each, str) for each in data):
+            raise TypeError(f"output {output['name']} has a text that is none")
+        data = [each.encode() for each in data]
+    return numpy.asarray(data, dtype_of(output["datatype"])).reshape(_shape(output))
 
 
 def _shape(output: Mapping[str, Any]) -> list[int]:
@@ -176,9 +174,3 @@ def _shape(output: Mapping[str, Any]) -> list[int]:
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise ValueError(f"output {output['name']} has no shape")
     return shape
-
-
-def _word(said: Any) -> bytes:
-    if not isinstance(said, str):
-        raise TypeError(f"a text is a {type(said).__name__}")
-    return said.encode()

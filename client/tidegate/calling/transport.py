@@ -76,10 +76,7 @@ class _Response(HTTPResponse):
 
 
 class _Connection(HTTPConnection):
-    """Connects within a bound, and then sends in the time that the request has.
-
-    urllib3 has one time for connecting and for each piece that is sent: a few seconds, or as long again for each.
-    """
+    """Connects within a bound, and then sends in the time that the request has: urllib3 has one for both."""
 
     _end = 0.0
 
@@ -112,7 +109,7 @@ class _Connection(HTTPConnection):
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
-    """The same over TLS."""
+    pass
 
 
 class Transport:
@@ -225,26 +222,19 @@ class Transport:
 
     def _error(self, error: http.HTTPError, path: str) -> UnreachableError:
         where = self.url + path
+        why = _reason(error)
         if isinstance(error, http.SSLError):
-            return UnreachableError(
-                "the proxy's certificate is not believed, or it does not speak TLS",
-                where=where,
-                why=_reason(error),
-                do=f"set {CA} to the file of the authority that vouches for it; where it has no TLS, write http://",
-            )
+            what = "the proxy's certificate is not believed, or it does not speak TLS"
+            do = f"set {CA} to the file of the authority that vouches for it; where it has no TLS, write http://"
+            return UnreachableError(what, where=where, why=why, do=do)
         if isinstance(error, http.NameResolutionError):
             do = "see whether DOMINO_INFERENCE_PROXY is right, and can be reached from here"
             return NotSentError("there is no host of this name", where=where, do=do)
         if isinstance(error, http.NewConnectionError | http.ConnectTimeoutError):
-            return NotSentError(
-                "the proxy cannot be reached",
-                where=where,
-                why=_reason(error),
-                do="see whether the address is right; where the proxy has no TLS, write http://",
-            )
+            do = "see whether the address is right; where the proxy has no TLS, write http://"
+            return NotSentError("the proxy cannot be reached", where=where, why=why, do=do)
         if isinstance(error, http.TimeoutError) or any(isinstance(each, TimeoutError) for each in error.args):
             return self._late(path)
-        why = _reason(error)
         return UnreachableError("the connection to the proxy was cut", where=where, why=why, do="try again")
 
     def _late(self, path: str) -> TimeIsUpError:

@@ -41,12 +41,7 @@ class TritonModel(PythonModel):
         self._model = None
 
     # Of the hints that MLflow knows, an array's is the one that makes it check nothing: whatever comes goes to `Model`.
-    def predict(
-        self,
-        context: Any,  # noqa: ARG002
-        model_input: numpy.ndarray,
-        params: Any = None,
-    ) -> Any:
+    def predict(self, context: Any, model_input: numpy.ndarray, params: Any = None) -> Any:  # noqa: ARG002
         """Call the model; see `Model.predict`."""
         return self._found().predict(model_input, params)
 
@@ -56,12 +51,10 @@ class TritonModel(PythonModel):
 
     def _found(self) -> Model:
         with self._lock:
-            if self._model is None:
-                if self._context is None:
-                    raise UsageError(
-                        "it is not known which model is called", do="load it with mlflow.pyfunc.load_model"
-                    )
-                self._model = make_model(self._context)
+            if self._context is None:
+                do = "load it with mlflow.pyfunc.load_model"
+                raise UsageError("it is not known which model is called", do=do)
+            self._model = self._model or make_model(self._context)
             return self._model
 
 

@@ -169,17 +169,6 @@ def test_damaged_archives_of_arrays_are_refused(tmp_path: Path) -> None:
             read_inputs(str(tmp_path / name))
 
 
-def test_arrays_by_the_wrong_name_are_refused_with_the_right_one(tmp_path: Path) -> None:
-    numpy.save(tmp_path / "one.npy", numpy.zeros(3))
-    numpy.savez(tmp_path / "some.npz", a=numpy.zeros(3))
-    (tmp_path / "one.npy").rename(tmp_path / "other.npz")
-    (tmp_path / "some.npz").rename(tmp_path / "other.npy")
-    with pytest.raises(UsageError, match=r"let its own end in \.npy"):
-        read_inputs(str(tmp_path / "other.npz"))
-    with pytest.raises(UsageError, match=r"let its name end in \.npz"):
-        read_inputs(str(tmp_path / "other.npy"))
-
-
 def test_numbers_that_their_type_cannot_hold_are_refused(tmp_path: Path) -> None:
     (tmp_path / "body.json").write_text(json.dumps({"inputs": [TOO_LARGE]}), "utf-8")
     with pytest.raises(UsageError, match="out of bounds"):

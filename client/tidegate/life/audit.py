@@ -1,7 +1,8 @@
 """Looks at what environments have: compared with the registry byte for byte, with each other, and what nobody needs."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Final, Literal
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal
 
 from tidegate_contracts.environments import Environment
 from tidegate_contracts.manifest import Manifest
@@ -18,14 +19,17 @@ from .rules import before, current
 from .target import Home, Place, homes, places, repositories
 
 LOADED_SECONDS = 900.0
-"""After so long, whatever Triton began to load by an earlier configuration is loaded or has failed. Files that go while
-it loads them hold its polling up for good (see `publishing`)."""
+"""After so long, whatever Triton began to load is loaded or has failed: files that go meanwhile hold it up for good."""
+
+
+Registered = dict[int, RegisteredVersion]
+Kind = Literal["content", "stray", "config", "alias", "missing"]
 
 
 class Found(Message):
     """One thing that is not as it should be."""
 
-    kind: Literal["content", "stray", "config", "alias", "missing"]
+    kind: Kind
     """Other bytes than registered · something that no manifest names · a configuration that was not computed from
     what was registered · registry and repository disagree on the environment's version · it is not there at all."""
     where: str
@@ -93,14 +97,12 @@ def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Ve
             except IntegrityError as error:  # a link, say: it hides nothing of the other models
                 found.append(Found(kind="content", where=error.where or repository.where, model=model, what=error.what))
             except UsageError as error:  # a name that no model can have, a configuration that cannot be read
-                kind: Literal["config", "stray"] = "config" if model in named else "stray"
+                kind: Kind = "config" if model in named else "stray"
                 found.append(Found(kind=kind, where=repository.where, model=model, what=error.what))
-    for model in models:
-        if model not in known:
-            raise NotFoundError(f"{of.name} has no model {model}", do=nearest_of(model, known, "models"))
-    return Verified(
-        environment=of.name, repositories=tuple(looked), versions=len(sizes), bytes=sum(sizes), found=tuple(found)
-    )
+    if unknown := next((model for model in models if model not in known), None):
+        raise NotFoundError(f"{of.name} has no model {unknown}", do=nearest_of(unknown, known, "models"))
+    counts = {"versions": len(sizes), "bytes": sum(sizes)}
+    return Verified(environment=of.name, repositories=tuple(looked), found=tuple(found), **counts)
 
 
 def _content(context: Context, repository: Repository, model: str, sizes: list[int]) -> Iterator[Found]:
@@ -125,11 +127,7 @@ def _content(context: Context, repository: Repository, model: str, sizes: list[i
 
 
 def _config(
-    context: Context,
-    repository: Repository,
-    model: str,
-    registered: dict[int, RegisteredVersion],
-    manifests: dict[int, Manifest],
+    context: Context, repository: Repository, model: str, registered: Registered, manifests: dict[int, Manifest]
 ) -> Iterator[str]:
     """Say what of a published configuration does not follow from what was registered."""
     text, configs = repository.config(model), repository.configs
@@ -162,15 +160,12 @@ def _alias(context: Context, of: Environment, repository: Repository, model: str
     place = next(place for place in of_model if context.repository(place.homes[0]).where == repository.where)
     text = repository.config(model)
     published = repository.configs.read_published(text) if text is not None else None
-    try:
-        registered = context.registry.alias(model, of.name)
-    except NotFoundError:
-        registered = None
+    registered = _aliased(context, model, of.name)
     serves = called(place, published, registered)
     if serves != registered:
         has, says = ("no version" if number is None else f"version {number}" for number in (serves, registered))
         what = f"{of.name} has {has} of it here, and by the registry's alias {of.name} it should have {says}"
-        kind: Literal["alias", "missing"] = "missing" if serves is None else "alias"
+        kind: Kind = "missing" if serves is None else "alias"
         yield Found(kind=kind, where=repository.where, model=model, version=serves, what=what)
 
 
@@ -178,11 +173,18 @@ def _stray(repository: Repository, model: str, what: str) -> Found:
     return Found(kind="stray", where=repository.where, model=model, what=what)
 
 
-def _registered(context: Context, model: str) -> dict[int, RegisteredVersion]:
+def _registered(context: Context, model: str) -> Registered:
     try:
         return {version.number: version for version in context.registry.versions(model)}
     except NotFoundError:
         return {}
+
+
+def _aliased(context: Context, model: str, alias: str) -> int | None:
+    try:
+        return context.registry.alias(model, alias)
+    except NotFoundError:
+        return None
 
 
 # --- diff
@@ -191,90 +193,63 @@ def diff(context: Context, one: str, other: str, model: str | None = None) -> li
 
     Versions are those that the registry's aliases of the environments' names say.
     """
-    both = context.environment(one), context.environment(other)
-    serving: dict[str, list[list[Home]]] = {}
-    for side, of in enumerate(both):
-        for home in homes(of):
-            serving.setdefault(home.model.name, [[], []])[side].append(home)
+    serving: dict[str, tuple[list[Home], list[Home]]] = defaultdict(lambda: ([], []))
+    for side, name in enumerate((one, other)):
+        for home in homes(context.environment(name)):
+            serving[home.model.name][side].append(home)
     if model is not None and model not in serving:
         raise NotFoundError(f"neither {one} nor {other} has a model {model}")
     return [
         Difference(model=name, what=what, one=first, other=second)
         for name in ([model] if model is not None else sorted(serving))
-        for what, first, second in _differences(context, both, name, serving[name])
+        for what, first, second in _differences(context, (one, other), name, serving[name])
+        if first != second
     ]
 
 
 def _differences(
-    context: Context, both: tuple[Environment, Environment], model: str, serving: list[list[Home]]
+    context: Context, both: tuple[str, str], model: str, serving: tuple[list[Home], list[Home]]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield what of a model is not the same, and how it is in both."""
+    """Yield what there is to say of a model in both; of files and configurations only what is not the same."""
     if all(serving):
-        for what, said in _WAYS.items():
-            one, other = (_in_words(where, said) for where in serving)
-            if one != other:
-                yield what, one, other
+        one, other = (_ways(where) for where in serving)
+        for what, words in one.items():
+            yield what, words, other[what]
     else:
-        one, other = ("names it" if where else "does not name it" for where in serving)
-        yield "the definition", one, other
-    first, second = (_version(context, of, model) for of in both)
-    one, other = (f"version {each.number}" if each is not None else "none" for each in (first, second))
-    if one != other:
-        yield "version", one, other
-    if first is not None and second is not None and first.manifest_sha256 != second.manifest_sha256:
-        yield from _files(context, first, second, (serving[0] or serving[1])[0].kind.configs)
+        named, unnamed = ("names it" if where else "does not name it" for where in serving)
+        yield "the definition", named, unnamed
+    numbers = [_aliased(context, model, name) for name in both]
+    has, gets = (f"version {number}" if number is not None else "none" for number in numbers)
+    yield "version", has, gets
+    versions = [context.registry.version(model, number) for number in numbers if number is not None]
+    if len(versions) == 2 and versions[0].manifest_sha256 != versions[1].manifest_sha256:
+        yield from _files(context, versions, (serving[0] or serving[1])[0].kind.configs)
 
 
-def _in_words(where: list[Home], said: Callable[[Home], str]) -> str:
-    words = [said(home) for home in where]
-    if len(set(words)) == 1:
-        return words[0]
-    return "; ".join(f"{home.plane.name}: {each}" for home, each in zip(where, words, strict=True))
+def _ways(where: list[Home]) -> dict[str, str]:
+    """Say how an environment serves a model; of each data plane, where they differ."""
+    said: dict[str, list[str]] = defaultdict(list)
+    for home in where:
+        alias, mirror, footprint = home.model.alias, home.model.mirror, home.model.footprint_bytes
+        shares = ", ".join(f"{share.weight} % version {share.version}" for share in home.model.versions)
+        said["traffic"].append(f"alias {alias}" if alias is not None else shares or "the newest version")
+        said["mirror"].append(f"{mirror.percent} % to version {mirror.version}" if mirror else "none")
+        said["footprint"].append("not declared" if footprint is None else f"{footprint} bytes")
+        said["loading"].append(home.pool.loading)
+    planes = [home.plane.name for home in where]
+    return {
+        what: words[0] if len(set(words)) == 1 else "; ".join(map(": ".join, zip(planes, words, strict=True)))
+        for what, words in said.items()
+    }
 
 
-def _traffic(home: Home) -> str:
-    if home.model.alias is not None:
-        return f"alias {home.model.alias}"
-    shares = ", ".join(f"{share.weight} % version {share.version}" for share in home.model.versions)
-    return shares or "the newest version"
-
-
-def _mirror(home: Home) -> str:
-    mirror = home.model.mirror
-    return f"{mirror.percent} % to version {mirror.version}" if mirror else "none"
-
-
-def _footprint(home: Home) -> str:
-    return "not declared" if home.model.footprint_bytes is None else f"{home.model.footprint_bytes} bytes"
-
-
-_WAYS: Final[dict[str, Callable[[Home], str]]] = {
-    "traffic": _traffic,
-    "mirror": _mirror,
-    "footprint": _footprint,
-    "loading": lambda home: home.pool.loading,
-}
-"""How an environment serves a model, in words."""
-
-
-def _version(context: Context, of: Environment, model: str) -> RegisteredVersion | None:
-    try:
-        number = context.registry.alias(model, of.name)
-        return context.registry.version(model, number) if number is not None else None
-    except NotFoundError:
-        return None
-
-
-def _files(
-    context: Context, first: RegisteredVersion, second: RegisteredVersion, configs: Configs
-) -> Iterator[tuple[str, str, str]]:
-    manifests = [(version, context.registry.manifest(version)) for version in (first, second)]
+def _files(context: Context, versions: list[RegisteredVersion], configs: Configs) -> Iterator[tuple[str, str, str]]:
+    manifests = [(version, context.registry.manifest(version)) for version in versions]
     files = [{file.path: file for file in manifest.files} for _, manifest in manifests]
     for path in sorted(files[0].keys() | files[1].keys()):
-        sides = [each.get(path) for each in files]
-        if sides[0] != sides[1]:
-            one, other = (f"{side.size} bytes, {side.sha256[:12]}" if side else "not there" for side in sides)
-            yield f"file {path}", one, other
+        sides = (each.get(path) for each in files)
+        one, other = (f"{side.size} bytes, {side.sha256[:12]}" if side else "not there" for side in sides)
+        yield f"file {path}", one, other
     if all(configs.CONFIG in each for each in files):
         texts = [registered_config(context.registry, *each, configs.CONFIG) for each in manifests]
         for difference in configs.config_differences(*texts):
@@ -288,8 +263,7 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
     """Return the versions of an environment that can go. Raises TidegateError.
 
     Kept are those that are served, that an alias or a definition names, that a rollback would go back to, and those
-    that the registry does not have: nobody could bring them back. What is not served and not as it was registered can
-    go whatever wants it, for it is of no use: the registry brings it back.
+    that the registry does not have. What is not served and not as it was registered can go whatever wants it.
     """
     of = context.environment(environment)
     found = []
@@ -304,10 +278,9 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
 
 
 def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list[Unserved]:
-    """Remove those that were shown and that still nobody serves; return the removed ones.
+    """Remove those that were shown and that still nobody serves, where the caller may bring versions in; return them.
 
-    Who may bring versions in may remove them. Raises TidegateError: BusyError for a model whose configuration was
-    written just now.
+    Raises TidegateError: BusyError for a model whose configuration was written just now.
     """
     of = context.environment(environment)
     removed = []
@@ -319,12 +292,12 @@ def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list
                 here = [each for each in shown if (each.model, each.where) == (name, repository.where)]
                 still = _unserved(context, place, repository, {each.version for each in here})
                 if still and (age := repository.config_age(name)) < LOADED_SECONDS:
-                    raise BusyError(
-                        f"model {name} was changed {max(0, age):.0f} s ago: Triton may still be loading what is to go",
-                        where=repository.where,
-                        do=f"run the command again in {(LOADED_SECONDS - age) / 60:.0f} minutes",
-                        retry_after=LOADED_SECONDS - age,
+                    left = LOADED_SECONDS - age
+                    what = (
+                        f"model {name} was changed {max(0, age):.0f} s ago: Triton may still be loading what is to go"
                     )
+                    do = f"run the command again in {left / 60:.0f} minutes"
+                    raise BusyError(what, where=repository.where, do=do, retry_after=left)
                 for each in here:
                     if each.version in still:
                         context.tell(f"removing {name} version {each.version} from {repository.where}")

@@ -15,15 +15,10 @@ from .target import Home, Place
 def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
     """Raise UsageError when there are errors among them; return the warnings as sentences."""
     if bad := errors(findings):
-        raise UsageError(
-            what,
-            where=where,
-            why="".join(
-                f"\n    {each.where or where}: {each.what}" + (f" ({each.why})" if each.why else "") for each in bad
-            ),
-            do="; ".join(dict.fromkeys(each.do for each in bad if each.do))
-            or "correct the entry and register it again; `tidegate model check` shows the same",
-        )
+        lines = (f"{each.where or where}: {each.what}" + (f" ({each.why})" if each.why else "") for each in bad)
+        do = "; ".join(dict.fromkeys(each.do for each in bad if each.do))
+        do = do or "correct the entry and register it again; `tidegate model check` shows the same"
+        raise UsageError(what, where=where, why="".join(f"\n    {line}" for line in lines), do=do)
     return [f"{each.where}: {each.what}" if each.where else each.what for each in findings]
 
 
@@ -52,38 +47,25 @@ def _in_memory(home: Home, manifest: Manifest, peak: int) -> list[Finding]:
     room = home.pool.capacity_bytes or home.pool.memory_bytes
     if room is None:
         return []
-    needs, how = home.model.footprint_bytes, "declared"
+    mine, has = home.model, f"and the pool {_pool(home)} has room for {_mib(room)}"
+    needs, how = mine.footprint_bytes, "declared"
     if needs is None:
         size = sum(file.size for file in manifest.files if file.path.startswith(f"{ENTRY_VERSION}/"))
         needs, how = int(size * DISK_FACTOR), "estimated from its files"
     if needs > room:
-        what = f"it needs {_mib(needs)} ({how}), and the pool {_pool(home)} has room for {_mib(room)}"
         do = "make the model smaller, or ask the platform admin for a pool of a larger slice"
-        return [error(what, "", do=do)]
-    beside = _beside(home) if home.pool.loading == "preload" else 0
+        return [error(f"it needs {_mib(needs)} ({how}), {has}", "", do=do)]
+    beside = 0
+    if home.pool.loading == "preload":  # which has all of its models at one time
+        of_pool = [each for each in home.plane.models if (each.server, each.pool) == (mine.server, mine.pool)]
+        beside = sum(each.footprint_bytes or 0 for each in of_pool if each.name != mine.name)
     if needs * peak + beside <= room:
         return []
     others = f", beside the {_mib(beside)} that the pool's other models are declared to need" if beside else ""
-    return [
-        warning(
-            f"while it comes in, {peak} versions are loaded at one time, which may need {_mib(needs * peak)} "
-            f"({how} for each){others}, and the pool {_pool(home)} has room for {_mib(room)}",
-            "",
-            "Triton loads every version again, beside itself, when the configuration or an alias changes",
-            "ask the platform admin for a larger slice, or, where an alias routes the model, to let the newest "
-            "version be called instead",
-        )
-    ]
-
-
-def _beside(home: Home) -> int:
-    """Return the bytes that the other models of a pool, which has them all at one time, are declared to need."""
-    mine = home.model
-    return sum(
-        each.footprint_bytes or 0
-        for each in home.plane.models
-        if (each.server, each.pool) == (mine.server, mine.pool) and each.name != mine.name
-    )
+    may = f"while it comes in, {peak} versions are loaded at one time, which may need {_mib(needs * peak)}"
+    why = "Triton loads every version again, beside itself, when the configuration or an alias changes"
+    do = "ask the platform admin for a larger slice, or, where an alias routes the model, to let the newest be called"
+    return [warning(f"{may} ({how} for each){others}, {has}", "", why, do)]
 
 
 def _pool(home: Home) -> str:

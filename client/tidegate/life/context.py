@@ -1,7 +1,7 @@
 """What every operation works with: the environments, the registry, and ways to repositories and proxies."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -17,10 +17,6 @@ from . import WAIT_SECONDS, Progress
 from .target import Home
 
 
-def _silent(what: str, total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:  # noqa: ARG001
-    return nullcontext(lambda _bytes: None)
-
-
 @dataclass
 class Context:
     """One per command; repositories and proxies are opened when they are wanted, and proxies once each."""
@@ -32,7 +28,7 @@ class Context:
     """Whose signatures are wanted; None where none is."""
     tell: Callable[[str], None] = lambda _text: None
     """Is told of each step, in words."""
-    progress: Progress = _silent
+    progress: Progress = lambda _what, _total_bytes: nullcontext(lambda _bytes: None)
     wait_seconds: float = WAIT_SECONDS
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _proxies: dict[str, ProxyClient] = field(default_factory=dict)
@@ -50,10 +46,10 @@ class Context:
     def repository(self, home: Home) -> Repository:
         """Return the repository of a server. Raises UsageError where its dataset is not mounted here."""
         location = home.server.location
-        if isinstance(location, DatasetLocation):
-            folder = folder_of(location, home.environment.name, home.plane.name, self.known, self.said)
-            return home.kind.open_repository(folder)
-        return home.kind.open_repository(location.url)
+        if not isinstance(location, DatasetLocation):
+            return home.kind.open_repository(location.url)
+        folder = folder_of(location, home.environment.name, home.plane.name, self.known, self.said)
+        return home.kind.open_repository(folder)
 
     def records(self, model: str) -> Records:
         """Return what was done with a model's versions, and tell what of the records cannot be read."""
@@ -67,8 +63,8 @@ class Context:
         who = self.proxy(home.plane).whoami()
         if who.environment != home.environment.name:
             what = f"the proxy is that of {who.environment}, and not of {home.environment.name}"
-            where = home.plane.proxy_url
-            raise UsageError(what, where=where, do="have environments.json made anew with `make environments`")
+            do = "have environments.json made anew with `make environments`"
+            raise UsageError(what, where=home.plane.proxy_url, do=do)
         return who
 
     def close(self) -> None:

@@ -1,4 +1,7 @@
-"""The three ways in which a version comes into an environment, and the rules of each."""
+"""The three ways in which a version comes into an environment, and the rules of each. They raise TidegateError.
+
+A model is named as `fraud`, or `fraud@3` and `fraud@champion` for one version.
+"""
 
 from collections.abc import Sequence
 
@@ -16,11 +19,7 @@ from .target import homes, places
 
 
 def deploy(context: Context, model: str, to: str | None = None, *, replace: bool = False) -> Outcome:
-    """Bring a version, the latest registered if none is said, into an environment that takes any registered one.
-
-    `model` is `fraud`, or `fraud@3` and `fraud@champion` for one version. Without `to` it is the only such environment.
-    Raises TidegateError.
-    """
+    """Bring a version, the latest if none is said, into an environment that takes any: the only one without `to`."""
     name, which = _wanted(model)
     of = context.environment(to) if to is not None else _open_environment(context)
     if of.promotion.source is not None:
@@ -30,10 +29,7 @@ def deploy(context: Context, model: str, to: str | None = None, *, replace: bool
 
 
 def promote(context: Context, model: str, to: str, *, replace: bool = False) -> Outcome:
-    """Bring a version into an environment that takes them from another one, which says which if you do not.
-
-    Raises TidegateError.
-    """
+    """Bring a version into an environment that takes them from another one, which says which if you do not."""
     name, which = _wanted(model)
     of = context.environment(to)
     source = of.promotion.source
@@ -51,7 +47,7 @@ def rollback(
 ) -> Outcome:
     """Go back to the version that was there before, or to another one that the environment has had.
 
-    A rollback that was stopped half way is finished; a deployment that was, is taken back. Raises TidegateError.
+    A rollback that was stopped half way is finished; a deployment that was, is taken back.
     """
     of = context.environment(environment)
     records = context.registry.records(model)
@@ -70,9 +66,8 @@ def may(context: Context, of: Environment, model: str) -> WhoAmI:
     """Ask every proxy as whom it knows the caller, and check that he may; the first one's answer is written down."""
     found = []
     for home in homes(of, model):
-        who = context.who(home)
-        rules.may_publish(of.name, of.promotion, home.server.writers, who)
-        found.append(who)
+        found.append(context.who(home))
+        rules.may_publish(of.name, of.promotion, home.server.writers, found[-1])
     return found[0]
 
 
@@ -97,8 +92,7 @@ def _bring(context: Context, what: What, model: str, which: int | str, of: Envir
     who = may(context, of, model)
     if what != "rollback":
         _check_rules(context, of, version, who)
-    source = of.promotion.source if what == "promote" else None
-    return bring(context, what, version, of, who.principal, replace=replace, source=source)
+    return bring(context, what, version, of, who.principal, replace=replace)
 
 
 def _check_rules(context: Context, of: Environment, version: RegisteredVersion, who: WhoAmI) -> None:
@@ -110,24 +104,19 @@ def _check_rules(context: Context, of: Environment, version: RegisteredVersion, 
         rules.was_in(asked.source, of.name, number, records)
         if asked.soak_hours:
             failures = _failures(context, context.environment(asked.source), version)
-            now, unreadable = context.now(), records.unreadable
-            rules.has_soaked(asked.source, number, asked.soak_hours, records, failures, now, unreadable)
+            rules.has_soaked(asked.source, number, asked.soak_hours, records, failures, context.now())
 
 
 def _failures(context: Context, source: Environment, version: RegisteredVersion) -> int | None:
     """Return how many calls of the version failed in an environment, as its Tritons count; None where one does not."""
-    counted: list[int] = []
+    failures = 0
     for home in homes(source, version.model):
         said = context.proxy(home.plane).statistics(version.model, server=home.server.name, version=version.number)
-        here = [
-            int(each.get("inference_stats", {}).get("fail", {}).get("count", 0))
-            for each in said.models
-            if str(each.get("version")) == str(version.number)
-        ]
+        here = [each for each in said.models if str(each.get("version")) == str(version.number)]
         if not here:
             return None
-        counted += here
-    return sum(counted)
+        failures += sum(int(each.get("inference_stats", {}).get("fail", {}).get("count", 0)) for each in here)
+    return failures
 
 
 def _target(context: Context, of: Environment, model: str, records: Sequence[Record]) -> int:

@@ -54,10 +54,7 @@ class Plan:
     """Whether an earlier run had calls go to the version already, and did not come to its end."""
 
     def is_there(self, manifest: Manifest) -> bool:
-        """Whether the version lies in the repository already.
-
-        In an object store some of its files may, whose upload was cut short: while it is not served, that is none.
-        """
+        """Whether the version lies in the repository; while it is not served, with all files: an upload may be cut."""
         configs = self.repository.configs
         if self.number not in self.repository.versions(self.place.model):
             return False
@@ -87,10 +84,10 @@ class Plan:
 def make_plan(
     place: Place, repository: Repository, number: int, entry_config: str, had: Had, *, alone: bool = False
 ) -> Plan:
-    """Return the plan for a version whose entry has this configuration.
+    """Return the plan for a version whose entry has this configuration; `alone`: the old one does not serve beside it.
 
-    With `alone` the old version does not serve beside the new one. Raises UsageError for a model that somebody else
-    put there, and RefusedError where another environment that reads the repository would get the version too.
+    Raises UsageError for a model that somebody else put there, and RefusedError where another environment that reads
+    the repository would get the version too.
     """
     model, configs = place.model, repository.configs
     there = frozenset(repository.versions(model))
@@ -140,7 +137,7 @@ def make_plan(
 def _check_shared(place: Place, repository: Repository, number: int, others: Mapping[str, int], had: Had) -> None:
     """Check that no environment that reads the repository too gets another version by this, or loses its own.
 
-    One that has none yet, and takes any, gets it; one that takes versions from another environment does not.
+    One that has none yet gets it, where it takes any.
     """
     for home in place.shared:
         name, alias = home.environment.name, home.model.alias
@@ -151,13 +148,10 @@ def _check_shared(place: Place, repository: Repository, number: int, others: Map
         else:
             gets = home.follows == "newest" and (place.newest or has is None or number > has)
         if gets and has != number and not takes_any:
-            raise RefusedError(
-                f"{name} would get version {number} too",
-                where=repository.where,
-                why=f"it reads this repository, and calls {f'the alias {alias}' if alias else 'the newest'} "
-                f"as well; it has {'none' if has is None else f'version {has}'}",
-                do="have the platform admin give each environment an alias of its own, or a repository of its own",
-            )
+            calls, its = f"the alias {alias}" if alias else "the newest", "none" if has is None else f"version {has}"
+            why = f"it reads this repository, and calls {calls} as well; it has {its}"
+            do = "have the platform admin give each environment an alias of its own, or a repository of its own"
+            raise RefusedError(f"{name} would get version {number} too", where=repository.where, why=why, do=do)
         needs = home.named | {target for each, target in others.items() if each == alias}
         if place.newest and (newer := sorted(each for each in needs if each > number)):
             what = f"version {number} cannot be the newest: {name} needs version {newer[0]}"
@@ -211,6 +205,5 @@ def _text(content: bytes, name: str, where: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        what = f"{name} is no text in UTF-8"
-        why = f"byte {error.start} cannot be read: {error.reason}"
-        raise UsageError(what, where=where, why=why, do="mend the entry, and register it again") from None
+        do = "mend the entry, and register it again"
+        raise UsageError(f"{name} is no text in UTF-8", where=where, why=str(error), do=do) from None

@@ -42,14 +42,7 @@ class Outcome(Message):
 
 
 def bring(
-    context: Context,
-    what: What,
-    version: RegisteredVersion,
-    of: Environment,
-    who: str,
-    *,
-    replace: bool = False,
-    source: str | None = None,
+    context: Context, what: What, version: RegisteredVersion, of: Environment, who: str, *, replace: bool = False
 ) -> Outcome:
     """Bring a version, which the rules allow, into an environment; it serves everywhere when this returns.
 
@@ -68,12 +61,10 @@ def bring(
             locks.enter_context(repositories[key].lock(model, who))
         expected = registry.alias(model, of.name)
         records = context.records(model)
-        plans = [
-            make_plan(
-                place, repositories[place.key], number, entry_config, _had(place, of, records, expected), alone=replace
-            )
-            for place in everywhere
-        ]
+        plans = []
+        for place in everywhere:
+            had = _had(place, of, records, expected)
+            plans.append(make_plan(place, repositories[place.key], number, entry_config, had, alone=replace))
         run = _Run(context, version, manifest, of, plans)
         for plan in plans:
             run.check(plan, entry_config, replace=replace)
@@ -94,18 +85,14 @@ def bring(
         with run.told_on_failure():
             if expected != number:
                 registry.set_alias(model, of.name, number, expect=expected)
-            previous = run.write_down(what, who, records, source)
+            previous = run.write_down(what, who, records)
     return Outcome(
-        what=what,
-        model=model,
-        version=number,
-        environment=of.name,
+        what=what, model=model, version=number, environment=of.name, who=who,
         previous=previous if previous != number else before(records, of.name, number),
         changed=changed or previous != number,
-        who=who,
         planes=tuple(home.plane.name for _, home in run.homes),
         notes=tuple(dict.fromkeys([*run.notes, *run.unserved()])),
-    )
+    )  # fmt: skip
 
 
 def _had(place: Place, of: Environment, records: Sequence[Record], named: int | None) -> Had:
@@ -145,12 +132,10 @@ class _Run:
             with self.context.progress(f"verifying version {number} in {repository.where}", self.manifest.size) as done:
                 wrong = repository.differences(model, number, self.manifest, done)
             if wrong:
-                raise IntegrityError(
-                    f"version {number} in the repository is not what was registered: {'; '.join(wrong[:5])}",
-                    where=f"{repository.where}/{model}",
-                    do="find out who changed it; `tidegate verify` shows all of it. A version is never written over: "
-                    "if nobody is served by it, remove it with `tidegate prune` and run this again",
-                )
+                what = f"version {number} in the repository is not what was registered: {'; '.join(wrong[:5])}"
+                do = "find out who changed it; `tidegate verify` shows all of it. A version is never written over: if "
+                do += "nobody is served by it, remove it with `tidegate prune` and run this again"
+                raise IntegrityError(what, where=f"{repository.where}/{model}", do=do)
         else:
             staged = repository.staging(model, number, self.manifest.size)
             with self.context.progress(f"fetching {model} version {number}", self.manifest.size) as done:
@@ -197,13 +182,13 @@ class _Run:
             do = "find out who did it (`tidegate history`), and run the same command again if it is still wanted"
             raise BusyError(what, where=registry.where, do=do)
 
-    def write_down(self, what: What, who: str, records: Sequence[Record], source: str | None) -> int | None:
-        """Tag the version, and append the records that are not there yet.
+    def write_down(self, what: What, who: str, records: Sequence[Record]) -> int | None:
+        """Tag the version, and append the records that are not there yet; return the version that the environment had.
 
-        Returns the version that the environment had; the same one where nothing was left to write. The records
-        come last: as long as one is missing, the next run knows that this one did not come to its end.
+        The records come last: as long as one is missing, the next run knows that this one did not come to its end.
         """
         registry, number = self.context.registry, self.version.number
+        source = self.of.promotion.source if what == "promote" else None
         previous: int | None = number
         latest = max((each.when for each in records), default=None)
         for plan, home in self.homes:
@@ -218,18 +203,10 @@ class _Run:
             for key, value in (("by", who), ("at", when.isoformat(timespec="seconds")), ("from", source or "registry")):
                 registry.tag(self.version, f"tidegate.{self.of.name}.{key}", value)
             record = Record(
-                what=what,
-                model=self.version.model,
-                version=number,
-                who=who,
-                when=when,
-                previous=previous,
-                environment=self.of.name,
-                plane=home.plane.name,
-                source=source,
+                what=what, model=self.version.model, version=number, who=who, when=when, previous=previous,
+                environment=self.of.name, plane=home.plane.name, source=source, proxy=home.plane.proxy_url,
                 manifest_sha256=self.version.manifest_sha256,
-                proxy=home.plane.proxy_url,
-            )
+            )  # fmt: skip
             registry.append_record(self.version, record)
         return previous
 
@@ -238,10 +215,9 @@ class _Run:
         for _, home in self.homes:
             shares = {share.version: share.weight for share in home.model.versions}
             if shares and not shares.get(self.version.number):
-                yield (
-                    f"on {home.plane.name} calls do not go to it: the definition shares them out among versions "
-                    f"{', '.join(map(str, shares))}; have the platform admin name {self.version.number} there"
-                )
+                among = f"the definition shares them out among versions {', '.join(map(str, shares))}"
+                do = f"have the platform admin name {self.version.number} there"
+                yield f"on {home.plane.name} calls do not go to it: {among}; {do}"
 
     @contextmanager
     def put_back_on_failure(self) -> Iterator[None]:

@@ -19,8 +19,7 @@ from .target import Home
 LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 15.0
-"""Triton's own, where the definition does not say how often a pool looks at its repository. An eviction policy looks at
-least as often."""
+"""Triton's own, where the definition does not say how often a pool looks at its repository. A policy looks as often."""
 
 
 def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> str | None:
@@ -51,10 +50,8 @@ def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> s
         steady = _look_seconds(home) if fresh else 0
         _until(context, home, ready, f"version {number} is not ready", steady)
     elif home.follows == "shares" and number not in home.named:
-        return (
-            f"{_where(home)} loads only the versions that the definition names, which version {number} is not yet: "
-            "it was not tried there"
-        )
+        only = f"{_where(home)} loads only the versions that the definition names"
+        return f"{only}, which version {number} is not yet: it was not tried there"
     else:
         # Readiness would load nothing: the model's own description does, so that this is a real load.
         _until(context, home, described, f"version {number} is not ready", 0)
@@ -86,13 +83,10 @@ def answers(context: Context, home: Home, number: int, golden: Golden) -> None:
         what = f"version {number} does not answer its golden request"
         raise UnfinishedError(what, where=_where(home), why=str(error)) from None
     if wrong := golden.differences(answer):
-        raise UnfinishedError(
-            f"version {number} answers its golden request otherwise than it was registered with",
-            where=_where(home),
-            why="; ".join(wrong[:5]),
-            do="where the request is that of another version, register it again with the right --golden; else compare "
-            "the libraries that the inference server has with those of where the model was made",
-        )
+        what = f"version {number} answers its golden request otherwise than it was registered with"
+        do = "register it again with the right --golden where the request is that of another version; else compare the "
+        do += "libraries that the inference server has with those of where the model was made"
+        raise UnfinishedError(what, where=_where(home), why="; ".join(wrong[:5]), do=do)
 
 
 def _until(context: Context, home: Home, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
@@ -101,37 +95,29 @@ def _until(context: Context, home: Home, check: Callable[[], bool], what: str, s
     That the load failed is believed when nothing else was said until whoever loads has surely seen what is there now:
     at first it may be said of what was there before.
     """
-    bound = context.wait_seconds + _look_seconds(home)
+    bound, where = context.wait_seconds + _look_seconds(home), _where(home)
     end = time.monotonic() + bound
-    since: float | None = None
-    failed_since: float | None = None
-    why = ""
+    state, since, why = "", 0.0, ""
     while True:
-        holds, failed = False, False
+        before, state = state, "not yet"
         try:
-            holds = check()
+            state = "holds" if check() else state
+        except LoadFailedError as error:
+            state, why = "failed", error.why or error.what
         except (BusyError, NotFoundError, UsageError, UnreachableError) as error:
-            failed, why = isinstance(error, LoadFailedError), error.why or error.what
+            why = error.why or error.what
         now = time.monotonic()
-        since = (now if since is None else since) if holds else None
-        failed_since = (now if failed_since is None else failed_since) if failed else None
-        if since is not None and now - since >= steady_seconds:
+        since = since if state == before else now
+        if state == "holds" and now - since >= steady_seconds:
             return
-        if failed_since is not None and now - failed_since > _look_seconds(home) + LOOK_SECONDS:
-            raise UnfinishedError(
-                f"{what}: it cannot be loaded",
-                where=_where(home),
-                why=why,
-                do="mend the model, register it again and deploy that; where the server is what is wrong, run the same "
-                "command again once it is mended",
-            )
+        if state == "failed" and now - since > _look_seconds(home) + LOOK_SECONDS:
+            do = "mend the model, register it again and deploy that; where the server is what is wrong, run the same "
+            do += "command again once it is mended"
+            raise UnfinishedError(f"{what}: it cannot be loaded", where=where, why=why, do=do)
         if now > end:
-            raise UnfinishedError(
-                f"{what} after {bound:.0f} s",
-                where=_where(home),
-                why=why or "the inference server has not loaded it, or cannot",
-                do="look into the log of the inference server there; then run the same command again",
-            )
+            why = why or "the inference server has not loaded it, or cannot"
+            do = "look into the log of the inference server there; then run the same command again"
+            raise UnfinishedError(f"{what} after {bound:.0f} s", where=where, why=why, do=do)
         time.sleep(LOOK_SECONDS)
 
 

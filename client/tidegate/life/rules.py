@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 from tidegate_contracts.environments import Promotion, WhoAmI
 
 from ..errors import NotFoundError, RefusedError
-from ..registry.version import Record
+from ..registry.version import Record, Records
 from .context import Context
 
 What = Literal["deploy", "promote", "rollback"]
@@ -59,23 +59,20 @@ def served_hours(records: Sequence[Record], environment: str, number: int, now: 
     Of several data planes that have had it, it is the one with the fewest: every one of them has served for so long.
     """
     planes = {each.plane for each in of_environment(records, environment) if each.version == number}
-    return min((_hours(of_environment(records, environment, plane), number, now) for plane in planes), default=0.0)
-
-
-def _hours(changes: Sequence[Record], number: int, now: datetime) -> float:
-    total = timedelta()
-    ends = [each.when for each in changes[1:]] + [now]
-    for change, end in zip(changes, ends, strict=True):
-        if change.version == number:
-            total += max(end - change.when, timedelta())  # a record from a clock that goes ahead counts nothing
-    return total / timedelta(hours=1)
+    totals = dict.fromkeys(planes, timedelta())
+    for plane in planes:
+        changes = of_environment(records, environment, plane)
+        ends = [each.when for each in changes[1:]] + [now]
+        for change, end in zip(changes, ends, strict=True):
+            if change.version == number:
+                totals[plane] += max(end - change.when, timedelta())  # a clock that goes ahead counts nothing
+    return min(totals.values(), default=timedelta()) / timedelta(hours=1)
 
 
 def may_publish(environment: str, promotion: Promotion, writers: Sequence[str], who: WhoAmI) -> None:
     """Check that the caller is among those who bring versions in.
 
-    They are the definition's principals and groups; without any the writers of the server's repository; without those
-    too, everybody whom the repository lets write.
+    They are the definition's principals and groups; else the writers of the server's repository; else everybody.
     """
     groups = promotion.groups if promotion.groups or promotion.principals else writers
     if not groups and not promotion.principals:
@@ -89,22 +86,17 @@ def may_publish(environment: str, promotion: Promotion, writers: Sequence[str], 
     raise RefusedError(f"{who.principal} may not bring versions into {environment}", why=why, do=do)
 
 
-def other_than_who_registered(
-    environment: str, number: int, registered_by: str, who: WhoAmI, unproven: str = ""
-) -> None:
-    """Check that the caller is somebody else than who registered the version (separation of duties).
-
-    A name that nobody has proven may be the caller's by another name: it is refused too.
-    """
+def other_than_who_registered(environment: str, number: int, by: str, who: WhoAmI, unproven: str = "") -> None:
+    """Check that the caller is somebody else than who registered the version; a name that is unproven may be his."""
     why = f"{environment} wants somebody else to bring a version in than who registered it"
-    if not registered_by:
+    if not by:
         what = f"it is not known who registered version {number}"
         raise RefusedError(what, why=why, do="register it again with `tidegate register`, which says who did")
     if unproven:
-        what = f"it is not proven that {registered_by} registered version {number}"
+        what = f"it is not proven that {by} registered version {number}"
         do = "have the same entry registered again by somebody whose credential a proxy knows"
         raise RefusedError(what, why=f"{unproven}; {why}", do=do)
-    if registered_by.casefold() == who.principal.casefold():
+    if by.casefold() == who.principal.casefold():
         what = f"{who.principal} registered version {number}, and may not bring it into {environment} too"
         do = "ask somebody else who may to run the same command"
         raise RefusedError(what, why="the definition asks for separation of duties", do=do)
@@ -119,26 +111,16 @@ def was_in(source: str, environment: str, number: int, records: Sequence[Record]
     raise RefusedError(what, why=f"{environment} takes versions that have been in {source}", do=do)
 
 
-def has_soaked(
-    source: str,
-    number: int,
-    hours: float,
-    records: Sequence[Record],
-    failures: int | None,
-    now: datetime,
-    unreadable: Sequence[str] = (),
-) -> None:
+def has_soaked(source: str, number: int, hours: float, records: Records, failures: int | None, now: datetime) -> None:
     """Check that it has served in `source` for so many hours, and that no call of it failed there.
 
-    Where records are `unreadable`, one of them may say that it went: that is refused too.
-    `failures` is what Triton counts of the version there since it was loaded; None where nothing can be learned, which
-    is refused too. An error that a model of the Python backend answers to one request is none to Triton 2.51.
+    A record that cannot be read may say that it went, so that is refused too. `failures` is what Triton counts of the
+    version there since it was loaded; None, which is refused too, where nothing can be learned. An error that a model
+    of the Python backend answers to one request is none to Triton 2.51.
     """
-    if not hours:
-        return
-    if unreadable:
+    if records.unreadable:
         what = f"it cannot be learned for how long version {number} has served in {source}"
-        why = f"{unreadable[0]} cannot be read: what was there may have said that the version went"
+        why = f"{records.unreadable[0]} cannot be read: what was there may have said that the version went"
         raise RefusedError(what, why=why, do="find out who wrote it there, and take it away")
     served = served_hours(records, source, number, now)
     if served < hours:

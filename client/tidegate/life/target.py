@@ -50,10 +50,9 @@ class Home:
     @property
     def pool(self) -> PoolFacts:
         """The pool that serves it. Raises UsageError where the file contradicts itself."""
-        for pool in self.server.pools:
-            if pool.name == self.model.pool:
-                return pool
-        raise UsageError(f"the server {self.server.name} has no pool {self.model.pool}")
+        if (pool := next((pool for pool in self.server.pools if pool.name == self.model.pool), None)) is None:
+            raise UsageError(f"the server {self.server.name} has no pool {self.model.pool}")
+        return pool
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Place:
 
     @property
     def model(self) -> str:
-        """Name of the model."""
+        """Its name."""
         return self.homes[0].model.name
 
     @property
@@ -98,10 +97,7 @@ class Place:
 
 
 def homes(of: Environment, model: str | None = None) -> list[Home]:
-    """Return where the environment serves the model, or all its models, data planes of lower waves first.
-
-    Raises NotFoundError where the definition does not name the model there.
-    """
+    """Return where the environment serves the model, or all, lower waves first; NotFoundError where it does not."""
     everywhere = [
         Home(of, plane, server, facts)
         for plane in sorted(of.planes, key=lambda plane: plane.wave)
@@ -111,19 +107,17 @@ def homes(of: Environment, model: str | None = None) -> list[Home]:
     ]
     found = [home for home in everywhere if model in (None, home.model.name)]
     if model is not None and not found:
-        names = sorted({home.model.name for home in everywhere})
+        near = nearest_of(model, sorted({home.model.name for home in everywhere}), "models")
         server = next((server.name for plane in of.planes for server in plane.servers), "<server>")
-        raise NotFoundError(
-            f"the environment {of.name} has no model {model!r}",
-            why="the stack definition says which models an environment serves, and on which server",
-            do=f"{nearest_of(model, names, 'models')}; or have the platform admin add it to `models` of the "
-            f"definition:\n      - {{name: {model}, server: {server}}}",
-        )
+        why = "the stack definition says which models an environment serves, and on which server"
+        line = f"- {{name: {model}, server: {server}}}"
+        do = f"{near}; or have the platform admin add it to `models` of the definition:\n      {line}"
+        raise NotFoundError(f"the environment {of.name} has no model {model!r}", why=why, do=do)
     return found
 
 
 def repositories(of: Environment, model: str | None = None) -> dict[Key, list[Home]]:
-    """Return every repository that the environment reads the model from, or any model. Raises NotFoundError."""
+    """Return every repository that the environment reads the model from, or any model, with its homes."""
     found: dict[Key, list[Home]] = defaultdict(list)
     for home in homes(of, model):
         found[_key(home.server.location)].append(home)
@@ -131,10 +125,7 @@ def repositories(of: Environment, model: str | None = None) -> dict[Key, list[Ho
 
 
 def places(of: Environment, model: str, known: Environments) -> tuple[Place, ...]:
-    """Return the repositories that the environment reads the model from, each once, in the order of the roll-out.
-
-    Raises NotFoundError where the definition does not name the model there.
-    """
+    """Return the repositories that the environment reads the model from, in the order of the roll-out, as `homes`."""
     others = [home for other in known.environments if other.name != of.name for home in homes(other)]
     read = [(_key(home.server.location), home) for home in others if home.model.name == model]
     return tuple(

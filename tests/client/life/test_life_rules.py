@@ -10,6 +10,7 @@ from tidegate.errors import RefusedError
 from tidegate.life import rules
 from tidegate.life.rules import What, before, current, served_hours
 from tidegate.registry import Record
+from tidegate.registry.version import Records
 from tidegate_contracts.environments import Promotion, WhoAmI
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -140,7 +141,6 @@ BACK = record("rollback", 1, 2, 1, "dev")
     ("records", "hours", "failures", "unreadable", "said"),
     [
         ([DEPLOYED], 24, 0, [], ""),
-        ([], 0, None, [], ""),
         ([DEPLOYED], 25, 0, [], r"24\.0 hours of 25"),
         ([DEPLOYED], 24, 3, [], "3 calls of version 2 failed"),
         ([DEPLOYED], 24, None, [], "cannot be learned whether"),
@@ -152,4 +152,4 @@ def test_a_version_has_soaked_when_it_has_surely_served_long_enough_without_erro
     records: list[Record], hours: float, failures: int | None, unreadable: list[str], said: str
 ) -> None:
     with pytest.raises(RefusedError, match=said) if said else nullcontext():
-        rules.has_soaked("dev", 2, hours, records, failures, NOW, unreadable)
+        rules.has_soaked("dev", 2, hours, Records(records, unreadable), failures, NOW)

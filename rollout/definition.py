@@ -7,7 +7,6 @@ images, through crane, and writes `images.lock`.
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import TimeoutExpired
 
@@ -34,11 +33,10 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 def check_definition(path: Path) -> None:
     """Read a definition and say in a line what is in it; raise DefinitionError with everything that is wrong."""
     definition = read_definition(path)
-    platforms = [stack.platform for stack in definition.stacks]
-    servers = {server.name for platform in platforms for server in platform.servers}
-    models = {model.name for platform in platforms for model in platform.models}
-    stacks = f"{counted(platforms, 'stack')} ({listed((stack.name for stack in definition.stacks), most=8)})"
-    held = f"{stacks}, {counted(servers, 'server')}, {counted(models, 'model')}"
+    servers = {server.name for stack in definition.stacks for server in stack.platform.servers}
+    models = {model.name for stack in definition.stacks for model in stack.platform.models}
+    names = listed((stack.name for stack in definition.stacks), most=8)
+    held = f"{counted(definition.stacks, 'stack')} ({names}), {counted(servers, 'server')}, {counted(models, 'model')}"
     print(f"{escaped(definition.file)}: ok – {held}")
     if text := advisory_text(definition.advisories):
         print(text)
@@ -61,33 +59,24 @@ def tell_clients(path: Path, out: Path | None, outcome: Outcome) -> None:
 # ---- pin ----
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a registry said about one image: its digest, or why there is none."""
-
-    digest: str | None
-    error: str = ""
-
-
 def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, outcome: Outcome) -> None:
     """Ask for every image that any stack names, and write the lock file when all answers are there."""
     definition = validate(load(path), ImagesLock())  # whatever stands in the lock file now must not stop us
-    questions = references(definition, plane)
+    questions = _references(definition, plane)
     lock_file = path.parent / FILE_NAME
     before = _old_lock(path.parent)
-    answers = ask_all(questions, insecure)
-    failed = {image: answer.error for image, answer in answers.items() if answer.digest is None}
-    for image, error in failed.items():
-        asked = questions[image]
-        via = f" (asked {asked})" if asked != image else ""
-        note(f"not resolved: {image}{via}: {escaped(error)}")
+    answers = _ask_all(questions, insecure)
+    failed = [image for image, (digest, _) in answers.items() if not digest]
+    for image in failed:
+        via = f" (asked {questions[image]})" if questions[image] != image else ""
+        note(f"not resolved: {image}{via}: {escaped(answers[image][1])}")
+    not_all = f"{len(failed)} of {counted(answers, 'image')} could not be resolved"
     if failed and not keep_going:
         again = make("pin", KEEP_GOING=1, INSECURE=int(insecure), REGISTRY_PLANE=plane, DEFINITION=path)
-        raise CommandError(
-            f"{len(failed)} of {counted(list(answers), 'image')} could not be resolved; "
-            f"nothing was written.\nTo write the others all the same: {again}"
-        )
-    pins = new_pins(answers, before)
+        raise CommandError(f"{not_all}; nothing was written.\nTo write the others all the same: {again}")
+    # What a registry just said, else what one said before for the very same image.
+    digests = {image: digest or before.digest(image) for image, (digest, _) in answers.items()}
+    pins = [PinnedImage(image=image, digest=digest) for image, digest in digests.items() if digest]
     _say_changes(pins, before)
     text = lock_text(pins)
     if lock_file.is_file() and lock_file.read_bytes() == text.encode():
@@ -97,10 +86,10 @@ def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, 
         outcome.text = f"{lock_file} is written"
         print(f"{escaped(str(lock_file))}: written, {counted(pins, 'image')} pinned.")
     if failed:
-        raise CommandError(f"{len(failed)} of {counted(list(answers), 'image')} could not be resolved.")
+        raise CommandError(f"{not_all}.")
 
 
-def references(definition: Definition, plane_name: str | None = None) -> dict[str, str]:
+def _references(definition: Definition, plane_name: str | None) -> dict[str, str]:
     """Return every image that any stack names, and the reference to ask for: its own, or that of a plane's mirror."""
     planes = {plane.name: plane for plane in definition.header.data_planes}
     if plane_name is not None and plane_name not in planes:
@@ -110,8 +99,8 @@ def references(definition: Definition, plane_name: str | None = None) -> dict[st
     return {name: f"{images[name].mirrored(registries)}:{images[name].tag}" for name in sorted(images)}
 
 
-def ask_all(questions: Mapping[str, str], insecure: bool = False) -> dict[str, Answer]:
-    """Return what registries say of references, by image; several are asked at once, and Ctrl-C ends that."""
+def _ask_all(questions: Mapping[str, str], insecure: bool) -> dict[str, tuple[str, str]]:
+    """Return the digest of each image, or an empty text and why there is none; Ctrl-C ends the asking."""
     try:
         crane = tools.path("crane")
     except tools.ToolError as error:
@@ -129,23 +118,17 @@ def ask_all(questions: Mapping[str, str], insecure: bool = False) -> dict[str, A
     return {image: found[image] for image in questions}
 
 
-def _ask(command: list[str]) -> Answer:
+def _ask(command: list[str]) -> tuple[str, str]:
     try:
         done = processes.run(command, seconds=SECONDS)
     except TimeoutExpired:
-        return Answer(None, f"no answer within {SECONDS} s")
+        return "", f"no answer within {SECONDS} s"
     digest = done.stdout.strip()
     if done.returncode == 0 and _DIGEST.fullmatch(digest):
-        return Answer(digest)
+        return digest, ""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     error = lines[-1].removeprefix("Error: ") if lines else f"crane said nothing ({digest or 'no digest'})"
-    return Answer(None, shortened(error, _LONGEST_ERROR))
-
-
-def new_pins(answers: dict[str, Answer], before: ImagesLock) -> list[PinnedImage]:
-    """Return the pins to write: what a registry just said, else what one said before for the very same image."""
-    digests = {image: answer.digest or before.digest(image) for image, answer in answers.items()}
-    return [PinnedImage(image=image, digest=digest) for image, digest in digests.items() if digest is not None]
+    return "", shortened(error, _LONGEST_ERROR)
 
 
 def _old_lock(folder: Path) -> ImagesLock:

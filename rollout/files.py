@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file; a reader finds the old text or the new one, also after a crash. A new file is for everybody.
+def write_atomically(path: Path, text: str | bytes) -> None:
+    """Write a file; a reader finds the old text or the new one, also after a crash. A new file is for everybody.
 
     A link stays one: what it leads to is written. Characters that are no text are written as `?`.
     """
@@ -15,8 +15,8 @@ def write_atomically(path: Path, text: str) -> None:
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with open(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(text)
+        with open(descriptor, "wb") as file:
+            file.write(text.encode("utf-8", "replace") if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, mode)

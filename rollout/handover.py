@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import managed_fields
-from .changes.compare import Identity, identity
+from .changes.compare import identity
 from .kubectl import Kubectl, KubernetesObject, as_list
 from .live import as_made, with_scale
 
@@ -26,18 +26,18 @@ def mend(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[Kub
     engine mends.
     """
     declared = {identity(item): item for item in rendered}
-    added: dict[Identity, tuple[KubernetesObject, list[managed_fields.Path]]] = {}
-    for name, item in ((identity(item), item) for item in live):
-        if name in declared:
-            by_hand = managed_fields.by_hand(item)
-            left = managed_fields.left_over(item, with_scale(declared[name], item))
-            if paths := [path for path in left if path in by_hand]:
-                added[name] = item, paths
-    fresh = as_made(kube, [declared[name] for name in added])
+    added: list[tuple[KubernetesObject, list[managed_fields.Path]]] = []
+    for item in live:
+        by_hand = managed_fields.by_hand(item)
+        wanted = declared.get(identity(item))
+        left = managed_fields.left_over(item, with_scale(wanted, item)) if wanted and by_hand else []
+        if paths := [path for path in left if path in by_hand]:
+            added.append((item, paths))
+    fresh = as_made(kube, [declared[identity(item)] for item, _ in added])
     bare = []
-    for name, (item, paths) in added.items():
+    for item, paths in added:
         # Whoever replaced a whole object owns its defaults too: these are as they should be.
-        find, other = managed_fields.find, fresh.get(name, item)
+        find, other = managed_fields.find, fresh.get(identity(item), item)
         if differing := [path for path in paths if find(item, path) != find(other, path)]:
             _patch(kube, item, {"managedFields": managed_fields.handed_over(item, differing, MENDING)})
             bare.append(_bare(item))
@@ -77,9 +77,8 @@ def prune(kube: Kubectl, gone: Sequence[KubernetesObject]) -> None:
     An engine does this for what it knows; a run that was killed may have made objects that it does not know.
     """
     if gone:
-        kube.run(
-            "delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=as_list([_bare(item) for item in gone])
-        )
+        bare = [_bare(item) for item in gone]
+        kube.run("delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=as_list(bare))
 
 
 def to_helm(kube: Kubectl, live: Sequence[KubernetesObject], marks: Mapping[str, Any]) -> None:
@@ -99,9 +98,7 @@ def _patch(kube: Kubectl, item: KubernetesObject, head: dict[str, Any]) -> None:
     """Change the metadata of one object, if it is still as it was read."""
     where = item["metadata"]
     namespace = ["-n", where["namespace"]] if "namespace" in where else []
-    group, slash, _ = item["apiVersion"].partition("/")
-    resource = f"{item['kind']}.{item['apiVersion'].partition('/')[2]}.{group}" if slash else item["kind"]
-    patch = {"metadata": {**head, "resourceVersion": where["resourceVersion"]}}
-    kube.run(
-        "patch", resource, where["name"], *namespace, f"--field-manager={US}", "--type=merge", "-p", json.dumps(patch)
-    )
+    group, slash, version = item["apiVersion"].partition("/")
+    resource = f"{item['kind']}.{version}.{group}" if slash else item["kind"]
+    patch = json.dumps({"metadata": {**head, "resourceVersion": where["resourceVersion"]}})
+    kube.run("patch", resource, where["name"], *namespace, f"--field-manager={US}", "--type=merge", "-p", patch)

@@ -5,7 +5,7 @@ Kubectl, Helm and Pulumi each wrap the API server's own words, which are the sam
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
@@ -47,8 +47,6 @@ class Kubectl:
             done = processes.run(command, stdin=stdin, seconds=seconds + 15, environment={"KUBERC": "off"})
         except TimeoutExpired:
             raise CommandError(f"the cluster {self.context} gave no answer within {seconds:g} seconds.") from None
-        except OSError as error:
-            raise CommandError(f"{command[0]} cannot be run: {error.strerror}.") from None
         if check and done.returncode:
             raise CommandError(self.why(done.stderr or done.stdout, arguments[0]))
         return done
@@ -66,10 +64,9 @@ class Kubectl:
         """Return the objects of some kinds, with their managed fields."""
         return self._get(",".join(kinds), *arguments)
 
-    def like(self, objects: Iterable[KubernetesObject]) -> list[KubernetesObject]:
+    def like(self, objects: Sequence[KubernetesObject]) -> list[KubernetesObject]:
         """Return those of these objects that the cluster has, as it has them."""
-        wanted = list(objects)
-        return self._get("-f", "-", stdin=as_list(wanted)) if wanted else []
+        return self._get("-f", "-", stdin=as_list(objects)) if objects else []
 
     def _get(self, *arguments: str, stdin: str | None = None) -> list[KubernetesObject]:
         how = ("--ignore-not-found", "--show-managed-fields", "-o", "json")
@@ -81,7 +78,7 @@ class Kubectl:
 
     def ask_ahead(self) -> None:
         """Begin to ask for what `kinds` returns in this process: the API server answers while a stack is rendered."""
-        answer: Future[Kinds] = Future()
+        answer = _asked_ahead[self.context] = Future()
 
         def ask() -> None:
             try:
@@ -89,7 +86,6 @@ class Kubectl:
             except CommandError as error:
                 answer.set_exception(error)
 
-        _asked_ahead[self.context] = answer
         Thread(target=ask, daemon=True).start()
 
     def kinds(self) -> Kinds:

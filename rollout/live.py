@@ -63,18 +63,15 @@ def _look(kube: Kubectl, known: Kinds, rendered: Sequence[KubernetesObject]) -> 
         explained(f'no matches for kind "{kind}" in version "{version}"', kube.context) or f"no {kind}"
         for version, kind in unknown
     ]
+    state = of_stack(kube, rendered, known)
     wanted = [item for item in rendered if (item["apiVersion"], item["kind"]) in known]
-    live = {identity(item): item for item in kube.like(wanted)}
-    after, more = _dry_run(kube, wanted, live)
-    gone = _no_longer_rendered(kube, known, rendered)
-    before = [*live.values(), *(item for item in gone if item["kind"] not in KEPT)]
+    after, more = _dry_run(kube, wanted, {identity(item): item for item in state.declared})
     result = {**{identity(item): item for item in rendered}, **after}
-    kept = [item for item in gone if item["kind"] in KEPT and item["kind"] != "Namespace"]
     return Live(
-        sorted(map(clean, before), key=apply_key),
+        sorted(map(clean, [*state.declared, *state.gone]), key=apply_key),
         sorted(map(clean, result.values()), key=apply_key),
         (*refused, *more),
-        tuple(f"{item['kind']} {item['metadata']['name']}" for item in kept),
+        tuple(f"{item['kind']} {item['metadata']['name']}" for item in state.kept if item["kind"] != "Namespace"),
     )
 
 
@@ -85,6 +82,7 @@ class LiveState:
     declared: list[KubernetesObject]
     gone: list[KubernetesObject]
     """What is no longer rendered, without what is kept for its data."""
+    kept: list[KubernetesObject]
     marks: Mapping[str, str]
     """The labels that every object of the stack carries."""
 
@@ -98,13 +96,16 @@ class LiveState:
         ]
 
 
-def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject]) -> LiveState:
+def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject], known: Kinds | None = None) -> LiveState:
     """Return every object that a stack has in its cluster, whether it is still rendered or not."""
-    known = kube.kinds()
+    known = known or kube.kinds()
+    namespace = next(item for item in rendered if item["kind"] == "Namespace")["metadata"]
+    marks = {label: namespace["labels"][label] for label in (PART_OF, INSTANCE)}
     with ThreadPoolExecutor(1) as pool:
         declared = pool.submit(kube.like, [item for item in rendered if (item["apiVersion"], item["kind"]) in known])
-        gone = [item for item in _no_longer_rendered(kube, known, rendered) if item["kind"] not in KEPT]
-        return LiveState(declared.result(), gone, _marks(rendered))
+        left = _no_longer_rendered(kube, known, {identity(item) for item in rendered}, namespace["name"], marks)
+    kept = [item for item in left if item["kind"] in KEPT]
+    return LiveState(declared.result(), [item for item in left if item not in kept], kept, marks)
 
 
 def as_declared(kube: Kubectl, live: LiveState, rendered: Sequence[KubernetesObject]) -> bool:
@@ -116,22 +117,16 @@ def as_declared(kube: Kubectl, live: LiveState, rendered: Sequence[KubernetesObj
     return not refused and not compare(map(clean, found.values()), map(clean, after.values()))
 
 
-def _marks(rendered: Sequence[KubernetesObject]) -> dict[str, str]:
-    labels = next(item for item in rendered if item["kind"] == "Namespace")["metadata"]["labels"]
-    return {label: labels[label] for label in (PART_OF, INSTANCE)}
-
-
-def _no_longer_rendered(kube: Kubectl, known: Kinds, rendered: Sequence[KubernetesObject]) -> list[KubernetesObject]:
-    namespace = next(item for item in rendered if item["kind"] == "Namespace")["metadata"]["name"]
-    selector = ",".join(f"{label}={value}" for label, value in _marks(rendered).items())
-    names = {identity(item) for item in rendered}
+def _no_longer_rendered(
+    kube: Kubectl, known: Kinds, rendered: set[Identity], namespace: str, marks: Mapping[str, str]
+) -> list[KubernetesObject]:
     resources = {
         name for (version, kind), name in known.items() if kind in APPLY_ORDER and version.partition("/")[0] in _GROUPS
     }
     return [
         item
-        for item in kube.find(sorted(resources), "-A", "-l", selector)
-        if identity(item) not in names
+        for item in kube.find(sorted(resources), "-A", "-l", ",".join(map("=".join, marks.items())))
+        if identity(item) not in rendered
         and namespace_of(item) == namespace
         # What a controller made for one of ours, such as KEDA's autoscaler, goes with it.
         and not item["metadata"].get("ownerReferences")

@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -204,8 +203,7 @@ def slice_of(pod: dict[str, Any], labels: dict[str, str], claims: dict[str, dict
 
 def how_to_look_around(cluster: LocalCluster) -> str:
     """Return what somebody can do now: look at the cluster, and take it down."""
-    found = tools.path("kubectl")
-    kubectl = "kubectl" if shutil.which("kubectl") == str(found) else str(found)
+    kubectl = tools.path("kubectl")
     return (
         "This is a real control plane; the nodes of all data planes stand in it together, and are simulated: objects,\n"
         "placement, volumes and rights are as in any cluster, but no image runs, so that nothing answers or logs.\n"
@@ -218,10 +216,8 @@ def how_to_look_around(cluster: LocalCluster) -> str:
 
 
 def _first_of_each_environment(definition: Definition) -> list[Stack]:
-    first: dict[str, Stack] = {}
-    for stack in definition.stacks:
-        first.setdefault(stack.environment.name, stack)
-    return [*first.values()]
+    first = {stack.environment.name: stack for stack in reversed(definition.stacks)}
+    return [stack for stack in definition.stacks if stack in first.values()]
 
 
 def _nodes(definition: Definition) -> list[dict[str, Any]]:
@@ -241,14 +237,6 @@ def _priority_classes(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]
     """Return the priority classes that pods name: a cluster's administrators make them, and without no pod is made."""
     templates = (item["spec"]["template"]["spec"] for item in objects if item["kind"] in ("Deployment", "StatefulSet"))
     names = sorted({spec["priorityClassName"] for spec in templates if "priorityClassName" in spec})
-    return [
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": 1000,
-            "description": "Stands in for the one of a real cluster.",
-        }
-        for name in names
-        if not name.startswith("system-")
-    ]
+    words = "Stands in for the one of a real cluster."
+    made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000, "description": words}
+    return [{**made, "metadata": {"name": name}} for name in names if not name.startswith("system-")]

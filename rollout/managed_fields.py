@@ -32,6 +32,8 @@ class Manager:
     subresource: str
     time: str
     fields: Mapping[str, Any]
+    entry: dict[str, Any]
+    """As the API server has it."""
 
     @property
     def is_engine(self) -> bool:
@@ -49,15 +51,13 @@ class Manager:
 
 def managers(live: KubernetesObject) -> list[Manager]:
     """Return who set fields of an object."""
-    return [manager for _, manager in _entries(live)]
-
-
-def _entries(live: KubernetesObject) -> list[tuple[dict[str, Any], Manager]]:
-    keys = {"name": "manager", "operation": "operation", "subresource": "subresource", "time": "time"}
-    return [
-        (entry, Manager(**{name: entry.get(key, "") for name, key in keys.items()}, fields=entry.get("fieldsV1") or {}))
-        for entry in live["metadata"].get("managedFields") or ()
-    ]
+    found = []
+    for entry in live["metadata"].get("managedFields") or ():
+        name, operation, subresource, time = map(entry.get, ("manager", "operation", "subresource", "time"))
+        found.append(
+            Manager(name or "", operation or "", subresource or "", time or "", entry.get("fieldsV1") or {}, entry)
+        )
+    return found
 
 
 def owner(live: KubernetesObject) -> Manager | None:
@@ -162,26 +162,23 @@ def _at(item: Any, step: str) -> list[Any]:
 def handed_over(live: KubernetesObject, gone: Sequence[Path], name: str) -> list[dict[str, Any]]:
     """Return an object's managed fields after some of people's are another one's, who may then take them away."""
     result = []
-    for entry, manager in _entries(live):
-        left = (leaf for leaf in _leaves(manager.fields) if not manager.is_hand or _field(leaf) not in gone)
-        rest = _tree(left)
+    for manager in managers(live):
+        rest = _tree(leaf for leaf in _leaves(manager.fields) if not manager.is_hand or _field(leaf) not in gone)
         if rest and (manager.name, manager.operation) != (name, "Apply"):
-            result.append({**entry, "fieldsV1": rest})
-    return [
-        *result,
-        _entry(live, name, "Apply", ((*path, ".") if path[-1].startswith("k:") else path for path in gone)),
-    ]
+            result.append({**manager.entry, "fieldsV1": rest})
+    taken = ((*path, ".") if path[-1].startswith("k:") else path for path in gone)
+    return [*result, _entry(live, name, "Apply", taken)]
 
 
 def of_engine(live: KubernetesObject, name: str, operation: str) -> list[dict[str, Any]]:
     """Return an object's managed fields with all that any engine set as this one's."""
     result: list[dict[str, Any]] = []
     ours: list[Path] = []
-    for entry, manager in _entries(live):
+    for manager in managers(live):
         if manager.is_engine or (manager.name == "kubectl" and manager.operation == "Apply"):
             ours += _leaves(manager.fields)
         else:
-            result.append(entry)
+            result.append(manager.entry)
     return [*result, _entry(live, name, operation, ours)] if ours else result
 
 

@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -90,20 +89,17 @@ class Found:
 
 def look(out: Path, index: Index) -> Found:
     """Compare a rendering with its index."""
-    texts: dict[str, dict[str, str]] = {}
+    texts: dict[str, dict[str, str]] = {stack: {} for stack in index.stacks}
     edited, missing, foreign = [], [], []
     for stack, files in index.stacks.items():
-        texts[stack] = {}
         for file, digest in files.objects.items():
             name, path = f"{stack}/{file}", out / stack / file
-            try:
-                data = path.read_bytes() if stat.S_ISREG(path.stat().st_mode) else None
-                foreign += [name] if data is None else []  # such as a folder, or a pipe that would never end
-            except (FileNotFoundError, NotADirectoryError):
-                data = None
-            if data is None:
+            if not path.is_file():
                 missing.append(name)
+                if path.exists():  # such as a folder, or a pipe that would never end
+                    foreign.append(name)
                 continue
+            data = path.read_bytes()
             texts[stack][file] = data.decode("utf-8", "replace")
             if hashlib.sha256(data).hexdigest() != digest:
                 edited.append(name)
@@ -117,21 +113,18 @@ def refuse_foreign(out: Path, found: Found) -> None:
     """Raise CommandError where somebody else's files would be lost."""
     if found.foreign:
         raise CommandError(
-            f"{_name(out)} holds what Tidegate did not write: {listed(found.foreign, most=5)}.\n"
-            "A rendering replaces the whole folder. Nothing was changed. Move these away, or name another folder with\n"
-            "OUT=<folder>."
+            f"{_name(out)} holds what Tidegate did not write: {listed(found.foreign, most=5)}.\nA rendering replaces"
+            " the whole folder. Nothing was changed. Move these away, or name another folder with OUT=<folder>."
         )
 
 
 def new_index(definition_file: str, rendered: Iterable[Rendered], kept: Mapping[str, _Stack]) -> Index:
     """Return the index of a rendering, of which some stacks may be kept as they were."""
-    made = {
-        stack.stack: _Stack(
-            objects={file: hashlib.sha256(text.encode()).hexdigest() for file, text in stack.files.items()}
-        )
-        for stack in rendered
-    }
-    return Index(definition=definition_file, stacks=dict(sorted({**kept, **made}.items())))
+    stacks = dict(kept)
+    for stack in rendered:
+        digests = {file: hashlib.sha256(text.encode()).hexdigest() for file, text in stack.files.items()}
+        stacks[stack.stack] = _Stack(objects=digests)
+    return Index(definition=definition_file, stacks=dict(sorted(stacks.items())))
 
 
 # ---- putting it in its place ----
@@ -186,9 +179,7 @@ def _recover(out: Path) -> None:
 
 def _is_helper(folder: Path) -> bool:
     """Say whether a folder is one with our marker, or is still or again empty."""
-    if folder.is_symlink() or not folder.is_dir():
-        return False
-    names = os.listdir(folder)
+    names = os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else ["?"]
     return not names or MARKER in names
 
 
@@ -236,8 +227,8 @@ def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[
                     old.rename(out)
                 raise
             outcome.text = f"{out} has the new rendering"
-    except (OSError, shutil.Error) as error:
-        why = reason(error) if isinstance(error, OSError) else str(error)
+    except OSError as error:
+        why = str(error) if isinstance(error, shutil.Error) else reason(error)
         hint = f"\n{_name(out)} is a mount point: name a folder below it." if out.is_mount() else ""
         raise CommandError(f"{_name(out)} could not be written, and is as it was: {why}{hint}") from None
     finally:

@@ -6,6 +6,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+from stacks.command import CommandError
 
 _running: set["subprocess.Popen[str]"] = set()
 
@@ -21,19 +24,11 @@ def run(
     """Run a program to its end, with these variables beside the user's own; whatever its exit code is, it is returned.
 
     What it started itself, such as a plugin that logs in, is killed with it when it takes too long or is interrupted.
-    Raises subprocess.TimeoutExpired, and OSError where there is no such program.
+    Raises subprocess.TimeoutExpired, and CommandError where it cannot be run.
     """
-    with subprocess.Popen(
-        command,
-        cwd=cwd,
-        env={**os.environ, **(environment or {})},
-        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
+    fed = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    where = {"cwd": cwd, "env": {**os.environ, **(environment or {})}}
+    with started(command, stdin=fed, stderr=subprocess.PIPE, start_new_session=True, **where) as process:
         _running.add(process)
         try:
             out, err = process.communicate(stdin, timeout=seconds)
@@ -43,6 +38,15 @@ def run(
         finally:
             _running.discard(process)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def started(command: Sequence[str | Path], **more: Any) -> "subprocess.Popen[str]":
+    """Start a program whose output can be read as text, errors included; raise CommandError where it cannot be run."""
+    how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **more}
+    try:
+        return subprocess.Popen(command, text=True, errors="replace", **how)
+    except OSError as error:
+        raise CommandError(f"{command[0]} cannot be run: {error.strerror}.") from None
 
 
 def end_all() -> None:

@@ -21,6 +21,7 @@ MOST_DIFFERENCES = 24
 MOST_PAIRS = 4
 _LONGEST = 60
 _TAGS = ("kind", "mode", "cloud")
+_UNSET: tuple[Any, ...] = (None, (), [], {})
 
 
 def table(stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> Table:
@@ -45,11 +46,10 @@ def how_they_differ(definition: Definition) -> str:
     lines = []
     found = pairs(definition)
     for title, one, other in found[:MOST_PAIRS]:
-        values = differences(one, other)
-        lines.append(f"What differs, {title}:" if values else f"What differs, {title}: nothing")
-        lines += [f"  {value}" for value in values[:MOST_DIFFERENCES]]
+        values = [f"  {value}" for value in differences(one, other)]
         if len(values) > MOST_DIFFERENCES:
-            lines.append(f"  … and {len(values) - MOST_DIFFERENCES} more")
+            values[MOST_DIFFERENCES:] = [f"  … and {len(values) - MOST_DIFFERENCES} more"]
+        lines += [f"What differs, {title}:{'' if values else ' nothing'}", *values]
     if len(found) > MOST_PAIRS:
         lines.append(f"… and {len(found) - MOST_PAIRS} more pairs of stacks")
     return "\n".join(lines)
@@ -76,11 +76,10 @@ def pairs(definition: Definition) -> list[tuple[str, Stack, Stack]]:
 
     The first environment's first stack with every other environment's, then each environment's with its further ones.
     """
-    stacks: dict[str, list[Stack]] = {}
-    order = [environment.name for environment in definition.header.environments]
-    for stack in sorted(definition.stacks, key=lambda stack: order.index(stack.environment.name)):
-        stacks.setdefault(stack.environment.name, []).append(stack)
-    first, *others = [found[0] for found in stacks.values()]
+    stacks: dict[str, list[Stack]] = {environment.name: [] for environment in definition.header.environments}
+    for stack in definition.stacks:
+        stacks[stack.environment.name].append(stack)
+    first, *others = [found[0] for found in stacks.values() if found]
     between = [(f"{first.environment.name} → {other.environment.name}", first, other) for other in others]
     within = [(f"{one[0].name} → {other.name}", one[0], other) for one in stacks.values() for other in one[1:]]
     return between + within
@@ -145,17 +144,14 @@ def _short(value: Any) -> str:
 
 
 def _words(value: Any) -> str:
-    if value is None or value == () or value == [] or value == {}:
+    if value in _UNSET:
         return "–"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
         tag = next((str(value[tag]) for tag in (*_TAGS, "name") if tag in value), "")
-        rest = [
-            f"{key} {_words(item)}"
-            for key, item in value.items()
-            if key not in (*_TAGS, "name") and item not in (None, (), {}, [])
-        ]
+        told = ((key, item) for key, item in value.items() if key not in (*_TAGS, "name") and item not in _UNSET)
+        rest = [f"{key} {_words(item)}" for key, item in told]
         return f"{tag} ({', '.join(rest)})" if tag and rest else tag or ", ".join(rest)
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_words(item) for item in value)}]"

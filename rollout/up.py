@@ -58,9 +58,8 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     if before.definition != index.definition:
         note(f"{escaped(str(out))} held a rendering of {escaped(before.definition)} before.")
     for touched, what in ((found.edited, "edited"), (found.missing, "removed")):
-        ours = [file for file in touched if file.split("/")[0] not in kept]
-        for some, how in ((ours, "written anew"), ([file for file in touched if file not in ours], "left so")):
-            if some:
+        for left, how in ((False, "written anew"), (True, "left so")):
+            if some := [file for file in touched if (file.split("/")[0] in kept) == left]:
                 note(f"{what} by hand since the last run, and {how}: {listed(some, most=5)}.")
     changes = changes_since(found.texts, rendering, () if only else before.stacks)
     if text := report(changes, objects=MOST_OBJECTS, fields=MOST_FIELDS):

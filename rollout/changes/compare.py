@@ -131,9 +131,9 @@ def _walk(old: Any, new: Any, path: tuple[Step, ...]) -> Iterator[FieldChange]:
     elif isinstance(old, list) and isinstance(new, list) and old != new:
         yield from _walk_lists(old, new, path)
     elif type(old) is not type(new) or old != new:
-        trees = _embedded(old), _embedded(new)
-        if None not in trees and trees[0] != trees[1]:
-            yield from _walk(*trees, path)
+        was, now = (json_tree(value.whole if isinstance(value, Hidden) else value) for value in (old, new))
+        if was is not None and now is not None and was != now:
+            yield from _walk(hidden_tree(was), hidden_tree(now), path)
         else:
             yield FieldChange(path, old, new)
 
@@ -173,13 +173,9 @@ def _names(items: Sequence[Any], key: str) -> bool:
     return all(isinstance(name, (str, int)) for name in names) and len(set(names)) == len(names)
 
 
-def _embedded(value: Any) -> Any:
+def json_tree(text: Any) -> dict[str, Any] | list[Any] | None:
     """Return the tree in a text that is JSON, such as a file in a ConfigMap; None for anything else."""
-    text = value.whole if isinstance(value, Hidden) else value
-    if not isinstance(text, str) or text[:1] not in ("{", "["):
-        return None
     try:
-        tree = json.loads(text)
+        return json.loads(text) if isinstance(text, str) and text[:1] in ("{", "[") else None
     except (ValueError, RecursionError):
         return None
-    return hidden_tree(tree) if isinstance(tree, (dict, list)) else None

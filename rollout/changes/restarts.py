@@ -6,7 +6,7 @@ Here stands also how that is said: what happens to the pods, for how long a pool
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -55,11 +55,11 @@ class Restart:
     """Whether the object is made anew: then all its pods go at once."""
     causes: tuple[str, ...]
     """Fields of the pod template that changed, or the immutable ones."""
-    loading: str = ""
+    loading: str
     """`preload` or `on-demand`; empty where no models are served."""
-    models: tuple[Model, ...] = ()
+    models: tuple[Model, ...]
     """Models that it served before and serves after."""
-    wait_seconds: int | None = None
+    wait_seconds: int | None
     """How long a caller waits for a load, where it is declared."""
 
     @property
@@ -105,17 +105,13 @@ def restarts(before: Iterable[Tree], after: Iterable[Tree]) -> list[Restart]:
         causes = immutable or template_changes(old[key], new)
         if not causes or (not immutable and new.replacing(new.most).by_hand):
             continue
-        restart = Restart(new, bool(immutable), causes)
-        if pool := new.pool:
-            known = {model.name for model in was.models.get(pool, ())}
-            settings = (text(volume, "configMap", "name") for volume in items(new.pod, "volumes"))
-            restart = replace(
-                restart,
-                loading=will.loading.get(pool, ""),
-                models=tuple(model for model in will.models.get(pool, ()) if model.name in known),
-                wait_seconds=next((will.wait_seconds[name] for name in settings if name in will.wait_seconds), None),
-            )
-        found.append(restart)
+        pool = new.pool or ("", "")  # of which no routing table tells
+        known = {model.name for model in was.models.get(pool, ())}
+        models = tuple(model for model in will.models.get(pool, ()) if model.name in known)
+        settings = (text(volume, "configMap", "name") for volume in items(new.pod, "volumes"))
+        waits = [will.wait_seconds[name] for name in settings if name in will.wait_seconds]
+        loading = will.loading.get(pool, "")
+        found.append(Restart(new, bool(immutable), causes, loading, models, waits[0] if waits else None))
     return found
 
 
@@ -253,11 +249,9 @@ def _sees(workload: Workload, config_map: str) -> tuple[bool, bool]:
 def restarting(restarts: Iterable[Restart]) -> str:
     """Return `2 pools restart, 1 proxy restarts`, or an empty text."""
     counts = Counter(restart.workload.role for restart in restarts)
-    plural = {"proxy": "proxies"}
-    return ", ".join(
-        f"{count} {role} restarts" if count == 1 else f"{count} {plural.get(role, f'{role}s')} restart"
-        for role, count in sorted(counts.items())
-    )
+    many = {"proxy": "proxies", "pool": "pools", "deployment": "deployments", "statefulset": "statefulsets"}
+    words = {role: f"{role} restarts" if count == 1 else f"{many[role]} restart" for role, count in counts.items()}
+    return ", ".join(f"{counts[role]} {words[role]}" for role in sorted(words))
 
 
 def how(restart: Restart) -> str:
@@ -331,6 +325,5 @@ def duration(seconds: int) -> str:
     """Return seconds in words that people compare: `50 s`, `16 min`, `1 h 20 min`; rounded up."""
     if seconds < 120:
         return f"{seconds} s"
-    minutes = -(-seconds // 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours and minutes else f"{hours} h" if hours else f"{minutes} min"
+    hours, minutes = divmod(-(-seconds // 60), 60)
+    return " ".join([f"{hours} h"] * (hours > 0) + [f"{minutes} min"] * (minutes > 0))

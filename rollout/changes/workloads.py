@@ -3,7 +3,6 @@
 All of it is read from objects that may not be well-formed: another version, a hand or a cluster wrote them.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from tidegate_contracts import eviction_process, proxy_process
 
 from stacks.devices import Device
 
-from .compare import Identity
+from .compare import Identity, json_tree
 
 Tree = Mapping[str, Any]
 Pool = tuple[str, str]
@@ -165,7 +164,7 @@ def serving(objects: Iterable[Tree]) -> Serving:
     for item in objects:
         if item.get("kind") != "ConfigMap":
             continue
-        table = _json(at(item, "data", proxy_process.ROUTING_FILE))
+        table = json_tree(at(item, "data", proxy_process.ROUTING_FILE))
         for server in items(table, "servers"):
             for pool in items(server, "pools"):
                 found.loading[text(server, "name"), text(pool, "name")] = text(pool, "loading")
@@ -173,17 +172,10 @@ def serving(objects: Iterable[Tree]) -> Serving:
             footprint = number(model, "footprintBytes", default=0) or None
             one = Model(text(model, "name"), model.get("pinned") is True, footprint)
             found.models.setdefault((text(model, "server"), text(model, "pool")), []).append(one)
-        settings = _json(at(item, "data", eviction_process.SETTINGS_FILE))
+        settings = json_tree(at(item, "data", eviction_process.SETTINGS_FILE))
         if settings is not None:
             found.wait_seconds[text(item, "metadata", "name")] = number(settings, "waitSeconds", default=0)
     return found
-
-
-def _json(file: Any) -> Any:
-    try:
-        return json.loads(file) if isinstance(file, str) else None
-    except (ValueError, RecursionError):
-        return None
 
 
 # ---- GPU devices ----

@@ -29,9 +29,9 @@ Pulumi is the user's own, where it is on the PATH; Helm the user's own, or the o
 """
 
 
-def require_known(wanted: str | None) -> None:
+def require_known(wanted: str) -> None:
     """Raise CommandError for the name of an engine that there is not."""
-    if wanted is not None and wanted not in FINDERS:
+    if wanted not in FINDERS:
         raise CommandError(
             f"there is no engine {escaped(wanted)}. ENGINE is one of: {', '.join(FINDERS)}.", WRONG_INPUT
         )
@@ -42,7 +42,8 @@ def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
 
     With `adopt` it takes over a stack that another engine brought up.
     """
-    require_known(wanted)
+    if wanted:
+        require_known(wanted)
     for name in [wanted] if wanted else FINDERS:
         engine = FINDERS[name](adopt)
         if engine is not None:

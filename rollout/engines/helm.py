@@ -25,7 +25,7 @@ from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
 
 from .. import processes
-from ..changes.workloads import number, workloads
+from ..changes.workloads import workloads
 from ..contexts import context_of
 from ..handover import keep_scale, mend, prune, to_helm
 from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
@@ -129,17 +129,15 @@ class Helm:
         if ownership.require(kube, stack, "helm") is None:
             return
         with lease.held(kube, stack.namespace) as hold:
-            failure = run_watched(
-                [*self._uninstall(kube, stack), "--ignore-not-found"], kube, objects, hold, watch=False
-            )
-            if failure is not None:
+            command = [*self._uninstall(kube, stack), "--ignore-not-found"]
+            if (failure := run_watched(command, kube, objects, hold, watch=False)) is not None:
                 raise CommandError(_why(failure, kube, stack))
             hold.require()
             left = of_stack(kube, objects).everything
             prune(kube, [item for item in left if helm_release(item) in (None, release_of(stack))])
             # What `helm test` left to be read: Helm takes hooks for nobody's.
-            tests = ("--selector", "app.kubernetes.io/name=helm-test,app.kubernetes.io/part-of=tidegate")
-            kube.run("delete", "pods,networkpolicies", "--namespace", stack.namespace, *tests, "--wait=false")
+            tests = "--selector=app.kubernetes.io/name=helm-test,app.kubernetes.io/part-of=tidegate"
+            kube.run("delete", "pods,networkpolicies", "--namespace", stack.namespace, tests, "--wait=false")
 
     def _strangers(self, live: LiveState, stack: Stack, kube: Kubectl) -> list[KubernetesObject]:
         """Return what is not the release's; raise CommandError unless it is to be adopted."""
@@ -148,8 +146,8 @@ class Helm:
         return strangers
 
     def _uninstall(self, kube: Kubectl, stack: Stack) -> list[str]:
-        how = ("--wait", "--timeout", f"{_DOWN_SECONDS}s")
-        return [self.path, "uninstall", release_of(stack)[0], *_where(kube, stack), *how]
+        name, how = release_of(stack)[0], ("--wait", f"--timeout={_DOWN_SECONDS}s")
+        return [self.path, "uninstall", name, *_where(kube, stack), *how]
 
     def _recover(self, kube: Kubectl, stack: Stack) -> bool:
         """Put right what a Helm left that was killed, and say whether there was anything.
@@ -226,16 +224,9 @@ def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> b
 
 def patience(objects: Sequence[KubernetesObject]) -> int:
     """Return how many seconds an `up` may take: each workload rolls pod by pod, and big models load slowly."""
-
-    def start_seconds(container: Mapping[str, Any]) -> int:
-        probe = container.get("startupProbe")
-        return number(probe, "failureThreshold", default=0) * number(probe, "periodSeconds", default=10)
-
-    longest = (
-        workload.most * (sum(map(start_seconds, workload.containers)) + workload.stop_seconds)
-        for workload in workloads(objects).values()
-    )
-    return max(_LEAST_SECONDS, _MARGIN_SECONDS + max(longest, default=0))
+    every = workloads(objects).values()
+    longest = max((one.most * ((one.start_seconds or 0) + one.stop_seconds) for one in every), default=0)
+    return max(_LEAST_SECONDS, _MARGIN_SECONDS + longest)
 
 
 def _values(stack: Stack, lock: ImagesLock) -> dict[str, Any]:

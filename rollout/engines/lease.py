@@ -87,13 +87,12 @@ def _acquired(kube: Kubectl, namespace: str) -> bool:
             if not any(word in answer.stderr for word in faster):
                 raise CommandError(kube.why(answer.stderr, "create"))
         else:
+            at_work = f"{escaped(holder)} is at work in {namespace}"
             if time.monotonic() > end:
-                raise CommandError(
-                    f"{escaped(holder)} has been at work in {namespace} for an hour; run this again later."
-                )
-            if said != holder:
-                said = holder
-                note(f"waiting: {escaped(holder)} is at work in {namespace} …")
+                raise CommandError(f"{at_work} since an hour at least; run this again later.")
+            if said != at_work:
+                said = at_work
+                note(f"waiting: {at_work} …")
             time.sleep(1)
         lease = kube.get("lease", NAME, namespace)
 

@@ -85,16 +85,13 @@ def require(kube: Kubectl, stack: Stack, engine: str, *, adopt: bool = False) ->
     owner = owner_of(kube, stack)
     if owner is None or adopt or (owner.engine == engine and owner.release in (None, release_of(stack))):
         return owner
-    if owner.release is not None:
-        name, namespace = map(escaped, owner.release)
-        whose = f"{stack.name} was brought up with Helm, as release {name} in namespace {namespace}."
-    else:
-        known = {
-            "pulumi": f"{stack.name} was brought up with Pulumi.",
-            "kubectl": f"{stack.name} was brought up with kubectl, or by a GitOps controller.",
-        }
-        somebody = f"The namespace {stack.namespace} is there already, and was made by somebody else."
-        whose = known.get(owner.engine, somebody)
+    name, of = map(escaped, owner.release or ("", ""))
+    whose = {
+        "helm": f"{stack.name} was brought up with Helm, as release {name} in namespace {of}.",
+        "pulumi": f"{stack.name} was brought up with Pulumi.",
+        "kubectl": f"{stack.name} was brought up with kubectl, or by a GitOps controller.",
+        "": f"The namespace {stack.namespace} is there already, and was made by somebody else.",
+    }[owner.engine]
     raise CommandError(f"{whose}\n    {_how_to_move(owner, stack, engine, kube.context)}")
 
 
@@ -117,8 +114,8 @@ def require_ours(objects: Sequence[KubernetesObject], stack: Stack, context: str
 
 
 def _is_labelled(item: KubernetesObject, stack: Stack) -> bool:
-    labels = item["metadata"].get("labels") or {}
-    return labels.get(PART_OF) == "tidegate" and labels.get(INSTANCE) == stack.environment.name
+    marks = {PART_OF: "tidegate", INSTANCE: stack.environment.name}
+    return marks.items() <= (item["metadata"].get("labels") or {}).items()
 
 
 def _how_to_move(owner: Owner, stack: Stack, engine: str, context: str) -> str:

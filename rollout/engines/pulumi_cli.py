@@ -188,8 +188,8 @@ def _run(cli: PulumiCli, command: Sequence[str], seconds: float) -> tuple[int, s
     """Run a short command in the root; return its exit code and its output, or what it complained of."""
     try:
         done = processes.run(command, seconds=seconds, cwd=cli.folder or ROOT, environment=cli.environment)
-    except OSError as error:
-        raise CommandError(f"{command[0]} cannot be run: {error.strerror}. {GET_PULUMI}") from None
+    except CommandError as error:
+        raise CommandError(f"{error} {GET_PULUMI}") from None
     except subprocess.TimeoutExpired:
         asked = " ".join(["pulumi", *command[1:3]])
         raise CommandError(f"`{asked}` gave no answer within {seconds:g} seconds, and was stopped.") from None
@@ -204,16 +204,7 @@ def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str, str]:
     """
     said: list[str] = []
     tracebacks = _Tracebacks()
-    with subprocess.Popen(
-        command,
-        cwd=cli.folder or ROOT,
-        env={**os.environ, **cli.environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
+    with processes.started(command, cwd=cli.folder or ROOT, env={**os.environ, **cli.environment}) as process:
 
         def show() -> None:
             for line in process.stdout or ():

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from stacks.command import CommandError
 
+from .. import processes
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject
 from ..terminal import note
@@ -44,18 +45,7 @@ def run_watched(
     lease is lost it is killed, and CommandError raised: what it would note now goes into another run's records.
     """
     said: list[str] = []
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            preexec_fn=_end_with_parent,
-        )
-    except OSError as error:
-        raise CommandError(f"{command[0]} cannot be run: {error.strerror}.") from None
+    process = processes.started(command, stdin=subprocess.PIPE, preexec_fn=_end_with_parent)
     reader = threading.Thread(target=lambda: said.append(process.communicate(stdin)[0]), daemon=True)
     reader.start()
     looking = _Looking(kube, objects, from_now=watch)  # what was refused before is known before the command gets so far

@@ -5,12 +5,12 @@ import json
 import os
 import re
 import ssl
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
@@ -21,7 +21,7 @@ from stacks.definition.proxy import PROXY
 from stacks.definition.rollout import Alerts, Gate, PortForwardProbe, Probe, ServiceProxyProbe
 from stacks.problems import escaped, shortened
 
-from .. import health
+from .. import health, processes
 from ..health import Target
 from ..kubectl import Kubectl
 from .runner import Interrupted, Show
@@ -91,7 +91,7 @@ def await_health(look: Look, show: Show, pause: Pause, clock: Callable[[], float
         if moment >= end:
             if not lines:
                 raise CommandError(f"it did not stay well for {gate.settle_seconds} s within {gate.timeout_seconds} s")
-            raise CommandError("\n  ".join([f"not passed within {gate.timeout_seconds} s:", *_all(lines, look)]))
+            raise CommandError("\n  ".join([f"not passed within {gate.timeout_seconds} s:", *why_not_well(look)]))
         length = min(length * 1.4, _LONGEST_PAUSE if lines else _LONGEST_WHILE_SETTLING)
         left = end - moment if well_since is None else min(end, well_since + gate.settle_seconds) - moment
         if pause(max(0.0, min(length, left))):
@@ -100,11 +100,10 @@ def await_health(look: Look, show: Show, pause: Pause, clock: Callable[[], float
 
 def why_not_well(look: Look) -> list[str]:
     """Return what a data plane lacks at this moment, and what its cluster warns of."""
-    return _all(look.lacking(), look)
-
-
-def _all(lines: Sequence[str], look: Look) -> list[str]:
-    shown = [*lines[:_MOST_LINES], *([f"… and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else [])]
+    lines = look.lacking()
+    shown = lines[:_MOST_LINES]
+    if len(lines) > _MOST_LINES:
+        shown.append(f"… and {len(lines) - _MOST_LINES} more")
     return shown + [line for line in look.further()[:_MOST_LINES] if line not in shown]
 
 
@@ -159,21 +158,20 @@ def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:
 
 
 def _request(url: str, body: str | None = None, token_variable: str | None = None, *, tunnel: bool = False) -> bytes:
-    headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
+    headers = {"Accept": "application/json", "Content-Type": "application/json"}
     if token_variable is not None:
         token = os.environ.get(token_variable)
         if not token:
             raise CommandError(f"the environment variable {token_variable}, which holds the probe's token, is not set")
         headers["Authorization"] = f"Bearer {token}"
     request = Request(url, body.encode() if body else None, headers)
-    handlers: list[object] = [_NoRedirects()]
+    handlers: list[Any] = [_NoRedirects()]
     if tunnel:
         handlers += [ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context())]
     where = f"{urlsplit(url).path or '/'} of {PROXY}" if tunnel else url
     try:
-        with build_opener(*handlers).open(request, timeout=_SECONDS) as answer:  # type: ignore[arg-type]
-            content: bytes = answer.read(2**24)
-            return content
+        with build_opener(*handlers).open(request, timeout=_SECONDS) as answer:
+            return bytes(answer.read(2**24))
     except HTTPError as error:
         error.close()
         raise CommandError(f"{where} answers {error.code}") from None
@@ -185,15 +183,8 @@ def _request(url: str, body: str | None = None, token_variable: str | None = Non
 @contextmanager
 def _forwarded(kubectl: Kubectl, target: Target) -> Iterator[int]:
     where = ["--context", kubectl.context, "--namespace", target.namespace, "--address", "127.0.0.1"]
-    process = subprocess.Popen(
-        [str(tools.path("kubectl")), "port-forward", *where, f"service/{PROXY}", f":{target.port}"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
+    command = [str(tools.path("kubectl")), "port-forward", *where, f"service/{PROXY}", f":{target.port}"]
+    process = processes.started(command, start_new_session=True)
     watchdog = threading.Timer(3 * _SECONDS, process.kill)
     watchdog.start()
     try:

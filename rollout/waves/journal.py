@@ -205,11 +205,7 @@ class History:
         (staging / "definition").mkdir(parents=True)
         (staging / "logs").mkdir()
         for name, data in texts.items():
-            with (staging / "definition" / name).open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        sync_folder(staging / "definition")
+            write_atomically(staging / "definition" / name, data)
         write_atomically(staging / FILE, _text(record))
         staging.rename(final)
         sync_folder(self.folder)

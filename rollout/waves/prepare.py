@@ -30,12 +30,12 @@ class Request:
 
     definition: Path
     environment: str
-    start: str | None = None
-    engine: str | None = None
-    dry_run: bool = False
-    resume: bool = False
-    back: bool = False
-    journals: Path = Path("build/rollout")
+    start: str | None
+    engine: str | None
+    dry_run: bool
+    resume: bool
+    back: bool
+    journals: Path
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,10 @@ def refuse_contradictions(request: Request) -> None:
     """Raise CommandError for settings that cannot stand together, before any folder is made after them."""
     if request.resume and request.back:
         raise CommandError("RESUME and BACK cannot stand together: the one goes on, the other takes back.", WRONG_INPUT)
-    if request.start and (request.resume or request.back):
-        other = "RESUME" if request.resume else "BACK"
-        raise CommandError(f"FROM and {other} cannot stand together: {other} knows where planes stand.", WRONG_INPUT)
-    by_what_was_kept = request.resume or request.back
-    if not by_what_was_kept or not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", request.environment):
+    kept = "RESUME" if request.resume else "BACK" if request.back else ""
+    if request.start and kept:
+        raise CommandError(f"FROM and {kept} cannot stand together: {kept} knows where planes stand.", WRONG_INPUT)
+    if not kept or not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", request.environment):
         stacks_of(read_definition(request.definition), request.environment)
 
 
@@ -124,10 +123,10 @@ def _going_on(request: Request, history: History, last: Journal | None) -> Prepa
     sources = {plane: history.numbered(record.good[plane]) if back else last for plane in record.planes}
     stacks, rendering = _of_kept_texts(request.environment, sources, engine, check=not back)
     note(f"Rollout {last.number} of {record.environment}, begun at {record.began_at}, goes on.")
-    unchanged = False
+    unedited = back
     with suppress(OSError):
-        unchanged = digests(texts_of(request.definition)) == record.texts
-    if not back and not unchanged:
+        unedited = unedited or digests(texts_of(request.definition)) == record.texts
+    if not unedited:
         note(
             f"{escaped(str(request.definition))} or images.lock was edited since; it goes on with the texts that "
             "it began with.\nFor the new ones begin a new rollout, without RESUME."
@@ -185,9 +184,7 @@ def _of_kept_texts(
         try:
             definition = journal.definition()
         except DefinitionError as error:
-            raise CommandError(
-                f"this Tidegate cannot use the definition of rollout {number} any more:\n{error}"
-            ) from None
+            raise CommandError(f"this Tidegate cannot use rollout {number}'s definition any more:\n{error}") from None
         every = stacks_of(definition, environment)
         if journal.record.environment != environment or not {*planes} <= every.keys():
             raise journal.damaged()

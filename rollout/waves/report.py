@@ -1,14 +1,13 @@
 """What people see of a rollout: its plan, how planes fare meanwhile, where they stand in the end, and how to go on."""
 
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from rich.live import Live
-from rich.table import Table
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
 from rich.text import Text
 
 from stacks.definition.rollout import Gate
@@ -120,8 +119,8 @@ def watching(states: Mapping[str, str]) -> Iterator["Lines"]:
     if not sys.stderr.isatty():
         yield Lines()
         return
-    board = Board(states)
-    with Live(get_renderable=board.table, console=console(stderr=True), refresh_per_second=4, transient=True):
+    board = Board(states, console(stderr=True))
+    with board.progress:
         yield board
 
 
@@ -131,13 +130,9 @@ class Lines:
     def __init__(self) -> None:
         self._said: dict[str, tuple[str, float]] = {}
 
-    @staticmethod
-    def _heading(step: Step, number: int, of: int) -> str:
-        return f"Step {number} of {of}, {step.title}: {', '.join(step.planes)}"
-
     def step(self, step: Step, number: int, of: int) -> None:
         """Say which planes go now: `Step 2 of 3, wave 1: west, north`."""
-        note(self._heading(step, number, of))
+        note(f"Step {number} of {of}, {step.title}: {', '.join(step.planes)}")
 
     def state(self, plane: str, state: str, text: str = "") -> None:
         """Say where a plane stands now."""
@@ -153,51 +148,29 @@ class Lines:
             note(f"[{plane}] {text}")
 
 
-@dataclass
-class _Row:
-    state: str
-    text: str = ""
-    begun: float | None = None
-    took: float | None = None
-
-
 class Board(Lines):
-    """A table with a row a plane."""
+    """A row a plane: its state, how long it has been at work, and the latest line about it."""
 
-    def __init__(self, states: Mapping[str, str]) -> None:
+    def __init__(self, states: Mapping[str, str], screen: Console) -> None:
         super().__init__()
-        self._rows = {plane: _Row(state) for plane, state in states.items()}
-        self._title = ""
-        self._lock = threading.Lock()
-
-    def step(self, step: Step, number: int, of: int) -> None:
-        """Say in the title which planes go now."""
-        self._title = self._heading(step, number, of)
+        cells = (TextColumn(f"{{task.{cell}}}", markup=False) for cell in ("description", "fields[state]"))
+        line = TextColumn("{task.fields[line]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+        self.progress = Progress(*cells, TimeElapsedColumn(), line, console=screen, transient=True)
+        self._rows = {
+            plane: self.progress.add_task(plane, start=False, total=None, state=WORDS[state], line="")
+            for plane, state in states.items()
+        }
 
     def state(self, plane: str, state: str, text: str = "") -> None:
-        """Change a plane's row."""
-        with self._lock:
-            row = self._rows[plane]
-            row.state, row.text = state, text
-            if state == "applying":
-                row.begun, row.took = time.monotonic(), None
-            elif state != "applied" and row.begun is not None:
-                row.took = time.monotonic() - row.begun
+        """Change a plane's row; its clock runs while it is at work."""
+        row = self._rows[plane]
+        self.progress.update(row, state=WORDS[state])
+        self.says(plane, text)
+        if state == "applying":
+            self.progress.reset(row)
+        elif state != "applied":
+            self.progress.stop_task(row)
 
     def says(self, plane: str, text: str) -> None:
         """Show the latest line."""
-        self._rows[plane].text = text
-
-    def table(self) -> Table:
-        """Return the table as it is now."""
-        table = Table(title=self._title, title_justify="left", box=None, expand=True)
-        for name in ("Plane", "State", "Seconds"):
-            table.add_column(name, no_wrap=True)
-        table.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
-        with self._lock:
-            for plane, row in self._rows.items():
-                seconds = row.took if row.took is not None else time.monotonic() - row.begun if row.begun else None
-                text = escaped(shortened(row.text.partition("\n")[0], 200))
-                cells = (plane, WORDS[row.state], "" if seconds is None else f"{seconds:.0f}", text)
-                table.add_row(*map(Text, cells), style={"failed": "red", "passed": "green"}.get(row.state, ""))
-        return table
+        self.progress.update(self._rows[plane], line=escaped(shortened(text.partition("\n")[0], 200)))

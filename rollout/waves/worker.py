@@ -20,6 +20,7 @@ from pathlib import Path
 from stacks.command import CommandError
 from stacks.problems import escaped, shortened
 
+from .. import processes
 from .runner import Interrupted, Show
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,14 +54,10 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
     answer, told = os.pipe()
     paths = [str(ROOT), str(ROOT / "contracts"), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
-        process = subprocess.Popen(
+        process = processes.started(
             [sys.executable, "-m", "rollout.waves.worker", json.dumps(asdict(task)), str(told)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
             pass_fds=(told, lock),
             start_new_session=True,
         )

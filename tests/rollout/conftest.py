@@ -7,11 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
+
+from rollout.changes.compare import compare
+from rollout.changes.report import report
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
@@ -57,6 +61,22 @@ LOCK = "images:\n" + "".join(
 )
 
 
+def made(kind: str, name: str = "it", **parts: Any) -> dict[str, Any]:
+    """An object of Kubernetes, in the namespace `ns`."""
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "ns"}, **parts}
+
+
+def said(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
+    """What is reported of an object that changes, comes or goes."""
+    return report({"stack": compare([old] if old else [], [new] if new else [])}).plain
+
+
+def change(file: Path, old: str, new: str) -> None:
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), "utf-8")
+
+
 def soon(what: Callable[[], bool], seconds: float = 60) -> bool:
     end = time.monotonic() + seconds
     while not what() and time.monotonic() < end:
@@ -91,13 +111,7 @@ def pinned(definition: Path) -> Path:
 
 @pytest.fixture
 def edit(definition: Path) -> Edit:
-
-    def change(old: str, new: str) -> None:
-        text = definition.read_text("utf-8")
-        assert old in text
-        definition.write_text(text.replace(old, new), "utf-8")
-
-    return change
+    return partial(change, definition)
 
 
 @pytest.fixture
@@ -165,7 +179,6 @@ def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Ended]:
 @pytest.fixture
 def tree() -> Tree:
 
-    def read(folder: Path) -> dict[str, bytes]:
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-    return read
+    return lambda folder: {
+        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }

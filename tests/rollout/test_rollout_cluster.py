@@ -18,17 +18,16 @@ from .conftest import Call, Edit
 
 
 class Engine:
-    """Stands for an engine: notes what it is asked, and fails for the stacks it is told to."""
+    """Stands for an engine: notes what it is asked, and ends as it is told to."""
 
     name = "stand-in"
     title = "Stand-in 1.0"
 
-    def __init__(self, fails: tuple[str, ...] = (), stopped: bool = False) -> None:
+    def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
         self.adopts: list[bool] = []
         self.rendered: list[str] = []
-        self.fails = fails
-        self.stopped = stopped
+        self.ends: BaseException | None = None
         self.stands: tuple[str, ...] = ()
 
     def render(self, stack: Stack, definition: Definition) -> Rendered:
@@ -44,10 +43,8 @@ class Engine:
         assert bundle.rendered.stack == name
         assert wait
         self.asked.append((name, bundle.definition.name))
-        if self.stopped:
-            raise KeyboardInterrupt
-        if name in self.fails:
-            raise CommandError("it cannot.")
+        if self.ends:
+            raise self.ends
         return name not in self.stands
 
     def down(self, bundle: Bundle) -> None:
@@ -76,9 +73,15 @@ def test_the_stacks_of_that_context_or_data_plane_are_brought_up(
     assert "with Stand-in 1.0" in ended.err
 
 
-def test_what_stood_already_is_said(call: Call, pinned: Path, engine: Engine, edit: Edit) -> None:
+@pytest.fixture
+def both_in_lab(edit: Edit) -> None:
+    """Let both stacks live in one cluster."""
     edit("environments: [dev]}", "environments: [dev, prod]}")
     edit("  - {name: east, environments: [prod]}\n", "")
+
+
+@pytest.mark.usefixtures("both_in_lab")
+def test_what_stood_already_is_said(call: Call, pinned: Path, engine: Engine) -> None:
     engine.stands = ("prod-lab",)
     ended = call("up", pinned, "--cluster", "kind-lab")
     assert ended.out == "Nothing changed: prod-lab is as declared.\nUp in kind-lab: dev-lab, prod-lab.\n"
@@ -100,41 +103,33 @@ def test_a_cluster_or_a_stack_that_is_not_there_is_refused(
     assert says in ended.err
 
 
-def test_images_without_a_digest_are_refused(call: Call, definition: Path, engine: Engine) -> None:
-    ended = call("up", definition, "--cluster", "kind-lab")
-    assert ended.code == 1
-    for part in ("registry.test/proxy:1 (dev-lab)", "A tag can be moved", f"make pin DEFINITION={definition}"):
-        assert part in ended.err
-    assert engine.asked == []
-
-
-def test_local_environments_may_run_images_without_a_digest(
+def test_only_local_environments_may_run_images_without_a_digest(
     call: Call, definition: Path, engine: Engine, edit: Edit
 ) -> None:
     edit("{name: dev}", "{name: dev, local: true}")
     assert call("up", definition, "--cluster", "kind-lab").code == 0
-    assert call("up", definition, "--cluster", "east").code == 1
+    ended = call("up", definition, "--cluster", "east")
+    assert ended.code == 1
+    for part in ("registry.test/proxy:1 (prod-east)", "A tag can be moved", f"make pin DEFINITION={definition}"):
+        assert part in ended.err
     assert [stack for stack, _ in engine.asked] == ["dev-lab"]
 
 
-def test_a_stack_that_fails_stops_the_run_and_says_what_was_not_tried(
-    call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch, edit: Edit
+@pytest.mark.usefixtures("both_in_lab")
+@pytest.mark.parametrize(
+    ("stop", "code", "says"),
+    [
+        (CommandError("it cannot."), 1, "stack dev-lab is not up: it cannot.\nNot tried: prod-lab.\n"),
+        (KeyboardInterrupt(), 130, "stopped; stack dev-lab may be partly up; run the same command again\n"),
+    ],
+)
+def test_a_stack_that_fails_or_is_stopped_ends_the_run_and_says_what_stands_where(
+    call: Call, pinned: Path, engine: Engine, stop: BaseException, code: int, says: str
 ) -> None:
-    edit("environments: [dev]}", "environments: [dev, prod]}")
-    edit("  - {name: east, environments: [prod]}\n", "")
-    failing = Engine(fails=("dev-lab",))
-    monkeypatch.setattr(engines, "FINDERS", {"stand-in": failing.found})
+    engine.ends = stop
     ended = call("up", pinned, "--cluster", "kind-lab")
-    assert ended.code == 1
-    assert "stack dev-lab is not up: it cannot.\n" in ended.err
-    assert "Not tried: prod-lab." in ended.err
-
-
-def test_ctrl_c_says_which_stack_may_be_half_up(call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "FINDERS", {"stand-in": Engine(stopped=True).found})
-    ended = call("up", pinned, "--cluster", "kind-lab")
-    assert ended.code == 130
-    assert ended.err.endswith("stopped; stack dev-lab may be partly up; run the same command again\n")
+    assert (ended.code, engine.asked) == (code, [("dev-lab", "two.yaml")])
+    assert ended.err.endswith(says)
 
 
 def test_the_engine_that_is_wanted_is_taken_and_told_to_adopt_only_when_somebody_says_so(

@@ -87,6 +87,13 @@ def replicas(edit: Edit, old: int, new: int) -> None:
     edit(f"mode: on-demand}}, replicas: {old}", f"mode: on-demand}}, replicas: {new}")
 
 
+def refused(roll: Call, code: int, *arguments: str) -> str:
+    """What is said of a rollout that does not begin."""
+    ended = roll(*arguments)
+    assert ended.code == code
+    return str(ended.err)
+
+
 def row(said: str, plane: str) -> str:
     return next(line for line in said.splitlines() if re.match(rf"[│┃|] {plane} ", line))
 
@@ -172,17 +179,6 @@ def test_a_dry_run_of_planes_that_cannot_be_asked_shows_the_plan_and_ends_as_the
     assert not folder.exists()
 
 
-def sees(monkeypatch: pytest.MonkeyPatch, live: Live, refuses: str = "") -> None:
-    """Let every plane be as this, and its engine refuse to touch it."""
-
-    def check(_: object, __: object, rendered: Rendered) -> None:
-        if refuses and rendered.stack == "prod-west":
-            raise CommandError(refuses)
-
-    monkeypatch.setattr("rollout.waves.command.live_objects", lambda _, rendering: {rendering[0].stack: live})
-    monkeypatch.setattr("rollout.engines.helm.Helm.check", check)
-
-
 POOL = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "small-main", "namespace": "n"}}
 
 
@@ -203,7 +199,12 @@ POOL = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "sm
 def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_why(
     roll: Call, doubles: Doubles, monkeypatch: pytest.MonkeyPatch, live: Live, refuses: str, says: str
 ) -> None:
-    sees(monkeypatch, live, refuses)
+    def check(_: object, __: object, rendered: Rendered) -> None:
+        if refuses and rendered.stack == "prod-west":
+            raise CommandError(refuses)
+
+    monkeypatch.setattr("rollout.waves.command.live_objects", lambda _, rendering: {rendering[0].stack: live})
+    monkeypatch.setattr("rollout.engines.helm.Helm.check", check)
     ended = roll("--dry-run")
     assert ended.code == bool(says)
     assert "1. canary\n" in ended.out
@@ -229,9 +230,7 @@ def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_w
 def test_what_cannot_be_meant_is_refused_with_exit_code_two(
     roll: Call, doubles: Doubles, tmp_path: Path, arguments: tuple[str, ...], says: str
 ) -> None:
-    ended = roll(*arguments)
-    assert ended.code == 2, ended.err
-    assert says in ended.err
+    assert says in refused(roll, 2, *arguments)
     assert doubles.order == []
     assert not list(tmp_path.glob("rollout/*/0001"))
     assert not (tmp_path / "rollout" / "prd").exists(), "a slip of the pen leaves no folder"
@@ -241,9 +240,7 @@ def test_images_without_a_digest_keep_a_rollout_from_beginning(
     roll: Call, doubles: Doubles, edit: Edit, folder: Path
 ) -> None:
     edit("- name: prod\n    local: true\n", "- name: prod\n")
-    ended = roll()
-    assert ended.code == 1
-    assert "have no digest in images.lock" in ended.err
+    assert "have no digest in images.lock" in refused(roll, 1)
     assert doubles.order == []
     assert not (folder / "0001").exists()
 
@@ -267,19 +264,16 @@ def test_resume_goes_on_with_the_texts_of_then_even_if_the_files_were_edited(
 
 
 def test_resume_says_when_there_is_nothing_to_go_on_with(roll: Call) -> None:
-    ended = roll("--resume")
-    assert ended.code == 1
-    assert "There is no rollout of prod to go on with" in ended.err
+    assert refused(roll, 1, "--resume").startswith("There is no rollout of prod to go on with")
     assert roll().code == 0
-    assert "There is nothing to go on with: rollout 1 of prod succeeded." in roll("--resume").err
+    assert refused(roll, 1, "--resume") == "There is nothing to go on with: rollout 1 of prod succeeded.\n"
 
 
 def test_resume_keeps_the_engine(roll: Call, doubles: Doubles) -> None:
     doubles.fails.add("east")
     roll()
-    ended = roll("--resume", "--engine", "pulumi")
-    assert ended.code == 2
-    assert "The rollout was begun with helm, and goes on or back with the same" in ended.err
+    said = refused(roll, 2, "--resume", "--engine", "pulumi")
+    assert "The rollout was begun with helm, and goes on or back with the same" in said
 
 
 def test_rollouts_of_another_definition_are_not_mixed_in(
@@ -302,9 +296,7 @@ def test_a_record_that_somebody_edited_is_called_damaged_and_nothing_is_touched(
     roll()
     edited(folder, lambda record: record.update(environment="dev"))
     doubles.order.clear()
-    ended = roll("--resume")
-    assert ended.code == 1
-    assert "0001/rollout.json: this record cannot be understood" in ended.err
+    assert "0001/rollout.json: this record cannot be understood" in refused(roll, 1, "--resume")
     assert not doubles.order
 
 
@@ -342,18 +334,14 @@ def test_back_brings_every_plane_that_was_touched_to_what_was_good_before_and_on
     assert "east (context east, back to rollout 1)" in ended.out
     count = len(touched.split())
     assert f"Rollout 3 of prod, which takes rollout 2 back, succeeded: {count} of {count} planes passed." in ended.out
-    ended = roll("--back")
-    assert ended.code == 1
-    assert "There is nothing to take back: rollout 3 of prod took rollout 2 back already." in ended.err
+    assert "There is nothing to take back: rollout 3 of prod took rollout 2 back already." in refused(roll, 1, "--back")
 
 
 def test_back_without_an_earlier_success_says_what_to_do_instead(roll: Call, doubles: Doubles) -> None:
     doubles.fails.add("east")
     roll()
-    ended = roll("--back")
-    assert ended.code == 1
-    assert "no earlier rollout of east succeeded" in ended.err
-    assert "Roll an older definition out" in ended.err
+    said = refused(roll, 1, "--back")
+    assert "no earlier rollout of east succeeded.\nRoll an older definition out" in said
 
 
 def test_a_plane_that_is_new_stays_and_the_report_says_so(roll: Call, doubles: Doubles, edit: Edit) -> None:

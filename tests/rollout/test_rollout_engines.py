@@ -76,13 +76,19 @@ def by(manager: str, operation: str = "Apply") -> list[Object]:
 
 
 @pytest.fixture
-def stack(definition: Path) -> Stack:
-    return read_definition(definition).stacks[0]
+def bundle(definition: Path) -> Bundle:
+    read = read_definition(definition)
+    return Bundle(read.stacks[0], render(read.stacks[0], read), read.lock, definition)
 
 
 @pytest.fixture
-def rendered(stack: Stack, definition: Path) -> Rendered:
-    return render(stack, read_definition(definition))
+def stack(bundle: Bundle) -> Stack:
+    return bundle.stack
+
+
+@pytest.fixture
+def rendered(bundle: Bundle) -> Rendered:
+    return bundle.rendered
 
 
 # ---- whose objects ----
@@ -122,37 +128,36 @@ def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("labels", [{}, OURS])
 def test_pulumi_takes_nothing_down_that_it_has_not_brought_up(
-    stack: Stack, rendered: Rendered, definition: Path, destroyed: list[str], labels: dict[str, str], monkeypatch: Any
+    bundle: Bundle, destroyed: list[str], labels: dict[str, str], monkeypatch: Any
 ) -> None:
     cluster = Cluster([made("Namespace", "tidegate-dev", labels=labels), made("ConfigMap", "inference-proxy-routing")])
     monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
-    bundle = Bundle(stack, rendered, read_definition(definition).lock, definition)
     with pytest.raises(CommandError, match=r"Nothing was changed"):
         Pulumi(PulumiCli("pulumi", "3.260.0")).down(bundle)
     assert (cluster.deleted, destroyed) == ([], [])
 
 
+THEIRS = {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "tidegate-dev"}
+
+
 def test_pulumi_takes_its_own_down_and_leaves_what_is_a_helm_releases(
-    stack: Stack, rendered: Rendered, definition: Path, destroyed: list[str], monkeypatch: Any
+    bundle: Bundle, destroyed: list[str], monkeypatch: Any
 ) -> None:
-    theirs = {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "tidegate-dev"}
     cluster = Cluster(
         [
             made("Namespace", "tidegate-dev", managedFields=by("pulumi-kubernetes", "Update")),
             made("ConfigMap", "forgotten"),
-            made("ConfigMap", "of-helm", annotations=theirs),
+            made("ConfigMap", "of-helm", annotations=THEIRS),
         ]
     )
     monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
-    bundle = Bundle(stack, rendered, read_definition(definition).lock, definition)
     Pulumi(PulumiCli("pulumi", "3.260.0")).down(bundle)
     assert (cluster.deleted, destroyed) == (["forgotten"], ["dev-lab"])
 
 
 @pytest.mark.parametrize("adopt", [False, True])
 def test_objects_of_another_helm_release_are_refused_whatever_they_are_labelled(stack: Stack, adopt: bool) -> None:
-    theirs = {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "tidegate-dev"}
-    objects = [made("ConfigMap", "ours"), made("Service", "theirs", annotations=theirs)]
+    objects = [made("ConfigMap", "ours"), made("Service", "theirs", annotations=THEIRS)]
     with pytest.raises(CommandError, match=r"belong to somebody else: Service theirs\.") as caught:
         ownership.require_ours(objects, stack, "kind-lab", adopt=adopt)
     assert "Nothing was changed" in str(caught.value)
@@ -199,11 +204,9 @@ def test_a_revision_counts_as_the_same_only_with_the_same_chart_and_the_same_val
 
 def test_a_stack_of_which_an_object_is_missing_or_left_over_is_not_as_declared(rendered: Rendered) -> None:
     objects = [item for item in rendered.objects if item["kind"] in ("ConfigMap", "Namespace")]
-    declared = [*objects]
-    cluster: Any = Cluster(declared[:-1])
-    assert not as_declared(cluster, of_stack(cluster, objects), objects)
-    cluster = Cluster([*declared, made("ConfigMap", "forgotten")])
-    assert not as_declared(cluster, of_stack(cluster, objects), objects)
+    for there in (objects[:-1], [*objects, made("ConfigMap", "forgotten")]):
+        cluster: Any = Cluster(there)
+        assert not as_declared(cluster, of_stack(cluster, objects), objects)
 
 
 # ---- what Pulumi alone is told ----
@@ -237,7 +240,7 @@ def test_pulumi_waits_for_no_service_but_a_load_balancers_and_objects_are_the_sa
 
 def pool(replicas: int, starts: int, grace: int | None = None) -> Object:
     probe = {"startupProbe": {"failureThreshold": starts, "periodSeconds": 10}}
-    pod = {"containers": [probe], "initContainers": [{}], **({"terminationGracePeriodSeconds": grace} if grace else {})}
+    pod = {"containers": [probe], "initContainers": [], **({"terminationGracePeriodSeconds": grace} if grace else {})}
     return {
         "kind": "StatefulSet",
         "metadata": {"name": "pool"},
@@ -306,14 +309,9 @@ def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(rendered: R
             super().require()
 
     begin = time.monotonic()
+    command, hold = [sys.executable, "-c", script, str(ready), str(wrote)], Taken("tidegate-dev")
     with pytest.raises(CommandError, match=r"somebody@elsewhere, process 7 has taken over the work in tidegate-dev"):
-        watched.run_watched(
-            [sys.executable, "-c", script, str(ready), str(wrote)],
-            cluster,
-            rendered.objects,
-            Taken("tidegate-dev"),
-            watch=False,
-        )
+        watched.run_watched(command, cluster, rendered.objects, hold, watch=False)
     assert time.monotonic() - begin < 20
     assert not wrote.exists()
 

@@ -1,6 +1,7 @@
 """In which order planes go, what runs side by side, and what stops a rollout."""
 
 import io
+import re
 import threading
 import time
 from collections import defaultdict
@@ -270,19 +271,11 @@ def test_without_a_terminal_there_is_a_line_for_each_change(tmp_path: Path, caps
     assert "Creating Namespace" not in said
 
 
-@pytest.fixture
-def board() -> Board:
-    return Board({"east": "passed", "west": "waiting"})
-
-
-def test_on_a_terminal_a_table_shows_each_plane_with_its_latest_line(board: Board) -> None:
-    board.step(Step("wave 1", ["west"]), 2, 2)
-    board.state("west", "applying")
-    board.says("west", "Creating StatefulSet")
+def test_on_a_terminal_a_table_shows_each_plane_with_its_latest_line() -> None:
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(board.table())
-    text = console.export_text()
-    assert "Step 2 of 2, wave 1: west" in text
-    row = next(line for line in text.splitlines() if line.lstrip().startswith("west"))
-    assert "being brought up" in row
-    assert "Creating StatefulSet" in row
+    board = Board({"east": "passed", "west": "waiting"}, console)
+    board.state("west", "applying")
+    board.says("west", "Creating [b]StatefulSet")
+    console.print(board.progress)
+    (row,) = (line for line in console.export_text().splitlines() if line.startswith("west"))
+    assert re.search(r"being brought up +0:00:00 +Creating \[b\]StatefulSet", row)

@@ -8,13 +8,11 @@ import pytest
 from rollout.changes import restarts as said
 from rollout.changes.restarts import Restart, notices, restarts
 
+from ..conftest import made
+
 Object = dict[str, Any]
 STARTUP = {"periodSeconds": 10, "failureThreshold": 6}
 READY = {"periodSeconds": 5}
-
-
-def made(kind: str, name: str, **parts: Any) -> Object:
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "ns"}, **parts}
 
 
 def container(**parts: Any) -> Object:
@@ -179,11 +177,7 @@ def test_an_autoscaler_says_between_how_many_pods_it_may_be(scaler: Object) -> N
 
 
 def test_sidecars_start_first_and_one_after_another() -> None:
-    sidecar = {
-        "name": "policy",
-        "restartPolicy": "Always",
-        "startupProbe": {"periodSeconds": 1, "failureThreshold": 60},
-    }
+    sidecar = {"restartPolicy": "Always", "startupProbe": {"periodSeconds": 1, "failureThreshold": 60}}
     item = pool(inside={"initContainers": [sidecar]})
     assert only([item], [new_image(item)]).without_replica == 115 + 60
 

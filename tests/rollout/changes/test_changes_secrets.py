@@ -8,20 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.guardrails.rules.credentials import KNOWN
-from rollout.changes.compare import compare, field_changes
+from rollout.changes.compare import field_changes
 from rollout.changes.page import failed_page
-from rollout.changes.report import report
 from rollout.changes.secrets import MASK, Hidden, hidden, hidden_text, telling
+
+from ..conftest import made as any_made
+from ..conftest import said
 
 SECRET = "hunter2-hunter2"
 
 
 def made(**parts: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Deployment", "metadata": {"name": "it", "namespace": "ns"}, **parts}
-
-
-def said(old: dict[str, Any], new: dict[str, Any]) -> str:
-    return report({"stack": compare([old], [new])}).plain
+    return any_made("Deployment") | parts
 
 
 def container(**parts: Any) -> dict[str, Any]:

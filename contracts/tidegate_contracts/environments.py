@@ -19,7 +19,6 @@ class DatasetLocation(Message):
 
     kind: Literal["dataset"] = "dataset"
     dataset: str
-    """Name of the dataset in the definition."""
     path: str = ""
     """Folder of the repository below the dataset's root."""
     domino_dataset_id: str | None = None
@@ -45,13 +44,12 @@ class PoolFacts(Message):
     name: str
     loading: Literal["preload", "on-demand"]
     gpu: bool
-    """Whether its Tritons have a GPU or a slice of one."""
     memory_bytes: int | None = None
-    """Memory of the slice, or of the processor's container; None where nothing tells."""
+    """Of the slice, or of the processor's container; None where nothing tells."""
     capacity_bytes: int | None = None
     """What models may take of it (on-demand pools)."""
     poll_seconds: int | None = None
-    """Seconds between two looks at the repository (preload pools)."""
+    """Between two looks at the repository (preload pools)."""
 
 
 class ServerFacts(Message):
@@ -61,9 +59,9 @@ class ServerFacts(Message):
     kind: str
     location: Location
     writers: tuple[str, ...] = ()
-    """Groups that may write the repository, as the definition says; without any, whoever can write it may."""
+    """Groups that may write the repository; without any, whoever can write it may."""
     backends: tuple[str, ...] = ()
-    """Backends that its image has, as the definition says; without any, that is not known."""
+    """Of its image; without any, that is not known."""
     pools: tuple[PoolFacts, ...]
 
 
@@ -83,11 +81,9 @@ class Plane(Message):
     """The environment on one data plane: a stack of the definition."""
 
     name: str
-    """Name of the data plane."""
     wave: int = 1
     """Planes of lower waves come first."""
     proxy_url: str
-    """Address of the inference proxy there, for those who may reach it."""
     servers: tuple[ServerFacts, ...]
     models: tuple[ModelFacts, ...] = ()
 
@@ -102,7 +98,7 @@ class Promotion(Message):
     groups: tuple[str, ...] = ()
     """Groups whose members may. Neither principals nor groups: the `writers` of the server's repository."""
     separation_of_duties: bool = False
-    """Whether who registered a version may not bring it in."""
+    """Who registered a version may not bring it in."""
     soak_hours: Annotated[float, Field(ge=0)] = 0
     """Hours that it must have served in `source` without an error."""
 

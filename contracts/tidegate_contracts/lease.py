@@ -1,11 +1,7 @@
 """Leases: what a holder (a replica of the proxy) and the eviction policy beside a Triton say to each other.
 
-HTTP with JSON bodies on `eviction_process.LEASE_PORT`; field names on the wire are camelCase. A holder counts a lease
-from when it asked, the policy from when it granted, both by monotonic clocks: so the holder's view is always the
-shorter one, and no clock is shared. As long as a lease lives the policy does not unload its model. A policy that has
-started anew counts every resident model as leased for one full period, for it does not know who holds what.
-
-Sizes are bytes, times are seconds.
+HTTP with JSON bodies on `eviction_process.LEASE_PORT`. docs/eviction.md has the rules. Sizes are bytes, times are
+seconds: a holder counts a lease from when it asked, the policy from when it granted, both by monotonic clocks.
 """
 
 from enum import StrEnum
@@ -60,8 +56,7 @@ class Acquire(Message):
     wait_seconds: Seconds | None = None
     """How long to wait at most; never longer than the pool's own bound, which counts without it."""
     room_seconds: Seconds | None = None
-    """How long of that to wait until there is room. 0: a lease is wanted only where there is room now, for another
-    replica may have some; the load itself is waited for all the same."""
+    """How long of that to wait until there is room; the load itself is waited for all the same."""
 
 
 class Granted(Message):
@@ -74,7 +69,7 @@ class Granted(Message):
     versions: tuple[int, ...]
     """The versions that are loaded."""
     waited_seconds: Seconds = 0.0
-    """What of the time was waiting for the load; nothing where the model was resident."""
+    """What of the time was waiting for the load."""
     serial: Annotated[int, Field(ge=0)] = 0
     """Greater than that of every earlier grant of this incarnation, for a `Release` to name; 0: there is none."""
 
@@ -120,11 +115,10 @@ class Use(Message):
     """How a holder uses a model."""
 
     in_flight: Count
-    """Requests that are under way."""
     idle_seconds: Seconds
     """Since the last request came or ended; 0 while one is under way."""
     requests: Count = 0
-    """Requests since the last renewal: how often a model is used."""
+    """Since the last renewal: how often a model is used."""
 
 
 class Renew(Message):
@@ -132,7 +126,6 @@ class Renew(Message):
 
     holder: Holder
     incarnation: str = ""
-    """As the leases' grants said it."""
     models: dict[ModelName, Use]
 
 
@@ -146,7 +139,7 @@ class Renewed(Message):
     resident: tuple[str, ...] = ()
     """Models that a lease is had on at once."""
     accepts: bool = True
-    """Whether new leases are given; not by a policy that is about to leave."""
+    """Whether new leases are given."""
 
 
 class Release(Message):
@@ -156,8 +149,7 @@ class Release(Message):
     incarnation: str = ""
     models: tuple[ModelName, ...]
     serials: dict[ModelName, int] | None = None
-    """The serial of the latest grant of each model that had one. A message may come late: a lease that was granted
-    anew since is not ended. Without one, a lease ends whichever it is."""
+    """Of the latest grants. The message may come late: a lease that was granted anew since is not ended."""
 
 
 class LeaseOf(Message):

@@ -41,9 +41,6 @@ def upstream_ca_file(server: str) -> str:
 
 
 def server_ready_path(server: str) -> str:
-    """Return the path, on the admin port, that tells whether the proxy can reach a server.
-
-    It answers 200 when a replica of the server is ready to take requests, 503 when none is, with a sentence that says
-    why, and 404 for a server that the routing table does not know.
-    """
+    """Return the path, on the admin port, that answers 200 when a replica of the server is ready, 503 with the reason
+    when none is, and 404 for a server that the routing table does not know."""
     return f"{SERVER_READY_PATH}/{server}"

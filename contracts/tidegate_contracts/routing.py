@@ -110,10 +110,7 @@ class RoutingTable(Message):
 
 
 def check_models(servers: Sequence[Server], models: Iterable[Model]) -> None:
-    """Check that models are in pools that are there, and each is once on its server; raises ValueError.
-
-    For who reads a table's models one by one; a `RoutingTable` has been checked.
-    """
+    """Check that models are in pools that are there, and each is once on its server; raises ValueError."""
     pools = {(server.name, pool.name) for server in servers for pool in server.pools}
     seen = set()
     for model in models:
@@ -142,9 +139,7 @@ class AccessRule(Message):
     models: tuple[str, ...]
     source: str | None = None
     """Who has to vouch for the caller: the URL of an issuer, `api-keys` or `domino`; without it whoever is believed.
-
-    Names and groups are those of whoever vouches: of two issuers, or of an issuer and the API keys, each may call
-    somebody else `ci`."""
+    Of two of them, each may call somebody else `ci`."""
 
 
 class OidcIssuer(Message):
@@ -153,7 +148,7 @@ class OidcIssuer(Message):
     issuer: str
     audiences: tuple[str, ...]
     jwks_url: str | None = None
-    """Found by OpenID discovery without it."""
+    """None: found by OpenID discovery."""
     groups_claim: str
 
 

@@ -1,6 +1,5 @@
 """The core: it decides what is loaded and unloaded and who gets a lease, and does nothing else.
 
 Synchronous and deterministic: no input or output, no clock, no threads, no logging. Every method of `Residency` is told
-`now`, seconds of a monotonic clock, and returns a `Step`: commands to carry out and events to tell of. The container,
-the simulator and the property tests run this same code.
+`now`, seconds of a monotonic clock, and returns a `Step`. Container, simulator and tests run this same code.
 """

@@ -91,9 +91,8 @@ class Freeing:
     bytes: int
     """What is charged for it."""
     expected_bytes: int
-    """What is to come back: what it really took, as far as is known."""
+    """What is to come back; `sure` if that was measured."""
     sure: bool
-    """Whether that was measured."""
     since: float
 
 
@@ -247,11 +246,8 @@ class MemoryEstimate:
         self._read_at = now
 
     def back(self, freeing: Collection[Freeing], tolerance: int, patience: float) -> list[tuple[str, int]]:
-        """Return which models' memory (the one waited for longest first) is back, or given up, as of the last reading,
-        each with the bytes of it that are charged as leaked.
-
-        What has been waited for longer than `patience` seconds is given up: what is missing is charged as leaked.
-        """
+        """Return which models' memory (the one waited for longest first) is back, or was waited for longer than
+        `patience` seconds, each with the bytes that are missing and charged as leaked."""
         done: list[tuple[str, int]] = []
         left = sum(each.expected_bytes for each in freeing)
         for each in freeing:

@@ -15,8 +15,6 @@ class Load:
     model: str
     versions: tuple[int, ...] = ()
     """The versions to load; none: those that the model's own configuration chooses."""
-    needed_bytes: int = 0
-    """Room that is taken for it."""
     alone: bool = False
     """Nothing else is loaded or unloaded meanwhile, so that what memory grows by is its footprint: measure it."""
     watch: bool = False

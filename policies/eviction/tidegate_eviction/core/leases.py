@@ -17,10 +17,8 @@ _LOADED = (State.RESIDENT, State.DRAINING)
 
 
 def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str) -> wire.Granted:
-    """Grant a lease, or prolong the holder's; it counts as one request in flight.
-
-    A caller that has `waited` was counted as a use when it asked.
-    """
+    """Grant a lease, or prolong the holder's; it counts as one request in flight."""
+    # A caller that has waited was counted as a use when it asked.
     used(model, pool.now, 0 if waited else 1)
     lease = hold(pool, model, holder, pool.rules.lease_seconds)
     lease.in_flight = max(1, lease.in_flight)

@@ -15,9 +15,9 @@ from .events import EvictionReason, PolicyFailed, Recycle
 from .pool import Model, Pool
 
 _SOON = 1.0
-"""Seconds after which to ask again, where it is not known how long something takes."""
+"""Seconds after which to ask again, where nobody knows how long something takes."""
 _JUST_AFTER = 1e-6
-"""Seconds added to a wait, so that rounding does not make a caller come a moment early."""
+"""Seconds added to a wait, so that rounding makes nobody come a moment early."""
 
 
 class VictimSelector:
@@ -83,12 +83,9 @@ class VictimSelector:
         """Return the models that may be evicted now, and those that may later, the next one first."""
         if forced not in self._split:
             now, residents = self._pool.now, self._pool.by[State.RESIDENT].values()
-            if forced:
-                ready = [model for model in residents if model.forced_at <= now]
-                later = sorted([model for model in residents if model.forced_at > now], key=attrgetter("forced_at"))
-            else:
-                ready = [model for model in residents if model.at <= now]
-                later = sorted([model for model in residents if model.at > now], key=attrgetter("at"))
+            when = attrgetter("forced_at" if forced else "at")
+            ready = [model for model in residents if when(model) <= now]
+            later = sorted([model for model in residents if when(model) > now], key=when)
             self._split[forced] = ready, later
         ready, later = self._split[forced]
         if self._gone:

@@ -39,13 +39,13 @@ class Waiter:
     room_by: float = math.inf
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, frozen=True)
 class Operation:
     """A load or an unload that is under way."""
 
-    number: int
-    since: float
-    pieces: tuple[str, ...]
+    number: int = 0
+    since: float = 0.0
+    pieces: tuple[str, ...] = ()
     """What a load brings, or an unload takes away: the model itself, and parts."""
     alone: bool = False
     """Nothing else may begin meanwhile."""
@@ -56,7 +56,7 @@ class Operation:
     identity: tuple[str, tuple[int, ...]] = ("", ())
 
 
-NO_OPERATION = Operation(0, 0.0, ())
+NO_OPERATION = Operation()
 """Of a model that is neither being loaded nor unloaded."""
 
 
@@ -78,7 +78,7 @@ class Model:
     name: str
     spec: ModelSpec | None
     candidate: Candidate
-    """How policies see it; kept through loads and unloads, since its uses are counted on."""
+    """How policies see it; kept while the model is cold, for its uses are counted on."""
     state: State = State.UNKNOWN
     why: str = ""
     """Why it waits, for people."""
@@ -89,9 +89,9 @@ class Model:
     held: tuple[str, ...] = ()
     """Itself and its parts, from the beginning of a load until their memory is free."""
     at: float = math.inf
-    """From when it may be evicted, as things stand; only of a resident one."""
+    """From when a resident one may be evicted, as things stand."""
     forced_at: float = math.inf
-    """The same, when a pinned model or one with a warm window needs the room: only leases count then."""
+    """The same for a pinned model, or one with a warm window: only leases count then."""
     identity: tuple[str, tuple[int, ...]] = ("", ())
     """What was loaded: stamp and versions."""
     versions: tuple[int, ...] = ()
@@ -99,7 +99,7 @@ class Model:
     operation: Operation = NO_OPERATION
     failures: Failures = field(default_factory=Failures)
     suspect: bool = False
-    """The server ended while it and others were loaded: it is loaded alone next time."""
+    """The server ended while several were being loaded: it is loaded alone next time."""
     queued_at: float = 0.0
     room_made: bool = False
     """Others were evicted for it: the room they leave is reserved for it until it is loaded."""
@@ -127,7 +127,7 @@ class Model:
 
     @property
     def pinned(self) -> bool:
-        """Whether the settings pin it."""
+        """Whether it never goes."""
         return self.spec is not None and self.spec.pinned
 
     @property
@@ -188,8 +188,6 @@ class Pool:
         """Add a command to this step."""
         self.step.commands.append(command)
 
-    # When something is due
-
     def alarm(self, at: float, whom: Lease | Waiter) -> None:
         """Have a lease or a waiter looked at when it may have ended."""
         heapq.heappush(self._alarms, (at, next(self.numbers), whom))
@@ -202,8 +200,6 @@ class Pool:
     def next_deadline(self) -> float:
         """Return when something is due next."""
         return min(self.plan_at, self.window_at, self._alarms[0][0] if self._alarms else math.inf)
-
-    # States
 
     def add(self, name: str, spec: ModelSpec | None) -> Model:
         """Add a model, cold."""
@@ -240,8 +236,6 @@ class Pool:
             self.dirty = True
             self.tell(Recycling(reason))
 
-    # Sizes
-
     def configure(self, rules: PoolRules, specs: Mapping[str, ModelSpec]) -> None:
         """Take other settings over."""
         self.rules, self.specs = rules, specs
@@ -275,8 +269,6 @@ class Pool:
         if model.spec is not None and model.spec.load_seconds is not None:
             return model.spec.load_seconds
         return self.rules.default_load_seconds
-
-    # When a model may be evicted
 
     def idle_limit(self, model: Model) -> float:
         """Return how many seconds a model must have been idle."""

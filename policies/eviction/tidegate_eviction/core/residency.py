@@ -21,8 +21,7 @@ step."""
 class Residency:
     """Which models of a pool are resident at one replica, and which holders have leases on them.
 
-    `now` is seconds of one monotonic clock; an earlier `now` than one before counts as that one. Nothing is loaded or
-    unloaded before `recover` was called once: callers wait until then.
+    An earlier `now` than one before counts as that one. Nothing is loaded or unloaded before `recover` was called once.
     """
 
     def __init__(self, rules: PoolRules, incarnation: str, now: float = 0.0) -> None:
@@ -31,16 +30,11 @@ class Residency:
         self._losses = 0
         self._pool.configure(rules, {})
 
-    # Settings and starts
-
     def configure(
         self, rules: PoolRules, specs: Mapping[str, ModelSpec], windows: Sequence[WarmWindow], now: float
     ) -> Step:
-        """Take all of these settings over.
-
-        To be called before `recover`, when the file or the repository changed, and well before a window opens: by a
-        lease and two loads (of `default_load_seconds`, where nothing is known of a load).
-        """
+        """Take all of these settings over; to be called before `recover`, and well before a window opens: by a lease
+        and two loads (of `default_load_seconds`, where nothing is known of a load)."""
         pool = self._pool
         with self._stepping(now) as step:
             for model in pool.models.values():
@@ -53,8 +47,7 @@ class Residency:
         return step
 
     def recover(self, found: ServerInventory, now: float) -> Step:
-        """Begin, or go on after `server_lost`, with what the server has: every resident model counts as leased for one
-        full period."""
+        """Begin, or go on, with what the server has: every resident model counts as leased for one full period."""
         pool = self._pool
         with self._stepping(now) as step:
             reconciler.recover(pool, found)
@@ -76,10 +69,9 @@ class Residency:
 
     def retry(self, model: str, now: float) -> Step:
         """Let a model out of quarantine or back-off, by hand; nothing happens to one that is in neither."""
-        pool = self._pool
         with self._stepping(now) as step:
-            if (found := pool.models.get(model)) is not None:
-                reconciler.allow(pool, found, "it was released by hand")
+            if (found := self._pool.models.get(model)) is not None:
+                reconciler.allow(self._pool, found, "it was released by hand")
         return step
 
     def leave(self, now: float) -> Step:
@@ -87,8 +79,6 @@ class Residency:
         with self._stepping(now) as step:
             self._pool.leaving = self._pool.dirty = True
         return step
-
-    # Leases
 
     def acquire(
         self, model: str, holder: str, wait_seconds: float | None, now: float, room_seconds: float | None = None
@@ -122,11 +112,10 @@ class Residency:
     def renew(
         self, holder: str, incarnation: str, uses: Mapping[str, lease.Use], now: float
     ) -> tuple[Step, lease.Renewed]:
-        """Renew a holder's leases, and learn how it uses its models.
+        """Renew a holder's leases, and learn how it uses its models; docs/eviction.md says which are lost.
 
-        A lease is not renewed, and told as `lost`, when nothing is in flight and the model was idle for a whole period,
-        or its room is wanted, or it drains. With requests in flight it lives on even then, but is still told as lost:
-        no request may begin under it. A lease that has just ended is given anew where the model is still resident.
+        With requests in flight a lease lives on even then. One that has just ended is given anew where the model is
+        still resident.
         """
         pool = self._pool
         with self._stepping(now) as step:
@@ -144,17 +133,12 @@ class Residency:
     def release(
         self, holder: str, incarnation: str, models: Iterable[str], now: float, serials: Mapping[str, int] | None = None
     ) -> Step:
-        """Give leases back before they end; those of another incarnation are void anyway.
-
-        `serials`: of the latest grants the holder knows of; a lease that was granted anew since is not ended.
-        """
+        """Give leases back before they end, but for those that were granted anew since the grants of these serials."""
         pool = self._pool
         with self._stepping(now) as step:
             if incarnation == self.incarnation:
                 leases.release(pool, holder, models, serials or {})
         return step
-
-    # What the server did
 
     def load_ended(
         self,
@@ -204,8 +188,7 @@ class Residency:
     def vanished(self, models: Iterable[str], now: float) -> Step:
         """Report models that the server does not have loaded although no unload was ordered.
 
-        They are loaded anew when they are wanted. Models that are not resident are left alone, and so are those with
-        parts that are being loaded or unloaded.
+        Left alone are those that are not resident, or have parts that are being loaded or unloaded.
         """
         pool = self._pool
         with self._stepping(now) as step:
@@ -221,8 +204,8 @@ class Residency:
         return frozenset(self._pool.by[State.RESIDENT])
 
     def memory(self, used_bytes: int, now: float) -> Step:
-        """Report the bytes that the server uses: every second or faster while `reading_wanted`, else every ten or so,
-        and once after the end of a load or an unload was reported."""
+        """Report the bytes that the server uses: every second while `reading_wanted`, else every ten or so, and once
+        after each load and unload."""
         pool = self._pool
         with self._stepping(now) as step:
             if pool.rules.measures and pool.ready:
@@ -234,8 +217,6 @@ class Residency:
     def reading_wanted(self) -> bool:
         """Whether room waits for a reading of memory."""
         return bool(self._pool.room.freeing) and self._pool.rules.measures
-
-    # Time
 
     def tick(self, now: float) -> Step:
         """Do what is due; to be called at `next_deadline`, and at any other time."""
@@ -284,8 +265,6 @@ class Residency:
     def in_flight(self) -> int:
         """How many requests are in flight, as of the last renewals: what a pod that ends waits for."""
         return sum(held.in_flight for model in self._pool.holding() for held in model.leases.values())
-
-    # Inside
 
     def _listed(self, model: Model, now: float) -> lease.Listed:
         pool, resident = self._pool, model.state is State.RESIDENT

@@ -1,6 +1,7 @@
 """Loads and unloads: one at a time of each model, counted until they have ended, and what becomes of them."""
 
 import math
+from dataclasses import replace
 
 from tidegate_contracts.lease import State
 
@@ -59,7 +60,7 @@ def load(pool: Pool, model: Model, *, watch: bool = False) -> None:
     versions = model.spec.versions if model.spec else ()
     asked = min((waiter.ticket.asked for waiter in model.waiters.values()), default=pool.now)
     pool.tell(events.LoadBegan(model.name, needed, len(model.waiters), pool.now - asked))
-    pool.order(events.Load(number, model.name, versions, needed, is_alone, watch))
+    pool.order(events.Load(number, model.name, versions, is_alone, watch))
     pool.move(model, "begun")
 
 
@@ -239,4 +240,4 @@ def _share(pool: Pool, pieces: tuple[str, ...], measured: int) -> dict[str, int]
 
 def _disturb(pool: Pool) -> None:
     for other in pool.loads.values():
-        other.operation.clean = False
+        other.operation = replace(other.operation, clean=False)

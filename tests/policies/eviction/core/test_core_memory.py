@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.accounting import Freeing, MemoryEstimate
-from tidegate_eviction.core.events import Leaked, Load, Loaded, Overrun, Recycling, Ticket
+from tidegate_eviction.core.events import Leaked, Loaded, Overrun, Recycling, Ticket
 from tidegate_eviction.core.rules import ModelSpec, PoolRules
 
 from .books import RULES, specs
@@ -239,9 +239,7 @@ def test_what_was_measured_is_forgotten_with_the_content_that_it_was_of() -> Non
     world.finish()
     world.real["new"] = 44
     world.ask("p1", "new", None)
-    command = world.at_work[world.working].command
-    assert isinstance(command, Load)
-    assert command.needed_bytes == 50
+    assert world.listed("new").footprint_bytes == 50
     world.until(lambda: not world.open)
     assert world.charged() == 44
 

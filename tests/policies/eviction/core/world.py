@@ -105,7 +105,7 @@ class World:
             number = next(n for n, other in self.at_work.items() if other.command.model == command.model)
             self.at_work[command.number] = replace(self.at_work.pop(number), command=command)
         self.loads.append(command.model)
-        if command.needed_bytes and not command.watch:
+        if not command.watch:
             assert self.charged() <= self.rules.capacity_bytes, f"{command} overruns the capacity"
 
     def unload(self, command: Unload) -> None:

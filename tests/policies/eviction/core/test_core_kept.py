@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import Allowed, Load, LoadFailed, Quarantined, Ticket
+from tidegate_eviction.core.events import Allowed, Load, LoadFailed, Quarantined
 from tidegate_eviction.core.rules import WarmWindow
 
 from .books import RULES, specs
@@ -31,15 +31,6 @@ def told(world: World, error: str = "no such operator") -> lease.Refusal:
 
 
 # Pins
-
-
-def test_pinned_models_are_loaded_at_start_and_never_go() -> None:
-    world = started({**specs({"p": 50, "q": 20}, pinned=True), **specs({"a": 30, "b": 30})})
-    world.until(lambda: world.states["p"] == world.states["q"] == "resident")
-    had(world, "a")
-    world.end_of_requests(10_000.0)
-    had(world, "b")
-    assert [evicted.model for evicted in world.evictions] == ["a"]
 
 
 def test_a_model_that_is_pinned_later_has_others_go_however_lately_they_were_used() -> None:
@@ -107,18 +98,6 @@ def test_one_of_two_ensembles_goes_without_the_part_that_the_other_needs() -> No
     world.ask("p2", "big", None)
     assert unloads(world) == ["pair"]
     assert "part" in world.loaded
-
-
-def test_what_an_ensemble_would_use_of_a_model_counts_as_room_for_others_all_the_same() -> None:
-    """Found by the fuzzer: the room of a part was still left out after its ensemble had been told busy."""
-    world = ensembles(callable_part=True, x=65, big=35)
-    had(world, "part")
-    had(world, "x", "p2")
-    world.release("p1", "part")
-    assert isinstance(world.ask("p1", "pair", 0.0), lease.Busy)
-    world.advance(RULES.idle_seconds)
-    assert isinstance(world.ask("p1", "big", None), Ticket)
-    assert unloads(world) == ["part"]
 
 
 def test_an_ensemble_and_its_part_go_in_one_unload_the_ensemble_first() -> None:

@@ -78,14 +78,6 @@ def test_lease_that_has_just_ended_is_given_anew_where_the_model_is_still_there(
     assert world.residency.leases == 1
 
 
-def test_lease_on_a_model_that_has_gone_is_lost(world: World) -> None:
-    world.advance(20.0)
-    world.answer(world.ask("p2", "c", None))
-    step, renewed = world.residency.renew("p1", world.residency.incarnation, {"a": use(), "b": use()}, world.now)
-    world.take(step)
-    assert (renewed.lost, set(renewed.resident)) == (("a",), {"b", "c"})
-
-
 @pytest.mark.parametrize(("pinned", "last"), [(False, ("a",)), (True, ())])
 def test_lease_idle_for_a_whole_period_is_not_renewed_but_for_pinned_models(
     world: World, pinned: bool, last: tuple[str, ...]

@@ -116,20 +116,6 @@ def test_just_the_versions_that_get_traffic_are_loaded(zoo_plane: Plane) -> None
     holder.release("many")
 
 
-def test_room_is_made_and_what_was_unloaded_does_not_answer(zoo_plane: Plane) -> None:
-    holder = zoo_plane.holder
-    for name in ("a", "many", "c"):
-        assert holder.acquire(name)["outcome"] == "granted"
-        holder.release(name)
-    listing = holder.listing()
-    assert listing.resident_bytes + listing.freeing_bytes + listing.leaked_bytes <= listing.capacity_bytes
-    cold = [each.model for each in listing.models if each.state == "cold" and each.model in ("a", "many")]
-    assert cold
-    with pytest.raises(InferenceServerException, match=r"not found|no available versions|unknown model"):
-        infer(zoo_plane.triton.http, cold[0])
-    assert listing.leaked_bytes == 0
-
-
 def test_an_ensemble_brings_its_parts_and_takes_them_along(zoo_plane: Plane) -> None:
     holder = zoo_plane.holder
     assert holder.acquire("both")["outcome"] == "granted"

@@ -47,8 +47,6 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     base_bytes: int = 1000
     leaked_bytes: int = 0
     port: int = 0
-    highest_bytes: int = 0
-    """The most that models ever took at once."""
     has_reader: bool = False
     looks: int = 0
     """How often the index was read."""
@@ -93,7 +91,6 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
                 grpc.StatusCode.INTERNAL, f"failed to load '{name}', failed to poll from model repository"
             )
         self.states[name] = ("LOADING", "")
-        self.highest_bytes = max(self.highest_bytes, self.loaded_bytes)
         # Triton goes on when the caller has gone.
         await asyncio.shield(asyncio.ensure_future(self._load(name)))
         if name in self.silent:

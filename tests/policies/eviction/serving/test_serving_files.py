@@ -37,12 +37,6 @@ def window(**changes: Any) -> dict[str, Any]:
     return nightly | changes
 
 
-def test_a_good_file_is_read() -> None:
-    settings = read(said(warmWindows=[window()], tuning={"toleranceBytes": 5}))
-    assert (settings.capacity_bytes, settings.models[0].name) == (1000, "a")
-    assert settings.tuning.model_dump(exclude_none=True) == {"tolerance_bytes": 5}
-
-
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -157,23 +151,6 @@ def again(before: Footprints, folder: Path) -> Footprints:
     return after
 
 
-def test_what_was_measured_is_known_after_a_restart(tmp_path: Path) -> None:
-    first = Footprints(tmp_path)
-    first.read()
-    first.grants(30, 0)
-    first.learn("a", "one", 500, 2.5)
-    second = again(first, tmp_path)
-    assert (second.measured("a", "one"), second.load_seconds("a"), second.lease_seconds) == (500, 2.5, 30)
-
-
-def test_another_content_is_not_measured_but_guessed(tmp_path: Path) -> None:
-    learned = Footprints(tmp_path)
-    learned.learn("a", "one", 500, 2.5)
-    assert (learned.measured("a", "two"), learned.of_another_content("a")) == (None, 500)
-    learned.learn("a", "two", 300, 2.0)
-    assert (learned.measured("a", "two"), learned.measured("a", "one")) == (300, None)
-
-
 @given(st.lists(st.integers(0, 10**12), min_size=1))
 def test_the_largest_of_the_last_measurements_counts(sizes: list[int]) -> None:
     learned = Footprints(Path())
@@ -274,8 +251,3 @@ def test_what_a_killed_predecessor_left_is_replaced(tmp_path: Path, broken: byte
     (tmp_path / "secret").write_bytes(broken)
     (tmp_path / ".secret.new").write_bytes(b"half")
     assert control_secret(tmp_path / "secret") == (tmp_path / "secret").read_text()
-
-
-def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
-        control_secret(tmp_path / "missing" / "secret")

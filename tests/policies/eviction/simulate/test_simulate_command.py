@@ -88,15 +88,6 @@ def test_what_needs_a_library_that_is_not_here_is_left_out_and_said(
     assert ("× bound" in result.stdout) == (library != "numpy")
 
 
-def test_belady_is_the_optimum_where_all_models_are_alike(tmp_path: Path) -> None:
-    trace = trace_of([(float(number), number * number // 7 % 6) for number in range(300)], *[(1_000_000, 1.0, 0.0)] * 6)
-    write_trace(trace, tmp_path / "t.csv")
-    found = rows("--trace", tmp_path / "t.csv", "--capacity", "3M", "--compare", "--instant", "--idle-seconds", 0)
-    least = found["lru"]["bound"]
-    assert isinstance(least, dict)
-    assert found["Belady"]["load_seconds"] == least["seconds"] < found["lru"]["load_seconds"]
-
-
 @pytest.mark.parametrize(("name", "begins"), [("p.png", b"\x89PNG"), ("p.svg", b"<?xml")])
 def test_plots_are_what_their_names_say(small: Path, name: str, begins: bytes) -> None:
     file = small.with_name(name)

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,28 +16,10 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from tests.counts import examples
 
-from .plain import Plain, day, lru, only, plainly, trace_of
+from .plain import plainly, trace_of
 
 LRU = SimulationSetting(find("lru"), 10, residency_factor=0)
 PLAIN = replace(LRU, instant=True)
-
-
-def lru_by_name(trace: Trace) -> Callable[[Plain, int], tuple[float, str]]:
-    """Return LRU as the core has it, where names decide between models that were used at the same moment."""
-    return lambda plain, which: (plain.last[which], trace.models[which].name)
-
-
-@pytest.mark.parametrize(("share", "idle"), [(0.3, 0), (0.4, 0), (0.4, 300), (0.6, 0)])
-def test_lru_is_the_plain_one_but_that_a_model_idles_from_the_end_of_its_last_request(share: float, idle: int) -> None:
-    trace = day()
-    setting = replace(PLAIN, capacity_bytes=round(share * trace.total_bytes))
-    if idle:
-        setting = replace(setting, policy=find("lru-idle"), idle_seconds=idle)
-    outcome = simulate(trace, setting)
-    plain = plainly(trace, setting.capacity_bytes, lru_by_name(trace), idle, from_end=True)
-    assert (len(outcome.loads), outcome.busy) == (plain.loads, plain.busy)
-    assert not idle or outcome.busy > 100
-    assert outcome.load_seconds == pytest.approx(plain.load_seconds)
 
 
 @examples(60)
@@ -48,7 +29,7 @@ def test_lru_is_the_plain_one_but_that_a_model_idles_from_the_end_of_its_last_re
     st.integers(9, 25),
     st.integers(0, 5),
 )
-def test_so_is_every_other_trace(
+def test_lru_is_the_plain_one_but_that_a_model_idles_from_the_end_of_its_last_request(
     models: list[tuple[int, int, int]], requests: list[tuple[int, int]], capacity: int, idle: int
 ) -> None:
     times = itertools.accumulate(pause for pause, _ in requests)
@@ -56,8 +37,7 @@ def test_so_is_every_other_trace(
     trace = trace_of(asked, *((size, float(load), float(warm)) for size, load, warm in models))
     setting = replace(PLAIN, policy=find("lru-idle"), capacity_bytes=capacity, idle_seconds=idle)
     outcome = simulate(trace, setting)
-    plain = plainly(trace, capacity, lru_by_name(trace), idle, from_end=True)
-    assert (outcome.busy, outcome.load_seconds) == (plain.busy, plain.load_seconds)
+    assert (outcome.busy, outcome.load_seconds) == plainly(trace, capacity, idle)
     assert outcome.load_seconds >= bound_seconds(trace, setting, outcome) - 1e-6
 
 
@@ -231,32 +211,3 @@ def test_the_optimum_is_what_trying_everything_finds_and_the_relaxation_lies_bel
         return
     assert optimum(trace, capacity) == pytest.approx(least, abs=1e-6)
     assert relaxation(trace, capacity) <= least + 1e-6
-
-
-def test_a_larger_slice_never_needs_more_loading() -> None:
-    requests = [(float(time), time * time % 7) for time in range(200)]
-    trace = trace_of(requests, *((size, size + 1.0, 0.0) for size in range(3, 10)))
-    found = [optimum(trace, capacity) for capacity in range(9, 50, 4)]
-    assert found == sorted(found, reverse=True)
-    assert found[-1] == sum(trace.models[which].load_seconds for which in set(trace.which))
-
-
-@pytest.mark.parametrize("share", [0.4, 0.6])
-def test_no_plain_policy_beats_the_linear_program_through_a_day(share: float) -> None:
-    trace = day()
-    capacity = round(share * trace.total_bytes)
-    plain = plainly(trace, capacity, lru)
-    possible = only(trace, _possible(trace, capacity))
-    assert relaxation(possible, capacity) < plain.load_seconds
-
-
-def _possible(trace: Trace, capacity: int) -> list[int]:
-    """Return the requests that can be answered when all before them are."""
-    ends: dict[int, float] = {}
-    kept = []
-    for position, (now, which) in enumerate(trace.requests()):
-        held = {each for each, until in ends.items() if until > now} | {which}
-        if sum(trace.models[each].footprint_bytes for each in held) <= capacity:
-            ends[which] = max(ends.get(which, 0.0), now + trace.models[which].warm_seconds)
-            kept.append(position)
-    return kept

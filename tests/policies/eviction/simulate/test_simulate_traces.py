@@ -170,15 +170,6 @@ def test_bursts_leave_long_pauses() -> None:
     assert irregular(replace(one, bursty=1)) > 2
 
 
-def test_footprints_spread_and_loads_take_time_in_proportion() -> None:
-    models = generate(replace(STEADY, models=500, requests=5000)).models
-    sizes = sorted(model.footprint_bytes for model in models)
-    assert sizes[250] == pytest.approx(400e6, rel=0.25)
-    assert sizes[-1] > 30 * sizes[0]
-    largest = sorted(models, key=lambda model: model.footprint_bytes)
-    assert sum(model.load_seconds for model in largest[-100:]) > 4 * sum(model.load_seconds for model in largest[:100])
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [({"models": 0}, "--models 0: "), ({"diurnal": 1.5}, "--diurnal 1.5: "), ({"hours": math.nan}, "--hours nan: "),

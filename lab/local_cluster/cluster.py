@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,6 @@ from . import folder as place
 from . import processes
 from .control_plane import PROGRAMS, ClusterError, ControlPlane, Network, private, write_stages
 from .folder import STATE, clean, free_port, locked, private_folder
-from .watch import watched
 
 READY_SECONDS = 90
 
@@ -44,9 +42,8 @@ class LocalCluster(ControlPlane):
         """Start a cluster in a folder of its own, and return when it and its nodes are ready; raises ClusterError.
 
         `name` is the context in its kubeconfig. Unless it `outlives` this process, it ends with it, even if this
-        process is killed; a start that is killed before it is done leaves no process either way. What an earlier,
-        killed run left in the folder is ended and removed first; nothing else is, and a folder behind a link, or with
-        somebody's files under the names of a cluster's, is refused.
+        process is killed. What an earlier, killed run left in the folder is ended and removed first; nothing else is,
+        and a folder behind a link, or with somebody's files, is refused.
         """
         processes.refuse_other_systems()
         folder = private_folder(folder)
@@ -64,7 +61,7 @@ class LocalCluster(ControlPlane):
             clean(folder)
             for program in PROGRAMS:
                 tools.path(program)
-            with watched(folder) if outlives else nullcontext(), free_port(network) as port:
+            with free_port(network) as port:
                 cluster = cls(folder, name, network, port)
                 try:
                     cluster._bring_up(outlives)
@@ -103,7 +100,7 @@ class LocalCluster(ControlPlane):
         """End what runs for the cluster in a folder, started by whomever, and remove what it made; tell if it ran.
 
         The folder goes too when nothing else lies there. Raises ClusterError, and changes nothing, where it is a link,
-        or holds somebody's files under the names of a cluster's.
+        or no cluster made it.
         """
         processes.refuse_other_systems()
         place.refuse_others(folder)

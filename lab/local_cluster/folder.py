@@ -17,8 +17,8 @@ PULUMI = "pulumi"
 # What a cluster makes in its folder; whatever else lies there is left alone.
 _LOCK = ".lock"
 _MARK = "A local cluster of Tidegate made this folder.\n"
-_MADE = ("etcd", "pki", "tokens", "kubeconfigs", "logs", "kubectl-cache", PULUMI)
-_MADE_FILES = (STATE, "kubeconfig", "tokens.csv", "stages.yaml", "etcd.sock", "peer:0")
+_MADE = ("etcd", "pki", "tokens", "kubeconfigs", "logs", "kubectl-cache", PULUMI, STATE,
+         "kubeconfig", "tokens.csv", "stages.yaml", "etcd.sock", "peer:0")  # fmt: skip
 
 
 def private_folder(folder: Path) -> Path:
@@ -43,33 +43,31 @@ def refuse_others(folder: Path) -> None:
                 f"{folder} is a symbolic link to {os.readlink(folder)}, and no local cluster lives behind a link: "
                 "nothing was removed there.\nRemove the link, or let TIDEGATE_CACHE name another folder."
             )
-        theirs = [name for name in (*_MADE, *_MADE_FILES) if os.path.lexists(folder / name)]
-        known = made(folder)
-        strange = [name for name in theirs if not known or not _as_made(folder / name)]
-        strange += [] if _lock_is_ours(folder / _LOCK) else [_LOCK]
+        theirs = [name for name in _MADE if os.path.lexists(folder / name)]
+        lock = folder / _LOCK
+        if lock.is_symlink() or (lock.exists() and lock.stat().st_size):  # a killed start may have left it empty
+            theirs.append(_LOCK)
+        if theirs and not made(folder):
+            raise ClusterError(
+                f"No local cluster made {', '.join(theirs)} in {folder}: nothing was removed there.\n"
+                "Move that away, or let TIDEGATE_CACHE name another folder."
+            )
     except OSError as error:
         raise ClusterError(f"A local cluster cannot live in {folder}: {error.strerror}.") from None
-    if strange:
-        raise ClusterError(
-            f"No local cluster made {', '.join(strange)} in {folder}: nothing was removed there.\n"
-            "Move that away, or let TIDEGATE_CACHE name another folder."
-        )
 
 
 def mark(folder: Path) -> None:
     """Write down that a cluster lives in this folder, which must be locked."""
-    if _text(folder / _LOCK) != _MARK:
-        (folder / _LOCK).write_text(_MARK, "utf-8")
+    (folder / _LOCK).write_text(_MARK, "utf-8")
 
 
 def clean(folder: Path, *, logs: bool = True) -> None:
-    """Remove what a cluster made in its folder, with or without its logs; no link is followed."""
-    for name in _MADE:
-        if (logs or name != "logs") and _as_made(folder / name):
-            shutil.rmtree(folder / name, ignore_errors=True)
-    for name in _MADE_FILES:
-        if _as_made(folder / name):
-            (folder / name).unlink(missing_ok=True)
+    """Remove what a cluster made in its folder, with or without its logs; a link goes, and is not followed."""
+    for path in (folder / name for name in _MADE if logs or name != "logs"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def remove(folder: Path) -> None:
@@ -81,29 +79,9 @@ def remove(folder: Path) -> None:
 
 
 def made(folder: Path) -> bool:
-    """Tell whether a cluster made what lies in this folder under the names of a cluster's."""
-    return _text(folder / _LOCK) == _MARK
-
-
-def _lock_is_ours(lock: Path) -> bool:
-    return not os.path.lexists(lock) or (lock.is_file() and not lock.is_symlink() and _text(lock) in ("", _MARK))
-
-
-def _text(file: Path) -> str:
-    """Return what a file says, and nothing for what cannot be read or is a link."""
-    try:
-        return "" if file.is_symlink() or not file.is_file() else file.read_text("utf-8")
-    except ValueError:
-        return "?"
-    except OSError:
-        return ""
-
-
-def _as_made(path: Path) -> bool:
-    """Tell whether something can be what a cluster made: a folder or a file where it makes one, and never a link."""
-    if path.is_symlink():
-        return False
-    return path.is_dir() if path.name in _MADE else not path.is_dir()
+    """Tell whether a cluster made this folder."""
+    lock = folder / _LOCK
+    return lock.is_file() and not lock.is_symlink() and lock.read_bytes() == _MARK.encode()
 
 
 @contextmanager

@@ -6,13 +6,12 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.local_cluster import ClusterError, LocalCluster, control_plane, processes, watch
+from lab.local_cluster import ClusterError, LocalCluster, control_plane, processes
 from lab.local_cluster import folder as place
 from lab.local_cluster.folder import locked
 
@@ -125,39 +124,20 @@ def test_one_that_outlives_its_starter_is_found_again_and_refuses_a_second_start
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("with_its_watcher", [False, True])
-def test_a_start_that_is_killed_half_way_leaves_nothing(
-    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path, with_its_watcher: bool
+def test_what_is_left_of_a_start_that_was_killed_half_way_ends_with_the_next_one(
+    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
-    """Also of programs that were to outlive it: the watcher ends them, or else the next start, by their marks."""
+    """Also programs that were to outlive it: they are found by their marks."""
     folder = (tmp_path / "cluster").resolve()
     process = starter("is never done")
     left = until("the API server has been started", lambda: processes.of(folder).get("kube-apiserver"))
-    (watcher,) = watchers(folder)
-    if with_its_watcher:
-        os.kill(watcher, signal.SIGKILL)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    if not with_its_watcher:
-        until("all have ended", lambda: gone(left) and not processes.of(folder) and not watchers(folder))
-        return
     assert not gone(left)
     assert LocalCluster.running(folder) is None
     with LocalCluster.start(folder) as running:
         assert gone(left)
         assert running.pids.keys() == {*control_plane.PROGRAMS}
-
-
-def watchers(folder: Path) -> list[int]:
-    """Return the processes that watch over a start in a folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-                if [os.fsencode(word) for word in (*watch.COMMAND, folder)] == words[:-1]:
-                    found.append(int(entry.name))
-    return found
 
 
 def test_of_two_starts_at_once_one_is_told_to_wait(tmp_path: Path) -> None:
@@ -186,7 +166,7 @@ def test_somebodys_files_are_refused_and_stay(theirs: Path, do: Callable[[Path],
     """A folder without the mark of a cluster, as it is and behind a link; not even its rights change."""
     theirs.chmod(0o755)
     before = files_in(theirs)
-    with pytest.raises(ClusterError, match=r"No local cluster made etcd, logs, kubeconfig in .*nothing was removed"):
+    with pytest.raises(ClusterError, match="No local cluster made etcd, logs, kubeconfig in "):
         do(theirs)
     link = theirs.parent / "link"
     link.symlink_to(theirs)
@@ -197,24 +177,6 @@ def test_somebodys_files_are_refused_and_stay(theirs: Path, do: Callable[[Path],
     assert stat.S_IMODE(theirs.stat().st_mode) == 0o755
 
 
-@pytest.mark.parametrize("do", [LocalCluster.remove, LocalCluster.start])
-@pytest.mark.parametrize("name", ["etcd", "logs", "tokens.csv", ".lock"])
-def test_a_link_in_a_clusters_folder_is_refused(
-    theirs: Path, tmp_path: Path, do: Callable[[Path], Any], name: str
-) -> None:
-    """Otherwise programs would write, and a cleaning remove, wherever it leads."""
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    place.mark(folder)
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).symlink_to(theirs / "logs")
-    before = files_in(theirs)
-    with pytest.raises(ClusterError, match=f"No local cluster made {name} in "):
-        do(folder)
-    assert (folder / name).is_symlink()
-    assert files_in(theirs) == before
-
-
 def test_a_removal_takes_what_a_cluster_made_and_leaves_the_rest(theirs: Path, tmp_path: Path) -> None:
     """Links within what it made are removed and not followed; an empty folder goes, one of somebody's stays."""
     folder = tmp_path / "cluster"
@@ -222,6 +184,7 @@ def test_a_removal_takes_what_a_cluster_made_and_leaves_the_rest(theirs: Path, t
         (folder / "etcd").mkdir(parents=True)
         place.mark(folder)
         (folder / "etcd" / "link").symlink_to(theirs)
+        (folder / "pki").symlink_to(theirs)
         (folder / "stages.yaml").write_text("")
         if more:
             (folder / "notes.txt").write_text("kept")

@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Queue
 from typing import Any
 from unittest.mock import patch
 
 import grpc
+import pytest
 import uvloop
 from tidegate_contracts import routing
 from tidegate_contracts.proxy_settings import ProxySettings
@@ -22,7 +24,9 @@ from tidegate_proxy.serve import Proxy
 from tidegate_proxy.settings import Layout
 from tritonclient.grpc import service_pb2 as pb
 
-from ..rigs.issuer import AUDIENCE, Issuer, issuer
+from lab.local_plane.proxy import write_tables
+
+from ..rigs.issuer import Issuer, issuer
 
 HOST = "127.0.0.1"
 SERVICE = "inference.GRPCInferenceService"
@@ -193,8 +197,16 @@ def method(channel: grpc.Channel, name: str) -> Any:
     return channel.unary_unary(f"/{SERVICE}/{name}", asked.SerializeToString, told.FromString)
 
 
-def raw(channel: grpc.Channel, path: str) -> Any:
-    return channel.unary_unary(path)
+def refused(call: Any, request: Any, metadata: Metadata = (), timeout: float = 5, **more: Any) -> Any:
+    """Make a call that is to fail, and return its error."""
+    with pytest.raises(grpc.RpcError) as error:
+        call(request, metadata=metadata, timeout=timeout, **more)
+    return error.value
+
+
+def replica_of(answer: Any) -> str:
+    """Return the name of the stub that has answered."""
+    return str(answer.parameters["replica"].string_param)
 
 
 def infer_request(model: str = "echo", data: bytes = b"tensor", **more: Any) -> Any:
@@ -205,6 +217,39 @@ def infer_request(model: str = "echo", data: bytes = b"tensor", **more: Any) -> 
     return request
 
 
+class Talk:
+    """A stream that the test writes to and reads from in turn."""
+
+    def __init__(self, rig: "Rig", *metadata: tuple[str, str], timeout: float | None = None, token: str = "") -> None:
+        self._queue: Queue[Any] = Queue()
+        said = rig.metadata(*metadata, token=token)
+        self.call = method(rig.channel(), "ModelStreamInfer")(
+            iter(self._queue.get, None), metadata=said, timeout=timeout
+        )
+
+    def say(self, *requests: Any) -> None:
+        for request in requests:
+            self._queue.put(request)
+
+    def end(self) -> None:
+        self._queue.put(None)
+
+    def hear(self) -> Any:
+        return next(self.call)
+
+    def ask(self, model: str = "echo", **more: Any) -> Any:
+        """Say something, and return what is heard."""
+        self.say(infer_request(model, **more))
+        return self.hear().infer_response
+
+    def code(self) -> Any:
+        """Return how it ended: not well."""
+        with pytest.raises(grpc.RpcError):
+            for _ in self.call:
+                pass
+        return self.call.code()
+
+
 MODELS = ("echo", "slow", "hang", "broken", "many", "secret")
 
 
@@ -212,23 +257,12 @@ def tables(
     provider: Issuer, grpc_port: int, models: Sequence[str | routing.Model] = MODELS, **pool: Any
 ) -> tuple[routing.RoutingTable, routing.AccessTable]:
     """Return tables: `all` may do everything but see `secret`; `lookers` may only look."""
-    servers = (
-        routing.Server(
-            name="main",
-            kind="triton",
-            pools=(
-                routing.Pool(
-                    **{"name": "one", "host": "replicas", "http_port": 1, "grpc_port": grpc_port, "loading": "preload"}
-                    | pool
-                ),
-            ),
-        ),
-        routing.Server(
-            name="spare",
-            kind="triton",
-            pools=(routing.Pool(name="one", host="nowhere", http_port=1, grpc_port=1, loading="preload"),),
-        ),
-    )
+
+    def server(name: str, host: str, **pool: Any) -> routing.Server:
+        usual: dict[str, Any] = {"name": "one", "host": host, "http_port": 1, "grpc_port": 1, "loading": "preload"}
+        return routing.Server(name=name, kind="triton", pools=(routing.Pool(**usual | pool),))
+
+    servers = server("main", "replicas", grpc_port=grpc_port, **pool), server("spare", "nowhere")
     found = [routing.Model(name=each, server="main", pool="one") if isinstance(each, str) else each for each in models]
     found.append(routing.Model(name="elsewhere", server="spare", pool="one"))
     visible = tuple(model.name for model in found if model.name != "secret")
@@ -236,14 +270,9 @@ def tables(
         routing.AccessRule(name="all", groups=("all",), actions=("infer", "inspect"), servers=("*",), models=visible),
         routing.AccessRule(name="look", groups=("lookers",), actions=("inspect",), servers=("*",), models=visible),
     )
-    issuers = (
-        routing.OidcIssuer(
-            issuer=provider.url, audiences=(AUDIENCE,), jwks_url=provider.jwks_url, groups_claim="groups"
-        ),
-    )
     table = routing.RoutingTable(environment="test", servers=servers, models=tuple(found))
     limit = routing.RateLimit(requests_per_minute=60, burst=200)
-    return table, routing.AccessTable(issuers=issuers, rules=rules, rate_limit=limit)
+    return table, routing.AccessTable(issuers=(provider.told,), rules=rules, rate_limit=limit)
 
 
 @contextmanager
@@ -263,11 +292,8 @@ def rig(
             stub.start(credentials)
             stubs.append(stub)
         addresses: list[Address] = [(socket.AF_INET, (stub.host, 1)) for stub in stubs]
-        table, access = tables(provider, stubs[0].port, models, grpc_tls=credentials is not None, **pool or {})
-        tables_folder = folder / "routing"
-        tables_folder.mkdir(parents=True, exist_ok=True)
-        (tables_folder / "routing.json").write_text(table.model_dump_json(by_alias=True))
-        (tables_folder / "access.json").write_text(access.model_dump_json(by_alias=True))
+        has_tls = credentials is not None
+        write_tables(folder, *tables(provider, stubs[0].port, models, grpc_tls=has_tls, **pool or {}))
         said = {
             "environment": "test", "replicas_host": "proxies", "body_limit_bytes": 8 << 20, "concurrency": 8,
             "connect_timeout_seconds": 1, "request_timeout_seconds": 3, "drain_seconds": 2, "log_level": "warning",
@@ -277,19 +303,10 @@ def rig(
         async def find(host: str, _: int) -> Sequence[Address]:
             return list(addresses) if host == "replicas" else []
 
-        place = Layout(
-            routing=tables_folder,
-            tls=folder / "tls",
-            upstream_ca=folder / "ca",
-            host=HOST,
-            http_port=0,
-            grpc_port=0,
-            admin_port=0,
-        )
-        # Nobody balances load here who would have to learn that the proxy ends.
-        running_down = patch.object(serve, "QUIET_SECONDS", 0.2)
+        place = Layout(folder / "routing", folder / "tls", folder / "keys", folder / "ca", HOST, 0, 0, 0)
         proxy = Proxy(ProxySettings.model_validate(said | settings), place, find)
-        with running_down, _loop() as loop:
+        # Nobody balances load here who would have to learn that the proxy ends.
+        with patch.object(serve, "QUIET_SECONDS", 0.2), _loop() as loop:
             running = Rig(proxy, loop, provider, stubs, addresses)
             running.do(proxy.start())
             try:

@@ -20,12 +20,20 @@ def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> b
     return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
 
 
-def request(*more: tuple[str, str], path: str = INFER, without: str = "", method: str = "POST") -> bytes:
+def request(
+    *more: tuple[str, str],
+    path: str = INFER,
+    without: str = "",
+    method: str = "POST",
+    encoder: hpack.Encoder | None = None,
+) -> bytes:
+    """Return a block of headers; one `encoder` for all of a connection makes those that come again short."""
     fields = [
         (":method", method), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers"),
         ("content-type", "application/grpc"),
     ]  # fmt: skip
-    return bytes(hpack.Encoder().encode([field for field in fields if field[0] != without] + list(more)))
+    fields = [field for field in fields if field[0] != without] + list(more)
+    return bytes((encoder or hpack.Encoder()).encode(fields))
 
 
 # What the caller could take, as far as HTTP/2 knows: only that it does not read holds anybody.

@@ -1,6 +1,5 @@
 """What goes wrong in the proxy itself ends one call, with INTERNAL and a line in the log, and no other call."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,7 @@ from tidegate_proxy.grpc.call import Call
 from tidegate_proxy.grpc.upstream_stream import UpstreamStream
 from tidegate_proxy.routes import Route
 
-from .harness import Rig, infer_request, method, rig, until
-
-
-@pytest.fixture
-def one(tmp_path: Path) -> Iterator[Rig]:
-    with rig(tmp_path, request_timeout_seconds=20, concurrency=1) as running:
-        yield running
+from .harness import Rig, infer_request, method, refused, rig, until
 
 
 def defective(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> None:
@@ -34,36 +27,35 @@ def defective(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> None:
 
 @pytest.mark.parametrize(("place", "name"), [(Route, "version"), (UpstreamStream, "_take_headers"), (Call, "_open")])
 def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: type, name: str
+    one: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: type, name: str
 ) -> None:
-    with rig(tmp_path) as one:
-        defective(monkeypatch, place, name)
-        infer = method(one.channel(), "ModelInfer")
-        beside = infer.future(infer_request("hang"), metadata=one.metadata())
-        until(lambda: bool(one.stubs[0].asked))
-        for _ in range(3):
-            with pytest.raises(grpc.RpcError) as caught:
-                infer(infer_request("slow"), metadata=one.metadata(), timeout=5)
-            assert caught.value.code() == grpc.StatusCode.INTERNAL
-            assert "ZeroDivision" not in str(caught.value.details())
-        assert "met a defect" in caplog.text
-        assert "ZeroDivisionError" in caplog.text
-        one.stubs[0].release.set()
-        assert beside.result().model_name == "hang"
-        until(lambda: not one.proxy.shared.open_calls)
-        assert one.proxy.shared.limiter.in_flight == 0
+    defective(monkeypatch, place, name)
+    infer = method(one.channel(), "ModelInfer")
+    beside = infer.future(infer_request("hang"), metadata=one.metadata())
+    until(lambda: bool(one.stubs[0].asked))
+    for _ in range(3):
+        error = refused(infer, infer_request("slow"), one.metadata())
+        assert error.code() == grpc.StatusCode.INTERNAL
+        assert "ZeroDivision" not in error.details()
+    assert "met a defect" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    one.stubs[0].release.set()
+    assert beside.result().model_name == "hang"
+    until(lambda: not one.proxy.shared.open_calls)
+    assert one.proxy.shared.limiter.in_flight == 0
 
 
 def test_a_defect_of_who_waited_for_a_place_is_not_that_of_who_left_it(
-    one: Rig, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defective(monkeypatch, Call, "_open")
-    infer = method(one.channel(), "ModelInfer")
-    before = infer.future(infer_request("hang"), metadata=one.metadata(), timeout=10)
-    until(lambda: bool(one.stubs[0].asked))
-    waiting = infer.future(infer_request("slow"), metadata=one.metadata(), timeout=10)
-    until(lambda: one.proxy.shared.limiter.waiting == 1)
-    one.stubs[0].release.set()
-    assert before.result().model_name == "hang"
-    assert waiting.code() == grpc.StatusCode.INTERNAL
-    assert infer(infer_request(), metadata=one.metadata()).model_name == "echo"
+    with rig(tmp_path, request_timeout_seconds=20, concurrency=1) as one:
+        infer = method(one.channel(), "ModelInfer")
+        before = infer.future(infer_request("hang"), metadata=one.metadata(), timeout=10)
+        until(lambda: bool(one.stubs[0].asked))
+        waiting = infer.future(infer_request("slow"), metadata=one.metadata(), timeout=10)
+        until(lambda: one.proxy.shared.limiter.waiting == 1)
+        one.stubs[0].release.set()
+        assert before.result().model_name == "hang"
+        assert waiting.code() == grpc.StatusCode.INTERNAL
+        assert infer(infer_request(), metadata=one.metadata()).model_name == "echo"

@@ -13,7 +13,7 @@ from lab.local_plane.proxy import Proxy, proxy, write_tables
 from ..rigs.issuer import Issuer, issuer
 from ..rigs.tables import GROUP, access_table, routing_table
 from .harness import HOST, SERVICE, Stub, infer_request, method
-from .peer import DATA, HEADERS, INFER, WIDE, Peer, frame
+from .peer import DATA, HEADERS, WIDE, Peer, frame, request
 
 MEGABYTE = 1 << 20
 SIZE = 16_384
@@ -30,13 +30,6 @@ class Place:
     @property
     def megabytes(self) -> float:
         return self.proxy.process.resident_bytes() / MEGABYTE
-
-    def head(self, encoder: hpack.Encoder, path: str = INFER, **more: str) -> bytes:
-        fields = [
-            (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers"),
-            ("content-type", "application/grpc"),
-        ]  # fmt: skip
-        return bytes(encoder.encode([*fields, *((name.replace("_", "-"), value) for name, value in more.items())]))
 
     def ask(self) -> None:
         with grpc.insecure_channel(f"{HOST}:{self.proxy.grpc_port}") as channel:
@@ -61,8 +54,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def test_a_caller_who_asks_on_and_reads_nothing_is_read_no_further(place: Place) -> None:
     before = place.megabytes
     peer, encoder = Peer(place.proxy.grpc_port, WIDE), hpack.Encoder()
-    peer.send(frame(HEADERS, 5, 1, place.head(encoder, f"/{SERVICE}/Nothing")))
-    same = place.head(encoder, f"/{SERVICE}/Nothing")  # from the second on each has the same few bytes
+    path = f"/{SERVICE}/Nothing"
+    peer.send(frame(HEADERS, 5, 1, request(path=path, encoder=encoder)))
+    same = request(path=path, encoder=encoder)  # from the second on each has the same few bytes
     peer.sock.settimeout(1)
     sent, end, is_read = 3, time.monotonic() + 10, True
     while is_read and time.monotonic() < end:
@@ -86,7 +80,7 @@ def test_messages_of_who_may_nothing_are_not_unpacked(place: Place) -> None:
     peer, encoder = Peer(place.proxy.grpc_port, WIDE), hpack.Encoder()
     for stream in range(1, 2 * number, 2):
         parts = [frame(DATA, at + SIZE >= len(message), stream, message[at : at + SIZE]) for at in ats]
-        peer.send(frame(HEADERS, 4, stream, place.head(encoder, grpc_encoding="gzip")), *parts)
+        peer.send(frame(HEADERS, 4, stream, request(("grpc-encoding", "gzip"), encoder=encoder)), *parts)
     ended = 0
     for kind, flags, _, payload in peer.frames():
         if kind == HEADERS and flags & 1:

@@ -1,20 +1,18 @@
 """Streams: one call, one replica, each message decided."""
 
 import itertools
-import queue
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import grpc
-import hpack
 import pytest
 from tidegate_contracts import routing
+from tidegate_proxy.grpc.protobuf import framed
 from tidegate_proxy.grpc.upstreams import STREAM_WINDOW
 from tidegate_proxy.http2.frames import MOST_UNWRITTEN
 
-from .harness import LARGE, SERVICE, Rig, infer_request, method, rig, until
-from .peer import DATA, HEADERS, WIDE, Peer, frame
+from .harness import LARGE, SERVICE, Rig, Talk, infer_request, method, replica_of, rig, until
+from .peer import DATA, HEADERS, WIDE, Peer, frame, request
 
 SHARES = (routing.VersionShare(version=1, weight=50), routing.VersionShare(version=2, weight=50))
 MODELS = (
@@ -35,42 +33,18 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield running
 
 
-class Talk:
-    """A stream that the test writes to and reads from in turn."""
-
-    def __init__(self, rig: Rig, *metadata: tuple[str, str], timeout: float | None = None) -> None:
-        self._queue: queue.Queue[Any] = queue.Queue()
-        self.call = method(rig.channel(), "ModelStreamInfer")(
-            iter(self._queue.get, None),
-            metadata=rig.metadata(*metadata, token=rig.token(f"s{next(names)}")),
-            timeout=timeout,
-        )
-
-    def say(self, *requests: Any) -> None:
-        for request in requests:
-            self._queue.put(request)
-
-    def end(self) -> None:
-        self._queue.put(None)
-
-    def hear(self) -> Any:
-        return next(self.call)
-
-    def code(self) -> Any:
-        with pytest.raises(grpc.RpcError):
-            for _ in self.call:
-                pass
-        return self.call.code()
+def talk_in(rig: Rig, timeout: float | None = None) -> Talk:
+    """Open a stream as a caller of its own: each has its own limit."""
+    return Talk(rig, timeout=timeout, token=rig.token(f"s{next(names)}"))
 
 
 def test_messages_come_and_go_in_turn_at_one_replica(three: Rig) -> None:
-    talk = Talk(three)
+    talk = talk_in(three)
     replicas = set()
     for number in range(30):
-        talk.say(infer_request(id=str(number)))
-        heard = talk.hear()
-        assert heard.infer_response.id == str(number)
-        replicas.add(heard.infer_response.parameters["replica"].string_param)
+        heard = talk.ask(id=str(number))
+        assert heard.id == str(number)
+        replicas.add(replica_of(heard))
     talk.end()
     with pytest.raises(StopIteration):
         talk.hear()
@@ -79,7 +53,7 @@ def test_messages_come_and_go_in_turn_at_one_replica(three: Rig) -> None:
 
 
 def test_a_decoupled_model_sends_as_many_answers_as_it_likes_even_after_the_last_message(three: Rig) -> None:
-    talk = Talk(three)
+    talk = talk_in(three)
     talk.say(infer_request("many"))
     for _ in range(3):
         talk.hear()
@@ -96,19 +70,17 @@ def test_each_message_is_decided(three: Rig) -> None:
         ("nothing", grpc.StatusCode.NOT_FOUND),
     ):
         before = sum(len(stub.asked) for stub in three.stubs)
-        talk = Talk(three)
-        talk.say(infer_request())
-        talk.hear()
+        talk = talk_in(three)
+        talk.ask()
         talk.say(infer_request(second))
         assert talk.code() == code
         assert sum(len(stub.asked) for stub in three.stubs) == before + 1
 
 
 def test_each_message_counts_against_the_limit(three: Rig) -> None:
-    talk = Talk(three)
+    talk = talk_in(three)
     for number in range(200):
-        talk.say(infer_request(id=str(number)))
-        talk.hear()
+        talk.ask(id=str(number))
     talk.say(infer_request())
     assert talk.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -116,7 +88,7 @@ def test_each_message_counts_against_the_limit(three: Rig) -> None:
 def test_a_stream_has_one_version_of_a_model(three: Rig) -> None:
     seen = set()
     for _ in range(24):  # each has one or the other by chance
-        talk = Talk(three)
+        talk = talk_in(three)
         talk.say(*(infer_request("split") for _ in range(6)))
         versions = {talk.hear().infer_response.model_version for _ in range(6)}
         assert len(versions) == 1
@@ -133,10 +105,10 @@ def test_sequences_stay_at_their_replica_whichever_way_they_come(three: Rig) -> 
         request = infer_request()
         request.parameters["sequence_id"].int64_param = number + 1
         for _ in range(4):
-            found.add(call(request, metadata=three.metadata()).parameters["replica"].string_param)
-        talk = Talk(three)
+            found.add(replica_of(call(request, metadata=three.metadata())))
+        talk = talk_in(three)
         talk.say(request)
-        found.add(talk.hear().infer_response.parameters["replica"].string_param)
+        found.add(replica_of(talk.hear().infer_response))
         talk.end()
         assert len(found) == 1
         used |= found
@@ -144,48 +116,42 @@ def test_sequences_stay_at_their_replica_whichever_way_they_come(three: Rig) -> 
 
 
 def test_an_error_in_the_middle_comes_after_what_came_before(three: Rig) -> None:
-    talk = Talk(three)
-    talk.say(infer_request("broken"))
-    talk.hear()
-    with pytest.raises(grpc.RpcError):
-        talk.hear()
-    assert talk.call.code() == grpc.StatusCode.DATA_LOSS
+    talk = talk_in(three)
+    talk.ask("broken")
+    assert talk.code() == grpc.StatusCode.DATA_LOSS
     assert talk.call.details() == "lost"
 
 
 def test_a_caller_who_leaves_in_the_middle_frees_the_replica(three: Rig) -> None:
     for stub in three.stubs:
         stub.cancelled.clear()
-    talk = Talk(three)
-    talk.say(infer_request())
-    talk.hear()
+    talk = talk_in(three)
+    talk.ask()
     talk.call.cancel()
     until(lambda: any(stub.cancelled.is_set() for stub in three.stubs))
     until(lambda: not three.proxy.shared.open_calls and not three.proxy.grpc.context.streams.in_flight)
 
 
 def test_a_deadline_ends_a_stream(three: Rig) -> None:
-    talk = Talk(three, timeout=0.5)
-    talk.say(infer_request())
-    talk.hear()
+    talk = talk_in(three, timeout=0.5)
+    talk.ask()
     assert talk.code() == grpc.StatusCode.DEADLINE_EXCEEDED
     until(lambda: not three.proxy.shared.open_calls)
 
 
 def test_a_stream_without_a_message_ends_well(three: Rig) -> None:
-    talk = Talk(three)
+    talk = talk_in(three)
     talk.end()
     with pytest.raises(StopIteration):
         talk.hear()
 
 
 def test_idle_streams_keep_no_other_call_waiting_and_their_number_is_bounded(three: Rig) -> None:
-    talks = [Talk(three) for _ in range(6)]  # of 8: two are for other models
+    talks = [talk_in(three) for _ in range(6)]  # of 8: two are for other models
     for talk in talks:
-        talk.say(infer_request())
-        talk.hear()
+        talk.ask()
     assert method(three.channel(), "ModelInfer")(infer_request(), metadata=three.metadata(), timeout=2)
-    waiting = Talk(three)
+    waiting = talk_in(three)
     waiting.say(infer_request())
     talks[0].end()
     waiting.hear()
@@ -196,14 +162,9 @@ def test_idle_streams_keep_no_other_call_waiting_and_their_number_is_bounded(thr
 
 def test_a_reader_who_stops_holds_its_stream_and_not_the_proxys_memory(three: Rig) -> None:
     number = 20
-    peer, encoder = Peer(three, WIDE), hpack.Encoder()
-    fields = [
-        (":method", "POST"), (":scheme", "http"), (":path", f"/{SERVICE}/ModelStreamInfer"), (":authority", "x"),
-        ("te", "trailers"), ("content-type", "application/grpc"), ("authorization", f"Bearer {three.token('slow')}"),
-    ]  # fmt: skip
-    body = infer_request("large").SerializeToString()
-    message = b"\0" + len(body).to_bytes(4) + body
-    peer.send(frame(HEADERS, 4, 1, encoder.encode(fields)), frame(DATA, 1, 1, message * number))
+    head = request(("authorization", f"Bearer {three.token('slow')}"), path=f"/{SERVICE}/ModelStreamInfer")
+    message = framed(infer_request("large").SerializeToString())
+    peer = Peer(three, WIDE).send(frame(HEADERS, 4, 1, head), frame(DATA, 1, 1, message * number))
 
     def held() -> int:
         callers = list(three.proxy.grpc.connections)

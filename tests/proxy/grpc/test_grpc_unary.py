@@ -1,6 +1,9 @@
 """Calls with one message each way, through the proxy to a replica that speaks real gRPC."""
 
 import itertools
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -10,15 +13,9 @@ from grpc_status import rpc_status
 from tidegate_contracts import routing
 from tritonclient.grpc import service_pb2 as pb
 
-from .harness import Metadata, Rig, infer_request, method, raw, rig, until
+from .harness import Metadata, Rig, infer_request, method, refused, rig, until
 
 names = itertools.count()
-
-
-def refused(call: Any, request: Any, metadata: Metadata = (), **more: Any) -> Any:
-    with pytest.raises(grpc.RpcError) as error:
-        call(request, metadata=metadata, timeout=5, **more)
-    return error.value
 
 
 def reason(error: Any) -> str:
@@ -83,49 +80,43 @@ def test_credentials_and_what_opens_triton_never_go_on_and_the_rest_does(door: R
 
 
 @pytest.mark.parametrize(
-    ("model", "metadata", "code", "why"),
+    ("model", "more", "code", "why"),
     [
-        ("echo", (), grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
-        ("echo", (("authorization", "Bearer no.token.at-all"),), grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
-        ("nothing", None, grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
-        ("secret", None, grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
-        ("../echo", None, grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
-        ("", None, grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED"),
-        ("elsewhere", None, grpc.StatusCode.UNAVAILABLE, "BUSY"),
+        ("nothing", (), grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
+        ("secret", (), grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
+        ("../echo", (), grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
+        ("", (), grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED"),
+        ("elsewhere", (), grpc.StatusCode.UNAVAILABLE, "BUSY"),
+        ("echo", [("inference-server", "spare")], grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
+        ("echo", [("inference-server", "no/name")], grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
+        ("echo", [("x-api-key", "key")], grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED"),
+        ("echo", [("x-domino-api-key", "key")], grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED"),
+        ("echo", [("authorization", "Bearer x")], grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED"),
     ],
 )
 def test_what_may_not_be_called_is_refused_with_a_reason(
-    door: Rig, infer: Any, model: str, metadata: Metadata | None, code: Any, why: str
+    door: Rig, infer: Any, model: str, more: Metadata, code: Any, why: str
 ) -> None:
     before = len(door.stubs[0].asked)
-    error: Any = refused(infer, infer_request(model), door.metadata() if metadata is None else metadata)
-    assert error.code() == code
-    assert reason(error) == why
+    error: Any = refused(infer, infer_request(model), door.metadata(*more))
+    assert (error.code(), reason(error)) == (code, why)
     assert dict(error.initial_metadata() or error.trailing_metadata())["x-request-id"]
-    assert "no.token" not in error.details()
     assert len(door.stubs[0].asked) == before
 
 
-def test_two_credentials_are_one_too_many(door: Rig, infer: Any) -> None:
-    for more in (("x-api-key", "key"), ("x-domino-api-key", "key"), ("authorization", "Bearer x")):
-        assert refused(infer, infer_request(), door.metadata(more)).code() == grpc.StatusCode.INVALID_ARGUMENT
-    error = refused(infer, infer_request(), (("x-api-key", "wrong"),))
-    assert error.code() == grpc.StatusCode.UNAUTHENTICATED
+@pytest.mark.parametrize("said", [(), (("authorization", "Bearer no.token.at-all"),), (("x-api-key", "wrong"),)])
+def test_who_cannot_be_known_is_refused_with_a_reason(door: Rig, infer: Any, said: Metadata) -> None:
+    before = len(door.stubs[0].asked)
+    error: Any = refused(infer, infer_request(), said)
+    assert (error.code(), reason(error)) == (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
+    assert "no.token" not in error.details()
+    assert len(door.stubs[0].asked) == before
 
 
 def test_who_may_only_look_is_told_so(door: Rig, infer: Any) -> None:
     metadata = door.metadata(token=door.token("bob", ["lookers"]))
     assert refused(infer, infer_request(), metadata).code() == grpc.StatusCode.PERMISSION_DENIED
     assert method(door.channel(), "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata).ready
-
-
-def test_the_server_can_be_named(door: Rig, infer: Any) -> None:
-    for server, code in (("main", None), ("spare", grpc.StatusCode.NOT_FOUND), ("no/name", grpc.StatusCode.NOT_FOUND)):
-        metadata = door.metadata(("inference-server", server))
-        if code is None:
-            infer(infer_request(), metadata=metadata)
-        else:
-            assert refused(infer, infer_request(), metadata).code() == code
 
 
 def test_too_many_requests_are_refused_with_the_time_to_wait(door: Rig, infer: Any) -> None:
@@ -207,9 +198,8 @@ SPELLINGS = [
 def test_model_control_has_no_spelling(door: Rig, spelling: str) -> None:
     channel, before = door.channel(), len(door.stubs[0].asked)
     for name in CLOSED:
-        with pytest.raises(grpc.RpcError) as error:
-            raw(channel, spelling.format(name))(b"", metadata=door.metadata(), timeout=5)
-        assert error.value.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL), name
+        error = refused(channel.unary_unary(spelling.format(name)), b"", door.metadata())
+        assert error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL), name
     assert len(door.stubs[0].asked) == before
 
 
@@ -232,7 +222,7 @@ def test_model_control_has_no_spelling(door: Rig, spelling: str) -> None:
 )
 def test_a_message_that_means_two_things_reaches_nobody(door: Rig, body: bytes, why: str) -> None:
     before = len(door.stubs[0].asked)
-    call = raw(door.channel(), "/inference.GRPCInferenceService/ModelInfer")
+    call: Any = door.channel().unary_unary("/inference.GRPCInferenceService/ModelInfer")
     error: Any = refused(call, body, door.metadata())
     assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
     assert why in error.details()
@@ -249,15 +239,10 @@ def test_the_callers_deadline_goes_on_and_the_proxys_own_caps_it(door: Rig, infe
 
 def test_a_replica_that_hangs_is_given_up_in_time_and_told(door: Rig, infer: Any) -> None:
     stub = door.stubs[0]
-    for timeout in (0.3, None):
+    for timeout in (0.3, 5):  # the caller's, and the proxy's of 3
         stub.cancelled.clear()
         stub.release.clear()
-        error = refused(infer, infer_request("hang"), door.metadata()) if timeout is None else None
-        if timeout is not None:
-            with pytest.raises(grpc.RpcError) as raised:
-                infer(infer_request("hang"), metadata=door.metadata(), timeout=timeout)
-            error = raised.value
-        assert error is not None
+        error = refused(infer, infer_request("hang"), door.metadata(), timeout)
         assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         assert stub.cancelled.wait(3)
         stub.release.set()
@@ -307,25 +292,20 @@ def test_what_happens_is_counted(door: Rig, infer: Any) -> None:
 SHARES = (routing.VersionShare(version=1, weight=20), routing.VersionShare(version=2, weight=80))
 
 
-@pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    models = [routing.Model(name="echo", server="main", pool="one", versions=SHARES)]
-    with rig(tmp_path_factory.mktemp("split"), models=models) as running:
+@pytest.fixture
+def split(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path, models=[routing.Model(name="echo", server="main", pool="one", versions=SHARES)]) as running:
         yield running
 
 
 def test_traffic_is_split_by_shares_and_the_version_is_told(split: Rig) -> None:
-    call = method(split.channel(), "ModelInfer")
-    got = {"1": 0, "2": 0}
-    for turn in range(2):
-        metadata = split.metadata(token=split.token(f"caller{turn}"))
-        for _ in range(150):
-            answer, told = call.with_call(infer_request("echo", b"x" * 200), metadata=metadata)
-            version = dict(told.initial_metadata())["tidegate-model-version"]
-            assert answer.model_version == version
-            assert bytes(answer.raw_output_contents[0]) == b"x" * 200
-            got[str(version)] += 1
-    assert 25 <= got["1"] <= 100  # 60 are to be expected; beyond these it is chance once in 30 million runs
+    call, got = method(split.channel(), "ModelInfer"), Counter[str]()
+    for _ in range(180):
+        answer, told = call.with_call(infer_request("echo", b"x" * 200), metadata=split.metadata())
+        assert answer.model_version == dict(told.initial_metadata())["tidegate-model-version"]
+        assert bytes(answer.raw_output_contents[0]) == b"x" * 200
+        got[answer.model_version] += 1
+    assert 10 <= got["1"] <= 72  # 36 are to be expected; beyond these it is chance once in a million runs
 
 
 def test_a_version_that_is_asked_for_is_served_and_a_sticky_value_or_a_sequence_keeps_one(split: Rig) -> None:

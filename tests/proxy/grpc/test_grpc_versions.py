@@ -15,8 +15,7 @@ from tidegate_contracts import routing
 from tidegate_proxy.mirror import MOST_BYTES
 from tritonclient.grpc import service_pb2 as pb
 
-from .harness import HOST, Rig, infer_request, method, rig, until
-from .test_grpc_streams import Talk
+from .harness import HOST, Rig, Talk, infer_request, method, rig, until
 
 
 class Configuration(ThreadingHTTPServer):

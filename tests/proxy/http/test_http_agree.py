@@ -22,7 +22,7 @@ from tidegate_contracts import routing
 from tidegate_proxy.upstream.breaker import Breaker
 from tidegate_service.json_lines import JsonLines
 
-from ..rigs.issuer import AUDIENCE, Issuer
+from ..rigs.issuer import Issuer
 from .house import KEY, House, house
 from .upstream import Asked, Upstream, upstream
 
@@ -87,14 +87,7 @@ def world(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
     both: tuple[routing.Action, ...] = ("infer", "inspect")
     access = routing.AccessTable(
-        issuers=(
-            routing.OidcIssuer(
-                issuer=identity_provider.url,
-                audiences=(AUDIENCE,),
-                jwks_url=identity_provider.jwks_url,
-                groups_claim="groups",
-            ),
-        ),
+        issuers=(identity_provider.told,),
         rules=(_rule("all", both, "resnet", "split"), _rule("look", ("inspect",), "seen")),
         rate_limit=routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000),
     )

@@ -7,7 +7,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_contracts.environments import WhoAmI
 
-from ..rigs.issuer import AUDIENCE, Issuer, issuer
+from ..rigs.issuer import Issuer, issuer
 from .house import KEY, House, Reply, access_table, house, request
 
 pytestmark = pytest.mark.anyio
@@ -22,10 +22,7 @@ def provider() -> Iterator[Issuer]:
 
 
 def trusting(provider: Issuer) -> routing.AccessTable:
-    told = routing.OidcIssuer(
-        issuer=provider.url, audiences=(AUDIENCE,), jwks_url=provider.jwks_url, groups_claim="groups"
-    )
-    return access_table().model_copy(update={"issuers": (told,)})
+    return access_table().model_copy(update={"issuers": (provider.told,)})
 
 
 async def who(here: House, key: str | None = None, **headers: str) -> Reply:

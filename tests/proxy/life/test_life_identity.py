@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from ..grpc.test_grpc_tls import Authority
 from ..http.house import KEY, Caller, House, access_table, house, request, until
 from ..http.test_http_faults import write
 from ..http.upstream import Asked, Upstream, answer, upstream
-from ..rigs.issuer import AUDIENCE, Issuer, issuer
+from ..rigs.issuer import Issuer, issuer
 from ..rigs.tables import GROUP
+from ..rigs.tables import access_table as trusting
 
 pytestmark = pytest.mark.anyio
 
@@ -33,20 +33,6 @@ def no_token_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert "tgk_" not in said
 
 
-def trusting(*providers: Issuer) -> routing.AccessTable:
-    rule = routing.AccessRule(
-        name="callers", groups=(GROUP,), actions=("infer", "inspect"), servers=("*",), models=("*",)
-    )
-    return routing.AccessTable(
-        issuers=tuple(
-            routing.OidcIssuer(issuer=each.url, audiences=(AUDIENCE,), jwks_url=each.jwks_url, groups_claim="groups")
-            for each in providers
-        ),
-        rules=(rule,),
-        rate_limit=routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000),
-    )
-
-
 async def status(here: House | Caller, token: str) -> int:
     data = request(key=None, Authorization=f"Bearer {token}")
     if isinstance(here, House):
@@ -57,7 +43,7 @@ async def status(here: House | Caller, token: str) -> int:
 
 async def test_a_token_of_dev_is_nobodys_in_prod(tmp_path: Path) -> None:
     with issuer() as dev, issuer() as prod:
-        async with upstream() as replica, house(tmp_path, replica, access=trusting(prod)) as here:
+        async with upstream() as replica, house(tmp_path, replica, access=trusting([prod])) as here:
             assert await status(here, prod.token("alice", [GROUP])) == 200
             for token in (
                 dev.token("alice", [GROUP]),
@@ -76,12 +62,12 @@ async def test_while_the_provider_is_down_who_is_known_goes_on_and_a_new_one_is_
     tmp_path: Path, identity_provider: Issuer
 ) -> None:
     identity_provider.down = True
-    async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
+    async with upstream() as replica, house(tmp_path, replica, access=trusting([identity_provider])) as here:
         token = identity_provider.token("alice", [GROUP])
         assert await status(here, token) in (401, 503), "fails closed"
         assert (await here.ask(request("/healthz", method="GET", key=None))).status == 200
     identity_provider.down = False
-    async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
+    async with upstream() as replica, house(tmp_path, replica, access=trusting([identity_provider])) as here:
         assert await status(here, token) == 200
         identity_provider.down = True
         assert await status(here, token) == 200

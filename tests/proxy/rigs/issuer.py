@@ -13,6 +13,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+from tidegate_contracts import routing
 
 from lab.local_plane.process import HOST
 
@@ -53,6 +54,11 @@ class Issuer:
     @property
     def jwks_url(self) -> str:
         return self.url + KEYS_PATH
+
+    @property
+    def told(self) -> routing.OidcIssuer:
+        """What a table of access says of it."""
+        return routing.OidcIssuer(issuer=self.url, audiences=(AUDIENCE,), jwks_url=self.jwks_url, groups_claim="groups")
 
     def new_key(self, algorithm: str = "RS256", publish: bool = True) -> Key:
         key = Key(f"key-{next(_numbers)}", algorithm, _make(algorithm))

@@ -7,7 +7,7 @@ from tidegate_contracts import routing
 from lab.local_plane.process import HOST
 from lab.local_plane.proxy import ENVIRONMENT
 
-from .issuer import AUDIENCE, Issuer
+from .issuer import Issuer
 
 SERVER, POOL = "triton", "cpu"
 GROUP = "callers"
@@ -31,10 +31,7 @@ def access_table(issuers: Sequence[Issuer], requests_per_minute: int = 600_000_0
         name="callers", groups=(GROUP,), actions=("infer", "inspect"), servers=("*",), models=("*",)
     )
     return routing.AccessTable(
-        issuers=tuple(
-            routing.OidcIssuer(issuer=each.url, audiences=(AUDIENCE,), jwks_url=each.jwks_url, groups_claim="groups")
-            for each in issuers
-        ),
+        issuers=tuple(each.told for each in issuers),
         rules=(rule,),
         rate_limit=routing.RateLimit(requests_per_minute=requests_per_minute, burst=requests_per_minute),
     )

@@ -33,6 +33,11 @@ class Step:
     outputs: tuple[tuple[str, str], ...]
 
     @property
+    def place(self) -> str:
+        """Where it stands in the configuration."""
+        return f"ensemble_scheduling.step[{self.index}]"
+
+    @property
     def takes(self) -> frozenset[str]:
         """The ensemble's tensors that it needs."""
         return frozenset(tensor for _, tensor in self.inputs)

@@ -17,6 +17,8 @@ _OTHER_NAMES = {
     "onnx": "onnxruntime", "torch": "pytorch", "libtorch": "pytorch", "tf": "tensorflow", "trt": "tensorrt",
     "tensorrt_llm": "tensorrtllm", "xgboost": "fil", "lightgbm": "fil", "sklearn": "fil",
 }  # fmt: skip
+_COMPARED = 200
+"""Names among which the nearest is looked for: it takes a while, and each of many errors would."""
 _POOLS = (
     "a model has no memory pool of its own: Triton's pools are the server's",
     "take it out; --pinned-memory-pool-byte-size and --cuda-memory-pool-byte-size are options of the server",
@@ -39,6 +41,12 @@ def nearest(word: str, known: Collection[str]) -> str | None:
     folded = {name.lower(): name for name in known}
     found = difflib.get_close_matches(word.lower(), folded, 1, 0.65)
     return folded[found[0]] if found else None
+
+
+def meant(word: str, known: Collection[str], otherwise: str = "") -> str:
+    """Return what to do about a word that is not known; of very many, the nearest is not looked for."""
+    near = nearest(word, known) if len(known) <= _COMPARED else None
+    return f"did you mean '{near}'?" if near else otherwise
 
 
 def value_name(enum: Any, number: int) -> str:

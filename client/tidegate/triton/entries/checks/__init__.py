@@ -5,6 +5,7 @@ tests/client/triton/entries holds them against a real Triton.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -40,14 +41,17 @@ def check_entry(
     """
     entry = folder if isinstance(folder, Entry) else read_entry(folder)
     findings = [*entry.problems, *layout.check(entry)]
-    if entry.config is not None:
-        for check in _OF_THE_CONFIG:
-            findings += check(entry, entry.config)
-        findings += backend_checks.check_server(entry, entry.config, backends)
+    if (config := entry.config) is not None:
+        found = [each for check in _OF_THE_CONFIG for each in check(entry, config)]
+        found += backend_checks.check_server(entry, config, backends)
         if gpu is False:
-            findings += running.check_no_gpu(entry, entry.config)
+            found += running.check_no_gpu(config)
         find = _beside(entry) if models is None else {name: Neighbour(models[name]) for name in models}.get
-        findings += ensembles.check_steps(entry, entry.config, find, complete=models is not None)
+        found += ensembles.check_steps(entry, config, find, complete=models is not None)
+        # Their places are fields of the configuration, or files, whose paths begin with the number of a version.
+        findings += (
+            each if each.where[:1].isdigit() else replace(each, where=entry.where(each.where)) for each in found
+        )
     return in_order(findings)
 
 

@@ -1,14 +1,13 @@
 """Which backend runs a model, as Triton finds out, and whether the files that it wants are there."""
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from tidegate_contracts.manifest import is_inside
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..words import nearest
+from ..words import meant, nearest
 from .layout import served
 
 PLATFORMS = {
@@ -35,39 +34,43 @@ DEFAULT_FILES = {
 """What each backend looks for in the folder of a version, when the configuration names no file: one of these."""
 KNOWN = (*DEFAULT_FILES, "tensorrtllm", "identity", "repeat", "square", "redis", "local")
 """Backends that are commonly there."""
-_FIL_FILES = {
-    "xgboost": "xgboost.model", "xgboost_json": "xgboost.json", "xgboost_ubj": "xgboost.ubj", "lightgbm": "model.txt",
-    "treelite_checkpoint": "checkpoint.tl",
+_FIL_FILES = dict(
+    zip(
+        ("xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint"), DEFAULT_FILES["fil"], strict=True
+    )
+)
+"""Of each `model_type`."""
+_PLATFORM_FILES = {
+    "tensorflow_graphdef": "model.graphdef", "tensorflow_savedmodel": "model.savedmodel", "torch_aoti": "model.pt2",
 }  # fmt: skip
-_FROM_FILE = {
-    "model.graphdef": ("tensorflow", "tensorflow_graphdef"),
-    "model.savedmodel": ("tensorflow", "tensorflow_savedmodel"),
-    "model.plan": ("tensorrt", "tensorrt_plan"),
-    "model.onnx": ("onnxruntime", "onnxruntime_onnx"),
-    "model.xml": ("openvino", ""),
-    "model.pt": ("pytorch", "pytorch_libtorch"),
-    "model.py": ("python", ""),
-}
-"""What Triton concludes from a file, in its own order."""
+"""Of platforms that look for one of their backend's files only."""
 _FOLDERS = ("model.savedmodel",)
 _NO_FOLDERS = ("model.graphdef", "model.plan", "model.pt", "model.pt2")
 _STRICT = {
-    "tensorflow": ("tensorflow_graphdef", "tensorflow_savedmodel"),
-    "tensorrt": ("tensorrt_plan",),
-    "onnxruntime": ("onnxruntime_onnx",),
-    "pytorch": ("pytorch_libtorch", "torch_aoti"),
+    backend: [platform for platform in PLATFORMS if PLATFORMS[platform] == backend] for backend in PLATFORMS.values()
 }
 """Backends that go with certain platforms only."""
 _WITHOUT_FILES = ("tensorrtllm", "identity", "repeat", "square")
 
 
-@dataclass(frozen=True)
-class Backend:
+class Backend(NamedTuple):
     """What runs a model: as the configuration says, completed as Triton does."""
 
     name: str
     """Empty for an ensemble, and where nothing tells it."""
-    platform: str
+    platform: str = ""
+
+
+_FROM_FILE = {
+    "model.graphdef": Backend("tensorflow", "tensorflow_graphdef"),
+    "model.savedmodel": Backend("tensorflow", "tensorflow_savedmodel"),
+    "model.plan": Backend("tensorrt", "tensorrt_plan"),
+    "model.onnx": Backend("onnxruntime", "onnxruntime_onnx"),
+    "model.xml": Backend("openvino"),
+    "model.pt": Backend("pytorch", "pytorch_libtorch"),
+    "model.py": Backend("python"),
+}
+"""What Triton concludes from a file, in its own order."""
 
 
 def is_ensemble(config: Any) -> bool:
@@ -79,19 +82,14 @@ def resolved(entry: Entry) -> Backend:
     """Return the backend that Triton takes (its AutoCompleteBackendFields)."""
     config = entry.config
     name, platform, file = (config.backend, config.platform, config.default_model_filename) if config else ("", "", "")
-    if name:
-        if not platform and (name == "tensorflow" or name in _STRICT):
-            platform = _tensorflow(entry, file) if name == "tensorflow" else _STRICT[name][0]
-        return Backend(name, platform)
     if platform:
-        return Backend(PLATFORMS.get(platform, ""), platform)
-    if file in _FROM_FILE:
-        return Backend(*_FROM_FILE[file])
-    there = _in_first_folder(entry) if not file else set()
-    found = next((found for known, found in _FROM_FILE.items() if _is_there(known, there)), None)
-    if found:
-        return Backend(*found)
-    return Backend(entry.name.partition(".")[2] if not file else "", "")
+        return Backend(name or PLATFORMS.get(platform, ""), platform)
+    if name == "tensorflow":
+        return Backend(name, _told_by_files(entry, file, DEFAULT_FILES[name]).platform)
+    if name:
+        return Backend(name, _STRICT[name][0] if name in _STRICT else "")
+    found = _told_by_files(entry, file, _FROM_FILE)
+    return found if found.name or file else Backend(entry.name.partition(".")[2])
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -99,21 +97,20 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     backend = resolved(entry)
     if is_ensemble(config):
         if config.backend:
-            yield error("an ensemble has no backend", entry.where("backend"), do="take the backend out")
+            yield error("an ensemble has no backend", "backend", do="take the backend out")
         return
     if not backend.name:
-        yield from _unknown(entry, backend)
+        yield from _unknown(backend.platform)
         return
     if backend.name in _STRICT and backend.platform not in _STRICT[backend.name]:
         platforms = " or ".join(f'"{platform}"' for platform in _STRICT[backend.name])
-        yield error(
-            f"platform '{backend.platform}' does not go with the {backend.name} backend" if backend.platform
-            else "the tensorflow backend needs a platform",
-            entry.where("platform" if config.platform else "backend"), do=f"write platform: {platforms}",
-        )  # fmt: skip
+        what = f"platform '{backend.platform}' does not go with the {backend.name} backend"
+        if not backend.platform:
+            what = "the tensorflow backend needs a platform"
+        yield error(what, "platform" if config.platform else "backend", do=f"write platform: {platforms}")
     elif config.platform and PLATFORMS.get(config.platform) not in (None, backend.name):
         what, why = f"Triton ignores the platform '{config.platform}'", f"the {backend.name} backend runs the model"
-        yield warning(what, entry.where("platform"), why, "take one of both out")
+        yield warning(what, "platform", why, "take one of both out")
     yield from _files(entry, config, backend)
 
 
@@ -122,35 +119,31 @@ def check_server(entry: Entry, config: Any, backends: Collection[str] | None) ->
     name = resolved(entry).name
     if not name or is_ensemble(config) or _brings_its_own(entry, name):
         return
-    where = entry.where("backend" if config.backend else "platform")
+    where = "backend" if config.backend else "platform"
     if backends is None:
-        near = nearest(name, KNOWN)
-        if name not in KNOWN and near:
-            yield warning(f"'{name}' is no common backend", where, do=f"did you mean '{near}'?")
+        if name not in KNOWN and (do := meant(name, KNOWN)):
+            yield warning(f"'{name}' is no common backend", where, do=do)
     elif name not in backends:
-        near = nearest(name, backends)
-        do = f"did you mean '{near}'?" if near else "choose a server that has it"
+        do = meant(name, backends, "choose a server that has it")
         yield error(f"the server has no backend '{name}'", where, f"it has {', '.join(sorted(backends)) or 'none'}", do)
 
 
-def _unknown(entry: Entry, backend: Backend) -> Iterator[Finding]:
-    if backend.platform:
-        if backend.platform in KNOWN:
-            do = f'write backend: "{backend.platform}" in its place'
-        else:
-            near = nearest(backend.platform, [*PLATFORMS, ENSEMBLE])
-            do = f"did you mean '{near}'?" if near else f"platforms are {', '.join(sorted(PLATFORMS))}"
-        yield error(f"'{backend.platform}' is no platform", entry.where("platform"), do=do)
+def _unknown(platform: str) -> Iterator[Finding]:
+    if platform:
+        do = meant(platform, [*PLATFORMS, ENSEMBLE], f"platforms are {', '.join(sorted(PLATFORMS))}")
+        if platform in KNOWN:
+            do = f'write backend: "{platform}" in its place'
+        yield error(f"'{platform}' is no platform", "platform", do=do)
     else:
         why = "there is no backend, no platform, and no file that tells"
-        yield error("nothing says which backend runs the model", entry.where(), why, 'write backend: "…"')
+        yield error("nothing says which backend runs the model", "", why, 'write backend: "…"')
 
 
 def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
     named = config.default_model_filename
     if named and not is_inside(named):
         what = f"'{named}' lies outside of the version's folder"
-        yield error(what, entry.where("default_model_filename"), do="write a path below it")
+        yield error(what, "default_model_filename", do="write a path below it")
         return
     if (config.cc_model_filenames and not named) or config.runtime or backend.name in _WITHOUT_FILES:
         return
@@ -166,22 +159,19 @@ def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
 
 
 def _wanted(config: Any, backend: Backend) -> tuple[str, ...]:
-    if backend.name == "fil" and "model_type" in config.parameters:
-        kind = config.parameters["model_type"].string_value
-        return (_FIL_FILES[kind],) if kind in _FIL_FILES else DEFAULT_FILES["fil"]
-    if backend.platform == "tensorflow_graphdef":
-        return ("model.graphdef",)
-    if backend.platform == "tensorflow_savedmodel":
-        return ("model.savedmodel",)
-    if backend.platform == "torch_aoti":
-        return ("model.pt2",)
+    kind = config.parameters["model_type"].string_value if "model_type" in config.parameters else ""
+    if backend.name == "fil" and kind in _FIL_FILES:
+        return (_FIL_FILES[kind],)
+    if backend.platform in _PLATFORM_FILES:
+        return (_PLATFORM_FILES[backend.platform],)
     return DEFAULT_FILES.get(backend.name, ())
 
 
-def _tensorflow(entry: Entry, file: str) -> str:
+def _told_by_files(entry: Entry, file: str, names: Iterable[str]) -> Backend:
+    """Return what the configured file tells, else what lies in the first folder; of these names, the first."""
     there = _in_first_folder(entry)
-    names = DEFAULT_FILES["tensorflow"]
-    return next((_FROM_FILE[name][1] for name in names if (name == file if file else _is_there(name, there))), "")
+    found = next((name for name in names if (name == file if file else _is_there(name, there))), None)
+    return _FROM_FILE[found] if found else Backend("")
 
 
 def _in_first_folder(entry: Entry) -> set[str]:

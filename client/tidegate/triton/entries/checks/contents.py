@@ -138,7 +138,7 @@ class _Comparison:
         lacking = inputs.keys() - said_inputs - {said.name for said in self.config.input}
         for name in lacking if len(lacking) > len(said_inputs - inputs.keys()) else ():  # else one has a wrong name
             what = f"the model takes the input '{name}', which is not declared"
-            yield error(what, self.entry.where("input"), self._told(inputs[name]), "declare it")
+            yield error(what, "input", self._told(inputs[name]), "declare it")
         refused = self.form.batched_by_any and list(self._batches([own for _, _, own in shaped if own.dims]))
         if refused:
             yield from refused
@@ -157,7 +157,7 @@ class _Comparison:
         wanted = f"TYPE_{own.data_type}"
         if self.form.typed and said.data_type and said.data_type != DataType.Value(wanted):
             what = f"{_called(place, said)} is {value_name(DataType, said.data_type)}, and the model has {wanted}"
-            yield error(what, self.entry.where(f"{place}.data_type"), self._told(own), f"write data_type: {wanted}")
+            yield error(what, f"{place}.data_type", self._told(own), f"write data_type: {wanted}")
 
     def _batches(self, tensors: Sequence[Tensor]) -> Iterator[Finding]:
         size = self.config.max_batch_size
@@ -166,7 +166,7 @@ class _Comparison:
             yield error(
                 f"max_batch_size is {size}, and the model takes no batches: '{fixed.name}' has no first dimension of "
                 "any size",
-                self.entry.where("max_batch_size"),
+                "max_batch_size",
                 self._told(fixed),
                 "set max_batch_size: 0 and write all dims, or export the model with a variable first dimension",
             )
@@ -174,7 +174,7 @@ class _Comparison:
     def _ragged(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
         if own.dims != (ANY,):
             what = f"{_called(place, said)} is ragged, and the model does not have it as one dimension of any size"
-            where = self.entry.where(f"{place}.allow_ragged_batch")
+            where = f"{place}.allow_ragged_batch"
             yield error(what, where, self._told(own), "take allow_ragged_batch out")
 
     def _dims(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
@@ -182,7 +182,7 @@ class _Comparison:
         shape = tuple(said.reshape.shape if field == "reshape" else said.dims)
         batches, is_output = self.config.max_batch_size > 0, place.startswith("output")
         dims = own.dims[1:] if batches and own.dims else own.dims
-        where = self.entry.where(f"{place}.{field}")
+        where = f"{place}.{field}"
         if not own.dims and all(size == 1 for size in shape):
             return  # a single number, which backends take as one of any rank
         fits, sure = len(shape) == len(dims), True
@@ -207,19 +207,19 @@ class _Comparison:
             if said.name == own.name and not said.HasField("reshape") and tuple(said.dims) != own.dims:
                 what = f"input '{said.name}' has dims {list(said.dims)}, and the forest has {own.dims[0]} features"
                 why = f"the backend takes rows as {self.path} has them, and answers would be wrong"
-                yield warning(what, self.entry.where(f"input[{number}].dims"), why, f"write {_written(own.dims)}")
+                yield warning(what, f"input[{number}].dims", why, f"write {_written(own.dims)}")
 
     def _arguments(self) -> Iterator[Finding]:
         taken = self.reading.arguments
         declared = len(self.config.input) + len(list(_other_inputs(self.config)))
         if taken is not None and self.config.input and declared != len(taken):
             what, do = f"inputs are declared: {declared}, and forward takes {len(taken)}", "declare as many as it takes"
-            yield error(what, self.entry.where("input"), f"in {self.path} it takes {', '.join(taken) or 'nothing'}", do)
+            yield error(what, "input", f"in {self.path} it takes {', '.join(taken) or 'nothing'}", do)
 
     def _stranger(self, place: str, name: str, known: dict[str, Tensor]) -> Finding:
         side = "output" if place.startswith("output") else "input"
         near = nearest(name, known)
-        where = self.entry.where(f"{place}.name" if place.startswith(f"{side}[") else place)
+        where = f"{place}.name" if place.startswith(f"{side}[") else place
         do = f"did you mean '{near}'?" if near else f"write {side}s as the model has them"
         return error(f"the model has no {side} '{name}'", where, f"{self.path} has {', '.join(known) or 'none'}", do)
 

@@ -1,6 +1,6 @@
 """Ensembles: every tensor is made once and used, and each step takes and gives what its model declares."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +9,8 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 from ....findings import Finding, error, warning
 from ..ensemble import NEWEST, Graph, Step, graph
 from ..entry import Entry
-from ..words import nearest, value_name
+from ..words import meant, value_name
 from .backends import ENSEMBLE, is_ensemble
-
-_STEPS = "ensemble_scheduling.step"
-_COMPARED = 200
-"""Names among which the nearest is looked for: it takes a while, and each of many errors would."""
 
 
 @dataclass(frozen=True)
@@ -50,40 +46,39 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     if not is_ensemble(config):
         return
     if not config.HasField("ensemble_scheduling"):
-        yield error("the ensemble has no steps", entry.where("platform"), do="write ensemble_scheduling { step [ … ] }")
+        yield error("the ensemble has no steps", "platform", do="write ensemble_scheduling { step [ … ] }")
         return
     if config.platform != ENSEMBLE:
         what, do = f"a model with ensemble_scheduling has platform '{ENSEMBLE}'", f'write platform: "{ENSEMBLE}"'
-        yield error(what, entry.where("platform" if config.platform else "ensemble_scheduling"), do=do)
+        yield error(what, "platform" if config.platform else "ensemble_scheduling", do=do)
     seen = graph(config)
     if not seen.steps:
-        yield error("the ensemble has no steps", entry.where("ensemble_scheduling"), do="write step [ { … } ]")
+        yield error("the ensemble has no steps", "ensemble_scheduling", do="write step [ { … } ]")
     for step in seen.steps:
         yield from _step(entry, step)
-    yield from _tensors(entry, seen)
+    yield from _tensors(seen)
 
 
 def _step(entry: Entry, step: Step) -> Iterator[Finding]:
-    place = f"{_STEPS}[{step.index}]"
+    place, said = step.place, f"step {step.index} ({step.model})"
     if not step.model:
-        yield error(f"step {step.index} names no model", entry.where(place), do='write model_name: "…"')
+        yield error(f"step {step.index} names no model", place, do='write model_name: "…"')
     elif step.model == entry.name:
-        yield error("the ensemble is a step of itself", entry.where(f"{place}.model_name"), do="name another model")
+        yield error("the ensemble is a step of itself", f"{place}.model_name", do="name another model")
     for field, given in (("input_map", step.inputs), ("output_map", step.outputs)):
         if not given:
             do = f'write {field} {{ key: "its tensor" value: "the ensemble\'s" }}'
-            yield error(f"step {step.index} ({step.model}) has no {field}", entry.where(place), do=do)
+            yield error(f"{said} has no {field}", place, do=do)
+    where, do = f"{place}.model_version", f"write model_version: {NEWEST} for the newest"
     if step.version == 0:
-        what = f"step {step.index} ({step.model}) wants version 0"
         why = "left out it is 0, which is a version like others, not the newest"
-        yield error(what, entry.where(f"{place}.model_version"), why, f"write model_version: {NEWEST} for the newest")
+        yield error(f"{said} wants version 0", where, why, do)
     elif step.version > 0:
-        what = f"step {step.index} ({step.model}) wants version {step.version} and no other"
         why = "the registry gives the numbers, and the ensemble breaks when that version is no longer served"
-        yield warning(what, entry.where(f"{place}.model_version"), why, f"write model_version: {NEWEST} for the newest")
+        yield warning(f"{said} wants version {step.version} and no other", where, why, do)
 
 
-def _tensors(entry: Entry, seen: Graph) -> Iterator[Finding]:
+def _tensors(seen: Graph) -> Iterator[Finding]:
     ready = set(seen.inputs) | {tensor for wave in seen.order for index in wave for tensor in seen.steps[index].gives}
     used = {tensor for step in seen.steps for tensor in step.takes}
     inputs, outputs, lacking = set(seen.inputs), set(seen.outputs), used - ready
@@ -91,16 +86,16 @@ def _tensors(entry: Entry, seen: Graph) -> Iterator[Finding]:
     made: dict[str, int] = {}
     for number, name in enumerate(seen.inputs):
         if name and name not in used:
-            do = _meant(name, lacking, "name it in an input_map, or take it out")
-            yield error(f"the input '{name}' is not used", entry.where(f"input[{number}]"), do=do)
+            do = meant(name, lacking, "name it in an input_map, or take it out")
+            yield error(f"the input '{name}' is not used", f"input[{number}]", do=do)
     for step in seen.steps:
         for key, tensor in step.outputs:
-            where = entry.where(f'{_STEPS}[{step.index}].output_map["{key}"]')
+            where = f'{step.place}.output_map["{key}"]'
             if tensor in made:
                 what = f"the tensor '{tensor}' is made by steps {made[tensor]} and {step.index}"
                 yield error(what, where, do="give each its name")
             elif tensor not in used and tensor not in outputs:
-                do = _meant(tensor, wanted, "take it out of the output_map")
+                do = meant(tensor, wanted, "take it out of the output_map")
                 yield error(f"the tensor '{tensor}' is not used", where, "no step takes it, and it is no output", do)
             elif tensor in inputs:
                 what = f"the input '{tensor}' is made by step {step.index} as well"
@@ -108,13 +103,13 @@ def _tensors(entry: Entry, seen: Graph) -> Iterator[Finding]:
             made.setdefault(tensor, step.index)
         for key, tensor in step.inputs:
             if tensor not in ready:
-                where = entry.where(f'{_STEPS}[{step.index}].input_map["{key}"]')
+                where = f'{step.place}.input_map["{key}"]'
                 why = "the steps wait for each other" if tensor in seen.producers else ""
-                yield error(f"nothing makes the tensor '{tensor}'", where, why, _meant(tensor, ready, ""))
+                yield error(f"nothing makes the tensor '{tensor}'", where, why, meant(tensor, ready))
     for number, name in enumerate(seen.outputs):
         if name and name not in ready and name not in used and name not in made:
-            do = _meant(name, spare, "name it in an output_map")
-            yield error(f"no step makes the output '{name}'", entry.where(f"output[{number}]"), do=do)
+            do = meant(name, spare, "name it in an output_map")
+            yield error(f"no step makes the output '{name}'", f"output[{number}]", do=do)
 
 
 def check_steps(
@@ -133,18 +128,16 @@ def check_steps(
         tensors[tensor.name] = _Tensor(entry.name, tensor.data_type, dims, config.max_batch_size > 0)
     models: dict[str, Neighbour] = {}
     for step in seen.steps:
-        where = entry.where(f"{_STEPS}[{step.index}].model_name")
+        where = f"{step.place}.model_name"
         if not step.model or step.model == entry.name:
             continue
         if (model := find(step.model)) is None:
-            say = error if complete else warning
-            yield say(
-                f"there is no model '{step.model}'",
-                where,
-                "Triton refuses an ensemble with a step that is not there"
-                if complete
-                else "it lies not beside the ensemble, so that its tensors were not compared",
-            )
+            what = f"there is no model '{step.model}'"
+            if complete:
+                yield error(what, where, "Triton refuses an ensemble with a step that is not there")
+            else:
+                why = "it lies not beside the ensemble, so that its tensors were not compared"
+                yield warning(what, where, why)
             continue
         models[step.model] = model
         if step.version > 0 and model.versions is not None and step.version not in model.versions:
@@ -157,23 +150,21 @@ def check_steps(
             what = f"step {step.index} makes batches, and the ensemble does not"
             why = f"every call fails: '{step.model}' expects a first dimension for the batch"
             yield warning(what, where, why, "set the ensemble's max_batch_size, or write -1 as the first of its dims")
-        yield from _mapped(entry, step, model.config, tensors)
+        yield from _mapped(step, model.config, tensors)
     if models.keys() >= {step.model for step in seen.steps}:
-        yield from _decoupled(entry, seen, models)
+        yield from _decoupled(seen, models)
 
 
-def _mapped(entry: Entry, step: Step, model: Any, tensors: dict[str, _Tensor]) -> Iterator[Finding]:
-    place = f"{_STEPS}[{step.index}]"
+def _mapped(step: Step, model: Any, tensors: dict[str, _Tensor]) -> Iterator[Finding]:
     for side, mapped in (("input", step.inputs), ("output", step.outputs)):
         declared = {tensor.name: tensor for tensor in getattr(model, side)}
         if not declared:
             continue  # its backend finds them in the model itself
         for name, tensor in mapped:
-            where = entry.where(f'{place}.{side}_map["{name}"]')
+            where = f'{step.place}.{side}_map["{name}"]'
             if name not in declared:
-                known = ", ".join(declared)
-                why = f"it has {known}"
-                yield error(f"'{step.model}' has no {side} '{name}'", where, why, _meant(name, set(declared), ""))
+                why = f"it has {', '.join(declared)}"
+                yield error(f"'{step.model}' has no {side} '{name}'", where, why, meant(name, declared))
                 continue
             own = declared[name]
             there = _Tensor(step.model, own.data_type, tuple(own.dims), model.max_batch_size > 0)
@@ -187,7 +178,7 @@ def _mapped(entry: Entry, step: Step, model: Any, tensors: dict[str, _Tensor]) -
             for name in declared.keys() - dict(mapped).keys():
                 if not declared[name].optional:
                     what = f"step {step.index} ({step.model}) lacks the input '{name}'"
-                    yield error(what, entry.where(place), do="add it to its input_map")
+                    yield error(what, step.place, do="add it to its input_map")
 
 
 def _lacks_the_batch(step: Step, model: Any, tensors: dict[str, _Tensor]) -> bool:
@@ -200,7 +191,7 @@ def _lacks_the_batch(step: Step, model: Any, tensors: dict[str, _Tensor]) -> boo
     )  # fmt: skip
 
 
-def _decoupled(entry: Entry, seen: Graph, models: dict[str, Neighbour]) -> Iterator[Finding]:
+def _decoupled(seen: Graph, models: dict[str, Neighbour]) -> Iterator[Finding]:
     """Yield where answers of two decoupled models would have to be brought together."""
     source = dict.fromkeys(seen.inputs, -1)
     for index in (index for wave in seen.order for index in wave):
@@ -208,18 +199,12 @@ def _decoupled(entry: Entry, seen: Graph, models: dict[str, Neighbour]) -> Itera
         sources = {source[tensor] for tensor in step.takes}
         if len(sources) > 1:
             what = f"step {index} ({step.model}) takes from different decoupled models"
-            yield error(what, entry.where(f"{_STEPS}[{index}]"), "their numbers of answers differ")
+            yield error(what, step.place, "their numbers of answers differ")
         decoupled = models[step.model].config.model_transaction_policy.decoupled
         source |= dict.fromkeys(step.gives, index if decoupled or not sources else min(sources))
     if len({source[tensor] for tensor in seen.outputs if tensor in source}) > 1:
-        where = entry.where("output")
-        yield error("the outputs come from different decoupled models", where, "their numbers of answers differ")
+        yield error("the outputs come from different decoupled models", "output", "their numbers of answers differ")
 
 
 def _same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return len(one) == len(other) and all(-1 in (a, b) or a == b for a, b in zip(one, other, strict=True))
-
-
-def _meant(name: str, known: Collection[str], otherwise: str) -> str:
-    near = nearest(name, known) if len(known) <= _COMPARED else None
-    return f"did you mean '{near}'?" if near else otherwise

@@ -117,8 +117,7 @@ def _is_padded(name: str) -> bool:
 
 def check_policy(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield what is wrong with the version policy."""
-    where = entry.where("version_policy")
-    policy = config.version_policy
+    where, policy = "version_policy", config.version_policy
     match policy.WhichOneof("policy_choice"):
         case None if config.HasField("version_policy"):
             what = "the version policy is empty"
@@ -130,10 +129,9 @@ def check_policy(entry: Entry, config: Any) -> Iterator[Finding]:
         case "specific":
             missing = [str(version) for version in policy.specific.versions if version not in entry.versions]
             if len(missing) == len(policy.specific.versions):
-                yield error(f"no version is served: {_those(missing)} not there", entry.where(_SPECIFIC), do=_FOLDER)
+                yield error(f"no version is served: {_those(missing)} not there", _SPECIFIC, do=_FOLDER)
             elif missing:
-                where = entry.where(_SPECIFIC)
-                yield warning(f"{_those(missing)} not there", where, "Triton serves the others", _FOLDER)
+                yield warning(f"{_those(missing)} not there", _SPECIFIC, "Triton serves the others", _FOLDER)
 
 
 def _those(missing: list[str]) -> str:

@@ -6,10 +6,10 @@ from typing import Any
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
+from ..frameworks.python import LIMIT
 from .backends import resolved
 from .layout import served
 
-_MAX_BYTES = 1 << 20
 _CLASS = "TritonPythonModel"
 _COMPLETES = b"auto_complete_config"
 _FOLDER = "$$TRITON_MODEL_DIRECTORY/"
@@ -27,7 +27,7 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
             if not getattr(config, side):
                 what = f"no {side} is declared"
                 why = f"a model of the Python backend has none then, but by its own {_COMPLETES.decode()}"
-                yield warning(what, entry.where(), why, f"declare each {side} with its name, data_type and dims")
+                yield warning(what, "", why, f"declare each {side} with its name, data_type and dims")
     yield from _parameters(entry, config)
 
 
@@ -35,7 +35,7 @@ def _programs(entry: Entry, config: Any) -> Iterator[tuple[str, bytes]]:
     name = config.default_model_filename or "model.py"
     sizes = {file.path: file.size for file in entry.files}
     for path in (f"{version}/{name}" for version in served(entry)):
-        if name.endswith(".py") and sizes.get(path, _MAX_BYTES) < _MAX_BYTES:
+        if name.endswith(".py") and sizes.get(path, LIMIT) < LIMIT:
             yield path, (entry.folder / path).read_bytes()
 
 
@@ -51,23 +51,24 @@ def _program(path: str, source: bytes) -> Iterator[Finding]:
     except (RecursionError, MemoryError):
         return  # too deep for a look; Python says more when it runs it
     if _CLASS.encode() not in source:
-        what = f"there is no class {_CLASS}"
-        yield error(what, path, "it is what Triton looks for", f"name the model's class {_CLASS}")
+        yield error(
+            f"there is no class {_CLASS}", path, "it is what Triton looks for", f"name the model's class {_CLASS}"
+        )
 
 
 def _parameters(entry: Entry, config: Any) -> Iterator[Finding]:
-    if "FORCE_CPU_ONLY_INPUT_TENSORS" in config.parameters:
-        value = config.parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value
-        if value not in ("yes", "no"):
-            where = entry.where('parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value')
-            yield error(f"FORCE_CPU_ONLY_INPUT_TENSORS is '{value}'", where, do="write yes or no")
-    if "EXECUTION_ENV_PATH" not in config.parameters:
+    said = {key: parameter.string_value for key, parameter in config.parameters.items()}
+    value = said.get("FORCE_CPU_ONLY_INPUT_TENSORS", "no")
+    if value not in ("yes", "no"):
+        where = 'parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value'
+        yield error(f"FORCE_CPU_ONLY_INPUT_TENSORS is '{value}'", where, do="write yes or no")
+    if (path := said.get("EXECUTION_ENV_PATH")) is None:
         return
-    path = config.parameters["EXECUTION_ENV_PATH"].string_value
-    where = entry.where('parameters["EXECUTION_ENV_PATH"].string_value')
+    where, inside = 'parameters["EXECUTION_ENV_PATH"].string_value', path.removeprefix(_FOLDER)
     if not path.startswith(_FOLDER):
         what = f"the environment {path} is no part of the model"
         yield warning(what, where, "it must be on every server", f"put it beside config.pbtxt, and write {_FOLDER}…")
-    elif path.removeprefix(_FOLDER) not in {file.path for file in entry.files}:
-        what = f"there is no {path.removeprefix(_FOLDER)}"
-        yield error(what, where, "the Python backend runs the model with it", "put it beside config.pbtxt")
+    elif inside not in {file.path for file in entry.files}:
+        yield error(
+            f"there is no {inside}", where, "the Python backend runs the model with it", "put it beside config.pbtxt"
+        )

@@ -7,54 +7,55 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelInstanceGroup, Mod
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..words import nearest, value_name
+from ..words import meant, value_name
 from .backends import is_ensemble, resolved
 
-_GPU_ACCELERATORS = {"onnxruntime": ("cuda", "tensorrt"), "tensorflow": ("tensorrt", "auto_mixed_precision", "gpu_io")}
-_CPU_ACCELERATORS = {"onnxruntime": ("openvino",)}
+_ACCELERATORS = {
+    "gpu_execution_accelerator": {
+        "onnxruntime": ("cuda", "tensorrt"), "tensorflow": ("tensorrt", "auto_mixed_precision", "gpu_io"),
+    },
+    "cpu_execution_accelerator": {"onnxruntime": ("openvino",)},
+}  # fmt: skip
+"""Of each field, those that the backends know."""
 _OF_STEPS = {"instance_group": "instances", "model_warmup": "warm-up", "optimization": "optimization"}
 """What an ensemble's steps have, and not the ensemble itself."""
-_ACCELERATORS = "optimization.execution_accelerators"
 _BATCHING, _SEQUENCES = "dynamic_batching", "sequence_batching"
 _VALUES = ("int32_false_true", "fp32_false_true", "bool_false_true")
 _CORRID = ModelSequenceBatching.Control.CONTROL_SEQUENCE_CORRID
 _CORRID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING")
 
 
-def check(entry: Entry, config: Any) -> Iterator[Finding]:
+def check(_entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield what is wrong with max_batch_size, batching, sequences, the response cache and decoupled answers."""
-    largest = config.max_batch_size
-    if largest < 0:
-        yield error(f"max_batch_size is {largest}", entry.where("max_batch_size"), do="write 0 for no batches")
+    if config.max_batch_size < 0:
+        yield error(f"max_batch_size is {config.max_batch_size}", "max_batch_size", do="write 0 for no batches")
     if config.HasField(_BATCHING):
-        yield from _dynamic(entry, config.dynamic_batching, largest)
+        yield from _dynamic(config.dynamic_batching, config.max_batch_size)
     if config.HasField(_SEQUENCES):
-        yield from _sequences(entry, config)
-    yield from _answers(entry, config)
+        yield from _sequences(config)
+    yield from _answers(config)
 
 
-def _dynamic(entry: Entry, batching: Any, largest: int) -> Iterator[Finding]:
-    yield from _preferred(entry, f"{_BATCHING}.preferred_batch_size", batching.preferred_batch_size, largest)
+def _dynamic(batching: Any, largest: int) -> Iterator[Finding]:
+    yield from _preferred(f"{_BATCHING}.preferred_batch_size", batching.preferred_batch_size, largest)
     if largest <= 1:
         do = f"{'raise' if largest == 1 else 'set'} max_batch_size, or take dynamic_batching out"
-        why = f"max_batch_size is {largest}"
-        yield warning("dynamic_batching makes no batches", entry.where(_BATCHING), why, do)
-    yield from _priorities(entry, batching)
-    yield from _order(entry, batching)
+        yield warning("dynamic_batching makes no batches", _BATCHING, f"max_batch_size is {largest}", do)
+    yield from _priorities(batching)
+    yield from _order(batching)
     policies = {"default_queue_policy": batching.default_queue_policy} | {
         f'priority_queue_policy["{level}"]': policy for level, policy in batching.priority_queue_policy.items()
     }
     for name, policy in policies.items():
-        if policy.timeout_action == ModelQueuePolicy.DELAY and not (
-            policy.default_timeout_microseconds or policy.allow_timeout_override
-        ):
-            where, do = entry.where(f"{_BATCHING}.{name}.timeout_action"), "set default_timeout_microseconds"
+        has_timeout = policy.default_timeout_microseconds or policy.allow_timeout_override
+        if policy.timeout_action == ModelQueuePolicy.DELAY and not has_timeout:
+            where, do = f"{_BATCHING}.{name}.timeout_action", "set default_timeout_microseconds"
             yield warning("timeout_action means nothing", where, "no request has a timeout", do)
 
 
-def _preferred(entry: Entry, field: str, sizes: Any, largest: int) -> Iterator[Finding]:
+def _preferred(field: str, sizes: Any, largest: int) -> Iterator[Finding]:
     for number, size in enumerate(sizes):
-        where = entry.where(f"{field}[{number}]")
+        where = f"{field}[{number}]"
         if size <= 0:
             yield error(f"a preferred batch size is {size}", where, do="write sizes from 1 to max_batch_size")
         elif size > largest:
@@ -62,29 +63,28 @@ def _preferred(entry: Entry, field: str, sizes: Any, largest: int) -> Iterator[F
             yield error(what, where, do=f"set max_batch_size to {size} or more, or take the size out")
 
 
-def _priorities(entry: Entry, batching: Any) -> Iterator[Finding]:
+def _priorities(batching: Any) -> Iterator[Finding]:
     levels = batching.priority_levels
     if not levels:
         for field in ("default_priority_level", "priority_queue_policy"):
             if getattr(batching, field):
-                where, why = entry.where(f"{_BATCHING}.{field}"), "priority_levels is not set"
-                yield warning(f"{field} means nothing", where, why, "set priority_levels")
+                why, do = "priority_levels is not set", "set priority_levels"
+                yield warning(f"{field} means nothing", f"{_BATCHING}.{field}", why, do)
         return
-    if not 1 <= batching.default_priority_level <= levels:
-        yield error(
-            f"default_priority_level is {batching.default_priority_level}, and there are levels 1 to {levels}",
-            entry.where(f"{_BATCHING}.default_priority_level"), do="write the level of requests that say none",
-        )  # fmt: skip
+    default = batching.default_priority_level
+    if not 1 <= default <= levels:
+        what = f"default_priority_level is {default}, and there are levels 1 to {levels}"
+        yield error(what, f"{_BATCHING}.default_priority_level", do="write the level of requests that say none")
     for level in batching.priority_queue_policy:
         if not 1 <= level <= levels:
-            where = entry.where(f'{_BATCHING}.priority_queue_policy["{level}"]')
+            where = f'{_BATCHING}.priority_queue_policy["{level}"]'
             yield error(f"there is no priority level {level}", where, f"there are levels 1 to {levels}")
 
 
-def _order(entry: Entry, batching: Any) -> Iterator[Finding]:
+def _order(batching: Any) -> Iterator[Finding]:
     if not batching.preserve_ordering:
         return
-    where = entry.where(f"{_BATCHING}.preserve_ordering")
+    where = f"{_BATCHING}.preserve_ordering"
     if batching.priority_levels > 1:
         yield error("preserve_ordering allows one priority level only", where, do="take one of both out")
     for policy in (batching.default_queue_policy, *batching.priority_queue_policy.values()):
@@ -93,45 +93,42 @@ def _order(entry: Entry, batching: Any) -> Iterator[Finding]:
             yield error(what, where, "what is delayed is answered after what came later", do)
 
 
-def _sequences(entry: Entry, config: Any) -> Iterator[Finding]:
+def _sequences(config: Any) -> Iterator[Finding]:
     batching = config.sequence_batching
-    yield from _controls(entry, config, batching)
+    yield from _controls(batching, {tensor.name for tensor in config.input})
     for number, state in enumerate(batching.state):
         for field in ("input_name", "output_name"):
             if not getattr(state, field):
-                where = entry.where(f"{_SEQUENCES}.state[{number}]")
-                yield warning(f"the state '{state.input_name}' has no {field}", where, do=f'write {field}: "…"')
+                what = f"the state '{state.input_name}' has no {field}"
+                yield warning(what, f"{_SEQUENCES}.state[{number}]", do=f'write {field}: "…"')
     if batching.HasField("oldest"):
-        sizes = batching.oldest.preferred_batch_size
-        yield from _preferred(entry, f"{_SEQUENCES}.oldest.preferred_batch_size", sizes, config.max_batch_size)
+        where, sizes = f"{_SEQUENCES}.oldest", batching.oldest.preferred_batch_size
+        yield from _preferred(f"{where}.preferred_batch_size", sizes, config.max_batch_size)
         if config.max_batch_size < 1:
-            where = entry.where(f"{_SEQUENCES}.oldest")
             yield warning("'oldest' makes no batches", where, "max_batch_size is 0", "set max_batch_size")
     if config.response_cache.enable:
         what, do = "the response cache and sequences exclude each other", "take response_cache out"
-        yield error(what, entry.where("response_cache"), "what a sequence answers depends on what came before", do)
+        yield error(what, "response_cache", "what a sequence answers depends on what came before", do)
 
 
-def _controls(entry: Entry, config: Any, batching: Any) -> Iterator[Finding]:
+def _controls(batching: Any, inputs: set[str]) -> Iterator[Finding]:
     names: set[str] = set()
     kinds: set[int] = set()
-    inputs = {tensor.name for tensor in config.input}
     for number, tensor in enumerate(batching.control_input):
         place = f"{_SEQUENCES}.control_input[{number}]"
         if not tensor.name:
-            yield error("a control input has no name", entry.where(place), do='write name: "…"')
+            yield error("a control input has no name", place, do='write name: "…"')
         elif tensor.name in names:
-            yield error(f"the control input '{tensor.name}' stands twice", entry.where(place), do="give each its name")
+            yield error(f"the control input '{tensor.name}' stands twice", place, do="give each its name")
         elif tensor.name in inputs:
             what, do = f"'{tensor.name}' is an input and a control input", "take it out of the inputs"
-            yield warning(what, entry.where(place), "Triton fills it in by itself, so that no caller need give it", do)
+            yield warning(what, place, "Triton fills it in by itself, so that no caller need give it", do)
         names.add(tensor.name)
         if not tensor.control:
             do = "write control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }"
-            yield warning(f"the control input '{tensor.name}' controls nothing", entry.where(place), do=do)
+            yield warning(f"the control input '{tensor.name}' controls nothing", place, do=do)
         for index, control in enumerate(tensor.control):
-            kind = value_name(ModelSequenceBatching.Control.Kind, control.kind)
-            where = entry.where(f"{place}.control[{index}]")
+            kind, where = value_name(ModelSequenceBatching.Control.Kind, control.kind), f"{place}.control[{index}]"
             if control.kind in kinds:
                 yield error(f"{kind} stands twice", where, do="keep one of them")
             kinds.add(control.kind)
@@ -148,25 +145,24 @@ def _control(kind: str, control: Any, where: str) -> Iterator[Finding]:
         if given:
             yield error(f"{kind} has no {given[0]}", where, "it is the number of the sequence", "take it out")
     elif len(given) != 1:
-        what = f"{kind} has {' and '.join(given)}" if given else f"{kind} has no values"
+        what = f"{kind} has {' and '.join(given) or 'no values'}"
         yield error(what, where, do=f"write one of {', '.join(_VALUES)}, such as int32_false_true: [ 0, 1 ]")
-    elif len(getattr(control, given[0])) != 2:
-        do = "write the value for no, then that for yes"
-        yield error(f"{given[0]} has {len(getattr(control, given[0]))} values, not 2", where, do=do)
+    elif (count := len(getattr(control, given[0]))) != 2:
+        yield error(f"{given[0]} has {count} values, not 2", where, do="write the value for no, then that for yes")
 
 
-def _answers(entry: Entry, config: Any) -> Iterator[Finding]:
+def _answers(config: Any) -> Iterator[Finding]:
     decoupled = config.model_transaction_policy.decoupled
     if config.response_cache.enable:
         if decoupled:
             what = "the response cache and decoupled answers exclude each other"
-            yield error(what, entry.where("response_cache"), do="take response_cache out")
-        elif not config.HasField("sequence_batching"):
+            yield error(what, "response_cache", do="take response_cache out")
+        elif not config.HasField(_SEQUENCES):
             what = "nothing is cached on a server that is started without --cache-config"
-            yield warning(what, entry.where("response_cache"), "that is Triton's default")
+            yield warning(what, "response_cache", "that is Triton's default")
     if decoupled and is_ensemble(config):
-        where, why = entry.where("model_transaction_policy"), "Triton ignores what is written here"
-        yield warning("an ensemble is decoupled when one of its steps is", where, why, "take it out")
+        what, why = "an ensemble is decoupled when one of its steps is", "Triton ignores what is written here"
+        yield warning(what, "model_transaction_policy", why, "take it out")
 
 
 def check_instances(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -176,52 +172,45 @@ def check_instances(entry: Entry, config: Any) -> Iterator[Finding]:
         for field, what in _OF_STEPS.items():
             if field in said:
                 why, do = "the models of its steps have", f"move {field} into their configurations"
-                yield error(f"an ensemble has no {what} of its own", entry.where(field), why, do)
+                yield error(f"an ensemble has no {what} of its own", field, why, do)
         return
     for number, group in enumerate(config.instance_group):
-        yield from _group(entry, f"instance_group[{number}]", group)
-    yield from _accelerators(entry, config)
+        yield from _group(f"instance_group[{number}]", group)
+    yield from _accelerators(resolved(entry).name, config.optimization.execution_accelerators)
 
 
-def check_no_gpu(entry: Entry, config: Any) -> Iterator[Finding]:
+def check_no_gpu(config: Any) -> Iterator[Finding]:
     """Yield which instances a server without a GPU refuses."""
     for number, group in enumerate(config.instance_group if not is_ensemble(config) else ()):
-        where = entry.where(f"instance_group[{number}]")
+        where = f"instance_group[{number}]"
         if group.kind == ModelInstanceGroup.KIND_GPU:
             yield error("KIND_GPU, and the server has no GPU", where, do="write KIND_AUTO, or choose another server")
         elif group.kind == ModelInstanceGroup.KIND_AUTO and group.gpus:
             yield error(f"gpus: {list(group.gpus)}, and the server has no GPU", where, do="take gpus out")
 
 
-def _group(entry: Entry, place: str, group: Any) -> Iterator[Finding]:
+def _group(place: str, group: Any) -> Iterator[Finding]:
     kind = value_name(ModelInstanceGroup.Kind, group.kind)
     if kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
-        yield error(f"{kind} and gpus exclude each other", entry.where(f"{place}.gpus"), do="take one of both out")
-    elif any(number != 0 for number in group.gpus):
+        yield error(f"{kind} and gpus exclude each other", f"{place}.gpus", do="take one of both out")
+    elif any(group.gpus):
         why = "a server of the platform has one GPU or one slice of one, and its number is 0"
-        yield warning(f"gpus: {list(group.gpus)}", entry.where(f"{place}.gpus"), why, "take gpus out")
+        yield warning(f"gpus: {list(group.gpus)}", f"{place}.gpus", why, "take gpus out")
     if group.count < 0:
-        where = entry.where(f"{place}.count")
-        yield warning(f"count is {group.count}", where, "Triton then runs the default number", "write 1 or more")
+        why = "Triton then runs the default number"
+        yield warning(f"count is {group.count}", f"{place}.count", why, "write 1 or more")
     if group.HasField("rate_limiter"):
-        yield warning(
-            "the rate limiter limits nothing on a server that is started without --rate-limit=execution_count",
-            entry.where(f"{place}.rate_limiter"), "that is Triton's default",
-        )  # fmt: skip
+        what = "the rate limiter limits nothing on a server that is started without --rate-limit=execution_count"
+        yield warning(what, f"{place}.rate_limiter", "that is Triton's default")
 
 
-def _accelerators(entry: Entry, config: Any) -> Iterator[Finding]:
-    backend = resolved(entry).name
-    for field, known in (
-        ("gpu_execution_accelerator", _GPU_ACCELERATORS),
-        ("cpu_execution_accelerator", _CPU_ACCELERATORS),
-    ):
-        for number, one in enumerate(getattr(config.optimization.execution_accelerators, field)):
-            where = entry.where(f"{_ACCELERATORS}.{field}[{number}]")
+def _accelerators(backend: str, chosen: Any) -> Iterator[Finding]:
+    for field, known in _ACCELERATORS.items():
+        for number, one in enumerate(getattr(chosen, field)):
+            where = f"optimization.execution_accelerators.{field}[{number}]"
             if backend not in known:
                 yield warning(f"the {backend} backend has no {field}", where, "it ignores it", "take it out")
             elif one.name not in known[backend]:
-                near = nearest(one.name, known[backend])
                 what = f"the {backend} backend has no accelerator '{one.name}'"
                 why = f"it knows {', '.join(known[backend])}, and ignores or refuses others"
-                yield warning(what, where, why, f"did you mean '{near}'?" if near else "")
+                yield warning(what, where, why, meant(one.name, known[backend]))

@@ -11,7 +11,7 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelInput
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..words import nearest, value_name
+from ..words import meant, value_name
 from .backends import is_ensemble
 
 _BYTES = {
@@ -26,71 +26,62 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield what is wrong with the tensors that a model takes and gives."""
     for side in ("input", "output"):
         tensors = getattr(config, side)
+        last = {tensor.name: number for number, tensor in enumerate(tensors)}
         for number, tensor in enumerate(tensors):
-            place = f"{side}[{number}]"
-            yield from _tensor(entry, config, side, place, tensor)
+            yield from _tensor(entry, config, side, f"{side}[{number}]", tensor)
         for name, count in Counter(tensor.name for tensor in tensors if tensor.name).items():
             if count > 1:
-                last = max(number for number, tensor in enumerate(tensors) if tensor.name == name)
                 what = f"the {side} '{name}' stands {count} times"
-                yield warning(what, entry.where(f"{side}[{last}]"), "Triton goes by the first", "keep one of them")
-    yield from _batch_in_dims(entry, config)
-
-
-def _batch_in_dims(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield whether all tensors begin with a number that can only be that of the batch."""
+                yield warning(what, f"{side}[{last[name]}]", "Triton goes by the first", "keep one of them")
     size, tensors = config.max_batch_size, [*config.input, *config.output]
     if size > 1 and len(tensors) > 1 and all(len(one.dims) > 1 and one.dims[0] == size for one in tensors):
         what = f"all dims begin with {size}, which is max_batch_size"
         why = f"dims are without the batch: Triton expects shapes [ -1, {size}, … ]"
-        yield warning(what, entry.where("input[0].dims"), why, f"take the {size} out where it stands for the batch")
+        yield warning(what, "input[0].dims", why, f"take the {size} out where it stands for the batch")
 
 
 def _tensor(entry: Entry, config: Any, side: str, place: str, tensor: Any) -> Iterator[Finding]:
     said = f"{side} '{tensor.name}'" if tensor.name else f"{side} {place.partition('[')[2][:-1]}"
     if not tensor.name:
-        yield error(f"{said} has no name", entry.where(place), do='write name: "…"')
+        yield error(f"{said} has no name", place, do='write name: "…"')
     if tensor.data_type == 0:
-        yield error(f"{said} has no data_type", entry.where(place), do="write one, such as data_type: TYPE_FP32")
-    yield from _dims(entry, config, said, place, tensor)
-    yield from _reshape(entry, config, said, place, tensor)
-    if side == "input" and tensor.format in _IMAGES and len(tensor.dims) != 3:
-        what = f"{said} is an image ({ModelInput.Format.Name(tensor.format)}) of {len(tensor.dims)} dimensions, not 3"
-        yield error(what, entry.where(f"{place}.format"), do="write three dims (without the batch), or no format")
-    if side == "input":
-        yield from _ragged(entry, config, said, place, tensor)
-    elif tensor.label_filename:
-        yield from _labels(entry, said, place, tensor.label_filename)
-
-
-def _dims(entry: Entry, config: Any, said: str, place: str, tensor: Any) -> Iterator[Finding]:
-    if not tensor.dims:
-        scalar = "each element of a batch is a scalar: write dims: [ 1 ] and reshape { shape: [ ] }"
-        yield error(f"{said} has no dims", entry.where(place), do=scalar if config.max_batch_size else "write dims")
-    for number, size in enumerate(tensor.dims):
-        if size < 1 and size != -1:
-            where, why = entry.where(f"{place}.dims[{number}]"), "a dimension is 1 or more, or -1 where it varies"
-            yield error(f"{said} has a dimension of {size}", where, why, "write its size, or -1")
-    if config.max_batch_size > 0 and len(tensor.dims) > 1 and tensor.dims[0] == -1:
-        full = ", ".join(map(str, [-1, *tensor.dims]))
-        yield warning(
-            f"{said} begins with -1, and max_batch_size is {config.max_batch_size}",
-            entry.where(f"{place}.dims"),
-            f"dims are without the batch: Triton expects the shape [ {full} ]",
-            "take the -1 out where it stands for the batch; leave it where this dimension varies by itself",
-        )
-
-
-def _reshape(entry: Entry, config: Any, said: str, place: str, tensor: Any) -> Iterator[Finding]:
-    if not tensor.HasField("reshape"):
+        yield error(f"{said} has no data_type", place, do="write one, such as data_type: TYPE_FP32")
+    yield from _dims(config.max_batch_size, said, place, tensor.dims)
+    if tensor.HasField("reshape"):
+        yield from _reshape(config.max_batch_size, said, f"{place}.reshape", tensor)
+    if side == "output":
+        if tensor.label_filename:
+            yield from _labels(entry, said, place, tensor.label_filename)
         return
-    where = entry.where(f"{place}.reshape")
+    if tensor.format in _IMAGES and len(tensor.dims) != 3:
+        what = f"{said} is an image ({ModelInput.Format.Name(tensor.format)}) of {len(tensor.dims)} dimensions, not 3"
+        yield error(what, f"{place}.format", do="write three dims (without the batch), or no format")
+    if tensor.allow_ragged_batch:
+        yield from _ragged(config, said, f"{place}.allow_ragged_batch")
+
+
+def _dims(batch: int, said: str, place: str, dims: Any) -> Iterator[Finding]:
+    if not dims:
+        scalar = "each element of a batch is a scalar: write dims: [ 1 ] and reshape { shape: [ ] }"
+        yield error(f"{said} has no dims", place, do=scalar if batch else "write dims")
+    for number, size in enumerate(dims):
+        if size < 1 and size != -1:
+            why = "a dimension is 1 or more, or -1 where it varies"
+            yield error(f"{said} has a dimension of {size}", f"{place}.dims[{number}]", why, "write its size, or -1")
+    if batch > 0 and len(dims) > 1 and dims[0] == -1:
+        what = f"{said} begins with -1, and max_batch_size is {batch}"
+        full = ", ".join(map(str, [-1, *dims]))
+        why = f"dims are without the batch: Triton expects the shape [ {full} ]"
+        do = "take the -1 out where it stands for the batch; leave it where this dimension varies by itself"
+        yield warning(what, f"{place}.dims", why, do)
+
+
+def _reshape(batch: int, said: str, where: str, tensor: Any) -> Iterator[Finding]:
     shape = list(tensor.reshape.shape)
-    if not shape and config.max_batch_size == 0:
+    if not shape and batch == 0:
         why = "without a batch it would be no tensor at all"
         yield error(f"{said}: an empty reshape needs batches", where, why, "set max_batch_size, or write a shape")
-        return
-    if any(size < 1 and size != -1 for size in shape):
+    elif any(size < 1 and size != -1 for size in shape):
         yield error(f"{said}: a dimension of reshape is neither 1 or more, nor -1", where)
     elif _counts(tensor.dims) != _counts(shape):
         varies = "Triton moves no elements across a dimension that varies" if -1 in tensor.dims else ""
@@ -100,39 +91,33 @@ def _reshape(entry: Entry, config: Any, said: str, place: str, tensor: Any) -> I
 
 def _counts(shape: Any) -> list[int]:
     """Return the numbers of elements between the dimensions that vary."""
-    groups = [(varies, list(group)) for varies, group in groupby(shape, lambda size: size == -1)]
     counts = [1]
-    for varies, group in groups:
+    for varies, group in groupby(shape, lambda size: size == -1):
         if varies:
-            counts += [1] * len(group)
+            counts += [1 for _ in group]
         else:
             counts[-1] = prod(group)
     return counts
 
 
-def _ragged(entry: Entry, config: Any, said: str, place: str, tensor: Any) -> Iterator[Finding]:
-    if not tensor.allow_ragged_batch:
-        return
-    where = entry.where(f"{place}.allow_ragged_batch")
+def _ragged(config: Any, said: str, where: str) -> Iterator[Finding]:
+    what = f"{said}: allow_ragged_batch means nothing"
     if is_ensemble(config):
         yield warning(f"{said}: an ensemble makes no batches, so allow_ragged_batch means nothing", where)
     elif config.max_batch_size == 0:
-        yield warning(f"{said}: allow_ragged_batch means nothing", where, "max_batch_size is 0", "set max_batch_size")
+        yield warning(what, where, "max_batch_size is 0", "set max_batch_size")
     elif not config.HasField("dynamic_batching") and not config.HasField("sequence_batching"):
-        what = f"{said}: allow_ragged_batch means nothing"
         yield warning(what, where, "nothing batches requests", "add dynamic_batching { }")
 
 
-def _labels(entry: Entry, said: str, place: str, name: str) -> Iterator[Finding]:
-    where = entry.where(f"{place}.label_filename")
+def _labels(entry: Entry, said: str, where: str, name: str) -> Iterator[Finding]:
     paths = [file.path for file in entry.files]
     if not is_inside(name):
         do = "put it beside config.pbtxt, and write its name"
         yield error(f"{said}: the label file '{name}' lies outside of the entry", where, do=do)
     elif name not in paths:
-        near = nearest(name, paths)
         what = f"{said}: there is no label file '{name}'"
-        yield error(what, where, "it lies beside config.pbtxt", f"did you mean '{near}'?" if near else "put it there")
+        yield error(what, where, "it lies beside config.pbtxt", meant(name, paths, "put it there"))
 
 
 def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -141,38 +126,38 @@ def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:
         place = f"model_warmup[{number}]"
         said = f"the warm-up '{sample.name}'" if sample.name else f"warm-up {number}"
         if sample.batch_size == 0:
-            yield warning(f"Triton skips {said}", entry.where(place), "its batch_size is 0", "write batch_size: 1")
+            yield warning(f"Triton skips {said}", place, "its batch_size is 0", "write batch_size: 1")
             continue
         if sample.batch_size > max(config.max_batch_size, 1):
             what = f"{said} has a batch of {sample.batch_size}, and max_batch_size is {config.max_batch_size}"
-            yield error(what, entry.where(f"{place}.batch_size"), do="write a batch_size that callers may have as well")
-        yield from _inputs(entry, config, place, said, sample)
+            yield error(what, f"{place}.batch_size", do="write a batch_size that callers may have as well")
+        yield from _inputs(entry, config, place, said, sample.inputs)
 
 
-def _inputs(entry: Entry, config: Any, place: str, said: str, sample: Any) -> Iterator[Finding]:
+def _inputs(entry: Entry, config: Any, place: str, said: str, inputs: Any) -> Iterator[Finding]:
     declared = {tensor.name: tensor for tensor in config.input}
     controls = {tensor.name for tensor in config.sequence_batching.control_input}
     for name, tensor in declared.items():
-        if name not in sample.inputs and not tensor.optional:
-            yield error(f"{said} has no input '{name}'", entry.where(place), "the model takes it", "add it to inputs")
-    for name, data in sample.inputs.items():
-        where = entry.where(f'{place}.inputs["{name}"]')
+        if name not in inputs and not tensor.optional:
+            yield error(f"{said} has no input '{name}'", place, "the model takes it", "add it to inputs")
+    for name, data in inputs.items():
+        where = f'{place}.inputs["{name}"]'
         if name not in declared and name not in controls and declared:
-            near = nearest(name, declared)
-            yield error(f"{said}: the model has no input '{name}'", where, do=f"did you mean '{near}'?" if near else "")
+            yield error(f"{said}: the model has no input '{name}'", where, do=meant(name, declared))
         elif name in declared:
-            yield from _fits(said, name, declared[name], data, where)
+            yield from _fits(f"{said}: the input '{name}'", declared[name], data, where)
         yield from _data(entry, said, name, data, where)
 
 
-def _fits(said: str, name: str, tensor: Any, data: Any, where: str) -> Iterator[Finding]:
+def _fits(said: str, tensor: Any, data: Any, where: str) -> Iterator[Finding]:
     if data.data_type != tensor.data_type:
         own, given = (value_name(DataType, one.data_type) for one in (tensor, data))
-        yield error(f"{said}: the input '{name}' is of {own}, not of {given}", where, do=f"write data_type: {own}")
-    if len(data.dims) != len(tensor.dims) or any(
-        size not in (-1, given) for size, given in zip(tensor.dims, data.dims, strict=True)
-    ):
-        what = f"{said}: the input '{name}' has dims {list(tensor.dims)}, not {list(data.dims)}"
+        yield error(f"{said} is of {own}, not of {given}", where, do=f"write data_type: {own}")
+    fits = len(data.dims) == len(tensor.dims) and all(
+        size in (-1, given) for size, given in zip(tensor.dims, data.dims, strict=True)
+    )
+    if not fits:
+        what = f"{said} has dims {list(tensor.dims)}, not {list(data.dims)}"
         yield error(what, where, do="write sizes that fit, without the batch")
 
 

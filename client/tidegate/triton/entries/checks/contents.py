@@ -8,7 +8,7 @@ are passed over.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tritonclient.grpc.model_config_pb2 import DataType
 
@@ -17,7 +17,7 @@ from ....findings import Finding, error, warning
 from ..entry import Entry
 from ..frameworks import fil, onnx, openvino, tensorflow, torch
 from ..frameworks.reading import ANY, Reading, Tensor, UnreadableError
-from ..words import nearest, value_name
+from ..words import meant, value_name
 from .backends import resolved
 from .layout import served
 
@@ -25,20 +25,16 @@ _SELECTING = ("TF_GRAPH_TAG", "TF_SIGNATURE_DEF")
 _RESHAPING = "RESHAPE_IO_LAYERS"
 
 
-@dataclass(frozen=True)
-class _Format:
+class _Format(NamedTuple):
     """A kind of file, and how its backend holds a configuration against it."""
 
     read: Callable[[Path], Reading]
     file: str
     holder: str = ""
     """A folder's own file that stands for it."""
-    typed: bool = True
-    """Whether types must be equal; else the backend converts."""
-    batched_by_any: bool = True
-    """Whether only a first dimension of any size can be a batch's."""
-    exact: bool = True
-    """Whether an output of any size must be declared so; else any number will do."""
+    converts: bool = False
+    """Whether the backend converts types, takes any first dimension for the batch's, and any number for an output's
+    dimension of any size; else types must be equal, and only a dimension of any size is any size."""
     inferred: bool = False
     """Whether the backend may know more of an output's size than the file says."""
 
@@ -48,7 +44,7 @@ _FORMATS = {
     "tensorflow_savedmodel": _Format(
         tensorflow.read_saved_model, tensorflow.SAVED_MODEL, tensorflow.SAVED_MODEL_FILE
     ),
-    "openvino": _Format(openvino.read, openvino.MODEL, typed=False, batched_by_any=False, exact=False),
+    "openvino": _Format(openvino.read, openvino.MODEL, converts=True),
     "pytorch_libtorch": _Format(torch.read_script, torch.SCRIPT),
 }  # fmt: skip
 _FORESTS = {
@@ -71,7 +67,7 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
         except UsageError as problem:
             yield warning(f"its tensors were not compared: {problem.what}", path, problem.why, problem.do)
             continue
-        yield from _Comparison(entry, config, form, reading, path).findings()
+        yield from _Comparison(resolved(entry).name, config, form, reading, path).findings()
 
 
 def _format(entry: Entry, config: Any) -> _Format | None:
@@ -79,7 +75,7 @@ def _format(entry: Entry, config: Any) -> _Format | None:
     if config.runtime or config.cc_model_filenames:
         return None
     if backend.name == "fil":
-        kind = config.parameters["model_type"].string_value if "model_type" in config.parameters else ""
+        kind = _parameter(config, "model_type")
         return _Format(*_FORESTS[kind]) if kind in _FORESTS else None
     return _FORMATS.get(backend.platform or backend.name)
 
@@ -99,7 +95,7 @@ def _paths(entry: Entry, config: Any, form: _Format) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Comparison:
-    entry: Entry
+    backend: str
     config: Any
     form: _Format
     reading: Reading
@@ -107,13 +103,13 @@ class _Comparison:
 
     def findings(self) -> Iterator[Finding]:
         config = self.config
-        match resolved(self.entry).name:
+        match self.backend:
             case "fil":
                 yield from self._features()
             case "pytorch":
                 yield from self._arguments()
             case _ if not (config.input and config.output):
-                if self.form.batched_by_any:  # the backend completes what is not declared
+                if not self.form.converts:  # the backend completes what is not declared
                     yield from self._batches([*self.reading.inputs, *self.reading.outputs])
             case _ if all(_parameter(config, name) == _parameter(self.reading.config, name) for name in _SELECTING):
                 yield from self._tensors()
@@ -139,7 +135,7 @@ class _Comparison:
         for name in lacking if len(lacking) > len(said_inputs - inputs.keys()) else ():  # else one has a wrong name
             what = f"the model takes the input '{name}', which is not declared"
             yield error(what, "input", self._told(inputs[name]), "declare it")
-        refused = self.form.batched_by_any and list(self._batches([own for _, _, own in shaped if own.dims]))
+        refused = not self.form.converts and list(self._batches([own for _, _, own in shaped if own.dims]))
         if refused:
             yield from refused
             return
@@ -155,7 +151,7 @@ class _Comparison:
 
     def _type(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
         wanted = f"TYPE_{own.data_type}"
-        if self.form.typed and said.data_type and said.data_type != DataType.Value(wanted):
+        if not self.form.converts and said.data_type and said.data_type != DataType.Value(wanted):
             what = f"{_called(place, said)} is {value_name(DataType, said.data_type)}, and the model has {wanted}"
             yield error(what, f"{place}.data_type", self._told(own), f"write data_type: {wanted}")
 
@@ -163,19 +159,15 @@ class _Comparison:
         size = self.config.max_batch_size
         fixed = next((own for own in tensors if own.dims[:1] != (ANY,)), None)
         if size > 0 and fixed is not None:
-            yield error(
-                f"max_batch_size is {size}, and the model takes no batches: '{fixed.name}' has no first dimension of "
-                "any size",
-                "max_batch_size",
-                self._told(fixed),
-                "set max_batch_size: 0 and write all dims, or export the model with a variable first dimension",
-            )
+            what = f"max_batch_size is {size}, and the model takes no batches"
+            what += f": '{fixed.name}' has no first dimension of any size"
+            do = "set max_batch_size: 0 and write all dims, or export the model with a variable first dimension"
+            yield error(what, "max_batch_size", self._told(fixed), do)
 
     def _ragged(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
         if own.dims != (ANY,):
             what = f"{_called(place, said)} is ragged, and the model does not have it as one dimension of any size"
-            where = f"{place}.allow_ragged_batch"
-            yield error(what, where, self._told(own), "take allow_ragged_batch out")
+            yield error(what, f"{place}.allow_ragged_batch", self._told(own), "take allow_ragged_batch out")
 
     def _dims(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
         field = "reshape" if said.HasField("reshape") else "dims"
@@ -188,8 +180,8 @@ class _Comparison:
         fits, sure = len(shape) == len(dims), True
         for mine, size in zip(shape, dims, strict=False):
             if size == ANY:
-                sure &= mine == ANY or not (is_output and self.form.exact)
-            elif mine != size and not (mine == ANY and batches and not is_output and not self.form.exact):
+                sure &= mine == ANY or not is_output or self.form.converts
+            elif mine != size and not (mine == ANY and batches and not is_output and self.form.converts):
                 fits = False
         do = f"write {_written(dims)}" if field == "dims" else f"reshape it to {list(dims)}"
         if not fits or not (sure or self.form.inferred):
@@ -218,9 +210,8 @@ class _Comparison:
 
     def _stranger(self, place: str, name: str, known: dict[str, Tensor]) -> Finding:
         side = "output" if place.startswith("output") else "input"
-        near = nearest(name, known)
         where = f"{place}.name" if place.startswith(f"{side}[") else place
-        do = f"did you mean '{near}'?" if near else f"write {side}s as the model has them"
+        do = meant(name, known, f"write {side}s as the model has them")
         return error(f"the model has no {side} '{name}'", where, f"{self.path} has {', '.join(known) or 'none'}", do)
 
     def _told(self, own: Tensor) -> str:

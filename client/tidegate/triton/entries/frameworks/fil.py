@@ -26,21 +26,12 @@ LIGHTGBM_HEAD = b"tree\n"
 _XGBOOST_CLASSIFIERS = ("binary:", "multi:")
 _LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
 _LIGHTGBM_SAID = ("objective", "max_feature_idx", "num_tree_per_iteration")
-_WANTED = {
-    "learner": {
-        "learner_model_param": dict.fromkeys(("num_feature", "num_class", "num_target")), "objective": {"name": None},
-    },
-}  # fmt: skip
-"""Of a model of XGBoost."""
 _FORMATS = {"i": "b", "U": "B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}
 _CONSTANTS = {"Z": None, "T": True, "F": False}
 _SIZES = {kind: struct.calcsize(form) for kind, form in _FORMATS.items()} | dict.fromkeys(_CONSTANTS, 0)
 _DEPTH = 64
-_MOST_BYTES = 1 << 20
-"""Bytes of a text: what is asked of a model are a few words and numbers."""
-Wanted = Mapping[str, Any]
-"""Names of an object's values: None asks for a number, a text or a constant, another mapping for those within."""
-_NOTHING: Wanted = {}
+_LONGEST = 1 << 10
+"""Bytes of a text that is kept: what is asked of a model are a few words and numbers."""
 _TREELITE_MAJOR = 4
 _TREELITE_CLASSIFIERS = (0, 2)
 """kBinaryClf, kMultiClf of treelite's TaskType."""
@@ -61,7 +52,7 @@ def read_xgboost_json(source: Path) -> Reading:
             bounded(source, JSON_LIMIT, "an XGBoost model in JSON", "save it as UBJSON: save_model('m.ubj')")
         )
         forest = _xgboost(said)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise unreadable(source, "XGBoost model in JSON", error) from None
     return _reading(source, "xgboost_json", "xgboost.json", forest)
 
@@ -70,8 +61,8 @@ def read_xgboost_ubjson(source: Path) -> Reading:
     """Read what `Booster.save_model("….ubj")` wrote."""
     try:
         with source.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
-            forest = _xgboost(read_ubjson(content, _WANTED))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+            forest = _xgboost(read_ubjson(content))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise unreadable(source, "XGBoost model in UBJSON", error) from None
     return _reading(source, "xgboost_ubj", "xgboost.ubj", forest)
 
@@ -152,20 +143,20 @@ class UbjsonError(ValueError):
     """It is no Universal Binary JSON."""
 
 
-def read_ubjson(content: bytes | mmap, wanted: Wanted) -> Any:
-    """Return what is wanted of an object, as far as it has that. The rest takes no memory. Raises UbjsonError."""
+def read_ubjson(content: bytes | mmap) -> Any:
+    """Return a value, without what lies in arrays and without long texts: those take no memory. Raises UbjsonError."""
     try:
-        return _Ubjson(content).value(wanted)
+        return _Ubjson(content).value()
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise UbjsonError(f"it ends early, or breaks off: {error}") from None
 
 
 class _Ubjson:
     def __init__(self, content: bytes | mmap) -> None:
-        self._content, self._at, self._depth = content, 0, 0
+        self._content, self._at = content, 0
 
-    def value(self, wanted: Wanted | None, marker: str = "") -> Any:
-        """Go past one value; return it, or what is wanted of it."""
+    def value(self, marker: str = "", depth: int = 0) -> Any:
+        """Go past one value, and return it; of an array, an empty object."""
         marker = marker or chr(self._take(1)[0])
         if marker in _CONSTANTS:
             return _CONSTANTS[marker]
@@ -174,17 +165,14 @@ class _Ubjson:
         if marker == "C":
             return self._take(1).decode()
         if marker in "SH":
-            return self._text() if wanted is None else self._skip(self._length())
+            return self._text()
         if marker not in "[{":
             raise UbjsonError(f"byte {self._at - 1} is no marker of a value")
-        self._depth += 1
-        if self._depth > _DEPTH:
+        if depth == _DEPTH:
             raise UbjsonError("it is nested too deeply")
-        found = self._container("]" if marker == "[" else "}", wanted or _NOTHING)
-        self._depth -= 1
-        return found
+        return self._container("]" if marker == "[" else "}", depth + 1)
 
-    def _container(self, closing: str, wanted: Wanted) -> dict[str, Any]:
+    def _container(self, closing: str, depth: int) -> dict[str, Any]:
         kind, count = self._header()
         found: dict[str, Any] = {}
         if closing == "]" and count is not None and kind in _SIZES:
@@ -193,18 +181,16 @@ class _Ubjson:
         if count is not None and count > len(self._content) - self._at:
             raise UbjsonError("it has fewer values than it says")
         while count != 0 and not (count is None and self._closes(closing)):
-            name = self._text() if closing == "}" else ""
-            value = self.value(wanted.get(name, _NOTHING), kind)
-            if name in wanted:
+            name = self._text() if closing == "}" else None
+            value = self.value(kind, depth)
+            if name is not None:
                 found[name] = value
             count = None if count is None else count - 1
         return found
 
     def _header(self) -> tuple[str, int | None]:
         """Read the optional `$` type and `#` count."""
-        kind = ""
-        if self._content[self._at] == ord("$"):
-            kind = chr(self._take(2)[1])
+        kind = chr(self._take(2)[1]) if self._content[self._at] == ord("$") else ""
         if self._content[self._at] != ord("#"):
             if kind:
                 raise UbjsonError("a type without a count")
@@ -222,24 +208,22 @@ class _Ubjson:
 
     def _length(self) -> int:
         marker = chr(self._take(1)[0])
-        count = self.value(_NOTHING, marker) if marker in "iUIlL" else -1
+        count = self.value(marker) if marker in "iUIlL" else -1
         if count < 0:
             raise UbjsonError("a length is no number")
         return int(count)
 
-    def _text(self) -> str:
+    def _text(self) -> str | None:
+        """Go past a text, and return it; None of a long one."""
         length = self._length()
-        if length > _MOST_BYTES:
-            raise UbjsonError(f"a text has {length} bytes")
-        return self._take(length).decode()
-
-    def _skip(self, count: int) -> None:
-        """Go on without a copy of what is left out, which may be nearly all of a large file."""
-        if count > len(self._content) - self._at:
-            raise UbjsonError("it ends early")
-        self._at += count
+        return self._take(length).decode() if length <= _LONGEST else self._skip(length)
 
     def _take(self, count: int) -> bytes:
         start = self._at
         self._skip(count)
         return self._content[start : self._at]
+
+    def _skip(self, count: int) -> None:
+        if count > len(self._content) - self._at:
+            raise UbjsonError("it ends early")
+        self._at += count

@@ -1,8 +1,11 @@
 """SHA-256 of content that comes in chunks, and of files; and what this process hashed while it wrote it."""
 
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 CHUNK_BYTES = 1 << 20
 _written: dict[tuple[int, ...], str] = {}
@@ -22,6 +25,18 @@ def chunks_of(descriptor: int) -> Iterator[bytes]:
     """Yield what is left of an open file."""
     while chunk := os.read(descriptor, CHUNK_BYTES):
         yield chunk
+
+
+def hashed(file: Path, each: Callable[[int], None] | None = None) -> tuple[int, str]:
+    """Return the size and the digest of a file on disk; raises OSError for a link (ELOOP) and for what is no file."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ELOOP, "this is no file", str(file))
+        sha256 = sha256_of(chunks_of(descriptor), each)
+        return os.lseek(descriptor, 0, os.SEEK_CUR), sha256
+    finally:
+        os.close(descriptor)
 
 
 def remember_written(status: os.stat_result, sha256: str) -> None:

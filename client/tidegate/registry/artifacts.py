@@ -17,7 +17,7 @@ from tidegate_contracts.manifest import is_inside
 
 from ..errors import NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
 from ..failures import of_store, shown, translated
-from ..hashing import CHUNK_BYTES, chunks_of
+from ..hashing import CHUNK_BYTES, chunks_of, hashed
 from ..parallel import HASHING, TRANSFERS
 
 SERVED: Final = ("mlflow-artifacts", "http", "https")
@@ -50,11 +50,9 @@ class Artifacts:
         self._served = scheme in SERVED
         self._folder = Path(unquote(urlsplit(uri).path)) if scheme in ("file", "") else None
         with self._translated("the artifacts cannot be reached"):
-            if scheme == SERVED[0]:
+            if self._served:
                 resolve: Any = MlflowArtifactsRepository.resolve_uri
-                _check_server(resolve(uri, tracking_uri), tracking_uri, self.where)
-            elif self._served:
-                _check_server(uri, tracking_uri, self.where)
+                _check_server(resolve(uri, tracking_uri) if scheme == SERVED[0] else uri, tracking_uri, self.where)
             self._repository: Any = get_artifact_repository(uri, tracking_uri)
 
     def list(self, folder: str) -> tuple[dict[str, int], list[str]]:
@@ -99,7 +97,7 @@ class Artifacts:
             if path not in self.list(path.rpartition("/")[0])[0]:
                 raise NotFoundError(what, where=self.where, why="it is not in its folder") from None
             raise
-        return _copied(to, None)
+        return hashed(to)
 
     def upload(self, local: Path, path: str) -> None:
         """Send a file of the same name, whole or not at all; one that is there is replaced."""
@@ -136,38 +134,34 @@ class Artifacts:
         except (TidegateError, OSError):
             raise
         except ImportError as error:
-            raise UsageError(
-                "the library for artifacts of this kind is not installed",
-                where=self.where,
-                why=str(error),
-                do="install it as MLflow says (boto3, google-cloud-storage or azure-storage-blob), or have MLflow hand "
-                "its artifacts through (`mlflow server --serve-artifacts`)",
-            ) from None
+            what = "the library for artifacts of this kind is not installed"
+            do = (
+                "install it as MLflow says (boto3, google-cloud-storage or azure-storage-blob), or have MLflow hand "
+                "its artifacts through (`mlflow server --serve-artifacts`)"
+            )
+            raise UsageError(what, where=self.where, why=str(error), do=do) from None
         except Exception as error:  # each store's library has errors of its own
             raise of_store(error, self.where, what) from None
 
 
-def _copied(source: Path, to: Path | None) -> tuple[int, str]:
-    """Return the size and the SHA-256 of a file, which is copied where a place is given."""
+def _copied(source: Path, to: Path) -> tuple[int, str]:
+    """Copy a file; return its size and its SHA-256."""
     digest, size = hashlib.sha256(), 0
-    with source.open("rb", buffering=0) as there, to.open("wb") if to else nullcontext() as here:
+    with source.open("rb", buffering=0) as there, to.open("wb") as here:
         for chunk in chunks_of(there.fileno()):
             digest.update(chunk)
-            size += len(chunk)
-            if here is not None:
-                here.write(chunk)
+            size += here.write(chunk)
     return size, digest.hexdigest()
 
 
 def _check_server(uri: str, tracking_uri: str, where: str) -> None:
     if _server(uri) != _server(tracking_uri):
-        raise RefusedError(
-            "these artifacts are on another server than the registry, which is not sent the registry's credential",
-            where=where,
-            why=f"the registry is {shown(tracking_uri)}",
-            do="deploy nothing of it before you know who made the version; have the registry hand its artifacts "
-            "through itself (`mlflow server --serve-artifacts`)",
+        what = "these artifacts are on another server than the registry, which is not sent the registry's credential"
+        do = (
+            "deploy nothing of it before you know who made the version; have the registry hand its artifacts through "
+            "itself (`mlflow server --serve-artifacts`)"
         )
+        raise RefusedError(what, where=where, why=f"the registry is {shown(tracking_uri)}", do=do)
 
 
 def _server(url: str) -> tuple[str, str | None, int | None]:

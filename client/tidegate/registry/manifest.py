@@ -2,13 +2,12 @@
 
 import os
 import re
-import stat
 from pathlib import Path
 
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile, is_inside, make_manifest
 
 from ..errors import UsageError
-from ..hashing import chunks_of, sha256_of
+from ..hashing import hashed
 from ..kinds import kind_of_entry
 from ..names import RULE, is_name
 from ..parallel import HASHING, Progress, in_parallel
@@ -101,17 +100,15 @@ def _paths(entry: Path) -> list[str]:
 
 
 def _check(entry: Path, path: str) -> None:
-    why = ""
-    try:
-        encoded = path.encode()
-    except UnicodeEncodeError:
-        encoded, why = b"", "it is not UTF-8"
-    if not why and not is_inside(path):
-        why = "it has a backslash or a control character in it"
-    if not why and any(sign in path for sign in "#%?"):
-        why = "MLflow keeps no file whose name has #, % or ? in it"
+    encoded, why = os.fsencode(path), ""
     if len(encoded) > PATH_BYTES - 256 or len(encoded.rpartition(b"/")[2]) > STEP_BYTES:
         why = "it is too long for file systems or object stores"
+    elif encoded != path.encode(errors="replace"):
+        why = "it is not UTF-8"
+    elif not is_inside(path):
+        why = "it has a backslash or a control character in it"
+    elif any(sign in path for sign in "#%?"):
+        why = "MLflow keeps no file whose name has #, % or ? in it"
     if why:
         raise UsageError(f"the name {path!r} cannot be registered", where=str(entry), why=why, do="rename it")
 
@@ -122,15 +119,7 @@ def _unreadable(entry: Path, error: OSError) -> UsageError:
 
 
 def _hashed(entry: Path, path: str, version: str, progress: Progress) -> ManifestFile:
-    """Hash one file; not through a link that has come into its place meanwhile."""
-    descriptor = os.open(entry / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UsageError("this is no file any more", where=str(entry / path))
-        sha256 = sha256_of(chunks_of(descriptor), progress)
-        size = os.lseek(descriptor, 0, os.SEEK_CUR)
-    finally:
-        os.close(descriptor)
+    size, sha256 = hashed(entry / path, progress)
     step, slash, rest = path.partition("/")
     named = f"{ENTRY_VERSION}/{rest}" if slash and step == version else path
     return ManifestFile(path=named, size=size, sha256=sha256)

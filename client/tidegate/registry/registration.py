@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -60,8 +61,7 @@ class Registration:
 
     def run(self) -> int:
         """Do what is not done yet; return the number of the version."""
-        version = self._version()
-        if version is None:
+        if (version := self._version()) is None:
             version = self._create()
         else:
             self.progress(self.manifest.size)
@@ -69,7 +69,7 @@ class Registration:
         self._client(version)
         self._record(version)
         with self.server.doing("the run cannot be ended"):
-            self.server.client.set_terminated(_run(version))
+            self.server.client.set_terminated(str(version.run_id))
         return int(version.version)
 
     @property
@@ -105,13 +105,8 @@ class Registration:
             run = found[0] if found else client.create_run(experiment, tags=tags, run_name=name)
         source = f"{run.info.artifact_uri}/{SOURCE}"
         artifacts, folder = self.server.artifacts(source), version_folder(self.entry)
-        upload(
-            artifacts,
-            words.ENTRY_FOLDER,
-            self.manifest,
-            lambda path: path_on_disk(self.entry, folder, path),
-            self.progress,
-        )
+        on_disk = partial(path_on_disk, self.entry, folder)
+        upload(artifacts, words.ENTRY_FOLDER, self.manifest, on_disk, self.progress)
         _write_all(artifacts, empty_model() | {words.MANIFEST_FILE: self.manifest.canonical()})
         self.server.make_model(self._model, {words.MODEL: "true"})
         tags = self._parent_tags | self._by_whom | self._extras(artifacts, self.golden, self.key)
@@ -134,8 +129,9 @@ class Registration:
         if golden is not None:
             after = golden.digest()
             note = f"golden request {before or 'none'} → {after}"
-            record = self._said("golden", version, self.registered_by, datetime.now(UTC), note)
-            self.server.run_artifacts(_run(version)).write(record.new_path(), record.content())
+            record = self._said("golden", version, self.registered_by, datetime.now(UTC))
+            record = record.model_copy(update={"note": note})
+            self.server.run_artifacts(str(version.run_id)).write(record.new_path(), record.content())
             had = f"had the golden request {before[:12]}" if before else "had no golden request"
             self.tell(
                 f"version {version.version} of {self._model} {had}, and is tried with {after[:12]} from now on: "
@@ -168,21 +164,17 @@ class Registration:
         self.server.tag(self._model, number, words.CLIENT, f"{name}/{made}")
 
     def _make_client(self, version: "ModelVersion", name: str) -> str:
-        client, parent, number = self.server.client, _run(version), str(version.version)
+        client, parent, number = self.server.client, str(version.run_id), str(version.version)
+        named = {"parent_run_id": parent, "triton_model_name": self._model, "triton_model_version": number}
         with self.server.doing("the run of the client model cannot be made"):
             experiment = client.get_run(parent).info.experiment_id
             tags = {"mlflow.parentRunId": parent, words.IS_CLIENT: "true", words.MODEL: self._model} | self._run_tags
             run = client.create_run(experiment, tags=tags, run_name=f"{name} {number}")
-            client.log_param(run.info.run_id, "parent_run_id", parent)
-            client.log_param(run.info.run_id, "triton_model_name", self._model)
-            client.log_param(run.info.run_id, "triton_model_version", number)
+            for key, value in named.items():
+                client.log_param(run.info.run_id, key, value)
         source = f"{run.info.artifact_uri}/{SOURCE}"
-        context = {
-            "parent_run_id": parent,
-            "inference_server_name": self.inference_server,
-            "model_name": self._model,
-            "model_version": number,
-        }
+        context = {"parent_run_id": parent, "model_name": self._model, "model_version": number}
+        context["inference_server_name"] = self.inference_server
         _write_all(self.server.artifacts(source), client_model(context))
         self.server.make_model(name, {words.IS_CLIENT: "true"})
         with self.server.doing(f"the version of {name} cannot be made"), quiet():
@@ -192,19 +184,15 @@ class Registration:
         return str(made.version)
 
     def _record(self, version: "ModelVersion") -> None:
-        artifacts = self.server.run_artifacts(_run(version))
+        artifacts = self.server.run_artifacts(str(version.run_id))
         if REGISTER_RECORD not in artifacts.list(RECORDS_FOLDER)[0]:
             who = version.tags.get(words.REGISTERED_BY, self.registered_by)
             when = datetime.fromtimestamp(version.creation_timestamp / 1000, UTC)
             artifacts.write(REGISTER_RECORD, self._said("register", version, who, when).content())
 
-    def _said(
-        self, what: Literal["register", "golden"], version: "ModelVersion", who: str, when: datetime, note: str = ""
-    ) -> Record:
+    def _said(self, what: Literal["register", "golden"], version: "ModelVersion", who: str, when: datetime) -> Record:
         digest, number = self.manifest.digest(), int(version.version)
-        return Record(
-            what=what, model=self._model, version=number, who=who, when=when, manifest_sha256=digest, note=note
-        )
+        return Record(what=what, model=self._model, version=number, who=who, when=when, manifest_sha256=digest)
 
 
 def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
@@ -226,12 +214,12 @@ def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
 def _strangers(entry: Path) -> list[str]:
     """Return what is to be said of files that editors, notebooks and Python leave, and that may hold secrets (.env)."""
     says = "warning: it goes into the registry, for all who may read that; take it away if it is not the model's"
-    files = sorted(path for path in entry.rglob("*") if path.is_file())
-    return [
-        f"{file}: {says}"
-        for file in files
+    left = (
+        file
+        for file in sorted(entry.rglob("*"))
         if any(step.startswith(".") or step == "__pycache__" for step in file.relative_to(entry).parts)
-    ]
+    )
+    return [f"{file}: {says}" for file in left if file.is_file()]
 
 
 def registrant(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
@@ -264,10 +252,6 @@ def _proxies(environ: Mapping[str, str]) -> Iterator[str]:
     elif environ.get(ENVIRONMENTS, "").strip():
         known = load().environments
         yield from (plane.proxy_url for environment in known for plane in environment.planes)
-
-
-def _run(version: "ModelVersion") -> str:
-    return str(version.run_id)
 
 
 def _write_all(artifacts: Artifacts, files: dict[str, bytes]) -> None:

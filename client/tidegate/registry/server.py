@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotFoundError, RefusedError, UnreachableError, UsageError
@@ -95,9 +96,9 @@ class Server:
         with self.doing(f"version {number} of {model} cannot be tagged"):
             self.client.set_model_version_tag(model, number, key, value)
 
-    def models(self) -> Iterator[Any]:
-        """Yield every registered model."""
-        yield from self._pages("the models cannot be listed", self.client.search_registered_models)
+    def models(self) -> list[Any]:
+        """Return every registered model."""
+        return self._all("the models cannot be listed", self.client.search_registered_models)
 
     def model(self, name: str) -> Any:
         """Return a registered model; NotFoundError, which names the nearest."""
@@ -109,21 +110,17 @@ class Server:
             do = f"did you mean {' or '.join(near)}?" if near else "look at the spelling; `tidegate register` makes one"
             raise NotFoundError(f"there is no model {name!r}", where=self.where, do=do) from None
 
-    def versions(self, model: str) -> "Iterator[ModelVersion]":
-        """Yield every version of a model, none where there is no such model."""
-        yield from self._pages(
-            f"the versions of {model} cannot be listed", self.client.search_model_versions, f"name = '{model}'"
-        )
+    def versions(self, model: str) -> "list[ModelVersion]":
+        """Return every version of a model, none where there is no such model."""
+        search = partial(self.client.search_model_versions, f"name = '{model}'")
+        return self._all(f"the versions of {model} cannot be listed", search)
 
-    def _pages(self, what: str, search: Callable[..., Any], *conditions: str) -> Iterator[Any]:
-        token = None
-        while True:
-            with self.doing(what):
-                page = search(*conditions, max_results=PAGE, page_token=token)
-            yield from page
-            token = page.token
-            if not token:
-                return
+    def _all(self, what: str, search: Callable[..., Any]) -> list[Any]:
+        from mlflow.utils import get_results_from_paginated_fn
+
+        with self.doing(what):
+            pages: Any = get_results_from_paginated_fn
+            return list(pages(lambda number, token: search(max_results=number, page_token=token), PAGE))
 
     def _greet(self) -> None:
         """Find out at once whether the server answers and takes the credential; MLflow itself tries for minutes."""

@@ -13,7 +13,7 @@ from secrets import token_hex
 from tidegate_contracts.manifest import Manifest, ManifestFile, is_inside
 
 from ..errors import IntegrityError, NotFoundError, TidegateError, UnfinishedError, UnreachableError
-from ..hashing import chunks_of, remember_written, sha256_of
+from ..hashing import hashed, remember_written
 from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
 
@@ -160,17 +160,13 @@ def _is_stored(artifacts: Artifacts, path: str, file: ManifestFile) -> bool:
 def _is_on_disk(path: Path, file: ManifestFile) -> bool:
     """Tell whether what is on disk is the file; a link is not."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return hashed(path) == (file.size, file.sha256)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         if error.errno == errno.ELOOP:
             return False
         raise
-    try:
-        return os.fstat(descriptor).st_size == file.size and sha256_of(chunks_of(descriptor)) == file.sha256
-    finally:
-        os.close(descriptor)
 
 
 def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path) -> None:

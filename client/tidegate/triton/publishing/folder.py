@@ -17,7 +17,7 @@ from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 
 from ...errors import IntegrityError, NotFoundError, UsageError
 from ...failures import explained
-from ...hashing import chunks_of, sha256_of
+from ...hashing import chunks_of, hashed
 from ...parallel import Progress
 from ...repository import StoredFile
 from . import staged as staging
@@ -166,8 +166,7 @@ class FolderRepository(TritonRepository):
 
     def _digest(self, place: Path, path: str) -> str | None:
         try:
-            with open(os.open(place / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering=0) as file:
-                return sha256_of(chunks_of(file.fileno()))
+            return hashed(place / path)[1]
         except OSError:
             return None  # it is not there, or is none: it is written anew, which says what is wrong
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile
 
 from ...errors import IntegrityError
-from ...hashing import chunks_of, sha256_of, written
+from ...hashing import hashed, written
 from ...parallel import Progress, in_parallel
 from . import steps
 from .config import ENTRY
@@ -91,11 +91,7 @@ def _wrong(
     """Have files on the disk, and then return what is wrong with their content; all may read them."""
 
     def wrong(file: ManifestFile) -> str | None:
-        descriptor = os.open(staged / file.path, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            right = sha256_of(chunks_of(descriptor), progress) == file.sha256
-        finally:
-            os.close(descriptor)
+        right = hashed(staged / file.path, progress)[1] == file.sha256
         return None if right else f"{file.path} has other content than was registered"
 
     if len(files) <= _MANY or not steps.sync_all(staged):

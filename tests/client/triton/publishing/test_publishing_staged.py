@@ -1,11 +1,13 @@
 """What is proved of what was fetched, how often, and in which order with what is on the disk."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tidegate import hashing
 from tidegate.errors import IntegrityError
+from tidegate.parallel import Progress
 from tidegate.registry.transfer import download
 from tidegate.triton.publishing import open_repository, staged, steps
 
@@ -45,12 +47,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of the files that were read to be proved."""
     paths = []
 
-    def chunks_of(descriptor: int) -> Iterator[bytes]:
-        paths.append(os.readlink(f"/proc/self/fd/{descriptor}").partition("/staged/1/")[2])
-        while chunk := os.read(descriptor, 1 << 20):
-            yield chunk
+    def hashed(file: Path, progress: Progress) -> tuple[int, str]:
+        paths.append(str(file).partition("/staged/1/")[2])
+        return hashing.hashed(file, progress)
 
-    monkeypatch.setattr(staged, "chunks_of", chunks_of)
+    monkeypatch.setattr(staged, "hashed", hashed)
     return paths
 
 

@@ -215,8 +215,10 @@ class _Ubjson:
 
     def _text(self) -> str | None:
         """Go past a text, and return it; None of a long one."""
-        length = self._length()
-        return self._take(length).decode() if length <= _LONGEST else self._skip(length)
+        if (length := self._length()) > _LONGEST:
+            self._skip(length)
+            return None
+        return self._take(length).decode()
 
     def _take(self, count: int) -> bytes:
         start = self._at

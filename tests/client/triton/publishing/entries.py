@@ -1,8 +1,8 @@
 """Entries to publish, small and whole: what half of one looks like is plain."""
 
 import hashlib
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,23 +87,23 @@ def config(of: Entry, owner: int, served: Sequence[int], **aliases: int) -> str:
     )
 
 
+@contextmanager
+def changing(where: Path | str, model: str = "m") -> Iterator[Repository]:
+    """Open a repository, and hold the lock of a model."""
+    repository = open_repository(where)
+    with repository.lock(model, "a test"):
+        yield repository
+
+
 def publish(where: Path | str, of: Entry, number: int, served: Sequence[int] = (), **aliases: int) -> bool:
     """Do what a deployment does with the repository."""
-    repository: Repository = open_repository(where)
-    with repository.lock(of.model, "a test"):
+    with changing(where, of.model) as repository:
         staged = repository.staging(of.model, number)
         of.write(staged)
-        return repository.publish(
-            of.model, number, staged, of.manifest, config(of, number, served or [number], **aliases)
-        )
+        text = config(of, number, served or [number], **aliases)
+        return repository.publish(of.model, number, staged, of.manifest, text)
 
 
 def tree(folder: Path) -> dict[str, bytes]:
     """Return the content of every file below a folder."""
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
-def copied(source: Path, target: Path) -> Path:
-    """Copy a repository with its state, to begin again from it."""
-    shutil.copytree(source, target)
-    return target

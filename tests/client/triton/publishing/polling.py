@@ -1,10 +1,7 @@
 """A real Triton that polls a repository, and a client that calls it all the time."""
 
-import json
 import shutil
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +9,11 @@ from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
+
+import numpy
+from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tritonclient.utils import InferenceServerException
 
 from lab.local_plane.triton import Triton, triton
 
@@ -29,6 +31,7 @@ class Polling:
     """One that runs."""
 
     server: Triton
+    client: InferenceServerClient
     root: Path
     staging: Path
 
@@ -57,47 +60,30 @@ class Polling:
     def _looked(self, before: int) -> bool:
         return self._looks() > before
 
-    def ask(self, model: str, version: int | None = None) -> Answer:
-        """Call a model; raises OSError when that is refused."""
-        body = {"inputs": [{"name": "INPUT", "shape": [1], "datatype": "FP32", "data": [1]}]}
-        first, second, third = self.post(f"{self._model(model, version)}/infer", body)["outputs"][0]["data"]
+    def ask(self, model: str, version: int | str = "") -> Answer:
+        """Call a model; raises InferenceServerException when that is refused."""
+        first, second, third = self._infer(model, version).tolist()
         return first, second, third
 
     def label(self, model: str, version: int) -> str:
         """Call a model for the class of its answer, and return the label of that."""
-        body = {
-            "inputs": [{"name": "INPUT", "shape": [1], "datatype": "FP32", "data": [1]}],
-            "outputs": [{"name": "OUTPUT", "parameters": {"classification": 1}}],
-        }
-        said: str = self.post(f"{self._model(model, version)}/infer", body)["outputs"][0]["data"][0]
-        return said.split(":")[2]
+        (said,) = self._infer(model, version, class_count=1)
+        return str(said.decode().split(":")[2])
 
-    def config(self, model: str) -> dict[str, Any]:
+    def config(self, model: str) -> ModelConfig:
         """Return the configuration that it has."""
-        said: dict[str, Any] = self.post(f"{self._model(model)}/config")
-        return said
+        return self.client.get_model_config(model).config
 
     def states(self, model: str) -> dict[int, str]:
         """Return the state of each version that it knows."""
-        index: Any = self.post("/v2/repository/index", {})
-        return {
-            int(each["version"]): each.get("state", "") for each in index if each["name"] == model and "state" in each
-        }
+        index = self.client.get_model_repository_index().models
+        return {int(each.version): each.state for each in index if each.name == model and each.state}
 
-    def ready(self) -> bool:
-        """Tell whether the whole server is."""
-        try:
-            self.post("/v2/health/ready")
-        except OSError:
-            return False
-        return True
-
-    def post(self, path: str, body: Any = None) -> Any:
-        """Return what it answers; GET without a body."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://{self.server.http}{path}", data)
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.loads(answer.read() or b"null")
+    def _infer(self, model: str, version: int | str, class_count: int = 0) -> Any:
+        given = InferInput("INPUT", [1], "FP32")
+        given.set_data_from_numpy(numpy.ones(1, numpy.float32))
+        wanted = InferRequestedOutput("OUTPUT", class_count)
+        return self.client.infer(model, [given], str(version), [wanted], client_timeout=10).as_numpy("OUTPUT")
 
     @contextmanager
     def called(self, model: str, *versions: int) -> Iterator[list["Caller"]]:
@@ -111,10 +97,6 @@ class Polling:
             for caller in callers:
                 caller.over.set()
                 caller.thread.join()
-
-    @staticmethod
-    def _model(model: str, version: int | None = None) -> str:
-        return f"/v2/models/{model}" + (f"/versions/{version}" if version else "")
 
 
 @dataclass
@@ -138,9 +120,7 @@ class Caller:
             try:
                 answer = self.polling.ask(self.model, self.version)
                 self.answers[answer] = self.answers.get(answer, 0) + 1
-            except urllib.error.HTTPError as error:
-                self.refused.append(f"{time.monotonic():.3f} {error.code} {error.read()!r}")
-            except OSError as error:
+            except InferenceServerException as error:
                 self.refused.append(f"{time.monotonic():.3f} {error}")
             time.sleep(0.01)  # leaves a processor to the others
 
@@ -156,5 +136,5 @@ def polling(folder: Path) -> Iterator[Polling]:
     root.mkdir(parents=True)
     staging.mkdir()
     publish(root, entry(1, CANARY), 1)
-    with triton(folder / "triton", root, options=OPTIONS) as server:
-        yield Polling(server, root, staging)
+    with triton(folder / "triton", root, options=OPTIONS) as server, InferenceServerClient(server.grpc) as client:
+        yield Polling(server, client, root, staging)

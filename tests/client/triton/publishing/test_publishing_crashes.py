@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tidegate.triton.publishing import open_repository, published_path, read_pub
 
 from tests.client.tiers import first_only
 
-from .entries import config, entry, publish, tree
+from .entries import changing, config, entry, publish, tree
 from .killing import events, killed
 
 ONE, TWO = entry(1), entry(2)
@@ -35,38 +36,29 @@ def a_second_version(root: Path) -> None:
 
 
 def moving_the_alias(root: Path) -> None:
-    repository = open_repository(root)
-    with repository.lock("m", "a test"):
+    with changing(root) as repository:
         repository.write_config("m", config(TWO, 2, [1, 2], prod=2))
 
 
 def back_to_the_first(root: Path) -> None:
-    repository = open_repository(root)
-    with repository.lock("m", "a test"):
+    with changing(root) as repository:
         repository.write_config("m", config(ONE, 1, [1, 2], prod=1))
 
 
 def removing_the_second(root: Path) -> None:
-    repository = open_repository(root)
-    with repository.lock("m", "a test"):
+    with changing(root) as repository:
         repository.write_config("m", config(ONE, 1, [1], prod=1))
         repository.remove_version("m", 2)
 
 
 def removing_the_model(root: Path) -> None:
-    repository = open_repository(root)
-    with repository.lock("m", "a test"):
+    with changing(root) as repository:
         repository.remove_model("m")
 
 
 LIFE: list[Callable[[Path], None]] = [
     a_new_model, a_second_version, moving_the_alias, back_to_the_first, removing_the_second, removing_the_model,
 ]  # fmt: skip
-EACH = pytest.mark.parametrize(
-    "work",
-    [work if work is a_second_version else pytest.param(work, marks=pytest.mark.thorough) for work in LIFE],
-    ids=lambda work: work.__name__.replace("_", " "),
-)
 Work = Callable[[Path], None]
 
 
@@ -104,51 +96,48 @@ def assert_whole(root: Path, before: dict[str, bytes], after: dict[str, bytes]) 
         assert content in (before.get(path), after.get(path)), path
 
 
-@EACH
-def test_whoever_is_killed_before_or_after_any_step_leaves_the_old_or_the_new(begun: Path, work: Work) -> None:
-    before = tree(begun / "models")
-    expected = copy(begun)
-    happens = events(lambda: work(expected))
-    after = tree(expected)
-    assert len(happens) > 3
-    for number, event in enumerate(happens):
-        root = copy(begun)
-        assert killed(lambda root=root: work(root), number), event  # type: ignore[misc]
-        assert_whole(root, before, after)
-        work(root)
-        assert tree(root) == after, event
-        assert sorted(tree(root.parent / ".tidegate")) == ["models/m/lock"], event
-
-
-@pytest.mark.thorough
-@EACH
 @pytest.mark.parametrize(
-    ("number", "kind"), [(errno.ENOSPC, UnfinishedError), (errno.ESTALE, UnreachableError)], ids=["ENOSPC", "ESTALE"]
+    ("work", "number", "kind"),
+    [
+        pytest.param(work, *fault, marks=() if fault[0] == 0 and work is a_second_version else pytest.mark.thorough)
+        for work in LIFE
+        for fault in ((0, TidegateError), (errno.ENOSPC, UnfinishedError), (errno.ESTALE, UnreachableError))
+    ],
 )
-def test_a_volume_that_fails_at_any_step_leaves_the_old_or_the_new(
+def test_whoever_is_killed_or_whose_volume_fails_at_any_step_leaves_the_old_or_the_new(
     begun: Path, work: Work, number: int, kind: type[TidegateError]
 ) -> None:
     before = tree(begun / "models")
     expected = copy(begun)
     happens = events(lambda: work(expected))
     after = tree(expected)
+    assert len(happens) > 3
     for place, event in enumerate(happens):
         root = copy(begun)
-        left = iter(range(place, -1, -1))
-
-        def fail(_when: str, _step: str, left: Iterator[int] = left) -> None:
-            if next(left, None) == 0:
-                raise OSError(number, os.strerror(number))
-
-        steps.watch(fail)
-        try:
-            with pytest.raises(kind, match=os.strerror(number)):
-                work(root)
-        finally:
-            steps.watch()
+        if number:
+            fails_at(place, number, kind, partial(work, root))
+        else:
+            assert killed(partial(work, root), place), event
         assert_whole(root, before, after)
         work(root)
         assert tree(root) == after, event
+        assert sorted(tree(root.parent / ".tidegate")) == ["models/m/lock"], event
+
+
+def fails_at(place: int, number: int, kind: type[TidegateError], work: Callable[[], None]) -> None:
+    """Have the n-th event fail, and see that it is told."""
+    left = iter(range(place, -1, -1))
+
+    def fail(_when: str, _step: str) -> None:
+        if next(left, None) == 0:
+            raise OSError(number, os.strerror(number))
+
+    steps.watch(fail)
+    try:
+        with pytest.raises(kind, match=os.strerror(number)):
+            work()
+    finally:
+        steps.watch()
 
 
 @pytest.fixture
@@ -173,7 +162,7 @@ def test_a_volume_that_is_really_full_leaves_the_old_and_goes_on_when_there_is_r
     root.mkdir()
     publish(root, ONE, 1, prod=1)
     before = tree(root)
-    with open_repository(root).lock("m", "a test"):
+    with changing(root):
         TWO.write(staged_before(root))
     full = fill(small_volume)
     os.truncate(full, full.stat().st_size - free * 1024)
@@ -191,11 +180,10 @@ def test_on_a_full_volume_versions_can_still_be_removed(small_volume: Path) -> N
     publish(root, ONE, 1, prod=1)
     publish(root, TWO, 2, [1, 2], prod=1)
     back_to_the_first(root)
-    repository = open_repository(root)
-    with repository.lock("m", "a test"):
+    with changing(root) as repository:
         repository.write_config("m", config(ONE, 1, [1], prod=1))
-    fill(small_volume)
-    with repository.lock("m", "a test"):
+        fill(small_volume)
+    with changing(root) as repository:
         repository.remove_version("m", 2)
     assert repository.versions("m") == [1]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidegate.errors import IntegrityError, NotFoundError, RefusedError, UnfinishedError, UsageError
+from tidegate.errors import IntegrityError, NotFoundError, RefusedError, UnfinishedError
 from tidegate.repository import Repository
 from tidegate.triton.publishing import open_repository, read_published, steps
 
@@ -25,40 +25,6 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def repository(root: Path) -> Repository:
     return open_repository(root)
-
-
-def test_a_version_is_one_folder_and_the_owners_files_stand_beside_it(root: Path, repository: Repository) -> None:
-    assert publish(root, ONE, 3) is True
-    beside, own = ["config.pbtxt", "labels.txt", "notes/1.txt"], ["__pycache__", "model.py", "weights/data"]
-    version = [*(f"m/3/.entry/{path}" for path in beside), *(f"m/3/{path}" for path in own)]
-    assert sorted(tree(root)) == [*version, *(f"m/{path}" for path in beside)]
-    assert tree(root)["m/3/.entry/config.pbtxt"] == ONE.files["config.pbtxt"]
-    assert repository.models() == ["m"]
-    assert repository.versions("m") == [3]
-    assert repository.config("m") == config(ONE, 3, [3])
-    assert repository.differences("m", 3, ONE.manifest) == []
-    assert repository.strays("m", {3: ONE.manifest}) == []
-
-
-def test_a_second_version_leaves_the_first_alone(root: Path, repository: Repository) -> None:
-    publish(root, ONE, 1, prod=1)
-    before = {path: content for path, content in tree(root).items() if path.startswith("m/1/")}
-    assert publish(root, TWO, 2, [1, 2], prod=1) is True
-    assert {path: content for path, content in tree(root).items() if path.startswith("m/1/")} == before
-    assert repository.versions("m") == [1, 2]
-    both = {1: ONE.manifest, 2: TWO.manifest}
-    assert (repository.strays("m", both), tree(root)["m/labels.txt"]) == ([], TWO.files["labels.txt"])
-    assert "m/notes/1.txt" not in tree(root)
-    assert sorted(tree(root.parent / ".tidegate" / "models" / "m")) == ["lock"]  # nothing is left over
-
-
-def test_publishing_again_changes_nothing_and_a_version_is_never_overwritten(root: Path) -> None:
-    publish(root, ONE, 1)
-    before = {path: (root / path).stat() for path in tree(root)}
-    assert publish(root, ONE, 1) is False
-    with pytest.raises(IntegrityError, match=r"version 1 of model m is there with other content: 1/\.entry/"):
-        publish(root, TWO, 1)
-    assert {path: (root / path).stat() for path in tree(root)} == before
 
 
 @pytest.mark.parametrize(
@@ -97,19 +63,6 @@ def test_an_entry_that_would_lie_where_versions_do_is_refused(root: Path, path: 
     with pytest.raises(IntegrityError, match="the entry has"):
         publish(root, hostile, 1)
     assert tree(root) == {}
-
-
-def test_names_and_paths_that_climb_are_none(root: Path, repository: Repository) -> None:
-    publish(root, ONE, 1)
-    for name in ("..", ".", "../m", "a/b", "/etc", "", ".hidden", "a\0b", "a b", "é", "x" * 128):
-        for use in (repository.versions, repository.files, repository.config):
-            with pytest.raises(UsageError, match="is no name for a model"):
-                use(name)
-        with pytest.raises(UsageError), repository.lock(name, "a test"):
-            pass
-    for path in ("../../secret", "/etc/passwd", "1/../../x", ""):
-        with pytest.raises(UsageError, match="does not stay within"):
-            repository.read("m", path)
 
 
 def test_links_in_a_repository_are_not_followed(root: Path, repository: Repository) -> None:
@@ -153,29 +106,6 @@ def test_a_folder_without_a_configuration_has_one_before_a_version_comes_into_it
     assert read_published((root / "m" / "config.pbtxt").read_text()).served == (1,)
 
 
-def test_configurations_name_only_versions_that_are_there(root: Path, repository: Repository) -> None:
-    publish(root, ONE, 1)
-    with pytest.raises(NotFoundError, match="version 2 of model m"):
-        publish(root, ONE, 1, [1, 2])
-    assert repository.config("m") == config(ONE, 1, [1])
-
-
-def test_what_serves_is_not_removed_and_what_does_not_is_gone_at_once(root: Path, repository: Repository) -> None:
-    publish(root, ONE, 1)
-    publish(root, TWO, 2, [1, 2])
-    with repository.lock("m", "a test"):
-        with pytest.raises(RefusedError, match="version 1 of model m cannot be removed: it is served"):
-            repository.remove_version("m", 1)
-        repository.write_config("m", config(TWO, 2, [2]))
-        repository.remove_version("m", 1)
-        repository.remove_version("m", 1)
-        assert repository.versions("m") == [2]
-        repository.write_config("m", config(TWO, 2, [2]))
-        repository.remove_model("m")
-    assert repository.models() == []
-    assert sorted(tree(root.parent)) == [".tidegate/models/m/lock"]
-
-
 def test_what_the_configuration_may_need_stays_and_one_that_nobody_can_read_is_withdrawn(
     root: Path, repository: Repository
 ) -> None:
@@ -191,32 +121,6 @@ def test_what_the_configuration_may_need_stays_and_one_that_nobody_can_read_is_w
         (root / "m" / "config.pbtxt").write_text("nonsense {")
         repository.withdraw("m")
     assert read_published(repository.config("m") or "").served == ()
-
-
-def test_a_model_that_is_withdrawn_serves_nothing_and_can_come_back(root: Path, repository: Repository) -> None:
-    publish(root, ONE, 1, prod=1)
-    before = tree(root)
-    with repository.lock("m", "a test"):
-        repository.withdraw("m")
-        repository.withdraw("m")
-    assert {path for path, content in tree(root).items() if content != before.get(path)} == {"m/config.pbtxt"}
-    said = read_published(repository.config("m") or "")
-    assert (said.owner, said.served) == (1, ())
-    assert publish(root, ONE, 1, prod=1) is False
-    assert tree(root) == before
-
-
-def test_nothing_is_changed_without_the_lock(repository: Repository, tmp_path: Path) -> None:
-    for change in (
-        lambda: repository.staging("m", 1),
-        lambda: repository.publish("m", 1, tmp_path, ONE.manifest, config(ONE, 1, [1])),
-        lambda: repository.write_config("m", config(ONE, 1, [1])),
-        lambda: repository.remove_version("m", 1),
-        lambda: repository.withdraw("m"),
-        lambda: repository.remove_model("m"),
-    ):
-        with pytest.raises(RuntimeError, match="holds its lock"):
-            change()
 
 
 def test_what_does_not_fit_is_told_before_it_is_fetched(repository: Repository) -> None:

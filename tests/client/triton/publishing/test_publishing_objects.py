@@ -4,16 +4,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import pytest
 from tidegate.errors import (
     BusyError,
-    IntegrityError,
-    NotFoundError,
     RefusedError,
     TidegateError,
     UnreachableError,
@@ -24,38 +20,17 @@ from tidegate.triton.publishing import open_repository, read_published, steps
 from tidegate.triton.publishing.objects import ObjectLease
 from tidegate.triton.publishing.objects import ObjectStore as Store
 
-from lab.local_plane.object_store import ObjectStore, object_store
-from lab.local_plane.process import CannotBeHadError
+from lab.local_plane.object_store import ObjectStore
 from tests.client.tiers import first_only
 
 from . import publisher
-from .entries import Entry, config, entry, publish, tree
+from .conftest import BUCKET
+from .entries import Entry, config, entry, publish
 from .killing import events
 
 ONE, TWO = entry(1), entry(2, size=9 << 20)
 MANIFESTS = {1: ONE.manifest, 2: TWO.manifest}
 EXPIRY = 2.0
-BUCKET = "models"
-numbers = count()
-
-
-@pytest.fixture(scope="module")
-def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    try:
-        with object_store(tmp_path_factory.mktemp("minio")) as running:
-            running.make_bucket(BUCKET)
-            yield running
-    except CannotBeHadError as error:
-        pytest.skip(f"NOT RUN: repositories in object stores are not shown, for there is no S3 here ({error})")
-
-
-@pytest.fixture
-def url(minio: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A repository of its own for each test; credentials come by the environment, as AWS's tools take them."""
-    for name, value in (minio.variables | {"TIDEGATE_CACHE": str(tmp_path / "cache")}).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_ALLOW_HTTP")
-    return f"s3://{BUCKET}/test{next(numbers)}/models"
 
 
 @pytest.fixture
@@ -65,23 +40,6 @@ def repository(url: str) -> Repository:
 
 def content(repository: Repository) -> dict[str, bytes]:
     return {file.path: b"".join(repository.chunks("m", file.path)) for file in repository.files("m")}
-
-
-def test_a_version_lies_as_in_a_folder(url: str, repository: Repository, tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
-    for where in (url, tmp_path / "models"):
-        assert publish(where, ONE, 1, prod=1) is True
-        assert publish(where, TWO, 2, [1, 2], prod=1) is True
-        assert publish(where, TWO, 2, [1, 2], prod=1) is False
-    assert {f"m/{path}": data for path, data in content(repository).items()} == tree(tmp_path / "models")
-    assert (repository.models(), repository.versions("m")) == (["m"], [1, 2])
-    assert repository.differences("m", 2, TWO.manifest) == []
-    assert repository.strays("m", MANIFESTS) == []
-    assert not any((tmp_path / "cache").rglob("data"))
-    before = content(repository)
-    with pytest.raises(IntegrityError, match="is there with other content"):
-        publish(url, TWO, 1)
-    assert {path: content(repository)[path] for path in before} == before
 
 
 def test_a_new_model_is_closed_until_all_of_it_is_there(url: str, repository: Repository) -> None:
@@ -97,40 +55,7 @@ def test_a_new_model_is_closed_until_all_of_it_is_there(url: str, repository: Re
     assert len(files) >= 2 * 4
     assert all(text is not None and read_published(text).served == () for _, text in files)
     assert repository.config("m") == config(ONE, 1, [1], prod=1)
-
-
-def test_versions_and_models_are_removed(url: str, repository: Repository) -> None:
-    publish(url, ONE, 1)
-    publish(url, TWO, 2, [1, 2])
-    with repository.lock("m", "a test"):
-        with pytest.raises(RefusedError, match="it is served"):
-            repository.remove_version("m", 1)
-        repository.write_config("m", config(TWO, 2, [2]))
-        repository.remove_version("m", 1)
-        assert repository.versions("m") == [2]
-        assert repository.strays("m", {2: TWO.manifest}) == []
-        repository.withdraw("m")
-        assert read_published(repository.config("m") or "").served == ()
-        repository.remove_model("m")
-    assert (repository.models(), repository.config("m"), repository.files("m")) == ([], None, [])
-
-
-def test_files_that_are_not_there_or_climb_are_not_read(url: str, repository: Repository) -> None:
-    publish(url, ONE, 1)
-    with pytest.raises(NotFoundError, match="model m has no file 9/none"):
-        repository.read("m", "9/none")
-    with pytest.raises(UsageError, match="does not stay within"):
-        repository.read("m", "../../other")
-    with pytest.raises(IntegrityError, match="larger than it can be"):
-        repository.read("m", "1/weights/data", limit=100)
-
-
-def test_one_publisher_at_a_time_and_the_other_is_told_who(url: str, repository: Repository) -> None:
-    with repository.lock("m", "Ada"), pytest.raises(BusyError, match="Ada is at it since") as told:
-        publish(url, ONE, 1)
-    assert told.value.retry_after is not None
-    assert 0 < told.value.retry_after <= ObjectLease.EXPIRY_SECONDS
-    publish(url, ONE, 1)
+    assert not any(Path(os.environ["TIDEGATE_CACHE"]).rglob("data"))  # nothing is left of what was staged
 
 
 @pytest.mark.thorough

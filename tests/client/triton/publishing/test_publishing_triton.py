@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate.triton.publishing import open_repository
 from tidegate.triton.publishing.config import closed_config
 
 from lab.local_plane.process import CannotBeHadError
 
 from . import publisher
-from .entries import Entry, config, entry, publish
+from .entries import Entry, changing, config, entry, publish
 from .killing import events
 from .polling import SECONDS, Polling, polling
 
@@ -26,8 +25,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Polling]:
 
 
 def write_config(real: Polling, of: Entry, owner: int, served: list[int], **aliases: int) -> None:
-    repository = open_repository(real.root)
-    with repository.lock(of.model, "a test"):
+    with changing(real.root, of.model) as repository:
         repository.write_config(of.model, config(of, owner, served, **aliases))
 
 
@@ -89,8 +87,7 @@ def test_a_new_model_comes_whole_and_goes_whole(real: Polling) -> None:
     publish(real.root, entry(1, "whole"), 1)
     real.settle()
     assert real.ask("whole")[:2] == (1, 1)
-    repository = open_repository(real.root)
-    with repository.lock("whole", "a test"):
+    with changing(real.root, "whole") as repository:
         repository.remove_model("whole")
     real.settle()
     assert real.states("whole") == {}
@@ -103,8 +100,7 @@ def test_a_version_that_the_configuration_does_not_name_is_not_looked_at(real: P
     publish(real.root, one, 1)
     real.settle()
     with real.called("unnamed", 1) as (client,):
-        repository = open_repository(real.root)
-        with repository.lock("unnamed", "a test"):
+        with changing(real.root, "unnamed") as repository:
             staged = repository.staging("unnamed", 2)
             two.write(staged)
             assert repository.publish("unnamed", 2, staged, two.manifest, config(one, 1, [1]))
@@ -140,7 +136,7 @@ def test_moving_an_alias_loads_every_served_version_anew_and_refuses_no_call(rea
         real.settle()
     assert [client.refused for client in clients] == [[], []]
     assert [len(client.answers) for client in clients] == [2, 2]
-    assert real.config("moves")["parameters"]["tidegate.alias.prod"] == {"string_value": "2"}
+    assert real.config("moves").parameters["tidegate.alias.prod"].string_value == "2"
 
 
 @pytest.mark.thorough
@@ -167,15 +163,14 @@ def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(re
     bad = entry(1, "withdrawn", more='time.sleep(1); raise RuntimeError("does not load")')
     publish(real.root, bad, 1, prod=1)
     real.server.process.wait_until(lambda: real.states("withdrawn").get(1) == "LOADING", SECONDS)
-    repository = open_repository(real.root)
-    with repository.lock("withdrawn", "a test"):
+    with changing(real.root, "withdrawn") as repository:
         repository.withdraw("withdrawn")
     real.settle()
     assert real.states("withdrawn") == {1: "UNAVAILABLE"}
     since = len(real.log)
     real.settle()
     assert 'loading: withdrawn:1"' not in real.log[since:]
-    with repository.lock("withdrawn", "a test"):
+    with changing(real.root, "withdrawn") as repository:
         repository.remove_model("withdrawn")
     publish(real.root, entry(2, "withdrawn"), 2)
     real.settle()

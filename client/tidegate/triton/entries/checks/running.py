@@ -10,7 +10,7 @@ from ..entry import Entry
 from ..words import meant, value_name
 from .backends import is_ensemble, resolved
 
-_ACCELERATORS = {
+_ACCELERATORS: dict[str, dict[str, tuple[str, ...]]] = {
     "gpu_execution_accelerator": {
         "onnxruntime": ("cuda", "tensorrt"), "tensorflow": ("tensorrt", "auto_mixed_precision", "gpu_io"),
     },

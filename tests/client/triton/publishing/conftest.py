@@ -1,0 +1,32 @@
+"""A real S3 (MinIO), which repositories in object stores are tested with."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from lab.local_plane.object_store import ObjectStore, object_store
+from lab.local_plane.process import CannotBeHadError
+
+BUCKET = "models"
+numbers = count()
+
+
+@pytest.fixture(scope="package")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    try:
+        with object_store(tmp_path_factory.mktemp("minio")) as running:
+            running.make_bucket(BUCKET)
+            yield running
+    except CannotBeHadError as error:
+        pytest.skip(f"NOT RUN: repositories in object stores are not shown, for there is no S3 here ({error})")
+
+
+@pytest.fixture
+def url(minio: ObjectStore, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A repository of its own for each test; credentials come by the environment, as AWS's tools take them."""
+    cache = {"TIDEGATE_CACHE": str(tmp_path_factory.mktemp("cache"))}
+    for name, value in (minio.variables | cache).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    return f"s3://{BUCKET}/test{next(numbers)}/models"

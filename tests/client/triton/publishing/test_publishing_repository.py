@@ -1,0 +1,140 @@
+"""What holds of every repository, in a folder as in a real S3: versions come whole, never change, and go whole."""
+
+from pathlib import Path
+
+import pytest
+from tidegate.errors import BusyError, IntegrityError, NotFoundError, RefusedError, UsageError
+from tidegate.repository import Repository
+from tidegate.triton.publishing import open_repository, read_published
+from tidegate.triton.publishing.lease import FolderLease
+from tidegate.triton.publishing.objects import ObjectLease
+
+from .entries import changing, config, entry, publish
+
+ONE, TWO = entry(1), entry(2, size=9 << 20)
+BOTH = {1: ONE.manifest, 2: TWO.manifest}
+
+
+@pytest.fixture(params=["folder", "S3"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    if request.param == "S3":
+        url: str = request.getfixturevalue("url")
+        return url
+    (tmp_path / "dataset" / "models").mkdir(parents=True)
+    return tmp_path / "dataset" / "models"
+
+
+@pytest.fixture
+def repository(where: Path | str) -> Repository:
+    return open_repository(where)
+
+
+def content(repository: Repository) -> dict[str, bytes]:
+    return {file.path: b"".join(repository.chunks("m", file.path)) for file in repository.files("m")}
+
+
+def test_a_version_is_one_folder_and_the_owners_files_stand_beside_it(
+    where: Path | str, repository: Repository
+) -> None:
+    assert publish(where, ONE, 3) is True
+    beside, own = ["config.pbtxt", "labels.txt", "notes/1.txt"], ["__pycache__", "model.py", "weights/data"]
+    assert sorted(content(repository)) == [
+        *(f"3/.entry/{path}" for path in beside),
+        *(f"3/{path}" for path in own),
+        *beside,
+    ]
+    assert content(repository)["3/.entry/config.pbtxt"] == ONE.files["config.pbtxt"]
+    assert (repository.models(), repository.versions("m")) == (["m"], [3])
+    assert repository.config("m") == config(ONE, 3, [3])
+    assert repository.differences("m", 3, ONE.manifest) == []
+    assert repository.strays("m", {3: ONE.manifest}) == []
+
+
+def test_a_second_version_leaves_the_first_alone_and_none_is_ever_overwritten(
+    where: Path | str, repository: Repository
+) -> None:
+    publish(where, ONE, 1, prod=1)
+    before = content(repository)
+    assert publish(where, TWO, 2, [1, 2], prod=1) is True
+    after = content(repository)
+    assert {path: after[path] for path in before if path.startswith("1/")}.items() <= before.items()
+    assert (repository.versions("m"), repository.strays("m", BOTH)) == ([1, 2], [])
+    assert (after["labels.txt"], "notes/1.txt" in after) == (TWO.files["labels.txt"], False)
+    assert publish(where, TWO, 2, [1, 2], prod=1) is False
+    with pytest.raises(IntegrityError, match=r"version 1 of model m is there with other content: 1/\.entry/"):
+        publish(where, TWO, 1)
+    assert content(repository).items() >= after.items()
+
+
+def test_names_and_paths_that_climb_are_none_and_large_files_are_not_read_whole(
+    where: Path | str, repository: Repository
+) -> None:
+    publish(where, ONE, 1)
+    for name in ("..", ".", "../m", "a/b", "/etc", "", ".hidden", "a\0b", "a b", "é", "x" * 128):
+        for use in (repository.versions, repository.files, repository.config):
+            with pytest.raises(UsageError, match="is no name for a model"):
+                use(name)
+        with pytest.raises(UsageError), repository.lock(name, "a test"):
+            pass
+    for path in ("../../secret", "/etc/passwd", "1/../../x", ""):
+        with pytest.raises(UsageError, match="does not stay within"):
+            repository.read("m", path)
+    with pytest.raises(NotFoundError, match="model m has no file 9/none"):
+        repository.read("m", "9/none")
+    with pytest.raises(IntegrityError, match="larger than it can be"):
+        repository.read("m", "1/weights/data", limit=100)
+
+
+def test_configurations_name_only_versions_that_are_there(where: Path | str, repository: Repository) -> None:
+    publish(where, ONE, 1)
+    with pytest.raises(NotFoundError, match="version 2 of model m"):
+        publish(where, ONE, 1, [1, 2])
+    assert repository.config("m") == config(ONE, 1, [1])
+
+
+def test_what_serves_is_not_removed_and_what_does_not_is_gone_at_once(where: Path | str) -> None:
+    publish(where, ONE, 1)
+    publish(where, TWO, 2, [1, 2])
+    with changing(where) as repository:
+        with pytest.raises(RefusedError, match="version 1 of model m cannot be removed: it is served"):
+            repository.remove_version("m", 1)
+        repository.write_config("m", config(TWO, 2, [2]))
+        repository.remove_version("m", 1)
+        repository.remove_version("m", 1)
+        assert (repository.versions("m"), repository.strays("m", {2: TWO.manifest})) == ([2], [])
+        repository.remove_model("m")
+    assert (repository.models(), repository.config("m"), repository.files("m")) == ([], None, [])
+
+
+def test_a_model_that_is_withdrawn_serves_nothing_and_can_come_back(where: Path | str, repository: Repository) -> None:
+    publish(where, ONE, 1, prod=1)
+    before = content(repository)
+    with changing(where) as changed:
+        changed.withdraw("m")
+        changed.withdraw("m")
+    assert {path for path, text in content(repository).items() if text != before.get(path)} == {"config.pbtxt"}
+    said = read_published(repository.config("m") or "")
+    assert (said.owner, said.served) == (1, ())
+    assert publish(where, ONE, 1, prod=1) is False
+    assert content(repository) == before
+
+
+def test_nothing_is_changed_without_the_lock_which_one_publisher_has_at_a_time(
+    where: Path | str, repository: Repository, tmp_path: Path
+) -> None:
+    for change in (
+        lambda: repository.staging("m", 1),
+        lambda: repository.publish("m", 1, tmp_path, ONE.manifest, config(ONE, 1, [1])),
+        lambda: repository.write_config("m", config(ONE, 1, [1])),
+        lambda: repository.remove_version("m", 1),
+        lambda: repository.withdraw("m"),
+        lambda: repository.remove_model("m"),
+    ):
+        with pytest.raises(RuntimeError, match="holds its lock"):
+            change()
+    with repository.lock("m", "Ada"):
+        with pytest.raises(BusyError, match="Ada is at it since") as told:
+            publish(where, ONE, 1)
+        assert publish(where, entry(1, "other"), 1) is True  # another model is free
+    assert (told.value.retry_after or 0) <= max(FolderLease.EXPIRY_SECONDS, ObjectLease.EXPIRY_SECONDS)
+    assert publish(where, ONE, 1) is True

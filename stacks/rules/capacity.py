@@ -10,7 +10,7 @@ from ..definition.placement import DraPlacement, MigPlacement, WholeGpuPlacement
 from ..definition.pools import OnDemand
 from ..problems import Problem
 from ..stack import Definition, Stack
-from .references import suggestion
+from .references import suggestion, unknown
 
 
 def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
@@ -33,12 +33,9 @@ def preloaded_models_fit_their_slice(stack: Stack) -> Iterator[Problem]:
             continue
         total = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
         if total > memory:
-            yield stack.source.problem(
-                (*path, "placement"),
-                f"the declared footprints of the models preloaded on {server.name}/{pool.name} sum to {_gb(total)}, "
-                f"and its slice has {_gb(memory)}",
-                do="Use a larger slice, or move models to an on-demand pool.",
-            )
+            what = f"the declared footprints on {server.name}/{pool.name} sum to {_gb(total)}"
+            do = "Use a larger slice, or move models to an on-demand pool."
+            yield stack.source.problem((*path, "placement"), f"{what}, and its slice has {_gb(memory)}", do=do)
 
 
 def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
@@ -60,12 +57,10 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
         models = stack.models_of(server, pool)
         for model in models:
             if model.footprint is not None and byte_count(model.footprint) > capacity:
-                yield stack.source.problem(
-                    ("models", stack.platform.models.index(model), "footprint"),
-                    f'model "{model.name}" takes {model.footprint}, and {server.name}/{pool.name} has {_gb(capacity)}: '
-                    "it could never be loaded",
-                    do="Put it on a pool with a larger slice.",
-                )
+                room = f"{server.name}/{pool.name} has {_gb(capacity)}: it could never be loaded"
+                what = f'model "{model.name}" takes {model.footprint}, and {room}'
+                place = ("models", stack.platform.models.index(model), "footprint")
+                yield stack.source.problem(place, what, do="Put it on a pool with a larger slice.")
         pinned = {model.name for model in models if model.pinned}
         kept = {"the pinned models": pinned} | {
             f'the pinned models and those of warm window "{window.name}"': pinned | set(window.models)
@@ -95,15 +90,13 @@ def only_on_demand_models_are_pinned_or_idle(stack: Stack) -> Iterator[Problem]:
     for _, server, pool in stack.pools():
         if isinstance(pool.loading, OnDemand):
             continue
+        do = "Take it away, or put the model on an on-demand pool."
         for model in stack.models_of(server, pool):
+            index = stack.platform.models.index(model)
             for key, said in (("pinned", model.pinned), ("idleSeconds", model.idle_seconds is not None)):
                 if said:
-                    yield stack.source.problem(
-                        ("models", stack.platform.models.index(model), key),
-                        f'{key} of model "{model.name}" means nothing: {server.name}/{pool.name} evicts no model',
-                        do="Take it away, or put the model on an on-demand pool.",
-                        severity="advisory",
-                    )
+                    what = f'{key} of model "{model.name}" means nothing: {server.name}/{pool.name} evicts no model'
+                    yield stack.source.problem(("models", index, key), what, do=do, severity="advisory")
 
 
 def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
@@ -113,39 +106,31 @@ def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
             continue
         for model in stack.models_of(server, pool):
             if model.idle_seconds is not None and model.idle_seconds < pool.loading.lease_seconds:
-                yield stack.source.problem(
-                    ("models", stack.platform.models.index(model), "idleSeconds"),
-                    f"idleSeconds {model.idle_seconds} is less than leaseSeconds {pool.loading.lease_seconds} of "
-                    f"{server.name}/{pool.name}: a model in use would count as idle before its lease ends",
-                )
+                lease = f"leaseSeconds {pool.loading.lease_seconds} of {server.name}/{pool.name}"
+                what = f"idleSeconds {model.idle_seconds} is less than {lease}"
+                why = "A model in use would count as idle before its lease ends."
+                yield stack.source.problem(("models", stack.platform.models.index(model), "idleSeconds"), what, why)
 
 
-def products_that_are_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
+def products_that_are_asked_for_are_there(stack: Stack) -> Iterator[Problem]:
     """A product that no node has is mistyped, more often than missing."""
-    for stack in definition.stacks:
-        known = {group.product for group in stack.data_plane.gpus}
-        for path, _, pool in stack.pools():
-            product = getattr(pool.placement, "product", None)
-            if product is not None and known and product not in known:
-                what = f'data plane "{stack.data_plane.name}" has no GPU of product {product}'
-                do = suggestion(product, known)
-                yield stack.source.problem((*path, "placement", "product"), what, do=do)
+    known = {group.product for group in stack.data_plane.gpus}
+    for path, _, pool in stack.pools():
+        product = getattr(pool.placement, "product", None)
+        if product is not None and known:
+            what = f'data plane "{stack.data_plane.name}" has no GPU of this product'
+            yield from unknown(stack.source, (*path, "placement", "product"), what, product, known)
 
 
-def whole_gpus_are_told_from_slices(definition: Definition) -> Iterator[Problem]:
+def whole_gpus_are_told_from_slices(stack: Stack) -> Iterator[Problem]:
     """Slices of strategy single, and shares that are not renamed, are nvidia.com/gpu too: only the product differs."""
-    for stack in definition.stacks:
-        alike = [
-            group for group in stack.data_plane.gpus if group.sharing or (group.mig and group.mig.strategy == "single")
-        ]
-        for path, server, pool in stack.pools():
-            if alike and isinstance(pool.placement, WholeGpuPlacement) and pool.placement.product is None:
-                yield stack.source.problem(
-                    (*path, "placement"),
-                    f"{server.name}/{pool.name} asks for whole GPUs of any product, and may get slices of "
-                    f'{alike[0].product} in data plane "{stack.data_plane.name}"',
-                    do="Add product.",
-                )
+    plane = stack.data_plane
+    alike = [group for group in plane.gpus if group.sharing or (group.mig and group.mig.strategy == "single")]
+    for path, server, pool in stack.pools():
+        if alike and isinstance(pool.placement, WholeGpuPlacement) and pool.placement.product is None:
+            what = f"{server.name}/{pool.name} asks for whole GPUs of any product"
+            why = f'It may get slices of {alike[0].product} in data plane "{plane.name}".'
+            yield stack.source.problem((*path, "placement"), what, why, "Add product.")
 
 
 def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
@@ -191,12 +176,10 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
             whole = [group for group in stack.data_plane.gpus if group.mig is None and group.sharing is None]
             room = sum(group.nodes * (group.per_node // count) for group in whole if product in (None, group.product))
             if devices.most_replicas(pool) > room:
-                yield stack.source.problem(
-                    (*path, "placement", "count"),
-                    f"{server.name}/{pool.name} asks for {devices.most_replicas(pool)} × {count} GPUs in one node, "
-                    f'and data plane "{stack.data_plane.name}" has room for {room}',
-                    do="Ask for fewer GPUs a replica, or tell of nodes with more.",
-                )
+                asks = f"{server.name}/{pool.name} asks for {devices.most_replicas(pool)} × {count} GPUs in one node"
+                what = f'{asks}, and data plane "{stack.data_plane.name}" has room for {room}'
+                do = "Ask for fewer GPUs a replica, or tell of nodes with more."
+                yield stack.source.problem((*path, "placement", "count"), what, do=do)
 
 
 def _gb(count: int) -> str:

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
-from ..definition.datasets import ClaimDataset, CsiDataset, Dataset, EfsDataset, HostPathDataset, NfsDataset
+from policies.guardrails.rules.datasets import Folder
+
+from ..definition.datasets import CsiDataset, Dataset, EfsDataset, HostPathDataset, NfsDataset
 from ..definition.proxy import HttpRouteExposure, IngressExposure, LoadBalancerExposure
+from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
 
@@ -153,65 +156,46 @@ def a_gateway_is_given_no_certificate_of_the_proxy(stack: Stack) -> Iterator[Pro
         )
 
 
-def production_shares_no_dataset_that_others_may_write(definition: Definition) -> Iterator[Problem]:
-    """What dev may write, prod must not serve."""
-    written = [(other, theirs) for other, _, theirs in _distinct(definition, production=False) if theirs.writers]
-    for stack, index, dataset in _distinct(definition, production=True):
-        for other, theirs in written:
-            if _overlap(stack, dataset, other, theirs):
-                yield stack.source.problem(
-                    ("datasets", index),
-                    f'production environment "{stack.environment.name}" shares dataset "{dataset.name}" with '
-                    f'environment "{other.environment.name}", where {", ".join(theirs.writers)} may write it',
-                    do=f'Give "{stack.environment.name}" a dataset of its own.',
-                )
+def production_shares_nothing_that_others_may_write(definition: Definition) -> Iterator[Problem]:
+    """What dev may write, prod must not serve: no dataset, and no prefix of a bucket."""
+    theirs = _served(definition, production=False)
+    for (environment, ours, _, folders), (stack, path) in _served(definition, production=True).items():
+        for other, name, writers, written in theirs:
+            if writers and any(one.overlaps(two) for one in folders for two in written):
+                where = f'environment "{other}", where {", ".join(writers)} may write {name}'
+                what = f'production environment "{environment}" shares {ours} with {where}'
+                do = f'Give "{environment}" a dataset, bucket or prefix of its own.'
+                yield stack.source.problem(path, what, do=do)
 
 
-def _distinct(definition: Definition, *, production: bool) -> list[tuple[Stack, int, Dataset]]:
-    """Return the datasets of production, or of the rest; one that many data planes share is there once."""
-    found: dict[tuple[str, ...], tuple[Stack, int, Dataset]] = {}
-    for stack in definition.stacks:
-        if stack.environment.production == production:
-            for index, dataset in enumerate(stack.platform.datasets):
-                local = isinstance(dataset, HostPathDataset | ClaimDataset)
-                plane = stack.data_plane.name if local else ""
-                found.setdefault((stack.environment.name, plane, dataset.model_dump_json()), (stack, index, dataset))
-    return list(found.values())
+Served = tuple[str, str, tuple[str, ...], tuple[Folder, ...]]
+"""Environment, name of a dataset or address of a bucket, its writers, and the folders in which the files lie."""
 
 
-def _overlap(stack: Stack, one: Dataset, other_stack: Stack, other: Dataset) -> bool:
-    """Say whether two datasets hold the same files: one volume, and folders one of which holds the other."""
-    if isinstance(one, CsiDataset) and isinstance(other, CsiDataset):
+def _served(definition: Definition, *, production: bool) -> dict[Served, tuple[Stack, PathInTree]]:
+    """Return what production serves, or the rest, and where that stands; what many data planes share is there once."""
+    found: dict[Served, tuple[Stack, PathInTree]] = {}
+    for stack in (stack for stack in definition.stacks if stack.environment.production == production):
+        name = stack.environment.name
+        for index, dataset in enumerate(stack.platform.datasets):
+            served = name, f'dataset "{dataset.name}"', dataset.writers, tuple(_folders(stack, dataset))
+            found.setdefault(served, (stack, ("datasets", index)))
+        for index, _, bucket in stack.buckets():
+            scheme, _, rest = bucket.url.partition("://")
+            folder = Folder(bucket.url, (scheme, rest.partition("/")[0]), rest.partition("/")[2])
+            found.setdefault(
+                (name, bucket.url, bucket.writers, (folder,)), (stack, ("servers", index, "repository", "url"))
+            )
+    return found
+
+
+def _folders(stack: Stack, dataset: Dataset) -> Iterator[Folder]:
+    """Yield the names under which the folder is known in which a dataset's files lie."""
+    root = dataset.path if isinstance(dataset, NfsDataset | HostPathDataset) else ""
+    path = posixpath.normpath(f"/{root}/{dataset.domino.folder if dataset.domino else ''}")
+    point = dataset.access_point_id if isinstance(dataset, EfsDataset) else None
+    yield Folder(dataset.name, stack.volume(dataset), path, point or "")
+    if isinstance(dataset, CsiDataset) and dataset.volume_attributes:
         # The handle is often any unique name; what is mounted then stands in the attributes, as a bucket's name.
-        attributes = bool(one.volume_attributes) and one.volume_attributes == other.volume_attributes
-        same = one.driver == other.driver and (attributes or one.volume_handle == other.volume_handle)
-    else:
-        same = stack.volume(one) == other_stack.volume(other)
-    if isinstance(one, EfsDataset) and isinstance(other, EfsDataset) and one.access_point_id != other.access_point_id:
-        # An access point may lie anywhere below the root, and only another one surely lies elsewhere.
-        return same and None in (one.access_point_id, other.access_point_id)
-    mine, theirs = _folder(one), _folder(other)
-    return same and (mine.startswith(theirs) or theirs.startswith(mine))
-
-
-def _folder(dataset: Dataset) -> str:
-    """Return the folder of the volume in which the files lie, with a slash at its end."""
-    root = posixpath.normpath(dataset.path).strip("/") if isinstance(dataset, NfsDataset | HostPathDataset) else ""
-    return "".join(f"{part}/" for part in (root, dataset.domino.folder if dataset.domino else "") if part)
-
-
-def production_shares_no_bucket_that_others_may_write(definition: Definition) -> Iterator[Problem]:
-    """The same for model repositories in object storage: one prefix may not lie in the other."""
-    others = [stack for stack in definition.stacks if not stack.environment.production]
-    written = {(other.environment.name, bucket): None for other in others for _, _, bucket in other.buckets()}
-    for stack in definition.stacks:
-        for index, _, ours in stack.buckets() if stack.environment.production else ():
-            for environment, theirs in written:
-                one, two = f"{ours.url.rstrip('/')}/", f"{theirs.url.rstrip('/')}/"
-                if theirs.writers and (one.startswith(two) or two.startswith(one)):
-                    yield stack.source.problem(
-                        ("servers", index, "repository", "url"),
-                        f'production environment "{stack.environment.name}" reads {ours.url}, and in environment '
-                        f'"{environment}" {", ".join(theirs.writers)} may write {theirs.url}',
-                        do=f'Give "{stack.environment.name}" a bucket or prefix of its own.',
-                    )
+        attributes = sorted(dataset.volume_attributes.items())
+        yield Folder(dataset.name, ("csi", dataset.driver, *(f"{key}={value}" for key, value in attributes)), path)

@@ -227,8 +227,7 @@ NEVER: dict[str, list[str]] = {
         "data_planes_name_environments_that_exist", "every_environment_lives_somewhere",
         "no_two_data_planes_share_a_cluster", "no_two_environments_of_a_cluster_share_a_namespace",
         "no_two_stacks_of_a_cluster_share_a_host_and_path", "no_two_stacks_of_a_cluster_share_a_volume",
-        "no_two_stacks_share_a_name", "production_shares_no_bucket_that_others_may_write",
-        "production_shares_no_dataset_that_others_may_write",
+        "no_two_stacks_share_a_name", "production_shares_nothing_that_others_may_write",
     ],
     "values do not say which GPUs a data plane has": [
         "gpus_of_a_replica_are_in_one_node", "products_that_are_asked_for_are_there", "slices_asked_for_are_there",

@@ -75,7 +75,7 @@ BROKEN: BrokenTable = {
     ],
     capacity.products_that_are_asked_for_are_there:
         [({f"{COLD}/placement/product": "NVIDIA-A100-PCIE-80GB"}, "product: »NVIDIA-A100-PCIE-80GB",
-          "has no GPU of product NVIDIA-A100-PCIE-80GB", "error", 2)],
+          'has no GPU of this product, "NVIDIA-A100-PCIE-80GB"', "error", 2)],
     capacity.whole_gpus_are_told_from_slices:
         [({**ON_CPU, f"{WARM}/placement": {"kind": "gpu"},
           **gpus({**NODES, "nodes": 4}, {**NODES, "sharing": {"kind": "mps", "replicas": 4}})}, "»kind: gpu",

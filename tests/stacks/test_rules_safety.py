@@ -49,10 +49,6 @@ BROKEN: BrokenTable = {
     ],
     safety.the_proxy_can_reach_its_identity_provider:
         [({"network/reach/identity/by": ["servers"]}, "issuer: »https", "the proxy may not reach idp.example.com")],
-    safety.production_shares_no_bucket_that_others_may_write:
-        [({"servers/main/repository": {"url": "s3://bucket/models", "writers": ["data-scientists"]},
-          "network/reach/identity/by": ["proxy", "servers"]}, "url: »s3",
-          "data-scientists may write s3://bucket/models")],
     safety.servers_can_reach_their_object_store:
         [({"servers/main/repository": {"url": "s3://bucket/models"}}, "url: »s3", "it cannot read s3://bucket/models")],
     safety.somebody_may_call_the_proxy:
@@ -63,8 +59,11 @@ BROKEN: BrokenTable = {
     safety.a_gateway_is_given_no_certificate_of_the_proxy:
         [({"proxy/exposure": ROUTE, "proxy/tls": {"kind": "secret", "secret": "tls"}}, "»kind: secret",
           "tls and an exposure of kind http-route cannot stand together")],
-    safety.production_shares_no_dataset_that_others_may_write: [
-        ({PROD_MODELS: GONE}, "- »name: models", f"{SHARED}, where data-scientists may write it"),
+    safety.production_shares_nothing_that_others_may_write: [
+        ({"servers/main/repository": {"url": "s3://bucket/models", "writers": ["data-scientists"]},
+          "network/reach/identity/by": ["proxy", "servers"]}, "url: »s3",
+          'shares s3://bucket/models with environment "dev", where data-scientists may write s3://bucket/models'),
+        ({PROD_MODELS: GONE}, "- »name: models", f'{SHARED}, where data-scientists may write dataset "models"'),
         (shared(EFS, {}), "- »name: models", SHARED),
         # the dataset of one lies in that of the other
         (shared(EFS, {"domino": {"datasetId": "d1"}}), "- »name: models", SHARED),
@@ -110,8 +109,6 @@ KEPT: KeptTable = {
          "proxy/auth/oidc/0/jwksUrl": "http://keycloak-http.domino-platform/auth/keys"},
         {"network/reach": GONE, "proxy/auth/oidc": GONE},
     ],
-    safety.production_shares_no_bucket_that_others_may_write:
-        [{"servers/main/repository": {"url": "s3://bucket/models"}, "network/reach/identity/by": ["proxy", "servers"]}],
     safety.servers_can_reach_their_object_store:
         [{"servers/main/repository": {"url": "s3://bucket/models"},
           "servers/main/identity": {"cloud": "aws", "roleArn": "arn:aws:iam::123456789012:role/models"},
@@ -122,7 +119,8 @@ KEPT: KeptTable = {
         {"proxy/auth": {"dominoPrincipal": True}, "domino": {}},
     ],
     safety.a_gateway_is_given_no_certificate_of_the_proxy: [{"proxy/exposure": ROUTE}],
-    safety.production_shares_no_dataset_that_others_may_write: [
+    safety.production_shares_nothing_that_others_may_write: [
+        {"servers/main/repository": {"url": "s3://bucket/models"}, "network/reach/identity/by": ["proxy", "servers"]},
         {},
         {PROD_MODELS: GONE, "datasets/models/writers": GONE},
         shared({**EFS, "domino": {"datasetId": "d1"}}, {"domino": {"datasetId": "d2"}}),

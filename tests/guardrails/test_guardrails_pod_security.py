@@ -9,7 +9,7 @@ import yaml
 
 from lab import tools
 from policies.guardrails.objects import TEMPLATES, pods
-from policies.guardrails.rules.pod_security import CONTROLS, violations
+from policies.guardrails.rules.pod_security import violations
 
 MAIN, ON_POD, APPARMOR = "containers.0", "securityContext", "container.apparmor.security.beta.kubernetes.io/main"
 CONTEXT = f"{MAIN}.securityContext"
@@ -45,65 +45,31 @@ def said_of(item: dict[str, Any]) -> list[str]:
     return [violation for each in pods([item]) for violation in violations(each)]
 
 
-ANOTHER_HOST = "container main asks another host in a probe or hook"
-NO_ROOT, NO_SECCOMP = "does not say runAsNonRoot: true", "has no seccompProfile of type RuntimeDefault or Localhost"
-# a pod that breaks a control, what is said of it, and a pod that comes close and keeps it
+NO_ROOT = "does not say runAsNonRoot: true"
+# What the Kubernetes project's own examples, below, do not show: a pod that breaks a control, what is said of it, and a
+# pod that comes close and keeps it.
 EXAMPLES: tuple[tuple[Changes, str, Changes], ...] = (
-    ({f"{CONTEXT}.windowsOptions": {"hostProcess": True}}, "container main runs as a process of the host (hostProcess)",
-     {f"{CONTEXT}.windowsOptions": {"hostProcess": False}}),
     ({f"{ON_POD}.windowsOptions": {"hostProcess": True}}, "the pod runs as a process of the host (hostProcess)",
-     {f"{ON_POD}.windowsOptions": {}}),
-    ({"hostNetwork": True}, "the pod sets hostNetwork", {"hostNetwork": False}),
-    ({"hostPID": True}, "the pod sets hostPID", {"hostPID": False}),
-    ({"hostIPC": True}, "the pod sets hostIPC", {"shareProcessNamespace": True}),
+     {f"{ON_POD}.windowsOptions": {"hostProcess": False}}),
     ({f"{CONTEXT}.privileged": True}, "container main is privileged", {f"{CONTEXT}.privileged": False}),
     ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "volume v is of kind hostPath",
-     {"volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}]}),
-    ({"volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}}]}, "volume v is of kind nfs",
      {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "w"}]}),
-    ({f"{MAIN}.ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]},
-     "container main takes a port of its node", {f"{MAIN}.ports": [{"containerPort": 80, "hostPort": 0}]}),
-    ({f"{MAIN}.livenessProbe": {"httpGet": {"port": 80, "host": "127.0.0.1"}}},
-     ANOTHER_HOST, {f"{MAIN}.livenessProbe": {"httpGet": {"port": 80, "host": ""}}}),
     ({f"{MAIN}.lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "example.com"}}}},
-     ANOTHER_HOST, {f"{MAIN}.lifecycle": {"preStop": {"httpGet": {"port": 80}}}}),
+     "container main asks another host in a probe or hook",
+     {f"{MAIN}.lifecycle": {"preStop": {"httpGet": {"port": 80}}}}),
     ({f"{CONTEXT}.appArmorProfile": {"type": "Unconfined"}}, "container main switches AppArmor off",
      {f"{CONTEXT}.appArmorProfile": {"type": "Localhost"}}),
-    ({f"{ON_POD}.appArmorProfile": {"type": "Unconfined"}}, "the pod switches AppArmor off",
-     {f"{ON_POD}.appArmorProfile": {"type": "RuntimeDefault"}}),
-    ({f"{CONTEXT}.seLinuxOptions": {"type": "spc_t"}}, "container main has another SELinux type than a container's",
-     {f"{CONTEXT}.seLinuxOptions": {"type": "container_t", "level": "s0:c1,c2"}}),
-    ({f"{ON_POD}.seLinuxOptions": {"user": "system_u"}}, "the pod sets an SELinux user",
-     {f"{ON_POD}.seLinuxOptions": {"user": "", "role": ""}}),
-    ({f"{CONTEXT}.seLinuxOptions": {"role": "r"}}, "container main sets an SELinux role",
-     {f"{CONTEXT}.seLinuxOptions": {}}),
-    ({f"{CONTEXT}.procMount": "Unmasked"}, "container main unmasks /proc", {f"{CONTEXT}.procMount": "Default"}),
-    ({f"{ON_POD}.sysctls": [{"name": "kernel.msgmax", "value": "1"}]}, "the pod sets the sysctl kernel.msgmax",
-     {f"{ON_POD}.sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1"}]}),
-    ({f"{CONTEXT}.allowPrivilegeEscalation": None}, "container main does not say allowPrivilegeEscalation: false",
-     {f"{CONTEXT}.allowPrivilegeEscalation": None, "os": {"name": "windows"}}),
-    ({f"{ON_POD}.runAsNonRoot": None}, f"container main {NO_ROOT}",
-     {f"{ON_POD}.runAsNonRoot": None, f"{CONTEXT}.runAsNonRoot": True}),
     ({f"{CONTEXT}.runAsNonRoot": False}, f"container main {NO_ROOT}",
      {f"{ON_POD}.runAsNonRoot": None, "hostUsers": False}),
     ({f"{ON_POD}.runAsNonRoot": False, f"{CONTEXT}.runAsNonRoot": True}, f"the pod {NO_ROOT}",
      {f"{CONTEXT}.runAsNonRoot": True}),
-    ({f"{ON_POD}.runAsUser": 0}, "the pod runs as user 0", {f"{ON_POD}.runAsUser": 65532}),
     ({f"{CONTEXT}.runAsUser": 0}, "container main runs as user 0", {f"{CONTEXT}.runAsUser": 0, "hostUsers": False}),
-    ({f"{ON_POD}.seccompProfile": None}, f"container main {NO_SECCOMP}",
-     {f"{ON_POD}.seccompProfile": None, f"{CONTEXT}.seccompProfile": {"type": "Localhost"}}),
-    ({f"{CONTEXT}.seccompProfile": {"type": "Unconfined"}}, f"container main {NO_SECCOMP}",
-     {f"{ON_POD}.seccompProfile": None, "os": {"name": "windows"}}),
-    ({f"{ON_POD}.seccompProfile": {"type": "Unconfined"}, f"{CONTEXT}.seccompProfile": {"type": "Localhost"}},
-     f"the pod {NO_SECCOMP}", {f"{ON_POD}.seccompProfile": {"type": "Localhost"}}),
-    ({f"{CONTEXT}.capabilities": {"drop": ["NET_RAW"]}}, "container main does not drop ALL capabilities",
-     {f"{CONTEXT}.capabilities": {"drop": ["NET_RAW", "ALL"]}}),
     ({f"{CONTEXT}.capabilities.add": ["CHOWN", "NET_BIND_SERVICE"]}, "container main adds the capabilities CHOWN",
-     {f"{CONTEXT}.capabilities.add": ["NET_BIND_SERVICE"]}),
+     {f"{CONTEXT}.capabilities.add": ["CHOWN"], "os": {"name": "windows"}}),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("bad", "said", "good"), EXAMPLES, ids=[f"{n}-{row[1]}" for n, row in enumerate(EXAMPLES)])
+@pytest.mark.parametrize(("bad", "said", "good"), EXAMPLES, ids=[row[1] for row in EXAMPLES])
 def test_a_violation_is_found_and_what_comes_close_passes(bad: Changes, said: str, good: Changes) -> None:
     assert said_of(pod(bad)) == [said]
     assert said_of(pod(good)) == []
@@ -112,13 +78,6 @@ def test_a_violation_is_found_and_what_comes_close_passes(bad: Changes, said: st
 def test_annotations_switch_apparmor_off_too() -> None:
     assert said_of(pod({}, **{APPARMOR: "unconfined"})) == [f"annotation {APPARMOR} switches AppArmor off"]
     assert said_of(pod({}, **{APPARMOR: "localhost/x", "other": "unconfined"})) == []
-
-
-def test_every_control_has_an_example() -> None:
-    """One without could be wrong without anybody noticing."""
-    broken = [each for changes, _, _ in EXAMPLES for each in pods([pod(changes)])]
-    for sentence, checks in CONTROLS.items():
-        assert any(list(check.violations(each)) for check in checks for each in broken), sentence
 
 
 def test_we_agree_with_the_kubernetes_projects_own_examples() -> None:

@@ -61,18 +61,15 @@ class SmokeTest(pulumi.ComponentResource):
 
 def _pod(args: EnvironmentArgs, place: Place) -> k8s.core.v1.PodSpecArgs:
     host, port = f"{PROXY_HEADLESS}.{place.namespace}.svc", str(proxy_process.ADMIN_PORT)
-    return k8s.core.v1.PodSpecArgs(
+    return pods.pod_spec(
+        PROXY,  # it knows the secrets to pull images with
         restart_policy="Never",
-        service_account_name=PROXY,  # it knows the secrets to pull images with
-        automount_service_account_token=False,
-        enable_service_links=False,
-        security_context=pods.POD_SECURITY,
         node_selector=none_if_empty(args.proxy.node_selector),
         tolerations=each(args.proxy.tolerations, pods.toleration),
         containers=[
-            k8s.core.v1.ContainerArgs(
-                name="ask",
-                image=args.proxy.image,
+            pods.container(
+                "ask",
+                args.proxy.image,
                 command=["python", "-c", _PROGRAM.read_text("utf-8")],
                 args=joined(
                     [host, port, proxy_process.READY_PATH],
@@ -81,7 +78,6 @@ def _pod(args: EnvironmentArgs, place: Place) -> k8s.core.v1.PodSpecArgs:
                 resources=k8s.core.v1.ResourceRequirementsArgs(
                     requests={"cpu": "10m", "memory": "64Mi"}, limits={"memory": "64Mi"}
                 ),
-                security_context=pods.CONTAINER_SECURITY,
             )
         ],
     )

@@ -133,23 +133,15 @@ def _container(
     pool: PoolContext, more_mounts: tuple[list[k8s.core.v1.VolumeMountArgs] | None, ...]
 ) -> k8s.core.v1.ContainerArgs:
     image: Any = needed(pool.policy_image, "evictionPolicyImage is needed: a pool loads models on demand")
-    return k8s.core.v1.ContainerArgs(
-        name="eviction-policy",
-        image=image,
+    return pods.container(
+        "eviction-policy",
+        image,
+        {"lease": eviction_process.LEASE_PORT, "policy-admin": eviction_process.ADMIN_PORT},
         restart_policy="Always",
         command=["python", "-m", eviction_process.MODULE, "serve"],
-        ports=[
-            pods.container_port("lease", eviction_process.LEASE_PORT),
-            pods.container_port("policy-admin", eviction_process.ADMIN_PORT),
-        ],
         resources=pods.container_resources(pool.args.policy_resources),
-        security_context=pods.CONTAINER_SECURITY,
-        startup_probe=pods.http_probe(
-            eviction_process.STARTED_PATH, "policy-admin", period_seconds=1, failure_threshold=60
-        ),
-        liveness_probe=pods.http_probe(
-            eviction_process.LIVE_PATH, "policy-admin", period_seconds=10, failure_threshold=3
-        ),
+        startup_probe=pods.http_probe(eviction_process.STARTED_PATH, "policy-admin", 1, failures=60),
+        liveness_probe=pods.http_probe(eviction_process.LIVE_PATH, "policy-admin", 10, failures=3),
         volume_mounts=joined(
             [
                 pods.mount("control", eviction_process.CONTROL_ROOT, read_only=False),

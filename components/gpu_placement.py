@@ -22,7 +22,7 @@ from stacks.definition.placement import (
 )
 
 from .place import Place, Texts
-from .pods import GPU_TOLERATION, container_resources, toleration
+from .pods import container_resources, toleration
 from .values import each, equals, if_true, joined, merged, needed, none_if_empty, number_in, of_kind, when
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -71,7 +71,9 @@ class GpuPlacement(pulumi.ComponentResource):
 
     def tolerations(self, more: Sequence[Toleration]) -> list[k8s.core.v1.TolerationArgs] | None:
         """Return the taints that the pod tolerates: that of GPU nodes, and more."""
-        on_gpu = if_true(equals(self._args.kind, "cpu"), lambda: None, lambda: [GPU_TOLERATION])
+        # By convention GPU nodes carry this taint, with one value or another.
+        gpu = k8s.core.v1.TolerationArgs(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")
+        on_gpu = if_true(equals(self._args.kind, "cpu"), lambda: None, lambda: [gpu])
         taints: list[k8s.core.v1.TolerationArgs] | None = none_if_empty(joined(on_gpu, each(more, toleration)))
         return taints
 

@@ -1,6 +1,6 @@
 """What every pod has in common: it runs as nobody in particular, and may do nothing in particular."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -12,9 +12,6 @@ from stacks.definition.base import CpuScaling, Resources, Toleration
 from .args import PRE_STOP_SECONDS
 from .place import Texts
 from .values import either, merged, when
-
-# By convention GPU nodes carry this taint, with one value or another.
-GPU_TOLERATION = k8s.core.v1.TolerationArgs(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")
 
 USER_ID = 1000
 """User and group of all containers; Triton's own image has it as `triton-server`."""
@@ -41,39 +38,60 @@ def toleration(taint: Toleration) -> k8s.core.v1.TolerationArgs:
     )
 
 
-# Pod Security "restricted": the pod's part of it, and the container's, with a root file system that is read-only.
-POD_SECURITY = k8s.core.v1.PodSecurityContextArgs(
-    run_as_non_root=True,
-    run_as_user=USER_ID,
-    run_as_group=USER_ID,
-    seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
-)
-CONTAINER_SECURITY = k8s.core.v1.SecurityContextArgs(
-    allow_privilege_escalation=False,
-    capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
-    read_only_root_filesystem=True,
-)
-# A pause before SIGTERM, in which the pod's address leaves Services and DNS.
-PRE_STOP = k8s.core.v1.LifecycleArgs(
-    pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=PRE_STOP_SECONDS))
-)
-
-
-def http_probe(
-    path: str, port: str, *, period_seconds: Input[int], failure_threshold: Input[int], timeout_seconds: Input[int] = 5
-) -> k8s.core.v1.ProbeArgs:
-    """Return a probe by HTTP GET of `path` on a named port."""
-    return k8s.core.v1.ProbeArgs(
-        http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port=port),
-        period_seconds=period_seconds,
-        failure_threshold=failure_threshold,
-        timeout_seconds=timeout_seconds,
+def pod_spec(account: Input[str], **more: Any) -> k8s.core.v1.PodSpecArgs:
+    """Return the spec of pods that fulfil their part of Pod Security "restricted" and have no token; `more` of it."""
+    return k8s.core.v1.PodSpecArgs(
+        service_account_name=account,
+        automount_service_account_token=False,
+        enable_service_links=False,
+        security_context=k8s.core.v1.PodSecurityContextArgs(
+            run_as_non_root=True,
+            run_as_user=USER_ID,
+            run_as_group=USER_ID,
+            seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
+        ),
+        **more,
     )
 
 
-def container_port(name: str, port: int) -> k8s.core.v1.ContainerPortArgs:
-    """Return a named TCP port."""
-    return k8s.core.v1.ContainerPortArgs(name=name, container_port=port, protocol="TCP")
+def container(
+    name: str, image: Input[str], ports: Mapping[str, int] | None = None, **more: Any
+) -> k8s.core.v1.ContainerArgs:
+    """Return a container that fulfils its part of "restricted", with TCP ports by name and a read-only root."""
+    named = [
+        k8s.core.v1.ContainerPortArgs(name=name, container_port=port, protocol="TCP")
+        for name, port in (ports or {}).items()
+    ]
+    return k8s.core.v1.ContainerArgs(
+        name=name,
+        image=image,
+        ports=named or None,
+        security_context=k8s.core.v1.SecurityContextArgs(
+            allow_privilege_escalation=False,
+            capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
+            read_only_root_filesystem=True,
+        ),
+        **more,
+    )
+
+
+def pre_stop() -> k8s.core.v1.LifecycleArgs:
+    """Return a pause before SIGTERM, in which the pod's address leaves Services and DNS."""
+    return k8s.core.v1.LifecycleArgs(
+        pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=PRE_STOP_SECONDS))
+    )
+
+
+def http_probe(
+    path: str, port: str, every_seconds: int, failures: Input[int], *, timeout_seconds: int = 5
+) -> k8s.core.v1.ProbeArgs:
+    """Return a probe by HTTP GET of `path` on a named port, which so many failures in a row decide."""
+    return k8s.core.v1.ProbeArgs(
+        http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port=port),
+        period_seconds=every_seconds,
+        failure_threshold=failures,
+        timeout_seconds=timeout_seconds,
+    )
 
 
 def service_port(name: Input[str], port: Input[int], target: str | int) -> k8s.core.v1.ServicePortArgs:

@@ -108,11 +108,8 @@ def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs]) -> k8s.co
             server, lambda kind, server: when(kind.grpc_tls(server), lambda tls: _upstream_ca(server, tls))
         ),
     )
-    return k8s.core.v1.PodSpecArgs(
-        service_account_name=PROXY,
-        automount_service_account_token=False,
-        enable_service_links=False,
-        security_context=pods.POD_SECURITY,
+    return pods.pod_spec(
+        PROXY,
         node_selector=none_if_empty(args.node_selector),
         tolerations=each(args.tolerations, pods.toleration),
         topology_spread_constraints=pods.spread_over_nodes(place.proxy_selector),
@@ -132,22 +129,18 @@ def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs]) -> k8s.co
 def _container(
     args: ProxyArgs, upstream_cas: list[k8s.core.v1.VolumeProjectionArgs] | None
 ) -> k8s.core.v1.ContainerArgs:
-    return k8s.core.v1.ContainerArgs(
-        name="proxy",
-        image=args.image,
+    ports = {"http": proxy_process.HTTP_PORT, "grpc": proxy_process.GRPC_PORT, "admin": proxy_process.ADMIN_PORT}
+    return pods.container(
+        "proxy",
+        args.image,
+        ports,
         command=["python", "-m", proxy_process.MODULE],
         env_from=[k8s.core.v1.EnvFromSourceArgs(config_map_ref=k8s.core.v1.ConfigMapEnvSourceArgs(name=SETTINGS))],
-        ports=[
-            pods.container_port("http", proxy_process.HTTP_PORT),
-            pods.container_port("grpc", proxy_process.GRPC_PORT),
-            pods.container_port("admin", proxy_process.ADMIN_PORT),
-        ],
         resources=pods.container_resources(args.resources),
-        security_context=pods.CONTAINER_SECURITY,
-        startup_probe=pods.http_probe(proxy_process.LIVE_PATH, "admin", period_seconds=1, failure_threshold=60),
-        readiness_probe=pods.http_probe(proxy_process.READY_PATH, "admin", period_seconds=2, failure_threshold=2),
-        liveness_probe=pods.http_probe(proxy_process.LIVE_PATH, "admin", period_seconds=10, failure_threshold=6),
-        lifecycle=pods.PRE_STOP,
+        startup_probe=pods.http_probe(proxy_process.LIVE_PATH, "admin", 1, failures=60),
+        readiness_probe=pods.http_probe(proxy_process.READY_PATH, "admin", 2, failures=2),
+        liveness_probe=pods.http_probe(proxy_process.LIVE_PATH, "admin", 10, failures=6),
+        lifecycle=pods.pre_stop(),
         volume_mounts=joined(
             [pods.mount("routing", proxy_process.ROUTING_ROOT), pods.mount("tmp", "/tmp", read_only=False)],
             when(args.tls, lambda _: [pods.mount("tls", proxy_process.TLS_ROOT)]),

@@ -40,11 +40,8 @@ _SERVE = (
 def pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:
     """Return the spec of a pool's pods."""
     args = pool.args
-    return k8s.core.v1.PodSpecArgs(
-        service_account_name=service_account(server.kind, server.name),
-        automount_service_account_token=False,
-        enable_service_links=False,
-        security_context=pods.POD_SECURITY,
+    return pods.pod_spec(
+        service_account(server.kind, server.name),
         node_selector=placement.node_selector(args.node_selector),
         tolerations=placement.tolerations(args.tolerations),
         topology_spread_constraints=pods.spread_over_nodes(pool.selector),
@@ -74,9 +71,10 @@ def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -
         lambda: " && ".join((_WITH_POLICY, _UNTIL_RECYCLED, _SERVE)),
         lambda: " && ".join((_WITHOUT_POLICY, _SERVE)),
     )
-    return k8s.core.v1.ContainerArgs(
-        name="triton",
-        image=server.image,
+    return pods.container(
+        "triton",
+        server.image,
+        {"http": triton.HTTP_PORT, "grpc": triton.GRPC_PORT, "metrics": triton.METRICS_PORT},
         command=["/bin/sh", "-c", start, "tritonserver"],
         args=_arguments(server, args),
         env=joined(
@@ -85,24 +83,14 @@ def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -
             variables(server.identity),
             entries(server.triton.environment, lambda name, value: k8s.core.v1.EnvVarArgs(name=name, value=value)),
         ),
-        ports=[
-            pods.container_port("http", triton.HTTP_PORT),
-            pods.container_port("grpc", triton.GRPC_PORT),
-            pods.container_port("metrics", triton.METRICS_PORT),
-        ],
         resources=placement.resources(args.resources),
-        security_context=pods.CONTAINER_SECURITY,
         # A probe every ten seconds, for as long as a start may take.
-        startup_probe=pods.http_probe(
-            triton.LIVE_PATH, "http", period_seconds=10, failure_threshold=quotient(args.startup_seconds, 10)
-        ),
+        startup_probe=pods.http_probe(triton.LIVE_PATH, "http", 10, failures=quotient(args.startup_seconds, 10)),
         # Without strict readiness this stays true when a model fails to load.
-        readiness_probe=pods.http_probe(triton.READY_PATH, "http", period_seconds=5, failure_threshold=3),
+        readiness_probe=pods.http_probe(triton.READY_PATH, "http", 5, failures=3),
         # Patient: a big load can hold up Triton's HTTP front end for seconds.
-        liveness_probe=pods.http_probe(
-            triton.LIVE_PATH, "http", period_seconds=10, failure_threshold=6, timeout_seconds=10
-        ),
-        lifecycle=pods.PRE_STOP,
+        liveness_probe=pods.http_probe(triton.LIVE_PATH, "http", 10, failures=6, timeout_seconds=10),
+        lifecycle=pods.pre_stop(),
         volume_mounts=joined(
             [pods.mount("shm", "/dev/shm", read_only=False), pods.mount("tmp", "/tmp", read_only=False)],
             _repository_mounts(server),

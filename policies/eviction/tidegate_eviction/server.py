@@ -39,16 +39,14 @@ class MemoryReading:
 class ModelFiles:
     """A model as it lies in the repository."""
 
-    versions: tuple[int, ...]
+    versions: tuple[int, ...] = ()
     """Those that a load loads, and that are there."""
-    bytes: int
-    """On disk, of these versions and of what belongs to all."""
-    stamp: str
+    stamp: str = ""
     """Fingerprint of the content that a load loads; it changes when the content does, even to older files."""
     parts: tuple[str, ...] = ()
     """The models that an ensemble is composed of."""
-    estimate_bytes: int = 0
-    """What it may take in memory, without its parts."""
+    estimate_bytes: int | None = None
+    """What it may take in memory, without its parts; None where nothing tells."""
 
 
 class ModelRepository(Protocol):
@@ -77,11 +75,8 @@ class ServerEvents(Protocol):
     def unload_ended(self, number: int, error: str | None) -> None:
         """An unload has ended: nothing of what it named is loaded, or why something is."""
 
-    def memory_read(self, reading: MemoryReading) -> None:
-        """Memory was read."""
-
-    def memory_is_blind(self, why: str) -> None:
-        """Memory cannot be read any more; a later reading says that it can again."""
+    def memory_read(self, reading: MemoryReading, why: str = "") -> None:
+        """Memory was read, or cannot be read any more, and why; a later reading says that it can again."""
 
     def server_lost(self, why: str) -> None:
         """The server has ended, and with it all that was under way."""

@@ -22,7 +22,7 @@ class ToyRepository:
 
     def look(self, model: str, _wanted: Iterable[int] = ()) -> ModelFiles | None:
         size = self.sizes.get(model)
-        return None if size is None else ModelFiles((1,), size, stamp="the only content", estimate_bytes=size)
+        return None if size is None else ModelFiles((1,), stamp="the only content", estimate_bytes=size)
 
 
 @dataclass

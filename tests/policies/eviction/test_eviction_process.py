@@ -132,7 +132,7 @@ def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path
     said = refused(*folders(tmp_path))
     assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
-    assert "policy: there is no 'fifo', only " in refused(*folders(tmp_path))
+    assert 'policy: there is no policy "fifo": built in are ' in refused(*folders(tmp_path))
     (tmp_path / "eviction.json").write_text(settings(tmp_path, repository="\0").model_dump_json(by_alias=True))
     assert "repository: '\\x00' can be no path" in refused(*folders(tmp_path))
 

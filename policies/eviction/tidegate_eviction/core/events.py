@@ -23,7 +23,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Unload these, in this order, each by its name; report `unload_ended(number, …)` when none is loaded any more.
+    """Unload these, in this order; report `unload_ended(number, …)` when none is loaded any more.
 
     Of several commands the earlier one begins first: an ensemble goes before its parts.
     """

@@ -35,10 +35,7 @@ def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str
 
 
 def renew(pool: Pool, holder: str, uses: Mapping[str, wire.Use], *, void: bool) -> tuple[str, ...]:
-    """Renew leases, and return the models whose leases are lost.
-
-    `void`: the holder's leases are of another incarnation. What is in flight is not unloaded even then.
-    """
+    """Renew leases, which are `void` when of another incarnation, and return the models whose leases are lost."""
     lost = []
     for name, use in uses.items():
         model = pool.models.get(name)

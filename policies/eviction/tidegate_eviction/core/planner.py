@@ -23,8 +23,7 @@ _JUST_AFTER = 1e-6
 class VictimSelector:
     """Chooses, for all decisions of one moment, which resident models are evicted.
 
-    `forced` is for room that a pinned model needs, or one with a warm window: then only leases protect the others.
-    `wanted` are the pieces of the model that the room is for: evicting them frees nothing.
+    `forced`: only leases protect them; `wanted`: the pieces of the model that the room is for, which free nothing.
     """
 
     def __init__(self, pool: Pool) -> None:

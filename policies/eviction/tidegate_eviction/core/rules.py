@@ -1,7 +1,4 @@
-"""What the core is told: its pool's rules, its models, and when some of them are to be warm.
-
-Footprints are bytes, times are seconds; points in time are seconds of the monotonic clock that `now` is of.
-"""
+"""What the core is told. Footprints are bytes, times are seconds of the monotonic clock that `now` is of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,17 +1,8 @@
 """The policies there are: those built in, and those that installed packages bring.
 
-Built in are least recently used (with an idle limit, as the reference architecture has it, or without), cost-aware, and
-pinned.
-
-`cost-aware` keeps what is dear to load again, small, and often used. The models worth least are evicted first, where a
-model is worth
-
-    load seconds / bytes / max(mean time between uses, time since its last use)
-
-The last term is how often it is used, as far as that can be told, so that this is what its eviction is expected to cost
-in seconds of loading, per byte of room and second of time. It ages by itself: what is used no more falls behind. Kin of
-greedy-dual-size-frequency (Cao and Irani, USITS 1997; Cherkasova, HP Labs 1998) for cost and size, and of hyperbolic
-caching (Blankstein, Sen and Freedman, ATC 2017), which ages so without greedy-dual's inflation.
+`cost-aware` evicts first what is worth least: load seconds / bytes / max(mean time between uses, time since its last
+use). This is what its eviction is expected to cost in seconds of loading, per byte of room and second of time. It ages
+by itself: what is used no more falls behind. docs/eviction.md names its kin.
 """
 
 import heapq
@@ -83,11 +74,6 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
         ),
     )
 }
-
-
-def names() -> list[str]:
-    """Return the names of all policies, the built-in ones first."""
-    return [*BUILT_IN, *sorted({entry.name for entry in metadata.entry_points(group=GROUP)} - set(BUILT_IN))]
 
 
 def find(name: str) -> Policy:

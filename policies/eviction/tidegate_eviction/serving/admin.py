@@ -1,14 +1,10 @@
-"""The admin port: probes, metrics, and a page that shows what sits in the slice now, as a bar of blocks.
-
-It has a thread of its own, so that leases cannot delay probes.
-"""
+"""The admin port: probes, metrics, and a page that shows what sits in the slice now, as a bar of blocks."""
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from html import escape
 from time import monotonic
-from typing import TypeVar
 
 from fastapi import FastAPI, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
@@ -124,7 +120,6 @@ def _row(each: Listed) -> str:
 STALLED_SECONDS = 20.0
 """After so many seconds without a beat the policy's own thread hangs, and the process is to be restarted."""
 SNAPSHOT_SECONDS = 5.0
-Shown = TypeVar("Shown")
 
 
 class Heartbeat:
@@ -145,22 +140,19 @@ class Heartbeat:
 
 def make_admin(snapshot: Callable[[], "Future[Snapshot]"], stalled: Callable[[], str]) -> FastAPI:
     """Return the application, which answers from snapshots taken on the policy's own thread; `stalled` says why that
-    thread hangs, or nothing.
-
-    It serves only once the control secret is in its folder, which is what the start-up probe asks.
-    """
+    thread hangs, or nothing."""
     app = FastAPI(title="Tidegate eviction policy: probes, metrics, page", openapi_url=None)
 
-    async def shown(show: Callable[[Snapshot], Shown], answer: Callable[[Shown], Response]) -> Response:
+    async def shown(answer: Callable[[Snapshot], Response]) -> Response:
         try:
             async with asyncio.timeout(SNAPSHOT_SECONDS):
-                return answer(show(await asyncio.wrap_future(snapshot())))
+                return answer(await asyncio.wrap_future(snapshot()))
         except TimeoutError:
             return PlainTextResponse("the policy does not answer\n", 503)
 
     @app.get(eviction_process.STARTED_PATH)
     async def started() -> Response:
-        return PlainTextResponse("started\n")
+        return PlainTextResponse("started\n")  # the control secret was there before this port
 
     @app.get(eviction_process.LIVE_PATH)
     async def live() -> Response:
@@ -169,17 +161,16 @@ def make_admin(snapshot: Callable[[], "Future[Snapshot]"], stalled: Callable[[],
 
     @app.get(eviction_process.METRICS_PATH)
     async def scrape() -> Response:
-        return await shown(metrics.render, lambda text: Response(text, media_type=CONTENT_TYPE_LATEST))
+        return await shown(lambda seen: Response(metrics.render(seen), media_type=CONTENT_TYPE_LATEST))
 
     @app.get(lease.MODELS_PATH)
     async def models() -> Response:
         return await shown(
-            lambda seen: seen.listing.model_dump_json(by_alias=True),
-            lambda text: Response(text, media_type="application/json"),
+            lambda seen: Response(seen.listing.model_dump_json(by_alias=True), media_type="application/json")
         )
 
     @app.get("/")
     async def overview() -> Response:
-        return await shown(page, lambda text: HTMLResponse(text, headers=HEADERS))
+        return await shown(lambda seen: HTMLResponse(page(seen), headers=HEADERS))
 
     return app

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel
 
@@ -15,16 +15,6 @@ from .footprints import Footprints
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableModel:
-    """A model whose folder cannot be understood: a load of it is left to the server, to fail with its reason."""
-
-    why: str
-
-
-Seen = ModelFiles | UnreadableModel
-
-
 class Catalog:
     """The pool's models."""
 
@@ -32,11 +22,9 @@ class Catalog:
         self.repository = KINDS[settings.kind].repository(settings.repository)
         self._managed = {model.name: model for model in settings.models}
 
-    def look(self, before: Mapping[str, Seen]) -> dict[str, Seen]:
-        """Return what the repository holds of the pool's models and their parts; blocks while it reads.
-
-        What cannot be read for now is taken to be as it was before: a file system that fails removes no model.
-        """
+    def look(self, before: Mapping[str, ModelFiles]) -> dict[str, ModelFiles]:
+        """Return what the repository holds of the pool's models and their parts; blocks while it reads. What cannot be
+        read for now is taken to be as it was before."""
         if self.repository.is_remote:
             return {}
         try:
@@ -44,46 +32,43 @@ class Catalog:
         except OSError as error:
             log.error("the repository %s cannot be read: %s", self.repository.root, error.strerror)
             return dict(before)
-        found: dict[str, Seen] = {}
+        found: dict[str, ModelFiles] = {}
         left = list(self._managed)
         while left:
             name = left.pop()
             if (seen := self._look(name, before.get(name))) is None:
                 continue
             found[name] = seen
-            if isinstance(seen, ModelFiles):
-                left += [part for part in seen.parts if part not in found and part not in left]
+            left += [part for part in seen.parts if part not in found and part not in left]
         return found
 
-    def has_changed(self, model: str, seen: Mapping[str, Seen]) -> bool:
+    def has_changed(self, model: str, seen: Mapping[str, ModelFiles]) -> bool:
         """Tell whether a model of the pool has changed since it was seen; blocks while it reads."""
         if self.repository.is_remote or model not in self._managed:
             return False
         before = seen.get(model)
         return self._look(model, before) != before
 
-    def specs(self, seen: Mapping[str, Seen], footprints: Footprints) -> dict[str, ModelSpec]:
+    def specs(self, seen: Mapping[str, ModelFiles], footprints: Footprints) -> dict[str, ModelSpec]:
         """Return what the core is told of every model that the repository has."""
         names = list(self._managed) if self.repository.is_remote else list(seen)
         return {name: self._spec(name, seen.get(name), footprints) for name in names}
 
-    def _look(self, name: str, before: Seen | None) -> Seen | None:
+    def _look(self, name: str, before: ModelFiles | None) -> ModelFiles | None:
         try:
             return self.repository.look(name, self._managed[name].versions if name in self._managed else ())
-        except RepositoryError as error:
-            return UnreadableModel(str(error))
+        except RepositoryError as error:  # a load of it is left to the server, to fail with its reason
+            return ModelFiles(stamp=hashlib.sha256(str(error).encode()).hexdigest()[:16])
         except OSError as error:
             log.error("model %s cannot be read: %s", name, error)
             return before
 
-    def _spec(self, name: str, seen: Seen | None, footprints: Footprints) -> ModelSpec:
+    def _spec(self, name: str, seen: ModelFiles | None, footprints: Footprints) -> ModelSpec:
         told = self._managed.get(name) or ManagedModel(name=name)
         spec = ModelSpec(
             name, told.footprint_bytes, idle_seconds=told.idle_seconds, pinned=told.pinned, versions=told.versions,
             callable=name in self._managed, load_seconds=footprints.load_seconds(name),
         )  # fmt: skip
-        if isinstance(seen, UnreadableModel):
-            return replace(spec, stamp=hashlib.sha256(seen.why.encode()).hexdigest()[:16])
         if seen is not None:
             # Versions that are not there yet change the content when they come.
             there = tuple(each for each in told.versions if each in seen.versions) or told.versions

@@ -14,10 +14,8 @@ log = logging.getLogger(__name__)
 
 
 def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Replace a file; a machine that stops at any instant leaves the old one or the new one. Raises OSError.
-
-    `mode` holds whatever the umask is.
-    """
+    """Replace a file; a machine that stops at any instant leaves the old or the new one. `mode` holds whatever the
+    umask is. Raises OSError."""
     new = path.with_name(f".{path.name}.new")
     if mode is not None:
         new.unlink(missing_ok=True)  # left by a process that was killed, with whatever mode
@@ -53,10 +51,8 @@ class KeptFile:
 
 
 def control_secret(path: Path) -> str:
-    """Return the secret that the server's model control asks for, made where there is none.
-
-    One that is there stays, for the server was started with it. Raises OSError where the folder cannot be written.
-    """
+    """Return the secret that the server's model control asks for, made where there is none: one that is there stays,
+    for the server was started with it. Raises OSError."""
     try:
         kept = path.read_text("ascii")
     except (FileNotFoundError, UnicodeDecodeError):

@@ -84,10 +84,7 @@ class Footprints:
         return known.load_seconds if known is not None and known.load_seconds > 0 else None
 
     def grants(self, lease_seconds: float, now: float) -> None:
-        """Remember how long leases are; to be called regularly, with `now` in seconds of one clock.
-
-        Longer leases, of an earlier start or of earlier settings, are remembered until the last of them has ended.
-        """
+        """Remember how long leases are, and longer ones until the last of them has ended; to be called regularly."""
         before = self.lease_seconds if self._granted is None else self._granted
         if before is not None and before > lease_seconds:
             self._runs_out = max(self._runs_out, now + before)

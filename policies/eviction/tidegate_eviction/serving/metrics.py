@@ -1,8 +1,4 @@
-"""What is counted, and how Prometheus reads it.
-
-A model's name is a label only of models that the repository has, and of a bounded number of them; no label is a
-caller's own word.
-"""
+"""What is counted, and how Prometheus reads it. No label is a caller's own word, and the number of names is bounded."""
 
 from collections import Counter as Counting
 from collections.abc import Iterator, Mapping

@@ -18,17 +18,15 @@ from ..core.events import Answered, Step, Ticket
 from ..core.residency import Residency
 from ..core.rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
 from ..policies import registry
-from ..server import MemoryReading, ModelRepository, ServerDriver
-from .catalog import Catalog, Seen
+from ..server import MemoryReading, ModelFiles, ModelRepository, ServerDriver
+from .catalog import Catalog
 from .event_log import tell
 from .footprints import Footprints
 from .metrics import Counts
 from .settings import SettingsError, seconds_open
 
-JITTER = 0.2
-"""Share of a busy answer's `retry_after` that is added to it at random at most, so that callers do not come back all at
-once."""
-JITTER_LEAST_SECONDS = 0.1
+JITTER, JITTER_LEAST_SECONDS = 0.2, 0.1
+"""What is added at random to `retry_after` at most, as a share of it and more, so that not all come back at once."""
 LOOK_SECONDS = 10.0
 """Seconds between two looks at the repository; looks take a tenth of the time at most."""
 LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
@@ -60,7 +58,7 @@ class EvictionService:
         self.reading = MemoryReading()
         self.driver: ServerDriver | None = None
         self._catalog = Catalog(settings)
-        self._seen: Mapping[str, Seen] = {}
+        self._seen: Mapping[str, ModelFiles] = {}
         self._specs: dict[str, ModelSpec] = {}
         self._clock = clock
         self._chance = chance
@@ -101,7 +99,7 @@ class EvictionService:
         async with self._looking:
             catalog, seen = self._catalog, self._seen
 
-            def read() -> tuple[Mapping[str, Seen], dict[str, ModelSpec]]:
+            def read() -> tuple[Mapping[str, ModelFiles], dict[str, ModelSpec]]:
                 found = catalog.look(seen)
                 return found, catalog.specs(found, self.footprints)
 
@@ -213,21 +211,16 @@ class EvictionService:
         """An unload has ended."""
         self._do(self.residency.unload_ended(number, self._clock(), error))
 
-    def memory_read(self, reading: MemoryReading) -> None:
-        """Memory was read."""
-        if reading.source != self.reading.source:
+    def memory_read(self, reading: MemoryReading, why: str = "") -> None:
+        """Memory was read, or cannot be: then an unload counts as soon as the index says so."""
+        if why and self._measures:
+            log.error("memory cannot be read, so that it is not known whether unloaded memory came back: %s", why)
+        elif reading.source != self.reading.source:
             log.info("memory is read from: %s", reading.source)
         self.reading = reading
         self._measure(reading.used_bytes is not None)
         if reading.used_bytes is not None:
             self._do(self.residency.memory(reading.used_bytes, self._clock()))
-
-    def memory_is_blind(self, why: str) -> None:
-        """Memory cannot be read: an unload counts as soon as the index says so."""
-        if self._measures:
-            log.error("memory cannot be read, so that it is not known whether unloaded memory came back: %s", why)
-        self.reading = MemoryReading()
-        self._measure(False)
 
     def server_lost(self, why: str) -> None:
         """The server has ended."""
@@ -284,10 +277,7 @@ class EvictionService:
             self._timer = asyncio.get_running_loop().call_later(max(0.001, due - self._clock()), self.tick)
 
     async def _look_at(self, model: str, seconds: float) -> None:
-        """Have the core know what lies there now, such as a version that was just published, before it is loaded.
-
-        A look that takes longer than so many seconds goes on by itself.
-        """
+        """Have the core know what lies there now, before it is loaded; a look that takes longer goes on by itself."""
         if (looking := self._looks.get(model)) is None:
             looking = self._looks[model] = asyncio.create_task(self._look_anew(model))
             looking.add_done_callback(lambda _: self._looks.pop(model, None))

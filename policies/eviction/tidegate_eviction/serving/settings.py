@@ -31,9 +31,8 @@ def read(data: bytes) -> EvictionSettings:
         first = error.errors(include_input=False, include_url=False)[0]
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise SettingsError(f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}{more}") from None
-    for key, value, known in (("kind", settings.kind, KINDS), ("policy", settings.policy, registry.names())):
-        if value not in known:
-            raise SettingsError(f"{key}: there is no {value!r}, only {', '.join(sorted(known))}")
+    if settings.kind not in KINDS:
+        raise SettingsError(f"kind: there is no {settings.kind!r}, only {', '.join(sorted(KINDS))}")
     try:
         registry.find(settings.policy)
     except ValueError as error:

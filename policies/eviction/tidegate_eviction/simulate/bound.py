@@ -1,12 +1,10 @@
 """How few seconds of loading would have been enough, had one known every request beforehand.
 
-Both ways below bound the same thing from below. Given is one sequence of requests, each with the moment in which it
-began to be worked on; a model is in memory from then on for at least `warm_seconds`; footprints of what is in memory
-never exceed the capacity; loads and unloads take no time, and a load costs `load_seconds`. No schedule that answers
-exactly these requests at exactly these moments, online or offline, spends less on loading than the bound: that loads
-really take time, that unloads do, that leases outlive requests can only make it more. It says nothing of schedules
-that would have answered other requests, or the same ones at other times: refusing is a way to load less. That is why
-each policy is held against the bound of the requests which it answered itself.
+Given is one sequence of requests, each with the moment in which it began to be worked on; a model is in memory from
+then on for at least `warm_seconds`; footprints of what is in memory never exceed the capacity; loads and unloads take
+no time, and a load costs `load_seconds`. No schedule that answers exactly these requests at exactly these moments
+spends less on loading. Refusing is a way to load less: so each policy is held against the bound of the requests which
+it answered itself.
 
 - `optimum` is exact: dynamic programming over the sets of models that fit (Bellman). It is for small zoos, for it looks
   at 2^models sets for every request.

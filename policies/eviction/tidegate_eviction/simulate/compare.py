@@ -1,12 +1,9 @@
 """Policies side by side over one trace or many capacities, with policies that know the future, other caches, and the
 bound that no policy can beat.
 
-Belady's rule evicts what is wanted again last (Belady, "A study of replacement algorithms for a virtual-storage
-computer", IBM Systems Journal 1966). It is optimal where all models are of one size and load in one time, and far from
-it where they are not; weighted, what goes first costs least to load again, per byte and second until it is wanted.
-
-libCacheSim's caches are for orientation: a load takes no time, what is in use may go, no request is refused, and some
-(its GDSF) need not keep what was asked for. GDSF knows sizes, but no costs. Each miss is charged as a load.
+Belady's rule (IBM Systems Journal 1966) evicts what is wanted again last; weighted, what costs least to load again, per
+byte and second until it is wanted. libCacheSim's caches are for orientation (docs/simulator.md): each miss is charged
+as a load, and GDSF knows sizes, but no costs.
 """
 
 import math
@@ -115,12 +112,10 @@ def run(trace: Trace, setting: SimulationSetting) -> ComparisonRow:
 
 
 def bound_of(trace: Trace, setting: SimulationSetting, outcome: Outcome) -> Bound | None:
-    """Return the least seconds of loading for the same answers at the same moments.
-
-    Several replicas are bounded by one slice as large as all of them, which can hold whatever they hold.
-    """
+    """Return the least seconds of loading for the same answers at the same moments."""
     from .bound import bound  # raises MissingLibraryError without NumPy
 
+    # Several replicas are bounded by one slice as large as all of them, which can hold whatever they hold.
     found = bound(served(trace, outcome), setting.capacity_bytes * setting.replicas)
     return None if found is None else Bound(*found)
 
@@ -128,10 +123,7 @@ def bound_of(trace: Trace, setting: SimulationSetting, outcome: Outcome) -> Boun
 def compare(
     trace: Trace, setting: SimulationSetting, policies: Sequence[Policy], bounded: bool = True
 ) -> Iterator[ComparisonRow]:
-    """Yield these policies, then Belady's rules in the same simulation, then libCacheSim's caches.
-
-    What needs a library that is not installed is left out, which is said on stderr.
-    """
+    """Yield these policies, Belady's rules and libCacheSim's caches; says on stderr what needs a missing library."""
     known: dict[tuple[bytes, bytes], Bound | None] = {}
     for policy in policies:
         row = run(trace, replace(setting, policy=policy))

@@ -1,7 +1,7 @@
 """Simulated time: the requests of a trace against the container's own core, with proxies and the server simulated.
 
-Nothing is decided here. The clock jumps from one event to the next: a request comes, a request ends, a load or an
-unload ends, memory is back, leases are renewed, or the core's own deadline has come.
+Nothing is decided here. The clock jumps from one event to the next: a request comes or ends, a load or an unload ends,
+memory is back, leases are renewed, or the core's own deadline has come.
 """
 
 import hashlib
@@ -22,27 +22,22 @@ from .trace import Outcome, Trace, shown
 
 @dataclass(frozen=True, slots=True)
 class SimulationSetting:
-    """What is simulated, beside the requests. Times are seconds."""
+    """What is simulated, beside the requests: docs/simulator.md has it by the names of options. Times are seconds."""
 
     policy: Policy
     capacity_bytes: int
     """Of each replica."""
     idle_seconds: float = 0.0
     wait_seconds: float = 0.0
-    """How long a request waits for room before it is told busy. A load that has begun is waited for to its end."""
     replicas: int = 1
     holders: int = 1
     """Proxies, which get requests in turn."""
     lease_seconds: float = 0.0
-    """0: proxies give leases back as soon as their last request has ended. Else they renew them, as they really do."""
     unload_seconds: float = 0.0
     freeing_seconds: float = 0.0
-    """How long memory takes to come back after an unload."""
     residency_factor: float = 0.0
-    """Anti-thrash: a model stays for so many times what it took to load. 0: off."""
     loads_at_once: int = 4
     instant: bool = False
-    """Whether loads take no time, as in plain simulations of caches; they are charged all the same."""
 
 
 FOR_EVER = 1e12

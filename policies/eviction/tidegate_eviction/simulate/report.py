@@ -1,6 +1,7 @@
 """Simulations as tables, JSON and plots."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -59,9 +60,8 @@ def notes(rows: Sequence[ComparisonRow], bounded: bool = False) -> list[str]:
     said = [text for kind, text in NOTES.items() if any(row.kind == kind for row in rows)]
     bounds = [row.bound for row in rows if row.bound]
     if bounds:
-        what = (
-            "the optimum itself" if all(each.exact for each in bounds) else "of linear programming, below the optimum"
-        )
+        is_optimum = all(each.exact for each in bounds)
+        what = "the optimum itself" if is_optimum else "of linear programming, below the optimum"
         said.append(f"The bound is {what}: the same answers at the same moments with everything known beforehand.")
     elif bounded:
         said.append("There is no bound: for so many models, the trace is too long for linear programming.")
@@ -71,12 +71,8 @@ def notes(rows: Sequence[ComparisonRow], bounded: bool = False) -> list[str]:
 def curve(points: Sequence[SweepPoint]) -> Table:
     """Return what each policy does at each capacity."""
     names = list(dict.fromkeys(row.name for point in points for row in point.rows))
-    made = Table(
-        title="Seconds spent loading, and requests that were refused",
-        title_justify="left",
-        box=None,
-        header_style="bold",
-    )
+    title = "Seconds spent loading, and requests that were refused"
+    made = Table(title=title, title_justify="left", box=None, header_style="bold")
     for heading in ("of all models", "capacity", *names):
         made.add_column(Text(heading), justify="right", no_wrap=True)
     for point in points:
@@ -105,16 +101,9 @@ def as_json(trace: Trace, capacity_bytes: int, replicas: int, rows: Sequence[Com
 
 
 def _figures(outcome: Outcome) -> dict[str, float | int]:
-    return {
-        "requests": outcome.requests,
-        "hits": outcome.hits,
-        "cold_loads": len(outcome.loads),
-        "load_seconds": round(outcome.load_seconds, 3),
-        "busy": outcome.busy,
-        "too_large": outcome.too_large,
-        "evictions": outcome.evictions,
-        **{f"added_wait_p{each}_seconds": round(wait, 6) for each, wait in outcome.added_wait().items()},
-    }
+    counts = {name: getattr(outcome, name) for name in ("requests", "hits", "busy", "too_large", "evictions")}
+    waits = {f"added_wait_p{each}_seconds": round(wait, 6) for each, wait in outcome.added_wait().items()}
+    return {**counts, "cold_loads": len(outcome.loads), "load_seconds": round(outcome.load_seconds, 3), **waits}
 
 
 KINDS: Final = (".png", ".svg")
@@ -137,56 +126,47 @@ def check_plot(path: Path) -> None:
 
 def plot_rows(path: Path, title: str, trace: Trace, rows: Sequence[ComparisonRow]) -> None:
     """Draw the seconds of loading of each row in the course of the trace. SimulationError if it cannot be written."""
-    figure, axes = _figure(title)
-    end = trace.seconds[-1] / 3600
-    for row in rows:
-        hours = [0.0, *(begin / 3600 for begin, _ in row.outcome.loads), end]
-        sums = [0.0, *accumulate(seconds for _, seconds in row.outcome.loads)]
-        busy = "" if row.kind == "libcachesim" else f", {row.outcome.busy:,} busy"
-        label = f"{row.name}: {row.outcome.load_seconds:,.0f} s{busy}"
-        axes.step(hours, [*sums, sums[-1]], _STYLES[row.kind], where="post", label=label)
-    axes.set(xlabel="hours", ylabel="seconds spent loading so far")
-    _save(figure, axes, path)
+    with _figure(path, title) as (axes,):
+        end = trace.seconds[-1] / 3600
+        for row in rows:
+            hours = [0.0, *(begin / 3600 for begin, _ in row.outcome.loads), end]
+            sums = [0.0, *accumulate(seconds for _, seconds in row.outcome.loads)]
+            busy = "" if row.kind == "libcachesim" else f", {row.outcome.busy:,} busy"
+            label = f"{row.name}: {row.outcome.load_seconds:,.0f} s{busy}"
+            axes.step(hours, [*sums, sums[-1]], _STYLES[row.kind], where="post", label=label)
+        axes.set(xlabel="hours", ylabel="seconds spent loading so far")
 
 
 def plot_sweep(path: Path, title: str, points: Sequence[SweepPoint]) -> None:
     """Draw seconds of loading, and the share of requests that were refused, over the capacity."""
-    figure, axes, below = _figure(title, 2)
-    shares = [point.share * 100 for point in points]
-    for place, row in enumerate(points[0].rows):
-        outcomes = [point.rows[place].outcome for point in points]
-        axes.plot(shares, [outcome.load_seconds for outcome in outcomes], "-o", label=row.name)
-        below.plot(shares, [outcome.refused / outcome.requests * 100 for outcome in outcomes], "-o")
-    axes.set(ylabel="seconds spent loading")
-    axes.set_yscale("symlog", linthresh=10)
-    below.set(xlabel="capacity, in per cent of all models' footprints", ylabel="% refused: busy, or too large")
-    below.set_yscale("symlog", linthresh=0.01)
-    _save(figure, axes, path)
+    with _figure(path, title, 2) as (axes, below):
+        shares = [point.share * 100 for point in points]
+        for place, row in enumerate(points[0].rows):
+            outcomes = [point.rows[place].outcome for point in points]
+            axes.plot(shares, [outcome.load_seconds for outcome in outcomes], "-o", label=row.name)
+            below.plot(shares, [outcome.refused / outcome.requests * 100 for outcome in outcomes], "-o")
+        axes.set(ylabel="seconds spent loading")
+        axes.set_yscale("symlog", linthresh=10)
+        below.set(xlabel="capacity, in per cent of all models' footprints", ylabel="% refused: busy, or too large")
+        below.set_yscale("symlog", linthresh=0.01)
 
 
-def _figure(title: str, rows: int = 1) -> tuple[Any, ...]:
-    """Return a figure, and its axes from above to below."""
-    # Not pyplot: that one wants to know about displays.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+@contextmanager
+def _figure(path: Path, title: str, rows: int = 1) -> Iterator[list[Any]]:
+    """Yield a figure's axes from above to below, and write it then."""
+    import matplotlib
+    from matplotlib.figure import Figure  # not pyplot: that one wants to know about displays
 
     figure = Figure(figsize=(9, 4 + 1.5 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
     all_axes = list(figure.subplots(rows, 1, sharex=True, squeeze=False).flat)
     all_axes[0].set_title(title, fontsize=10)
     for axes in all_axes:
         axes.grid(alpha=0.3)
-    return figure, *all_axes
-
-
-def _save(figure: Any, axes: Any, path: Path) -> None:
-    axes.legend(fontsize=8)
+    yield all_axes
+    all_axes[0].legend(fontsize=8)
     # SVG has no date and no random ids in it: the same simulation is the same file.
-    import matplotlib
-
     with matplotlib.rc_context({"svg.hashsalt": "tidegate"}):
-        metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
         try:
-            figure.savefig(path, dpi=150, metadata=metadata)
+            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else {})
         except OSError as error:
             raise SimulationError(f"--plot {path}: the plot cannot be written ({error.strerror}).") from None

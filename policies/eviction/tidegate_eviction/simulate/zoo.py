@@ -1,9 +1,8 @@
 """Synthetic zoos: traces of models and requests that look like those people have, made from a seed.
 
 How often models are used follows Zipf's law. Requests of most come at random, more by day than by night; some models
-come in bursts, between which they are not used; and some are used by a nightly batch alone. Footprints spread over
-orders of magnitude (log-normal, as sizes of files do), and loading takes a moment and then a time in proportion to the
-footprint, at a rate that differs from model to model.
+come in bursts, and some by a nightly batch alone. Footprints are log-normal, as sizes of files are, and loading takes a
+moment and then a time in proportion to the footprint, at a rate that differs from model to model.
 """
 
 import math

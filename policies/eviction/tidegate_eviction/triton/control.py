@@ -65,11 +65,11 @@ class VersionState:
     """Why it is not ready, in Triton's words; `unloaded` once an unload is through."""
 
 
+@dataclass(frozen=True, slots=True)
 class ModelIndex:
     """The repository index: every model, and the versions of those that were ever loaded."""
 
-    def __init__(self, models: Mapping[str, tuple[VersionState, ...]]) -> None:
-        self.models = models
+    models: Mapping[str, tuple[VersionState, ...]]
 
     def in_state(self, model: str, state: str) -> tuple[int, ...]:
         """Return the versions of a model that are in a state, in order."""
@@ -143,10 +143,7 @@ class TritonControl:
         return ModelIndex(models)
 
     async def served(self) -> dict[str, tuple[int, ...]]:
-        """Return what is served, with its versions: even what the index lacks, since its folder has gone.
-
-        Raises ServerCallError.
-        """
+        """Return what is served, with its versions, even from a folder that has gone; raises ServerCallError."""
         answer = await self._call("ModelStatistics", messages.ModelStatisticsRequest(), CALL_SECONDS)
         versions: dict[str, tuple[int, ...]] = {}
         for each in answer.model_stats:
@@ -168,10 +165,7 @@ class TritonControl:
         await self._call("RepositoryModelLoad", request, seconds)
 
     async def unload(self, model: str, seconds: float) -> None:
-        """Begin to unload a model, and no other: parts of an ensemble go by their own names.
-
-        The index says when it is through. Raises ServerCallError.
-        """
+        """Begin to unload a model, and none of its parts: the index says when it is through; raises ServerCallError."""
         request = messages.RepositoryModelUnloadRequest(model_name=model)
         request.parameters["unload_dependents"].bool_param = False
         await self._call("RepositoryModelUnload", request, seconds)
@@ -250,10 +244,8 @@ class IndexWatcher:
         self._look_seconds = 0.0
 
     async def load(self, model: str, call: "asyncio.Task[None] | None") -> str | None:
-        """Return how a load ended: None, or why it failed.
-
-        `call` is the call that ordered it, None where there is none here. Without its answer the index decides.
-        """
+        """Return how a load ended: None, or why it failed. Without an answer of `call`, which ordered it, the index
+        decides."""
         quiet_since = monotonic()
         failed = 0
         pause = FIRST_LOOK_SECONDS
@@ -287,10 +279,10 @@ class IndexWatcher:
             pause = self._longer(pause)
 
     async def unloads(self, names: Sequence[str], refused: str = "", told: Collection[str] = ()) -> str | None:
-        """Return how an unload of these ended: None, or why it did not come to its end.
+        """Return how an unload of these ended: None, or why it did not; `refused` is Triton's error, if there was one.
 
-        `refused` is Triton's error, if it refused the call; `told` are the models whose call it accepted, or that it
-        does not serve. The index does not name a model without a folder: it is unloaded only if it is in `told`.
+        The index does not name a model without a folder: it is unloaded only if it is in `told`, the models whose call
+        Triton accepted, or that it does not serve.
         """
         begun = monotonic()
         pause = FIRST_LOOK_SECONDS

@@ -260,7 +260,7 @@ class TritonDriver:
                 reading = await self._memory.read()
             except ServerCallError as error:
                 if monotonic() - last > BLIND_SECONDS:
-                    self._events.memory_is_blind(str(error))
+                    self._events.memory_read(MemoryReading(), str(error))
                 continue
             last = monotonic()
             if reading.server != self._server:

@@ -69,10 +69,7 @@ class MemoryReader:
         self.last = MemoryReading()
 
     async def prepare(self) -> None:
-        """Load the model that reads memory where it is not loaded yet; after each start of Triton or of the policy.
-
-        Raises LostError. Where it cannot be loaded, Triton's metrics are read.
-        """
+        """Load the model that reads memory, if need be; to be called after each start of Triton, raises LostError."""
         self._has_model, self._has_metrics, self._source = False, self._metrics_url is not None, None
         self._is_blind = False
         with suppress(ServerCallError, KeyError):
@@ -89,11 +86,9 @@ class MemoryReader:
             self._has_model = True
 
     async def read(self) -> MemoryReading:
-        """Return a reading; raises ServerCallError when there should be one and is none now.
-
-        All readings of one start of Triton are from one source: numbers of two cannot be compared.
-        """
+        """Return a reading; raises ServerCallError when there should be one and is none now."""
         reading = await self._read()
+        # All readings of one start of Triton are from one source: numbers of two cannot be compared.
         if self._source not in (None, reading.source):
             raise RefusedError(f"memory was read from {self._source}, which tells nothing now")
         self._source, self.last, self._tries = reading.source, reading, 0

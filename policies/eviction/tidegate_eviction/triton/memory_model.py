@@ -1,7 +1,6 @@
 """A model for Triton's Python backend that tells how much memory its Triton uses. The policy loads it, by its text.
 
-It runs in Triton's own container, where alone a MIG slice can be seen, and makes no CUDA context: NVML does not need
-one. It imports nothing of the policy's.
+It runs in Triton's own container, where alone a MIG slice can be seen, makes no CUDA context, imports no other module.
 """
 
 import ctypes

@@ -1,7 +1,4 @@
-"""Triton's model repository: sizes, configurations, and the content that a load would load. It is only read.
-
-A repository in object storage is not looked into: of its models nothing is known before they are loaded.
-"""
+"""Triton's model repository: sizes, configurations, and the content that a load would load. It is only read."""
 
 import errno
 import hashlib
@@ -46,16 +43,13 @@ class TritonRepository:
         self.is_remote = "://" in root
 
     def check(self) -> None:
-        """Raise OSError when the folder itself is not there: its models are not removed then, but out of sight."""
+        """Raise OSError when the folder itself is not there: its models are out of sight then, and not removed."""
         if not self.is_remote:
             os.scandir(self.root).close()
 
     def override(self, model: str, versions: tuple[int, ...]) -> str | None:
-        """Return the configuration (JSON) with which a load loads these versions.
-
-        None where it does so anyway; UNSEEN where only Triton can read it. Blocks while it reads; raises
-        RepositoryError and OSError.
-        """
+        """Return the configuration (JSON) with which a load loads these versions: None where it does so anyway, UNSEEN
+        where only Triton can read it. Blocks while it reads; raises RepositoryError and OSError."""
         if self.is_remote:
             return UNSEEN if versions else None
         found = self.look(model, versions)
@@ -64,10 +58,7 @@ class TritonRepository:
         return None if found is None else found.override
 
     def look(self, model: str, wanted: Iterable[int] = ()) -> TritonModelFiles | None:
-        """Return a model as it lies there now, None where it does not; raises RepositoryError and OSError.
-
-        `wanted` are the versions that get traffic; without them its configuration chooses. Blocks while it reads.
-        """
+        """Return a model as it lies there now, as `server.ModelRepository.look` says."""
         folder = self._folder(model)
         if folder is None:
             return None
@@ -94,13 +85,10 @@ class TritonRepository:
                 inside.append(_content(whole, chosen(self.config(whole)[0], _versions(whole)), "")[1])
         size, stamp = _content(folder, versions, "\0".join([override or "", *inside]))
         estimate = 0 if parts else max(LEAST_BYTES, int(size * DISK_FACTOR))  # an ensemble holds nothing itself
-        return TritonModelFiles(versions, size, stamp, parts, estimate, override, problem)
+        return TritonModelFiles(versions, stamp, parts, estimate, override, problem)
 
     def config(self, folder: Path) -> tuple[Any, str]:
-        """Return the configuration in a model's folder, empty where there is none, and which fields are not known.
-
-        Raises RepositoryError.
-        """
+        """Return a folder's configuration, empty without one, and what is not known of it; raises RepositoryError."""
         config = model_config_pb2.ModelConfig()
         try:
             text = _text(folder / CONFIG)

@@ -21,7 +21,6 @@ class Heard:
     def __init__(self) -> None:
         self.said: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self.readings: list[MemoryReading] = []
-        self.blind: list[str] = []
         self.thought: frozenset[str] = frozenset()
 
     def load_ended(self, number: int, error: str | None, measured: int | None, versions: tuple[int, ...]) -> None:
@@ -30,11 +29,9 @@ class Heard:
     def unload_ended(self, number: int, error: str | None) -> None:
         self.said.put_nowait(("unload", number, error))
 
-    def memory_read(self, reading: MemoryReading) -> None:
+    def memory_read(self, reading: MemoryReading, why: str = "") -> None:
         self.readings.append(reading)
-
-    def memory_is_blind(self, why: str) -> None:
-        self.blind.append(why)
+        self.blind = bool(why)
 
     def server_lost(self, why: str) -> None:
         self.said.put_nowait(("lost", why))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_eviction.server import RepositoryError
 from tidegate_eviction.triton.repository import LEAST_BYTES, UNSEEN, TritonModelFiles, TritonRepository, chosen
 from tritonclient.grpc import model_config_pb2
@@ -42,9 +43,10 @@ def test_folders_that_are_no_versions_count_as_what_all_need(tmp_path: Path) -> 
     folder = model(tmp_path, "a", (2,))
     for name in ("03", "old", "1x"):
         (folder / name).mkdir()
-        (folder / name / "file").write_bytes(b"yy")
+        (folder / name / "file").touch()
+        os.truncate(folder / name / "file", 1 << 30)
     found = look(tmp_path, "a")
-    assert (found.versions, found.bytes) == ((2,), 16)
+    assert (found.versions, found.estimate_bytes) == ((2,), int((10 + (3 << 30)) * DISK_FACTOR))
 
 
 def test_wanted_versions_are_the_union_and_nothing_else(tmp_path: Path) -> None:

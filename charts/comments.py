@@ -25,9 +25,11 @@ class Comments:
             self._read(path)
 
     def of_key(self, key: str, beside: Iterable[str]) -> str | None:
-        """Return the comment of a key of a mapping with these keys."""
+        """Return the comment of a key of a mapping with these keys; a helper may have added some of them."""
         wanted, others = _normal(key), frozenset(map(_normal, beside))
-        return next((text for name, known, text in self.keys if name == wanted and others <= known), None)
+        return next(
+            (text for name, known, text in self.keys if name == wanted and (others <= known or known <= others)), None
+        )
 
     def _read(self, path: Path) -> None:
         source = path.read_text("utf-8")

@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from time import monotonic
 
 from .order import place
-from .test_rooms import FILES, GRAPH, imported
+from .test_rooms import files, graph, imported
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 900
@@ -99,7 +99,7 @@ def _is_text(node: ast.BinOp) -> bool:
 def chosen(rooms: list[str], count: int, seed: int) -> list[Mutant]:
     """Return one mutant for each of `count` lines, at random over all lines of the rooms that can be broken."""
     tracked = subprocess.run(["git", "ls-files", *rooms], cwd=ROOT, capture_output=True, text=True, check=True)
-    files = sorted({ROOT / name for name in tracked.stdout.splitlines()} & {*FILES.values()})
+    files = sorted({ROOT / name for name in tracked.stdout.splitlines()} & {*files().values()})
     rng = random.Random(seed)
     by_line: dict[tuple[Path, int], list[Mutant]] = {}
     for file in files:
@@ -127,8 +127,8 @@ def _imports() -> dict[str, set[str]]:
 
 def importing(path: Path) -> list[str]:
     """Return the test files that import a file of the tree, or else what imports it, those that take longest last."""
-    module = next((name for name, file in FILES.items() if file == path), "")
-    for modules in ({module}, {name for name, others in GRAPH.items() if module in others}):
+    module = next((name for name, file in files().items() if file == path), "")
+    for modules in ({module}, {name for name, others in graph().items() if module in others}):
         if found := [test for test, names in _imports().items() if modules & names and not test.startswith(NOT_FIRST)]:
             return sorted(found, key=place, reverse=True)
     return []

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +15,7 @@ ABOVE = {"contracts": "contracts", "service": "service", "proxy": "proxy", "clie
 ROW = re.compile(r"^\| `([\w/.]+)` \| [^|]+ \|([^|]*)\|$", re.MULTILINE)
 
 
+@cache
 def files() -> dict[str, Path]:
     """Return every module of the product by its name; tests are left out."""
     found = {}
@@ -27,9 +29,6 @@ def files() -> dict[str, Path]:
         parts = parts[2:] if parts[:2] == ("policies", "eviction") else parts[1:] if parts[0] in ABOVE else parts
         found[".".join(parts).removesuffix(".__init__")] = file
     return found
-
-
-FILES = files()
 
 
 def imported(name: str, file: Path) -> Iterator[str]:
@@ -47,59 +46,60 @@ def imported(name: str, file: Path) -> Iterator[str]:
 
 
 def _module(name: str) -> str | None:
-    return name if name in FILES else None
+    return name if name in files() else None
 
 
-GRAPH = {name: set(imported(name, file)) for name, file in FILES.items()}
+@cache
+def graph() -> dict[str, set[str]]:
+    """Return what each module imports: once, and not while tests are collected."""
+    return {name: set(imported(name, file)) for name, file in files().items()}
 
 
+@cache
 def rooms() -> dict[str, set[str]]:
     """Return the table of CONTRIBUTING.md: for each room, the rooms that it may import."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     return {room: set(re.findall(r"`([\w/.]+)`", others)) for room, others in ROW.findall(text)}
 
 
-ROOMS = rooms()
-
-
 def room_of(module: str) -> str:
     """Return the innermost room of the table that a module lies in."""
-    path = PurePosixPath(FILES[module].relative_to(ROOT))
-    return max((room for room in ROOMS if path.is_relative_to(room)), key=len, default="")
+    path = PurePosixPath(files()[module].relative_to(ROOT))
+    return max((room for room in rooms() if path.is_relative_to(room)), key=len, default="")
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     try:
-        TopologicalSorter(GRAPH).prepare()
+        TopologicalSorter(graph()).prepare()
     except CycleError as error:
         pytest.fail("a circle of imports: " + " → ".join(error.args[1]))
 
 
 def test_every_module_is_in_a_room_of_the_table() -> None:
-    assert [name for name in FILES if not room_of(name)] == []
+    assert [name for name in files() if not room_of(name)] == []
 
 
 def test_the_table_of_rooms_has_no_circle_and_names_rooms_that_are_there() -> None:
-    TopologicalSorter(ROOMS).prepare()
-    assert set().union(*ROOMS.values()) <= set(ROOMS)
-    assert [room for room in ROOMS if not (ROOT / room).exists()] == []
+    TopologicalSorter(rooms()).prepare()
+    assert set().union(*rooms().values()) <= set(rooms())
+    assert [room for room in rooms() if not (ROOT / room).exists()] == []
 
 
 def test_rooms_import_only_what_the_table_names() -> None:
     wrong = {
         f"{room_of(name)} → {room_of(other)}: {name} imports {other}"
-        for name, others in GRAPH.items()
+        for name, others in graph().items()
         for other in others
-        if (room := room_of(name)) != room_of(other) and room_of(other) not in ROOMS[room]
+        if (room := room_of(name)) != room_of(other) and room_of(other) not in rooms()[room]
     }
     assert sorted(wrong) == []
 
 
 def test_every_room_that_the_table_names_for_another_is_imported_there() -> None:
-    used = {(room_of(name), room_of(other)) for name, others in GRAPH.items() for other in others}
-    assert [(room, other) for room, others in ROOMS.items() for other in others if (room, other) not in used] == []
+    used = {(room_of(name), room_of(other)) for name, others in graph().items() for other in others}
+    assert [(room, other) for room, others in rooms().items() for other in others if (room, other) not in used] == []
 
 
 def test_modules_fit_on_a_few_screens() -> None:
-    lines = {name: file.read_text("utf-8").count("\n") for name, file in FILES.items()}
+    lines = {name: file.read_text("utf-8").count("\n") for name, file in files().items()}
     assert {name: count for name, count in lines.items() if count > 400} == {}

@@ -99,10 +99,10 @@ def _is_text(node: ast.BinOp) -> bool:
 def chosen(rooms: list[str], count: int, seed: int) -> list[Mutant]:
     """Return one mutant for each of `count` lines, at random over all lines of the rooms that can be broken."""
     tracked = subprocess.run(["git", "ls-files", *rooms], cwd=ROOT, capture_output=True, text=True, check=True)
-    files = sorted({ROOT / name for name in tracked.stdout.splitlines()} & {*files().values()})
+    modules = sorted({ROOT / name for name in tracked.stdout.splitlines()} & {*files().values()})
     rng = random.Random(seed)
     by_line: dict[tuple[Path, int], list[Mutant]] = {}
-    for file in files:
+    for file in modules:
         for mutant in mutants_of(file):
             by_line.setdefault((file, mutant.line), []).append(mutant)
     places = rng.sample(sorted(by_line), min(count, len(by_line)))
@@ -139,7 +139,11 @@ def noticed(mutant: Mutant, copy: Path, options: argparse.Namespace) -> str | No
     path = mutant.file.relative_to(ROOT)
     pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     tier = ["--thorough"] if options.thorough else []
-    steps = [("tests that import it", [*pytest, *tier, *files], SECONDS)] if (files := importing(mutant.file)) else []
+    steps = (
+        [("tests that import it", [*pytest, *tier, *importers], SECONDS)]
+        if (importers := importing(mutant.file))
+        else []
+    )
     steps += [(folder, [*pytest, *tier, folder], SECONDS) for folder in mirrored(path)[:2]]
     steps.insert(1, ("types", [sys.executable, "-m", "mypy"], SECONDS))
     if options.whole:

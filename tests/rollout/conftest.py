@@ -121,22 +121,35 @@ def out(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def call() -> Callable[..., Ended]:
+    """Run the command line in process, which must end with this exit code."""
 
-    def run(*arguments: object) -> Ended:
+    def run(*arguments: object, code: int | None = None) -> Ended:
         from rollout.cli import app
 
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
+        assert result.exit_code == code or code is None, result.stderr
         return Ended(result.exit_code, result.stdout, result.stderr)
 
     return run
 
 
 @pytest.fixture
-def rendered(call: Callable[..., Ended], definition: Path, out: Path) -> Path:
-    ended = call("up", definition, "--out", out)
-    assert ended.code == 0, ended.err
+def up(call: Call, definition: Path, out: Path) -> Call:
+    """Render the definition's stacks into `out`."""
+    return partial(call, "up", definition, "--out", out)
+
+
+@pytest.fixture
+def preview(call: Call, definition: Path, out: Path) -> Call:
+    """Preview what would change in `out`."""
+    return partial(call, "preview", definition, "--out", out)
+
+
+@pytest.fixture
+def rendered(up: Call, out: Path) -> Path:
+    up(code=0)
     return out
 
 
@@ -168,9 +181,10 @@ def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 @pytest.fixture
 def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Ended]:
 
-    def finished(*arguments: object, **environment: str) -> Ended:
+    def finished(*arguments: object, code: int | None = None, **environment: str) -> Ended:
         process = start(*arguments, **environment)
         out, err = process.communicate(timeout=120)
+        assert process.returncode == code or code is None, err
         return Ended(process.returncode, out, err)
 
     return finished

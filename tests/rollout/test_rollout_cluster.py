@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,17 @@ class Engine:
 
 
 @pytest.fixture
+def up_in(call: Call, pinned: Path) -> Call:
+    """Bring up the stacks of a cluster."""
+    return partial(call, "up", pinned, "--cluster")
+
+
+@pytest.fixture
+def down(call: Call, pinned: Path) -> Call:
+    return partial(call, "down", pinned)
+
+
+@pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     found = Engine()
     monkeypatch.setattr(engines, "FINDERS", {"other": lambda _: None, "stand-in": found.found})
@@ -64,10 +76,10 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 @pytest.mark.parametrize(("cluster", "stack"), [("kind-lab", "dev-lab"), ("lab", "dev-lab"), ("east", "prod-east")])
 def test_the_stacks_of_that_context_or_data_plane_are_brought_up(
-    call: Call, pinned: Path, engine: Engine, cluster: str, stack: str
+    up_in: Call, engine: Engine, cluster: str, stack: str
 ) -> None:
-    ended = call("up", pinned, "--cluster", cluster)
-    assert ended.code == 0, ended.err
+    ended = up_in(cluster, code=0)
+
     assert engine.asked == [(stack, "two.yaml")]
     assert engine.rendered.count(stack) == 1, "once, for the guardrails and for the engine alike"
     assert "with Stand-in 1.0" in ended.err
@@ -81,9 +93,9 @@ def both_in_lab(edit: Edit) -> None:
 
 
 @pytest.mark.usefixtures("both_in_lab")
-def test_what_stood_already_is_said(call: Call, pinned: Path, engine: Engine) -> None:
+def test_what_stood_already_is_said(up_in: Call, engine: Engine) -> None:
     engine.stands = ("prod-lab",)
-    ended = call("up", pinned, "--cluster", "kind-lab")
+    ended = up_in("kind-lab")
     assert ended.out == "Nothing changed: prod-lab is as declared.\nUp in kind-lab: dev-lab, prod-lab.\n"
 
 
@@ -95,10 +107,8 @@ def test_what_stood_already_is_said(call: Call, pinned: Path, engine: Engine) ->
         ("kind-lab --stack prod-east", "stack prod-east does not live in kind-lab, but in east"),
     ],
 )
-def test_a_cluster_or_a_stack_that_is_not_there_is_refused(
-    call: Call, pinned: Path, engine: Engine, where: str, says: str
-) -> None:
-    ended = call("up", pinned, "--cluster", *where.split())
+def test_a_cluster_or_a_stack_that_is_not_there_is_refused(up_in: Call, engine: Engine, where: str, says: str) -> None:
+    ended = up_in(*where.split())
     assert (ended.code, engine.asked) == (2, [])
     assert says in ended.err
 
@@ -108,8 +118,8 @@ def test_only_local_environments_may_run_images_without_a_digest(
 ) -> None:
     edit("{name: dev}", "{name: dev, local: true}")
     assert call("up", definition, "--cluster", "kind-lab").code == 0
-    ended = call("up", definition, "--cluster", "east")
-    assert ended.code == 1
+    ended = call("up", definition, "--cluster", "east", code=1)
+
     for part in ("registry.test/proxy:1 (prod-east)", "A tag can be moved", f"make pin DEFINITION={definition}"):
         assert part in ended.err
     assert [stack for stack, _ in engine.asked] == ["dev-lab"]
@@ -124,24 +134,24 @@ def test_only_local_environments_may_run_images_without_a_digest(
     ],
 )
 def test_a_stack_that_fails_or_is_stopped_ends_the_run_and_says_what_stands_where(
-    call: Call, pinned: Path, engine: Engine, stop: BaseException, code: int, says: str
+    up_in: Call, engine: Engine, stop: BaseException, code: int, says: str
 ) -> None:
     engine.ends = stop
-    ended = call("up", pinned, "--cluster", "kind-lab")
+    ended = up_in("kind-lab")
     assert (ended.code, engine.asked) == (code, [("dev-lab", "two.yaml")])
     assert ended.err.endswith(says)
 
 
 def test_the_engine_that_is_wanted_is_taken_and_told_to_adopt_only_when_somebody_says_so(
-    call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch
+    up_in: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = Engine(), Engine()
     monkeypatch.setattr(engines, "FINDERS", {"first": first.found, "second": second.found})
-    assert call("up", pinned, "--cluster", "kind-lab").code == 0
-    assert call("up", pinned, "--cluster", "kind-lab", "--engine", "second", "--adopt").code == 0
+    assert up_in("kind-lab").code == 0
+    assert up_in("kind-lab", "--engine", "second", "--adopt").code == 0
     assert (first.adopts, second.adopts) == ([False], [True])
-    ended = call("up", pinned, "--cluster", "kind-lab", "--engine", "third")
-    assert ended.code == 2
+    ended = up_in("kind-lab", "--engine", "third", code=2)
+
     assert "there is no engine third. ENGINE is one of: first, second." in ended.err
 
 
@@ -161,50 +171,50 @@ def test_pulumi_is_the_first_choice_and_helm_the_second(monkeypatch: pytest.Monk
 
 
 def test_no_local_cluster_is_started_for_what_cannot_be_brought_up_there(
-    call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch
+    up_in: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(*_: Any) -> None:
         raise AssertionError("a cluster was started")
 
     monkeypatch.setattr(local, "start_local", start)
     monkeypatch.setattr(engines, "FINDERS", {"stand-in": lambda _: None})
-    ended = call("up", pinned, "--cluster", "local")
-    assert ended.code == 3
+    ended = up_in("local", code=3)
+
     assert "There is no engine here to bring a stack up with; nothing was changed" in ended.err
 
 
 def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(
-    call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch
+    up_in: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(name: str) -> tools.Found:
         raise tools.ToolError(f"building {name} failed")
 
     monkeypatch.setattr(engines, "FINDERS", {**engines.FINDERS, "pulumi": lambda _: None})
     monkeypatch.setattr(tools, "find", none)
-    ended = call("up", pinned, "--cluster", "kind-lab", "--stack", "dev-lab")
-    assert ended.code == 3
+    ended = up_in("kind-lab", "--stack", "dev-lab", code=3)
+
     assert f"make up DEFINITION={pinned} STACK=dev-lab\n" in ended.err
     for part in ("building helm failed", "install Pulumi", "kubectl --context kind-lab apply --server-side", "Helm"):
         assert part in ended.err
 
 
 def test_a_mandatory_guardrail_stops_everything_before_an_engine_is_asked(
-    call: Call, pinned: Path, engine: Engine, edit: Edit
+    up_in: Call, engine: Engine, edit: Edit
 ) -> None:
     pool = "{name: main, placement: {kind: mig, profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}}"
     servers = f"servers: [{{name: small, pools: [{pool}]}}]"
     edit("  - {name: dev}\n", f"  - {{name: dev, guardrails: {{gpuSlices: 0}}, {servers}}}\n")
     gpus = "{nodes: 1, product: NVIDIA-A100-SXM4-80GB, perNode: 1, mig: {slices: {1g.10gb: 2}}}"
     edit("environments: [dev]}", f"environments: [dev], gpus: [{gpus}]}}")
-    ended = call("up", pinned, "--cluster", "kind-lab")
+    ended = up_in("kind-lab")
     assert (ended.code, engine.asked) == (1, []), ended.err
     assert "mandatory" in ended.err
     assert "nothing was changed" in ended.err
 
 
-def test_production_is_not_taken_down_by_the_way(call: Call, pinned: Path, engine: Engine, edit: Edit) -> None:
+def test_production_is_not_taken_down_by_the_way(down: Call, pinned: Path, engine: Engine, edit: Edit) -> None:
     edit("  - name: prod\n", "  - name: prod\n    production: true\n")
-    ended = call("down", pinned, "--cluster", "east")
+    ended = down("--cluster", "east")
     assert (ended.code, engine.asked) == (2, [])
     assert "prod-east is production" in ended.err
     assert ended.err.endswith(f"If that is meant: make down CLUSTER=east DEFINITION={pinned} YES=1\n")
@@ -229,9 +239,9 @@ def test_an_engine_that_there_is_not_is_refused_everywhere_in_the_same_words(
     assert not (tmp_path / "build").exists()
 
 
-def test_down_without_a_cluster_says_what_to_name_and_lists_the_contexts(call: Call, pinned: Path) -> None:
-    ended = call("down", pinned)
-    assert ended.code == 2
+def test_down_without_a_cluster_says_what_to_name_and_lists_the_contexts(down: Call) -> None:
+    ended = down(code=2)
+
     assert ended.err == (
         "Which cluster? CLUSTER=<context> of kind-lab, east; or CLUSTER=local, the one on this machine.\n"
     )

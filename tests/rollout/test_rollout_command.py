@@ -71,9 +71,9 @@ def planes(definition: Path) -> Path:
 @pytest.fixture
 def roll(call: Call, planes: Path, doubles: Doubles, tmp_path: Path) -> Call:  # noqa: ARG001
 
-    def run(*arguments: object) -> Any:
+    def run(*arguments: object, code: int | None = None) -> Any:
         where = ("--journals", tmp_path / "rollout")
-        return call("rollout", planes, "--environment", "prod", "--engine", "helm", *where, *arguments)
+        return call("rollout", planes, "--environment", "prod", "--engine", "helm", *where, *arguments, code=code)
 
     return run
 
@@ -85,13 +85,6 @@ def folder(tmp_path: Path) -> Path:
 
 def replicas(edit: Edit, old: int, new: int) -> None:
     edit(f"mode: on-demand}}, replicas: {old}", f"mode: on-demand}}, replicas: {new}")
-
-
-def refused(roll: Call, code: int, *arguments: str) -> str:
-    """What is said of a rollout that does not begin."""
-    ended = roll(*arguments)
-    assert ended.code == code
-    return str(ended.err)
 
 
 def row(said: str, plane: str) -> str:
@@ -109,8 +102,7 @@ def edited(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def test_every_plane_is_brought_up_and_the_report_says_so(roll: Call, doubles: Doubles, folder: Path) -> None:
-    ended = roll()
-    assert ended.code == 0, ended.err
+    ended = roll(code=0)
     assert doubles.order[0] == "east"
     assert set(doubles.order[1:]) == {"west", "north"}
     assert doubles.engines == {"helm"}
@@ -122,8 +114,7 @@ def test_every_plane_is_brought_up_and_the_report_says_so(roll: Call, doubles: D
 
 def test_a_failure_stops_it_with_what_stands_where_and_how_to_go_on(roll: Call, doubles: Doubles, planes: Path) -> None:
     doubles.fails.add("west")
-    ended = roll()
-    assert ended.code == 1
+    ended = roll(code=1)
     assert "FAILED" in row(ended.out, "west")
     assert "bringing it up: exceeded quota" in ended.out
     assert ended.err.splitlines()[-3:] == [
@@ -143,8 +134,7 @@ def test_an_engine_that_takes_too_long_is_a_failure_with_what_the_plane_lacks(
     monkeypatch.setattr("rollout.waves.command.worker.bring_up", hang)
     monkeypatch.setattr("rollout.health.lacking", lambda *_: ["StatefulSet small-main: 0 of 1 pods"])
     monkeypatch.setattr("rollout.health.warnings", lambda *_: ["StatefulSet small-main: exceeded quota"])
-    ended = roll()
-    assert ended.code == 1
+    ended = roll(code=1)
     assert doubles.order == []
     for part in ("not done within 3600 s", "small-main: 0 of 1 pods", "small-main: exceeded quota"):
         assert part in ended.out
@@ -159,8 +149,7 @@ def test_a_canary_that_is_not_well_keeps_every_other_plane_untouched(roll: Call,
 
 
 def test_from_leaves_planes_out_and_says_so(roll: Call, doubles: Doubles) -> None:
-    ended = roll("--from", "west")
-    assert ended.code == 0, ended.err
+    ended = roll("--from", "west", code=0)
     assert "Left out by FROM: east; they stay as they are." in ended.out
     assert "left out" in row(ended.out, "east")
     assert sorted(doubles.order) == ["north", "west"]
@@ -170,8 +159,7 @@ def test_a_dry_run_of_planes_that_cannot_be_asked_shows_the_plan_and_ends_as_the
     roll: Call, doubles: Doubles, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
-    ended = roll("--dry-run")
-    assert ended.code == 1
+    ended = roll("--dry-run", code=1)
     assert "2. wave 2\n     west (context west)\n     north (context north)\n" in ended.out
     assert "The rollout would not come to its end:\n  east: there is no context east in the kubeconfig." in ended.err
     assert ended.err.endswith("This was a dry run: nothing was changed.\n")
@@ -230,7 +218,7 @@ def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_w
 def test_what_cannot_be_meant_is_refused_with_exit_code_two(
     roll: Call, doubles: Doubles, tmp_path: Path, arguments: tuple[str, ...], says: str
 ) -> None:
-    assert says in refused(roll, 2, *arguments)
+    assert says in roll(*arguments, code=2).err
     assert doubles.order == []
     assert not list(tmp_path.glob("rollout/*/0001"))
     assert not (tmp_path / "rollout" / "prd").exists(), "a slip of the pen leaves no folder"
@@ -240,7 +228,7 @@ def test_images_without_a_digest_keep_a_rollout_from_beginning(
     roll: Call, doubles: Doubles, edit: Edit, folder: Path
 ) -> None:
     edit("- name: prod\n    local: true\n", "- name: prod\n")
-    assert "have no digest in images.lock" in refused(roll, 1)
+    assert "have no digest in images.lock" in roll(code=1).err
     assert doubles.order == []
     assert not (folder / "0001").exists()
 
@@ -255,24 +243,22 @@ def test_resume_goes_on_with_the_texts_of_then_even_if_the_files_were_edited(
     roll()
     doubles.fails.clear()
     replicas(edit, 1, 2)
-    ended = roll("--resume")
-    assert ended.code == 0, ended.err
-    assert "was edited since; it goes on with the texts that it began with" in ended.err
+    assert "was edited since; it goes on with the texts that it began with" in roll("--resume", code=0).err
     assert doubles.stands == {"east": "1", "west": "1", "north": "1"}
     assert roll().code == 0
     assert doubles.stands == {"east": "2", "west": "2", "north": "2"}
 
 
 def test_resume_says_when_there_is_nothing_to_go_on_with(roll: Call) -> None:
-    assert refused(roll, 1, "--resume").startswith("There is no rollout of prod to go on with")
+    assert roll("--resume", code=1).err.startswith("There is no rollout of prod to go on with")
     assert roll().code == 0
-    assert refused(roll, 1, "--resume") == "There is nothing to go on with: rollout 1 of prod succeeded.\n"
+    assert roll("--resume", code=1).err == "There is nothing to go on with: rollout 1 of prod succeeded.\n"
 
 
 def test_resume_keeps_the_engine(roll: Call, doubles: Doubles) -> None:
     doubles.fails.add("east")
     roll()
-    said = refused(roll, 2, "--resume", "--engine", "pulumi")
+    said = roll("--resume", "--engine", "pulumi", code=2).err
     assert "The rollout was begun with helm, and goes on or back with the same" in said
 
 
@@ -283,8 +269,9 @@ def test_rollouts_of_another_definition_are_not_mixed_in(
     other = planes.with_name("other.yaml")
     other.write_bytes(planes.read_bytes())
     doubles.order.clear()
-    ended = call("rollout", other, "--environment", "prod", "--engine", "helm", "--journals", tmp_path / "rollout")
-    assert ended.code == 1
+    ended = call(
+        "rollout", other, "--environment", "prod", "--engine", "helm", "--journals", tmp_path / "rollout", code=1
+    )
     assert f"holds the rollouts of {planes}, and not of {other}" in ended.err
     assert doubles.order == []
 
@@ -296,7 +283,7 @@ def test_a_record_that_somebody_edited_is_called_damaged_and_nothing_is_touched(
     roll()
     edited(folder, lambda record: record.update(environment="dev"))
     doubles.order.clear()
-    assert "0001/rollout.json: this record cannot be understood" in refused(roll, 1, "--resume")
+    assert "0001/rollout.json: this record cannot be understood" in roll("--resume", code=1).err
     assert not doubles.order
 
 
@@ -326,21 +313,20 @@ def test_back_brings_every_plane_that_was_touched_to_what_was_good_before_and_on
     roll: Call, twice: Call, doubles: Doubles, fails: str, sick: str, touched: str
 ) -> None:
     assert twice(fails, sick).code == (1 if fails or sick else 0)
-    ended = roll("--back")
-    assert ended.code == 0, ended.err
+    ended = roll("--back", code=0)
     assert doubles.stands == {"east": "1", "west": "1", "north": "1"}
     assert sorted(doubles.order) == sorted(touched.split())
     assert doubles.order[-1] == "east", "the latest planes go back first"
     assert "east (context east, back to rollout 1)" in ended.out
     count = len(touched.split())
     assert f"Rollout 3 of prod, which takes rollout 2 back, succeeded: {count} of {count} planes passed." in ended.out
-    assert "There is nothing to take back: rollout 3 of prod took rollout 2 back already." in refused(roll, 1, "--back")
+    assert "There is nothing to take back: rollout 3 of prod took rollout 2 back already." in roll("--back", code=1).err
 
 
 def test_back_without_an_earlier_success_says_what_to_do_instead(roll: Call, doubles: Doubles) -> None:
     doubles.fails.add("east")
     roll()
-    said = refused(roll, 1, "--back")
+    said = roll("--back", code=1).err
     assert "no earlier rollout of east succeeded.\nRoll an older definition out" in said
 
 
@@ -348,9 +334,7 @@ def test_a_plane_that_is_new_stays_and_the_report_says_so(roll: Call, doubles: D
     assert roll("--from", "west").code == 0
     replicas(edit, 1, 2)
     assert roll().code == 0
-    ended = roll("--back")
-    assert ended.code == 0, ended.err
-    assert "no earlier rollout of it" in ended.out
+    assert "no earlier rollout of it" in roll("--back", code=0).out
     assert doubles.stands == {"east": "2", "west": "1", "north": "1"}
 
 

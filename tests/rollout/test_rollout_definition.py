@@ -16,8 +16,7 @@ from .conftest import Call, Edit
 def test_a_good_definition_is_summed_up_in_a_line_and_alike_advisories_in_a_paragraph(
     call: Call, definition: Path
 ) -> None:
-    ended = call("check", definition)
-    assert ended.code == 0
+    ended = call("check", definition, code=0)
     assert ended.out.startswith(f"{definition}: ok – 2 stacks (dev-lab, prod-east), 1 server, 1 model\n")
     assert (ended.out.count("has no digest"), ended.out.count("make pin")) == (3, 1)
 
@@ -70,9 +69,7 @@ def test_what_clients_are_told_is_printed_and_nothing_else(call: Call, definitio
 
 def test_a_file_of_it_is_written_whole_and_says_so(call: Call, definition: Path, tmp_path: Path) -> None:
     file = tmp_path / "users" / "environments.json"
-    ended = call("environments", definition, "--out", file)
-    assert ended.code == 0
-    assert str(file) in ended.out
+    assert str(file) in call("environments", definition, "--out", file, code=0).out
     assert file.read_text("utf-8") == call("environments", definition).out
     assert [item.name for item in file.parent.iterdir()] == [file.name]
     assert file.stat().st_mode & 0o777 == 0o644

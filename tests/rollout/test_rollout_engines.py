@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from stacks.resolve import resolve
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
-from .conftest import Call
+from .conftest import Call, Edit
 
 Object = dict[str, Any]
 OURS = {"app.kubernetes.io/part-of": "tidegate", "app.kubernetes.io/instance": "dev"}
@@ -213,7 +213,7 @@ def test_a_stack_of_which_an_object_is_missing_or_left_over_is_not_as_declared(r
 
 
 def test_pulumi_waits_for_no_service_but_a_load_balancers_and_objects_are_the_same_otherwise(
-    definition: Path, edit: Callable[[str, str], None], rendered: Rendered
+    definition: Path, edit: Edit, rendered: Rendered
 ) -> None:
     def declared() -> list[Object]:
         read = read_definition(definition)
@@ -329,6 +329,5 @@ def test_releases_that_are_not_kept_in_secrets_are_refused_in_a_line(
     monkeypatch.setenv("HELM_DRIVER", "secrets")
     assert helm.find().version
     monkeypatch.setenv("HELM_DRIVER", driver)
-    ended = call("up", pinned, "--cluster", "kind-lab", "--engine", "helm")
-    assert ended.code == 2
+    ended = call("up", pinned, "--cluster", "kind-lab", "--engine", "helm", code=2)
     assert ended.err.splitlines()[-1].startswith(f"HELM_DRIVER is {driver}, ")

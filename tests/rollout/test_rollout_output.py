@@ -19,27 +19,22 @@ from .conftest import ENVIRONMENT, Call, Edit, Tree
 # ---- folders that are not ours ----
 
 
-def test_a_folder_of_somebody_else_is_refused(call: Call, definition: Path, out: Path) -> None:
+def test_a_folder_of_somebody_else_is_refused(out: Path, up: Call) -> None:
     out.mkdir(parents=True)
     (out / "thesis.txt").write_text("mine", "utf-8")
-    ended = call("up", definition, "--out", out)
-    assert ended.code == 1
+    ended = up(code=1)
     assert f"{out} is not empty and was not made by Tidegate" in ended.err
     assert "thesis.txt" in ended.err
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
     (out / "thesis.txt").unlink()
-    assert call("up", definition, "--out", out).code == 0, "an empty folder is taken"
+    assert up().code == 0, "an empty folder is taken"
 
 
 @pytest.mark.parametrize("place", ["notes.txt", "dev-lab/kustomization.yaml", ".git/HEAD"])
-def test_files_of_somebody_else_among_ours_are_not_lost(
-    rendered: Path, call: Call, definition: Path, out: Path, place: str
-) -> None:
+def test_files_of_somebody_else_among_ours_are_not_lost(rendered: Path, place: str, up: Call) -> None:
     (rendered / place).parent.mkdir(exist_ok=True)
     (rendered / place).write_text("mine", "utf-8")
-    ended = call("up", definition, "--out", out)
-    assert ended.code == 1
-    assert place.split("/")[0] in ended.err
+    assert place.split("/")[0] in up(code=1).err
     assert (rendered / place).read_text("utf-8") == "mine"
 
 
@@ -63,20 +58,16 @@ def marker(stack: str, file: str = "a.yaml", definition: str = "d") -> str:
     ],
     ids=range(14),
 )
-def test_a_marker_that_cannot_be_understood_is_no_leave_to_write(
-    rendered: Path, call: Call, definition: Path, out: Path, text: str
-) -> None:
+def test_a_marker_that_cannot_be_understood_is_no_leave_to_write(rendered: Path, text: str, up: Call) -> None:
     (rendered / output.MARKER).write_text(text, "utf-8")
-    ended = call("up", definition, "--out", out)
-    assert ended.code == 1
+    ended = up(code=1)
     assert "cannot be understood: another version of Tidegate wrote it, or the folder is not\nours." in ended.err
 
 
 def test_a_file_in_the_folders_place_is_refused(call: Call, definition: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine", "utf-8")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        ended = call("up", definition, "--out", place)
-        assert ended.code == 1
+        ended = call("up", definition, "--out", place, code=1)
         assert str(tmp_path / "file") in ended.err
 
 
@@ -112,19 +103,18 @@ def test_a_full_disk_is_one_message_and_leaves_the_last_rendering(
 
 @pytest.mark.parametrize("what", ["old", "new"])
 def test_a_folder_of_somebody_else_beside_ours_is_neither_removed_nor_renamed(
-    rendered: Path, call: Call, definition: Path, tree: Tree, what: str
+    rendered: Path, call: Call, definition: Path, tree: Tree, what: str, up: Call
 ) -> None:
     for name in (f".{rendered.name}.{what}", f".{rendered.name}.tidegate-{what}"):
         (rendered.parent / name).mkdir()
         (rendered.parent / name / "thesis.txt").write_text("mine", "utf-8")
     before = tree(rendered.parent)
     for command in ("up", "preview"):
-        ended = call(command, definition, "--out", rendered)
-        assert ended.code == 1
+        ended = call(command, definition, "--out", rendered, code=1)
         assert f".tidegate-{what} was not made by Tidegate" in ended.err
     assert tree(rendered.parent) == before
     (rendered.parent / f".{rendered.name}.tidegate-{what}" / "thesis.txt").unlink()
-    assert call("up", definition, "--out", rendered).code == 0
+    assert up().code == 0
     assert (rendered.parent / f".{rendered.name}.{what}" / "thesis.txt").is_file()
 
 
@@ -141,26 +131,25 @@ def test_a_folder_of_somebody_else_beside_ours_is_neither_removed_nor_renamed(
     ids=range(6),
 )
 def test_whatever_a_hand_wrote_into_a_file_is_compared_and_written_anew(
-    rendered: Path, call: Call, definition: Path, tree: Tree, edited: str
+    rendered: Path, tree: Tree, edited: str, up: Call, preview: Call
 ) -> None:
     before = tree(rendered)
     (rendered / "dev-lab/00-namespace-tidegate-dev.yaml").write_text(edited, "utf-8")
-    assert call("preview", definition, "--out", rendered).code == 0
-    assert call("up", definition, "--out", rendered).code == 0
+    assert preview().code == 0
+    assert up().code == 0
     assert tree(rendered) == before
 
 
 @pytest.mark.parametrize("make_it", [os.mkfifo, os.mkdir])
 def test_what_is_no_file_in_a_files_place_is_not_read_and_not_lost(
-    rendered: Path, call: Call, definition: Path, make_it: Callable[[Path], None]
+    rendered: Path, make_it: Callable[[Path], None], up: Call, preview: Call
 ) -> None:
     file = rendered / "dev-lab/00-namespace-tidegate-dev.yaml"
     file.unlink()
     make_it(file)
-    ended = call("up", definition, "--out", rendered)
-    assert ended.code == 1
+    ended = up(code=1)
     assert f"holds what Tidegate did not write: dev-lab/{file.name}." in ended.err
-    assert "removed by hand" in call("preview", definition, "--out", rendered).err
+    assert "removed by hand" in preview().err
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
@@ -175,9 +164,7 @@ def test_with_closed_streams_it_works_all_the_same(definition: Path, out: Path, 
 # ---- stopping, and several at once ----
 
 
-def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(
-    call: Call, definition: Path, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(monkeypatch: pytest.MonkeyPatch, up: Call) -> None:
     def stopped(_: object) -> list[dict[str, Any]]:
         signal.raise_signal(signal.SIGINT)
         return []
@@ -185,7 +172,7 @@ def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(
     monkeypatch.setattr("components.evaluate.evaluate", stopped)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        ended = call("up", definition, "--out", out)
+        ended = up()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -263,7 +250,7 @@ def test_killed_at_any_step_at_all_it_leaves_the_old_or_the_new_rendering_whole(
 
 
 def test_a_replacement_that_fails_is_undone(
-    rendered: Path, call: Call, definition: Path, edit: Edit, tree: Tree, monkeypatch: pytest.MonkeyPatch
+    rendered: Path, edit: Edit, tree: Tree, monkeypatch: pytest.MonkeyPatch, up: Call
 ) -> None:
     before = tree(rendered.parent)
     real = Path.rename
@@ -275,6 +262,6 @@ def test_a_replacement_that_fails_is_undone(
 
     monkeypatch.setattr(Path, "rename", fail)
     edit('proxy, tag: "1"', 'proxy, tag: "2"')
-    ended = call("up", definition, "--out", rendered)
+    ended = up()
     assert (ended.code, "is as it was: Device or resource busy" in ended.err) == (1, True)
     assert tree(rendered.parent) == before

@@ -5,6 +5,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ from stacks.images_lock import read_images_lock
 from stacks.validate import read_definition
 
 from .conftest import ROOT, Call, Edit
+
+Push = Callable[[str, str], str]
+Script = Callable[[str], None]
+
+
+@pytest.fixture
+def pin(call: Call, definition: Path) -> Call:
+    return partial(call, "pin", definition)
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +50,7 @@ def registry(crane: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def push(crane: Path, registry: str, tmp_path: Path) -> Callable[[str, str], str]:
+def push(crane: Path, registry: str, tmp_path: Path) -> Push:
     """Push an image whose only file holds this text, and return its digest."""
 
     def pushed(name: str, text: str) -> str:
@@ -59,7 +68,7 @@ def push(crane: Path, registry: str, tmp_path: Path) -> Callable[[str, str], str
 
 
 @pytest.fixture
-def digests(push: Callable[[str, str], str], registry: str, edit: Edit) -> dict[str, str]:
+def digests(push: Push, registry: str, edit: Edit) -> dict[str, str]:
     """The definition's images, all in the registry; the definition names them there."""
     edit("registry.test/", f"{registry}/")
     names = ("triton", "proxy", "eviction-policy")
@@ -71,27 +80,24 @@ def pins(definition: Path) -> dict[str, str]:
 
 
 def test_every_image_gets_the_digest_that_its_registry_says(
-    call: Call, definition: Path, digests: dict[str, str]
+    pin: Call, definition: Path, digests: dict[str, str]
 ) -> None:
-    ended = call("pin", definition)
-    assert ended.code == 0, ended.err
+    ended = pin(code=0)
     assert pins(definition) == digests
     assert f"new      {next(iter(digests))} sha256:" in ended.out
     assert "images asked for: 3 of 3" in ended.err
     assert not read_definition(definition).advisories
     assert [path.name for path in sorted(definition.parent.iterdir())] == ["images.lock", "two.yaml"]
     before = (definition.parent / "images.lock").stat()
-    assert f"nothing changed, {len(digests)} images pinned" in call("pin", definition).out
+    assert f"nothing changed, {len(digests)} images pinned" in pin().out
     assert (definition.parent / "images.lock").stat().st_ino == before.st_ino
 
 
-def test_a_tag_that_was_moved_is_told(
-    call: Call, definition: Path, digests: dict[str, str], push: Callable[[str, str], str]
-) -> None:
-    call("pin", definition)
+def test_a_tag_that_was_moved_is_told(pin: Call, definition: Path, digests: dict[str, str], push: Push) -> None:
+    pin()
     moved = push("proxy:1", "another proxy")
     image = next(image for image in digests if "/proxy:" in image)
-    said = call("pin", definition).out
+    said = pin().out
     assert f"moved    {image} {digests[image]} → {moved}" in said
     assert pins(definition)[image] == moved
     push("proxy:1", "proxy")
@@ -105,20 +111,17 @@ def test_a_tag_that_was_moved_is_told(
     ],
 )
 def test_whatever_stands_in_the_lock_file_does_not_stop_it(
-    call: Call, definition: Path, digests: dict[str, str], lock: str, says: str
+    pin: Call, definition: Path, digests: dict[str, str], lock: str, says: str
 ) -> None:
     (definition.parent / "images.lock").write_text(lock, "utf-8")
-    ended = call("pin", definition)
-    assert ended.code == 0
-    assert says in ended.text
+    assert says in pin(code=0).text
     assert pins(definition) == digests
 
 
 @pytest.mark.usefixtures("digests")
-def test_when_one_image_fails_nothing_is_written(call: Call, definition: Path, registry: str, edit: Edit) -> None:
+def test_when_one_image_fails_nothing_is_written(pin: Call, definition: Path, registry: str, edit: Edit) -> None:
     edit('/proxy, tag: "1"', '/proxy, tag: "nope"')
-    ended = call("pin", definition)
-    assert ended.code == 1
+    ended = pin(code=1)
     assert f"not resolved: {registry}/proxy:nope: " in ended.err
     assert "MANIFEST_UNKNOWN" in ended.err or "404" in ended.err
     assert "1 of 3 images could not be resolved; nothing was written." in ended.err
@@ -127,37 +130,34 @@ def test_when_one_image_fails_nothing_is_written(call: Call, definition: Path, r
 
 
 def test_with_keep_going_the_others_are_written_and_old_digests_of_the_same_image_stay(
-    call: Call, definition: Path, digests: dict[str, str], registry: str, edit: Edit
+    pin: Call, definition: Path, digests: dict[str, str], registry: str, edit: Edit
 ) -> None:
     gone = f"{registry}/gone:1"
     edit("images:\n", f'images:\n  - {{name: gone, repository: {registry}/gone, tag: "1"}}\n')
-    ended = call("pin", definition, "--keep-going")
-    assert ended.code == 1
+    pin("--keep-going", code=1)
     assert pins(definition) == digests
     lock = definition.parent / "images.lock"
     lock.write_text(f"images:\n  - image: {gone}\n    digest: sha256:{'2' * 64}\n", "utf-8")
-    assert call("pin", definition, "--keep-going").code == 1
+    assert pin("--keep-going").code == 1
     assert pins(definition) == {**digests, gone: f"sha256:{'2' * 64}"}
 
 
 def test_a_registry_that_cannot_be_reached_is_a_reason_and_advice_repeats_what_was_told(
-    call: Call, definition: Path, edit: Edit
+    pin: Call, definition: Path, edit: Edit
 ) -> None:
     edit("registry.test/", "127.0.0.1:1/")
-    ended = call("pin", definition, "--insecure", "--registry-plane", "east")
-    assert ended.code == 1
+    ended = pin("--insecure", "--registry-plane", "east", code=1)
     assert ended.err.endswith(f"make pin KEEP_GOING=1 INSECURE=1 REGISTRY_PLANE=east DEFINITION={definition}\n")
     assert ended.err.count("\nnot resolved: 127.0.0.1:1/") == 3
     assert "connection refused" in ended.err
 
 
 def test_a_data_planes_mirror_can_be_asked_instead(
-    call: Call, definition: Path, registry: str, digests: dict[str, str], edit: Edit
+    pin: Call, definition: Path, registry: str, digests: dict[str, str], edit: Edit
 ) -> None:
     edit(f"{registry}/", "canonical.test/")
     edit("{name: east,", f"{{name: east, registries: {{canonical.test: {registry}}},")
-    ended = call("pin", definition, "--registry-plane", "east")
-    assert ended.code == 0, ended.err
+    pin("--registry-plane", "east", code=0)
     assert pins(definition) == {image.replace(registry, "canonical.test"): digest for image, digest in digests.items()}
 
 
@@ -173,7 +173,7 @@ def test_everything_that_pin_can_be_told_make_can_be_told() -> None:
 
 
 @pytest.fixture
-def fake_crane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def fake_crane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
 
     def put(script: str) -> None:
         (tmp_path / "crane").write_text(f"#!/bin/sh\n{script}\n", "utf-8")
@@ -183,41 +183,36 @@ def fake_crane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     return put
 
 
-def test_what_is_no_digest_is_never_written(call: Call, definition: Path, fake_crane: Callable[[str], None]) -> None:
+def test_what_is_no_digest_is_never_written(pin: Call, definition: Path, fake_crane: Script) -> None:
     fake_crane("echo sha256:short")
-    ended = call("pin", definition, "--keep-going")
-    assert ended.code == 1
-    assert "crane said nothing (sha256:short)" in ended.err
+    assert "crane said nothing (sha256:short)" in pin("--keep-going", code=1).err
     assert pins(definition) == {}
 
 
-def test_an_error_that_is_no_utf_8_or_has_no_end_is_told_in_short(
-    call: Call, definition: Path, fake_crane: Callable[[str], None]
-) -> None:
+def test_an_error_that_is_no_utf_8_or_has_no_end_is_told_in_short(pin: Call, fake_crane: Script) -> None:
     fake_crane("printf 'Error: \\377 what' >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 1")
-    ended = call("pin", definition)
-    assert ended.code == 1
+    ended = pin(code=1)
     assert "not resolved: registry.test/proxy:1: \ufffd whatxxx" in ended.err
     assert len(ended.err) < 5_000
     fake_crane("printf 'Error: \\377 what' >&2; exit 1")
-    assert "registry.test/proxy:1: \ufffd what\n" in call("pin", definition).err
+    assert "registry.test/proxy:1: \ufffd what\n" in pin().err
 
 
 def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
-    call: Call, definition: Path, fake_crane: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pin: Call, fake_crane: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "SECONDS", 0.3)
     fake_crane(f"(sleep 1.5; touch {tmp_path}/alive) & wait")
     began = time.monotonic()
-    assert call("pin", definition).err.count(": no answer within 0.3 s\n") == 3
+    assert pin().err.count(": no answer within 0.3 s\n") == 3
     time.sleep(max(0.0, began + 2 - time.monotonic()))
     assert not (tmp_path / "alive").exists()
 
 
-def test_without_crane_it_says_how_to_get_it(call: Call, definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_crane_it_says_how_to_get_it(pin: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_: str) -> Path:
         raise tools.ToolError("crane cannot be built: install Go")
 
     monkeypatch.setattr(tools, "path", none)
-    ended = call("pin", definition)
+    ended = pin()
     assert (ended.code, ended.err) == (1, "crane cannot be built: install Go\n")

@@ -11,24 +11,23 @@ import pytest
 
 from rollout.live import Live
 
-from .conftest import LOCK, ROOT, Call, Edit, Tree
+from .conftest import LOCK, ROOT, Call, Edit, Tree, change
 
 
-def test_nothing_would_change_after_a_rendering(rendered: Path, call: Call, definition: Path) -> None:
-    ended = call("preview", definition, "--out", rendered)
-    assert ended.code == 0
+def test_nothing_would_change_after_a_rendering(rendered: Path, preview: Call) -> None:
+    ended = preview(code=0)
     assert ended.out == f"Against the rendering in {rendered}:\nNothing would change in 2 stacks.\n"
 
 
 def test_what_would_change_is_shown_and_nothing_is_written(
-    rendered: Path, call: Call, definition: Path, edit: Edit, tree: Tree
+    rendered: Path, edit: Edit, tree: Tree, preview: Call
 ) -> None:
     before = tree(rendered.parent)
     edit("path: /prod", "path: /elsewhere")
     edit("name: ci, namespaceLabels", "name: cd, namespaceLabels")
     edit("replicas: 1}]", "replicas: 1}, {name: more, loading: {mode: preload}}]")
     edit("server: small}", "server: small, pool: main}")
-    said = call("preview", definition, "--out", rendered).out
+    said = preview().out
     for part in (
         "REPLACED PersistentVolume tidegate-prod-models",
         "spec.nfs cannot be changed in place, and datasets are protected",
@@ -40,9 +39,8 @@ def test_what_would_change_is_shown_and_nothing_is_written(
     assert tree(rendered.parent) == before
 
 
-def test_without_a_rendering_it_says_what_to_do(call: Call, definition: Path, out: Path) -> None:
-    ended = call("preview", definition, "--out", out)
-    assert ended.code == 1
+def test_without_a_rendering_it_says_what_to_do(definition: Path, out: Path, preview: Call) -> None:
+    ended = preview(code=1)
     assert f"\n  make up DEFINITION={definition} OUT={out}\n" in ended.err
     assert ended.err.endswith(f"\n  make preview BASE=main DEFINITION={definition}\n")
     assert not out.parent.exists()
@@ -79,12 +77,6 @@ def repository(tmp_path: Path, definition: Path) -> Path:
     return folder
 
 
-def change(file: Path, old: str, new: str) -> None:
-    text = file.read_text("utf-8")
-    assert old in text
-    file.write_text(text.replace(old, new), "utf-8")
-
-
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     """Where pages for reviewers go; nobody has made the folder yet."""
@@ -94,8 +86,8 @@ def page(tmp_path: Path) -> Path:
 @pytest.fixture
 def against(repository: Path, call: Call, page: Path) -> Call:
 
-    def run(base: str, *arguments: object, file: str = "definitions/two.yaml") -> Any:
-        return call("preview", repository / file, "--base", base, "--summary", page, *arguments)
+    def run(base: str, *arguments: object, file: str = "definitions/two.yaml", code: int | None = None) -> Any:
+        return call("preview", repository / file, "--base", base, "--summary", page, *arguments, code=code)
 
     return run
 
@@ -107,8 +99,7 @@ def test_against_a_revision_its_own_code_renders_its_own_definition(
     git(repository, "commit", "--quiet", "--all", "--message=another pause")
     change(repository / "definitions/two.yaml", 'proxy, tag: "1"', 'proxy, tag: "2"')
     before = tree(repository)
-    ended = against("main", "--stack", "dev-lab")
-    assert ended.code == 0, ended.err
+    ended = against("main", "--stack", "dev-lab", code=0)
     assert ended.out.startswith("Against main:\n")
     # What runs here is the code of ROOT, so the pause that only the revision's code has shows as a difference.
     assert "preStop.sleep.seconds 11 → 10" in ended.out
@@ -123,9 +114,7 @@ def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(
 ) -> None:
     change(repository / "definitions/two.yaml", 'proxy, tag: "1"', 'proxy, tag: "2"')
     change(repository / "definitions/two.yaml", "path: /prod", "path: /elsewhere")
-    ended = against("main")
-    assert ended.code == 0, ended.err
-    assert "without a replica: never" in ended.out
+    assert "without a replica: never" in against("main", code=0).out
     text = page.read_text("utf-8")
     assert text.splitlines()[0] == (
         "**⚠️ 1 dataset REPLACED · 2 stacks: 2 changed · objects: 2 changed, 1 REPLACED · 2 proxies restart**"
@@ -160,9 +149,7 @@ def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repository: Path,
     (repository / "outside").symlink_to("../../outside")
     git(repository, "add", "--all")
     git(repository, "commit", "--quiet", "--message=links")
-    ended = against("HEAD", "--stack", "dev-lab")
-    assert ended.code == 0, ended.err
-    assert "Nothing would change" in ended.out
+    assert "Nothing would change" in against("HEAD", "--stack", "dev-lab", code=0).out
 
 
 @pytest.mark.skipif(
@@ -178,8 +165,7 @@ def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
     git(folder, "init", "--quiet", "--initial-branch=main")
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message=first")
-    ended = call("preview", folder / "two.yaml", "--base", "HEAD", "--summary", page)
-    assert ended.code == 0, ended.err
+    ended = call("preview", folder / "two.yaml", "--base", "HEAD", "--summary", page, code=0)
     assert "HEAD cannot render itself: it has no `rollout` package yet." in ended.err
     assert "<code>" in page.read_text("utf-8")
 
@@ -194,8 +180,7 @@ def test_against_a_definition_that_was_wrong_everything_is_new_and_it_says_so(
     change(repository / "definitions/two.yaml", "kind: nfs", "kind: nsf")
     git(repository, "commit", "--quiet", "--all", "--message=wrong")
     change(repository / "definitions/two.yaml", "kind: nsf", "kind: nfs")
-    ended = against("HEAD")
-    assert ended.code == 0
+    ended = against("HEAD", code=0)
     assert (
         "Everything counts as new: HEAD cannot be rendered: its own `rollout render` ended with exit code 2:"
         in ended.err
@@ -209,24 +194,19 @@ def test_against_a_revision_without_the_code_or_without_the_definition_everythin
     repository: Path, against: Call
 ) -> None:
     shutil.copy(repository / "definitions/two.yaml", repository / "definitions/new.yaml")
-    ended = against("HEAD", file="definitions/new.yaml")
-    assert ended.code == 0
+    ended = against("HEAD", file="definitions/new.yaml", code=0)
     assert "HEAD has no definitions/new.yaml" in ended.err
     assert "In 2 of 2 stacks: " in ended.out
     git(repository, "rm", "-r", "--quiet", "rollout")
     git(repository, "commit", "--quiet", "--message=no code")
-    ended = against("HEAD")
-    assert ended.code == 0
-    assert "HEAD cannot render itself: it has no `rollout` package yet." in ended.err
+    assert "HEAD cannot render itself: it has no `rollout` package yet." in against("HEAD", code=0).err
 
 
 @pytest.mark.thorough
 def test_code_that_fails_is_a_failure_and_no_news(repository: Path, against: Call, page: Path) -> None:
     change(repository / "rollout/cli.py", "from pathlib import Path", "raise SystemExit(7)")
     git(repository, "commit", "--quiet", "--all", "--message=broken")
-    ended = against("HEAD")
-    assert ended.code == 1
-    assert "its own `rollout render` ended with exit code 7" in ended.err
+    assert "its own `rollout render` ended with exit code 7" in against("HEAD", code=1).err
     assert page.read_text("utf-8").startswith("**⛔ There is no preview**\n")
 
 
@@ -255,8 +235,7 @@ def test_a_definition_that_is_wrong_now_ends_as_ever_and_reviewers_see_why(
     repository: Path, against: Call, page: Path
 ) -> None:
     change(repository / "definitions/two.yaml", "kind: nfs", "kind: <b>@you</b>")
-    ended = against("HEAD")
-    assert ended.code == 2
+    against("HEAD", code=2)
     text = page.read_text("utf-8")
     assert text.startswith("**⛔ There is no preview**\n")
     assert text.endswith("\n**⛔ This preview failed: nothing was compared.**\n")
@@ -270,8 +249,7 @@ def test_an_unknown_revision_is_one_message_and_no_old_page_stays(
 ) -> None:
     page.parent.mkdir()
     page.write_text("of yesterday", "utf-8")
-    ended = call("preview", repository / "definitions/two.yaml", f"--base={revision}", "--summary", page)
-    assert ended.code == 1
+    ended = call("preview", repository / "definitions/two.yaml", f"--base={revision}", "--summary", page, code=1)
     assert f"git knows no revision {revision} here" in ended.err
     assert "git knows no revision" in page.read_text("utf-8")
 
@@ -279,16 +257,13 @@ def test_an_unknown_revision_is_one_message_and_no_old_page_stays(
 def test_outside_of_a_git_repository_it_says_so(
     call: Call, definition: Path, page: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = call("preview", definition, "--base", "main", "--summary", page)
-    assert ended.code == 1
-    assert "lies in no git repository" in ended.err
+    assert "lies in no git repository" in call("preview", definition, "--base", "main", "--summary", page, code=1).err
     monkeypatch.setenv("PATH", "")
     assert "needs git" in call("preview", definition, "--base", "main", "--summary", page).err
 
 
 def test_a_revision_and_a_cluster_are_one_too_many(call: Call, definition: Path, page: Path) -> None:
-    ended = call("preview", definition, "--base", "main", "--cluster", "kind-lab", "--summary", page)
-    assert ended.code == 2
+    ended = call("preview", definition, "--base", "main", "--cluster", "kind-lab", "--summary", page, code=2)
     assert ended.err == "BASE and CLUSTER cannot stand together: compare with one of them.\n"
 
 
@@ -302,9 +277,7 @@ def test_a_mandatory_rule_that_breaks_fails_the_preview_after_it_was_written(
     repository: Path, against: Call, page: Path
 ) -> None:
     change(repository / "definitions/two.yaml", *PRODUCTION)
-    ended = against("main")
-    assert ended.code == 1
-    assert "images-are-pinned-by-digest" in ended.err
+    assert "images-are-pinned-by-digest" in against("main", code=1).err
     text = page.read_text("utf-8")
     assert text.startswith("**⛔ ")
     assert " mandatory guardrail findings · 2 stacks: 1 changed, 1 unchanged" in text.splitlines()[0]
@@ -319,8 +292,7 @@ def test_a_revision_that_broke_a_rule_can_be_compared_with_and_what_is_mended_is
     change(repository / "definitions/two.yaml", *PRODUCTION)
     git(repository, "commit", "--quiet", "--all", "--message=no digests")
     change(repository / "definitions/two.yaml", *reversed(PRODUCTION))
-    ended = against("HEAD")
-    assert ended.code == 0, ended.err
+    against("HEAD", code=0)
     text = page.read_text("utf-8")
     assert "- gone: **mandatory** <code>prod-east</code> <code>Deployment/inference-proxy</code>" in text
     assert "preview failed" not in text
@@ -346,24 +318,20 @@ def test_what_a_stack_breaks_in_another_that_nobody_asked_for_stands_on_the_page
     theirs = "{name: x, kind: csi, driver: efs.csi.aws.com, volumeHandle: fs-00000001, writers: [everybody]}"
     dev = f"  - name: dev\n    datasets: [{theirs}]\n    servers: [{{name: small, repository: {{dataset: x}}}}]\n"
     change(definition, "  - {name: dev}\n", dev)
-    ended = against("main", "--stack", "dev-lab")
-    assert ended.code == 1, ended.out
+    ended = against("main", "--stack", "dev-lab", code=1)
     text = page.read_text("utf-8")
     assert text.startswith("**⛔ 1 mandatory guardrail finding · ")
     assert "- **new** **mandatory** <code>prod-east</code> <code>PersistentVolume/tidegate-prod-efs</code>" in text
     assert "NEW mandatory prod-east PersistentVolume/tidegate-prod-efs: efs shares its files" in ended.out
     git(repository, "commit", "--quiet", "--all", "--message=shared")
-    ended = against("HEAD", "--stack", "dev-lab")
-    assert ended.code == 1
+    ended = against("HEAD", "--stack", "dev-lab", code=1)
     assert "**new**" not in page.read_text("utf-8")
 
 
-def test_without_a_revision_rules_count_too_and_no_page_is_written(
-    rendered: Path, call: Call, definition: Path, edit: Edit, page: Path
-) -> None:
+@pytest.mark.usefixtures("rendered")
+def test_without_a_revision_rules_count_too_and_no_page_is_written(edit: Edit, page: Path, preview: Call) -> None:
     edit(*PRODUCTION)
-    ended = call("preview", definition, "--out", rendered, "--summary", page)
-    assert ended.code == 1
+    ended = preview("--summary", page, code=1)
     assert "NEW mandatory prod-east Deployment/inference-proxy" in ended.out
     assert not page.exists()
 
@@ -376,8 +344,7 @@ def test_what_the_cluster_would_refuse_stands_in_the_verdict_of_the_page(
 ) -> None:
     live = Live(before=[], after=[], refused=("the quota is used up", "no kind ScaledObject"))
     monkeypatch.setattr("rollout.live.live_objects", lambda *_: {"dev-lab": live})
-    ended = call("preview", definition, "--cluster", "kind-lab", "--summary", page)
-    assert ended.code == 0, ended.err
+    call("preview", definition, "--cluster", "kind-lab", "--summary", page, code=0)
     text = page.read_text("utf-8")
     assert text.startswith("**⚠️ the cluster REFUSES 2 objects · 1 stack: ")
     assert "dev-lab: the cluster would refuse this: the quota is used up\n" in text

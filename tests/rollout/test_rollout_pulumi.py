@@ -15,6 +15,8 @@ from stacks.validate import read_definition
 
 from .conftest import ROOT
 
+Up = Callable[[str], int]
+StandIn = Callable[[bytes], Path]
 PULUMI = """#!/bin/sh
 case "$1 $2" in
 "version "*) echo v3.260.0 ;;
@@ -29,9 +31,7 @@ esac
 
 
 @pytest.fixture
-def up(
-    edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], int]:
+def up(edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Up:
 
     def run(script: str) -> int:
         edit("{name: dev}", "{name: dev, local: true}")
@@ -54,9 +54,7 @@ def up(
         *(("config", "'{}'", answer) for answer in ("", "[]", '{"a": 3}')),
     ],
 )
-def test_an_answer_that_cannot_be_understood_is_one_message(
-    up: Callable[[str], int], command: str, before: str, answer: str
-) -> None:
+def test_an_answer_that_cannot_be_understood_is_one_message(up: Up, command: str, before: str, answer: str) -> None:
     with pytest.raises(CommandError, match=f"what `pulumi {command} --json` answers cannot be understood."):
         up(PULUMI.format(said="").replace(f"echo {before}", f"echo '{answer}'"))
 
@@ -83,9 +81,7 @@ def test_an_answer_that_cannot_be_understood_is_one_message(
     ],
     ids=["replaced", "deleted", "the API server", "unknown to its state"],
 )
-def test_a_failure_is_no_riddle(
-    up: Callable[[str], int], said: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_is_no_riddle(up: Up, said: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match=told):
         up(PULUMI.format(said=said))
     assert said.partition("\\n")[0] in capsys.readouterr().out
@@ -97,7 +93,7 @@ LOCKED = (
 
 
 def test_the_lock_of_a_run_that_was_killed_here_is_taken_away(
-    up: Callable[[str], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with subprocess.Popen(["true"]) as dead:
         pass
@@ -109,7 +105,7 @@ def test_the_lock_of_a_run_that_was_killed_here_is_taken_away(
 
 
 @pytest.mark.parametrize("whose", ["of a run that lives", "of another machine"])
-def test_the_lock_of_somebody_else_is_left_alone(up: Callable[[str], int], tmp_path: Path, whose: str) -> None:
+def test_the_lock_of_somebody_else_is_left_alone(up: Up, tmp_path: Path, whose: str) -> None:
     with subprocess.Popen(["sleep", "60"]) as lives:
         try:
             host = socket.gethostname() if whose == "of a run that lives" else "elsewhere"
@@ -121,7 +117,7 @@ def test_the_lock_of_somebody_else_is_left_alone(up: Callable[[str], int], tmp_p
 
 
 def test_attributes_that_a_killed_run_left_empty_are_removed_and_nothing_else(
-    up: Callable[[str], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Pulumi reads nothing of a state of files while one of them is there."""
     state = tmp_path / "the state"
@@ -137,7 +133,7 @@ def test_attributes_that_a_killed_run_left_empty_are_removed_and_nothing_else(
 
 
 @pytest.mark.parametrize("url", ["https://app.pulumi.test/u", "file://{}"])
-def test_an_end_of_file_that_has_another_cause_is_said(up: Callable[[str], int], tmp_path: Path, url: str) -> None:
+def test_an_end_of_file_that_has_another_cause_is_said(up: Up, tmp_path: Path, url: str) -> None:
     script = PULUMI.format(said="").replace("echo '[]' ;;", "echo 'error: EOF' >&2; exit 255 ;;")
     with pytest.raises(CommandError, match='`pulumi stack ls` failed: "error: EOF"'):
         up(_who(script, url.format(tmp_path)))
@@ -192,7 +188,7 @@ def says(text: str, folder: Path) -> str:
 
 
 def test_a_refusal_is_shown_without_the_traceback_that_it_ends_the_program_with(
-    up: Callable[[str], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(CommandError, match=r"^services small-main was refused by the quota tight: requested: count/"):
         up(says(REFUSED, tmp_path))
@@ -202,7 +198,7 @@ def test_a_refusal_is_shown_without_the_traceback_that_it_ends_the_program_with(
 
 
 def test_a_traceback_that_nothing_explains_is_shown_whole(
-    up: Callable[[str], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = REFUSED.replace("is forbidden: exceeded quota", "is not to anybody's liking").replace("\n\n", "\n")
     assert up(says(said, tmp_path)) == 255
@@ -213,7 +209,7 @@ def test_a_traceback_that_nothing_explains_is_shown_whole(
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], Path]:
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
     def write(content: bytes) -> Path:
         (tmp_path / "pulumi").write_bytes(content)
@@ -225,7 +221,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes
 
 
 @pytest.mark.parametrize("version", ["v3.219.0", "3.260.1", "v4.0.0-alpha.1+abc"])
-def test_a_pulumi_that_is_new_enough_is_found(stand_in: Callable[[bytes], Path], version: str) -> None:
+def test_a_pulumi_that_is_new_enough_is_found(stand_in: StandIn, version: str) -> None:
     assert pulumi_cli.find() is None
     path = stand_in(f"#!/bin/sh\necho {version}; echo 'warning: something' >&2".encode())
     assert pulumi_cli.find() == pulumi_cli.PulumiCli(str(path), version.removeprefix("v"))
@@ -244,7 +240,7 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: Callable[[bytes], Path],
     ids=range(6),
 )
 def test_a_pulumi_that_will_not_do_is_refused(
-    stand_in: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch, script: bytes, says: str
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, script: bytes, says: str
 ) -> None:
     monkeypatch.setattr(pulumi_cli, "_VERSION_SECONDS", 2)
     stand_in(script)
@@ -252,7 +248,7 @@ def test_a_pulumi_that_will_not_do_is_refused(
         pulumi_cli.find()
 
 
-def test_a_stack_is_not_given_another_definition_by_the_way(up: Callable[[str], int], tmp_path: Path) -> None:
+def test_a_stack_is_not_given_another_definition_by_the_way(up: Up, tmp_path: Path) -> None:
     script = PULUMI.format(said="").replace("echo '[]'", """echo '[{"name": "o/dev-lab", "resourceCount": 53}]'""")
     there = """echo '{"tidegate:environment": {"value": "dev"}, "tidegate:dataPlane": {"value": "lab"}}'"""
     script = script.replace("echo '{}'", there).replace("printf", f"touch {tmp_path}/upped; printf")

@@ -29,15 +29,14 @@ def test_every_object_is_one_file_that_says_where_it_is_from_in_the_order_to_app
 def test_the_same_definition_gives_the_same_bytes(
     rendered: Path, run: Call, definition: Path, tmp_path: Path, tree: Tree
 ) -> None:
-    ended = run("up", definition, "--out", tmp_path / "again", PYTHONHASHSEED="7", LC_ALL="C", COLUMNS="40")
-    assert ended.code == 0
+    run("up", definition, "--out", tmp_path / "again", PYTHONHASHSEED="7", LC_ALL="C", COLUMNS="40", code=0)
     assert tree(tmp_path / "again") == tree(rendered)
 
 
 def test_it_ends_with_a_table_the_differences_the_advisories_and_the_way_on(
-    call: Call, definition: Path, out: Path
+    definition: Path, out: Path, up: Call
 ) -> None:
-    ended = call("up", definition, "--out", out)
+    ended = up()
     said = ended.out
     assert "stacks rendered: 2 of 2" in ended.err
     for part in (
@@ -54,9 +53,9 @@ def test_it_ends_with_a_table_the_differences_the_advisories_and_the_way_on(
 
 
 def test_the_way_on_names_the_definition_the_folder_and_the_stack_that_were_given(
-    call: Call, definition: Path, out: Path
+    definition: Path, out: Path, up: Call
 ) -> None:
-    said = call("up", definition, "--out", out, "--stack", "prod-east").out
+    said = up("--stack", "prod-east").out
     assert f"  make up CLUSTER=east DEFINITION={definition} OUT={out} STACK=prod-east\n" in said
     assert "What differs" not in said, "one stack alone differs from nothing"
 
@@ -71,20 +70,16 @@ def test_a_command_to_copy_leaves_out_what_the_makefile_says_itself_and_quotes_t
     )
 
 
-def test_a_second_run_says_that_nothing_changed_and_touches_nothing(
-    rendered: Path, call: Call, definition: Path, out: Path
-) -> None:
+def test_a_second_run_says_that_nothing_changed_and_touches_nothing(rendered: Path, up: Call) -> None:
     before = rendered.stat().st_ino, (rendered / output.MARKER).stat().st_mtime_ns
-    assert call("up", definition, "--out", out).out.endswith("\nNothing changed.\n")
+    assert up().out.endswith("\nNothing changed.\n")
     assert (rendered.stat().st_ino, (rendered / output.MARKER).stat().st_mtime_ns) == before
 
 
-def test_a_changed_image_names_exactly_one_workload_a_stack(
-    rendered: Path, call: Call, definition: Path, out: Path, edit: Edit, tree: Tree
-) -> None:
+def test_a_changed_image_names_exactly_one_workload_a_stack(rendered: Path, edit: Edit, tree: Tree, up: Call) -> None:
     before = tree(rendered)
     edit('registry.test/proxy, tag: "1"', 'registry.test/proxy, tag: "2"')
-    said = call("up", definition, "--out", out).out
+    said = up().out
     assert "spec.template.spec.containers[proxy].image registry.test/proxy:1 → registry.test/proxy:2" in said
     assert "prod-east: 1 changed – the same as dev-lab" in said
     assert "In 2 of 2 stacks: 2 changed." in said
@@ -93,19 +88,16 @@ def test_a_changed_image_names_exactly_one_workload_a_stack(
     assert changed == {output.MARKER, *(f"{s}/10-deployment-inference-proxy.yaml" for s in ("dev-lab", "prod-east"))}
 
 
-def test_objects_and_stacks_that_vanish_are_named_and_removed(
-    rendered: Path, call: Call, definition: Path, out: Path, edit: Edit
-) -> None:
+def test_objects_and_stacks_that_vanish_are_named_and_removed(rendered: Path, edit: Edit, up: Call) -> None:
     edit("callers: [{name: ci, namespaceLabels: {kubernetes.io/metadata.name: ci}}]", "callers: []")
-    ended = call("up", definition, "--out", out)
-    assert ended.code == 0, ended.err
+    ended = up(code=0)
     assert "DELETED  NetworkPolicy callers-to-proxy" in ended.out
     assert "`kubectl apply` deletes nothing" in ended.out
     for where in ("kind-lab -n tidegate-dev", "east -n tidegate-prod"):
         assert f"\n  kubectl --context {where} delete NetworkPolicy callers-to-proxy\n" in ended.out
     assert not list(rendered.glob("*/*callers*"))
     edit("  - {name: east, environments: [prod]}\n", "")
-    said = call("up", definition, "--out", out).out
+    said = up().out
     assert "prod-east: 25 DELETED" in said
     assert said.endswith("\nprod-east is no longer described: what it has in a cluster stays there.\n")
     # A plane that is named anew gives a stack of another name, whose objects such commands would delete.
@@ -113,45 +105,37 @@ def test_objects_and_stacks_that_vanish_are_named_and_removed(
     assert sorted(path.name for path in rendered.iterdir()) == [output.MARKER, "dev-lab"]
 
 
-def test_with_stack_only_that_folder_is_replaced(
-    rendered: Path, call: Call, definition: Path, out: Path, edit: Edit, tree: Tree
-) -> None:
+def test_with_stack_only_that_folder_is_replaced(rendered: Path, edit: Edit, tree: Tree, up: Call) -> None:
     edit('registry.test/proxy, tag: "1"', 'registry.test/proxy, tag: "2"')
     before = tree(rendered)
-    assert call("up", definition, "--out", out, "--stack", "dev-lab").code == 0
+    assert up("--stack", "dev-lab").code == 0
     changed = {name for name, data in tree(rendered).items() if data != before[name]}
     assert changed == {output.MARKER, "dev-lab/10-deployment-inference-proxy.yaml"}
-    assert "prod-east: 1 changed" in call("up", definition, "--out", out).out
+    assert "prod-east: 1 changed" in up().out
 
 
 @pytest.mark.usefixtures("rendered")
 def test_one_stack_of_another_definition_is_not_mixed_in(call: Call, definition: Path, out: Path) -> None:
     other = definition.with_name("other.yaml")
     other.write_bytes(definition.read_bytes())
-    ended = call("up", other, "--out", out, "--stack", "dev-lab")
-    assert ended.code == 1
-    assert "holds a rendering of" in ended.err
+    assert "holds a rendering of" in call("up", other, "--out", out, "--stack", "dev-lab", code=1).err
     assert "held a rendering of" in call("up", other, "--out", out).err
 
 
-def test_files_edited_by_hand_are_noticed_and_written_anew(
-    rendered: Path, call: Call, definition: Path, out: Path, tree: Tree
-) -> None:
+def test_files_edited_by_hand_are_noticed_and_written_anew(rendered: Path, tree: Tree, up: Call) -> None:
     before = tree(rendered)
     (rendered / "dev-lab/11-statefulset-small-main.yaml").write_text("kind: [broken", "utf-8")
     (rendered / "prod-east/00-namespace-tidegate-prod.yaml").unlink()
-    ended = call("up", definition, "--out", out)
+    ended = up()
     assert "edited by hand since the last run, and written anew: dev-lab/11-statefulset-small-main.yaml." in ended.err
     assert "removed by hand since the last run, and written anew: prod-east/00-namespace" in ended.err
     assert tree(rendered) == before
 
 
-def test_with_stack_edits_by_hand_in_other_stacks_are_left_and_said(
-    rendered: Path, call: Call, definition: Path, out: Path, edit: Edit
-) -> None:
+def test_with_stack_edits_by_hand_in_other_stacks_are_left_and_said(rendered: Path, edit: Edit, up: Call) -> None:
     file = rendered / "prod-east/00-namespace-tidegate-prod.yaml"
     file.write_text("kind: Mine\n", "utf-8")
     edit('registry.test/proxy, tag: "1"', 'registry.test/proxy, tag: "2"')
-    ended = call("up", definition, "--out", out, "--stack", "dev-lab")
+    ended = up("--stack", "dev-lab")
     assert "edited by hand since the last run, and left so: prod-east/00-namespace" in ended.err
     assert file.read_text("utf-8") == "kind: Mine\n"

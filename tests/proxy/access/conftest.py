@@ -1,10 +1,10 @@
 """What the tests of access share."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from . import provider as providers
+from ..rigs.issuer import answering
 from .provider import DominoFake, Provider
 from .tables import WEBS, Clock
 
@@ -20,19 +20,26 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with providers.provider() as made:
-        yield made
-        await _close()
+async def webs_are_closed(anyio_backend: str) -> AsyncIterator[None]:
+    del anyio_backend
+    yield
+    while WEBS:
+        await WEBS.pop().close()
 
 
 @pytest.fixture
-async def domino() -> AsyncIterator[DominoFake]:
-    async with providers.domino() as made:
+def provider(webs_are_closed: None) -> Iterator[Provider]:
+    del webs_are_closed
+    made = Provider()
+    with answering(made.answer) as url:
+        made.issuer = f"{url}/realms/dev"
         yield made
-        await _close()
 
 
-async def _close() -> None:
-    while WEBS:
-        await WEBS.pop().close()
+@pytest.fixture
+def domino(webs_are_closed: None) -> Iterator[DominoFake]:
+    del webs_are_closed
+    made = DominoFake()
+    with answering(made.answer) as url:
+        made.url = f"{url}/v4/auth/principal"
+        yield made

@@ -79,6 +79,14 @@ def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 1.0
     return Authorizer(table, where, **(usual | more))
 
 
+def gate_for(provider: Provider, clock: Clock | None = None, *, seconds: float = 1.0, **told: Any) -> Authorizer:
+    """A gate that lets everybody in whom this provider names."""
+    keys = told.pop("keys", {})
+    return gate(
+        access(rule(principals=("*",)), issuers=[issuer_of(provider, **told)]), clock, seconds=seconds, keys=keys
+    )
+
+
 async def problem_of(authorizer: Authorizer, credential: bytes, model: str = "a", **more: Any) -> Problem:
     with pytest.raises(Problem) as caught:
         await authorizer.ask(credential, more.get("server"), model, more.get("action", "infer"))

@@ -17,7 +17,7 @@ from tidegate_proxy.problems import Kind, Problem
 from tidegate_proxy.routes import Routes
 
 from .provider import Provider
-from .tables import Clock, access, gate, issuer_of, kind_of, problem_of, routes, rule
+from .tables import Clock, access, gate, gate_for, issuer_of, kind_of, problem_of, routes, rule
 
 pytestmark = pytest.mark.anyio
 KEYS = {name: new_key() for name in ("alice", "bob")}
@@ -194,21 +194,14 @@ def tail(n: int, length: int = 60) -> bytes:
     return b"%0*d" % (length, n)
 
 
-def test_identities_are_bounded_by_number_and_the_first_goes_first() -> None:
-    identities = IdentityCache(most=100)
-    for n in range(150):
-        identities.remember(tail(n), identity())
-    assert len(identities) == 100
-    assert identities.find(tail(49)) is None
-    assert identities.find(tail(50)) is not None
-
-
-def test_identities_are_bounded_by_the_bytes_of_their_credentials() -> None:
-    identities = IdentityCache(most_bytes=100_000)
+@pytest.mark.parametrize("bounds", [{"most": 10}, {"most_bytes": 100_000}])
+def test_identities_are_bounded_by_number_and_by_bytes_and_the_first_goes_first(bounds: dict[str, int]) -> None:
+    identities = IdentityCache(**bounds)
     for n in range(100):
         identities.remember(tail(n, 10_000), identity())
         assert identities.bytes <= 100_000
     assert len(identities) == 10
+    assert (identities.find(tail(89, 10_000)), identities.find(tail(90, 10_000)) is None) == (None, False)
     for n in range(100):
         identities.forget(tail(n, 10_000)[-caches.TAIL :])
     assert (len(identities), identities.bytes) == (0, 0)
@@ -237,7 +230,7 @@ def test_one_who_is_forgotten_gets_no_grants_that_nobody_would_count() -> None:
 
 async def test_a_credential_is_compared_whole(provider: Provider) -> None:
     """Its end finds it; all of it must be the same."""
-    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]))
+    authorizer = gate_for(provider)
     token = provider.bearer()
     await authorizer.ask(token, None, "a", "infer")
     head, _, rest = token.partition(b".")
@@ -276,7 +269,7 @@ async def test_a_flood_of_one_bad_token_is_checked_once_a_while(
         return believe(trust, credential)
 
     monkeypatch.setattr(Trust, "believe", counted)
-    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]), clock)
+    authorizer = gate_for(provider, clock)
     bad = provider.bearer(aud="others")
     details = {(await problem_of(authorizer, bad)).detail for _ in range(100)}
     assert len(details) == 1
@@ -296,7 +289,7 @@ def test_refusals_are_bounded_and_swept() -> None:
 
 
 async def test_ten_thousand_tokens_take_a_bounded_memory(provider: Provider) -> None:
-    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]))
+    authorizer = gate_for(provider)
     token, route = provider.token().encode(), authorizer._routes.find(None, "a")[0]
     tracemalloc.start()
     try:
@@ -320,7 +313,7 @@ async def test_a_caller_who_says_nothing_is_remembered_nowhere() -> None:
 
 
 async def test_no_credential_shows_in_what_might_be_logged(provider: Provider) -> None:
-    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]), keys=API_KEYS)
+    authorizer = gate_for(provider, keys=API_KEYS)
     for credential in (provider.bearer(), ALICE):
         grant = await authorizer.ask(credential, None, "a", "infer")
         assert credential[-20:].decode() not in f"{grant!r}{grant.identity!r}"

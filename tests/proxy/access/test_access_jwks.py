@@ -15,18 +15,13 @@ from tidegate_proxy.access import jwks, trust
 from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.identity import Identity
 from tidegate_proxy.access.jwks import IssuerKeys, read_keys
-from tidegate_proxy.access.web_client import NoAnswer, WebClient
+from tidegate_proxy.access.web_client import NoAnswer
 from tidegate_proxy.problems import Kind
 
 from .provider import Provider, public_jwk, rsa_key
-from .tables import WEBS, Clock, access, gate, issuer_of, kind_of, problem_of, rule
+from .tables import Clock, gate_for, kind_of, problem_of
 
 pytestmark = pytest.mark.anyio
-ANYBODY = rule(principals=("*",))
-
-
-def gate_for(provider: Provider, clock: Clock | None = None, seconds: float = 1.0, **more: Any) -> Authorizer:
-    return gate(access(ANYBODY, issuers=[issuer_of(provider, **more)]), clock, seconds=seconds)
 
 
 def keys_of(authorizer: Authorizer, provider: Provider) -> IssuerKeys:
@@ -64,8 +59,8 @@ async def test_redirects_are_followed_within_the_scheme(provider: Provider, capl
 async def test_a_provider_that_fails_makes_the_answer_busy_not_a_refusal(provider: Provider, mode: str) -> None:
     """A token that cannot be checked may be right: whoever has it shall come again, not log in again."""
     provider.mode = mode
-    told = issuer_of(provider, jwks_url="http://127.0.0.1:1/certs" if mode == "gone" else provider.jwks_url)
-    authorizer = gate(access(ANYBODY, issuers=[told]), seconds=0.3)
+    where = "http://127.0.0.1:1/certs" if mode == "gone" else provider.jwks_url
+    authorizer = gate_for(provider, seconds=0.3, jwks_url=where)
     begun = time.monotonic()
     problem = await problem_of(authorizer, provider.bearer())
     assert time.monotonic() - begun < 2
@@ -173,15 +168,17 @@ async def test_keys_are_fetched_again_before_anybody_waits(
     await authorizer.close()
 
 
+def stranger(provider: Provider, number: int) -> bytes:
+    token = jwt.encode(provider.claims(), rsa_key("attacker"), "RS256", headers={"kid": f"k{number}"})
+    return f"Bearer {token}".encode()
+
+
 async def test_a_thundering_herd_of_unknown_keys_is_one_fetch(provider: Provider, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     await authorizer.identify(provider.bearer())
     clock.goes_on(jwks.PAUSE_SECONDS)
     provider.mode = "late"
-    strangers = [
-        b"Bearer " + jwt.encode(provider.claims(), rsa_key("attacker"), "RS256", headers={"kid": f"k{n}"}).encode()
-        for n in range(300)
-    ]
+    strangers = [stranger(provider, number) for number in range(300)]
     kinds = await asyncio.gather(*(kind_of(authorizer, each) for each in strangers))
     assert set(kinds) == {Kind.UNAUTHENTICATED}
     assert provider.asked == 2
@@ -191,8 +188,7 @@ async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: 
     authorizer = gate_for(provider, clock)
     asked_before = []
     for n in range(50):
-        token = jwt.encode(provider.claims(), rsa_key("attacker"), "RS256", headers={"kid": f"k{n}"})
-        assert await kind_of(authorizer, f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
+        assert await kind_of(authorizer, stranger(provider, n)) is Kind.UNAUTHENTICATED
         clock.goes_on(1)
         asked_before.append(provider.asked)
     assert asked_before[9] == 1
@@ -290,8 +286,7 @@ def test_whatever_a_provider_publishes_is_read_or_left_out(jwk: dict[str, Any]) 
 
 async def test_an_empty_set_does_not_take_the_keys_away(provider: Provider, clock: Clock) -> None:
     """Nobody withdraws all keys on purpose: that is a failure, and those that are known go on for their time."""
-    WEBS.append(web := WebClient())
-    keys = IssuerKeys(provider.issuer, provider.jwks_url, web, clock=clock.monotonic, wall=clock.wall)
+    keys = keys_of(gate_for(provider, clock), provider)
     await keys.refresh()
     provider.mode = "empty"
     await keys.refresh()

@@ -4,6 +4,8 @@ import asyncio
 import hashlib
 import hmac
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jwt
@@ -17,15 +19,12 @@ from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.jwks import read_keys
 from tidegate_proxy.problems import Kind, Problem
 
-from .provider import AUDIENCE, PrivateKey, Provider, part, public_jwk, rsa_key
-from .tables import Clock, access, gate, issuer_of, kind_of, problem_of, rule
+from ..rigs.issuer import PrivateKey
+from .provider import AUDIENCE, Provider, part, public_jwk, rsa_key
+from .tables import Clock, access, gate, gate_for, issuer_of, kind_of, problem_of, rule
 
 pytestmark = pytest.mark.anyio
 ANYBODY = rule(principals=("*",))
-
-
-def gate_for(provider: Provider, clock: Clock | None = None, **more: Any) -> Authorizer:
-    return gate(access(ANYBODY, issuers=[issuer_of(provider, **more)]), clock)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +83,41 @@ async def test_a_token_with_wrong_claims_is_refused(provider: Provider, wrong: d
     assert token[:20] not in problem.detail
 
 
-async def test_a_token_without_a_signature_is_refused(provider: Provider) -> None:
-    for algorithm in ("none", "None", "NONE", ""):
-        token = f"{part({'alg': algorithm, 'kid': 'first'})}.{part(provider.claims())}."
-        assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
+def without_signature(provider: Provider, algorithm: str) -> str:
+    return f"{part({'alg': algorithm, 'kid': 'first'})}.{part(provider.claims())}."
+
+
+def with_others_claims(provider: Provider) -> str:
+    head, _, signature = provider.token().split(".")
+    return f"{head}.{part(provider.claims(sub='root'))}.{signature}"
+
+
+def signed(provider: Provider, algorithm: str, key: PrivateKey | None = None, **headers: Any) -> str:
+    return jwt.encode(provider.claims(), key or rsa_key("first"), algorithm, headers={"kid": "first"} | headers)
+
+
+BROUGHT: dict[str, Any] = {
+    "jwk": public_jwk(rsa_key("attacker")),
+    "jku": "http://127.0.0.1:1/keys",
+    "x5u": "http://127.0.0.1:1/x",
+}
+
+
+@pytest.mark.parametrize(
+    ("forged", "said"),
+    [
+        *((partial(without_signature, algorithm=each), "ES256") for each in ("none", "None", "NONE", "")),
+        *((partial(signed, algorithm=each), "ES256") for each in ("PS256", "RS384", "RS512")),
+        (partial(signed, algorithm="ES256", key=ec.generate_private_key(ec.SECP256R1())), "No key of its issuer"),
+        (partial(signed, algorithm="RS256", key=rsa_key("attacker"), **BROUGHT), "signature is wrong"),
+        (with_others_claims, "signature is wrong"),
+        (lambda provider: provider.token(headers={"crit": ["x"], "x": 1}), "not valid"),
+    ],
+)
+async def test_a_forged_token_is_refused(provider: Provider, forged: Callable[[Provider], str], said: str) -> None:
+    problem = await problem_of(gate_for(provider), f"Bearer {forged(provider)}".encode())
+    assert problem.kind is Kind.UNAUTHENTICATED
+    assert said in problem.detail
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
@@ -110,49 +140,20 @@ async def test_a_public_key_is_no_secret_for_hmac(provider: Provider, algorithm:
         trust.verify(token, key, issuer_of(provider), provider.claims()["iat"])
 
 
-@pytest.mark.parametrize("algorithm", ["PS256", "RS384", "RS512"])
-async def test_other_algorithms_of_the_right_key_are_refused(provider: Provider, algorithm: str) -> None:
-    token = jwt.encode(provider.claims(), rsa_key("first"), algorithm, headers={"kid": "first"})
-    problem = await problem_of(gate_for(provider), f"Bearer {token}".encode())
-    assert problem.kind is Kind.UNAUTHENTICATED
-    assert "ES256" in problem.detail
-
-
-async def test_an_allowed_algorithm_that_is_not_the_keys_is_refused(provider: Provider) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    token = jwt.encode(provider.claims(), key, "ES256", headers={"kid": "first"})
-    assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
-
-
-async def test_a_key_that_comes_with_the_token_is_not_believed(provider: Provider) -> None:
-    key = rsa_key("attacker")
-    brought = {"jwk": public_jwk(key), "jku": "http://127.0.0.1:1/keys", "x5u": "http://127.0.0.1:1/x", "kid": "first"}
-    token = jwt.encode(provider.claims(), key, "RS256", headers=brought)
-    assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
-
-
-async def test_a_changed_token_is_refused(provider: Provider) -> None:
-    head, _, signature = provider.token().split(".")
-    token = f"{head}.{part(provider.claims(sub='root'))}.{signature}"
-    problem = await problem_of(gate_for(provider), f"Bearer {token}".encode())
-    assert (problem.kind, problem.detail) == (Kind.UNAUTHENTICATED, "The token's signature is wrong.")
-
-
-async def test_critical_extensions_that_nobody_knows_are_refused(provider: Provider) -> None:
-    token = provider.token(headers={"crit": ["x"], "x": 1})
-    assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
-
-
 async def test_a_token_that_is_too_long_is_refused_unread(provider: Provider) -> None:
     credential = provider.bearer(more="x" * trust.MOST_TOKEN_BYTES)
     assert await kind_of(gate_for(provider), credential) is Kind.UNAUTHENTICATED
     assert provider.asked == 0
 
 
+NESTED = b'{"iss":"x","more":' + b"[" * 5000 + b"]" * 5000 + b"}"
+DEEP = f"Bearer {part({'alg': 'RS256'})}.{part(NESTED)}.x".encode()
+
+
 @pytest.mark.parametrize(
     "credential",
     [b"", b" ", b"Bearer", b"Bearer ", b"Basic YTpi", b"Bearer a.b.c", b"Bearer ..", b"Bearer \xff.\xff.\xff",
-     b"x-api-key ", b"x-domino-api-key x", b"Bearer a\x00b", b"Negotiate x", b"Bearer " + b"e30." * 3],
+     b"x-api-key ", b"x-domino-api-key x", b"Bearer a\x00b", b"Negotiate x", b"Bearer " + b"e30." * 3, DEEP],
 )  # fmt: skip
 async def test_what_is_no_credential_is_refused_with_help(provider: Provider, credential: bytes) -> None:
     problem = await problem_of(gate_for(provider), credential)
@@ -248,10 +249,3 @@ def test_whatever_is_no_token_is_refused(text: bytes) -> None:
         return await kind_of(authorizer, b"Bearer " + text)
 
     assert asyncio.run(ask()) is Kind.UNAUTHENTICATED
-
-
-def test_deep_nesting_does_no_harm() -> None:
-    depth = 5_000
-    deep = b'{"iss":"x","more":' + b"[" * depth + b"]" * depth + b"}"
-    token = f"{part({'alg': 'RS256'})}.{part(deep)}.x".encode()
-    assert trust.peek(token) is None or len(token) <= trust.MOST_TOKEN_BYTES

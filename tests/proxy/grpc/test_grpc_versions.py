@@ -1,10 +1,7 @@
 """Over gRPC, too: a model's alias decides on its version, a candidate gets copies, and calls have spans when asked."""
 
-import json
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from socket import AF_INET
 from typing import Any
@@ -15,61 +12,43 @@ from tidegate_contracts import routing
 from tidegate_proxy.mirror import MOST_BYTES
 from tritonclient.grpc import service_pb2 as pb
 
+from ..rigs.issuer import Reply, answering, json_reply
 from .harness import HOST, Rig, Talk, infer_request, method, rig, until
 
 
-class Configuration(ThreadingHTTPServer):
-    """What a replica tells of its models over HTTP."""
-
-    parameters: dict[str, Any]
-    asked = 0
-
-
-class Answer(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        assert isinstance(self.server, Configuration)
-        self.server.asked += 1
-        body = json.dumps({"parameters": self.server.parameters}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
-def aliased(tmp_path: Path) -> Iterator[tuple[Rig, Configuration]]:
-    served = Configuration((HOST, 0), Answer)
-    served.parameters = {"tidegate.alias.champion": {"string_value": "7"}}
-    threading.Thread(target=served.serve_forever, daemon=True).start()
+def aliased(tmp_path: Path) -> Iterator[tuple[Rig, list[str]]]:
+    """A proxy whose replica tells over HTTP which version is the champion; and what it was asked there."""
+    asked: list[str] = []
+
+    def tell(path: str, _: Mapping[str, str]) -> Reply:
+        asked.append(path)
+        return json_reply({"parameters": {"tidegate.alias.champion": {"string_value": "7"}}})
+
     models = [routing.Model(name=name, server="main", pool="one", alias="champion") for name in ("echo", "slow")]
-    with rig(tmp_path, models=models) as running:
-        running.addresses[:] = [(AF_INET, (HOST, served.server_address[1]))]
+    with answering(tell) as url, rig(tmp_path, models=models) as running:
+        running.addresses[:] = [(AF_INET, (HOST, int(url.rpartition(":")[2])))]
         pool = next(pool for pool in running.proxy.config.routes.pools.values() if pool.server == "main")
         running.do(pool.refresh())
-        yield running, served
-    served.shutdown()
-    served.server_close()
+        yield running, asked
 
 
-def test_calls_get_the_version_that_the_alias_stands_for(aliased: tuple[Rig, Configuration]) -> None:
-    rig, served = aliased
+def test_calls_get_the_version_that_the_alias_stands_for(aliased: tuple[Rig, list[str]]) -> None:
+    rig, asked = aliased
     infer = method(rig.channel(), "ModelInfer")
     calls = [infer.future(infer_request(), metadata=rig.metadata()) for _ in range(10)]
     assert {call.result().model_version for call in calls} == {"7"}
     assert {dict(call.initial_metadata())["tidegate-model-version"] for call in calls} == {"7"}
-    assert served.asked == 1
+    assert len(asked) == 1
     assert infer(infer_request(model_version="2"), metadata=rig.metadata()).model_version == "2"
 
 
-def test_each_message_of_a_stream_gets_the_version_of_its_models_alias(aliased: tuple[Rig, Configuration]) -> None:
-    rig, served = aliased
+def test_each_message_of_a_stream_gets_the_version_of_its_models_alias(aliased: tuple[Rig, list[str]]) -> None:
+    rig, asked = aliased
     talk = Talk(rig)
     talk.say(infer_request("echo"), infer_request("slow"), infer_request("echo"))
     assert [talk.hear().infer_response.model_version for _ in range(3)] == ["7"] * 3
-    assert served.asked == 2
+    assert len(asked) == 2
     talk.end()
 
 

@@ -4,8 +4,8 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -20,6 +20,8 @@ from lab.local_plane.process import HOST
 AUDIENCE = "inference-proxy"
 CONFIGURATION_PATH = "/.well-known/openid-configuration"
 KEYS_PATH = "/keys"
+Reply = tuple[int, bytes, Mapping[str, str]] | None
+"""Status, body and headers of an answer; None ends the connection instead."""
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
@@ -89,12 +91,16 @@ class Issuer:
         payload = {name: value for name, value in said.items() if value is not None}
         return jwt.encode(payload, key.private, key.algorithm, {"kid": key.kid})
 
-    def answer(self, path: str) -> dict[str, Any] | None:
-        found: dict[str, dict[str, Any]] = {
+    def answer(self, path: str, _: Mapping[str, str]) -> Reply:
+        """Answer a GET of its server."""
+        self.asked.append(path)
+        if self.down:
+            return None
+        found: dict[str, Any] = {
             CONFIGURATION_PATH: {"issuer": self.url, "jwks_uri": self.jwks_url},
             KEYS_PATH: {"keys": [key.published for key in self.keys]},
         }
-        return found.get(path)
+        return json_reply(found[path]) if path in found else (404, b"", {})
 
 
 _numbers = itertools.count(1)
@@ -106,33 +112,43 @@ def issuer(*algorithms: str) -> Iterator[Issuer]:
     provider = Issuer()
     for algorithm in algorithms or ("RS256",):
         provider.new_key(algorithm)
+    with answering(provider.answer) as provider.url:
+        yield provider
+
+
+def json_reply(found: Any, status: int = 200) -> Reply:
+    return status, json.dumps(found).encode(), {"Content-Type": "application/json"}
+
+
+@contextmanager
+def answering(answer: Callable[[str, Mapping[str, str]], Reply]) -> Iterator[str]:
+    """Run a server that answers each GET by its path and headers, on loopback; yields its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            provider.asked.append(self.path)
-            self.close_connection = self.close_connection or provider.down
-            if provider.down:
+            reply = answer(self.path, self.headers)  # type: ignore[arg-type]
+            if reply is None:
+                self.close_connection = True
                 return
-            found = provider.answer(self.path)
-            body = json.dumps(found or {}).encode()
-            self.send_response(200 if found else 404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
+            status, body, headers = reply
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # whoever asked may wait no longer
+                self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
             """Say nothing."""
 
     server = ThreadingHTTPServer((HOST, 0), Handler)
     server.daemon_threads = True
-    provider.url = f"http://{HOST}:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield provider
+        yield f"http://{HOST}:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 
 Values = dict[str, Any]
+GONE = object()
+"""Stands for a key that is taken away."""
 BASE: Values = yaml.safe_load("""
 name: prod
 namespace: {name: inference-prod}
@@ -69,6 +71,8 @@ def edited(edits: Values, of: Values = BASE) -> Values:
         for step in steps:
             place = next(item for item in place if item["name"] == step) if isinstance(place, list) else place[step]
         place[last] = value
+        if value is GONE:
+            del place[last]
     return values
 
 

@@ -1,6 +1,5 @@
 """`python -m charts`: values of a stack, a check of values, and the folder of the chart."""
 
-import copy
 import json
 import os
 import re
@@ -9,9 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -26,6 +23,8 @@ from charts.packaging import ROOT
 from lab import tools
 from stacks.resolve import resolve
 from stacks.validate import read_definition
+
+from .broken_values import BASE, POOL, REFUSED, Values, edited
 
 REFERENCE = ROOT / "stacks" / "inference.yaml"
 PROBES = "every-container-has-probes"
@@ -200,50 +199,24 @@ def test_helms_copy_is_private_and_gone_afterwards(
     assert list(folder.iterdir()) == []
 
 
-def again(values: dict[str, Any], *path: str | int) -> None:
-    """Let the first item of a list stand at its end once more."""
-    items: Any = values
-    for step in path:
-        items = items[step]
-    items.append(copy.deepcopy(items[0]))
-
-
-def two_pools_of_one_name(values: dict[str, Any]) -> None:
-    """Pool `b-c` of server `a`, and pool `c` of server `a-b`."""
-    one, other = values["servers"][:2]
-    one["name"], one["pools"][0]["name"] = "a", "b-c"
-    other["name"], other["pools"][0]["name"] = "a-b", "c"
-
-
-def two_models_of_one_pool(values: dict[str, Any]) -> None:
-    number = next(n for n, server in enumerate(values["servers"]) if server["pools"][0]["models"])
-    again(values, "servers", number, "pools", 0, "models")
-
-
-def a_model_of_two_pools(values: dict[str, Any]) -> None:
-    pools = [pool for server in values["servers"] for pool in server["pools"] if pool["models"]]
-    pools[-1]["models"].append({"name": pools[0]["models"][0]["name"]})
-
-
 MODELS = '" stands twice in models'
-TWICE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "models of a pool": (two_models_of_one_pool, MODELS),
-    "models of two pools": (a_model_of_two_pools, MODELS),
-    "servers": (lambda values: again(values, "servers"), '" stands twice in servers'),
-    "pools": (lambda values: again(values, "servers", 0, "pools"), '" stands twice in pools'),
-    "datasets": (lambda values: again(values, "datasets"), '"models" stands twice in datasets'),
+TWICE: dict[str, tuple[Values, str]] = {
+    "models of a pool": ({f"{POOL}.models": [{"name": "ocr"}, {"name": "ocr"}]}, MODELS),
+    "models of two pools": ({f"{POOL}.models": [{"name": "ocr"}, {"name": "churn"}]}, MODELS),
+    "servers": ({"servers": BASE["servers"] * 2}, '" stands twice in servers'),
+    "pools": ({"servers[bucket].pools": BASE["servers"][1]["pools"] * 2}, '" stands twice in pools'),
+    "datasets": ({"datasets": BASE["datasets"] * 2}, '"models" stands twice in datasets'),
     "pools of two servers": (
-        two_pools_of_one_name,
-        'pool "b-c" of server "a" and pool "c" of server "a-b" would share the Kubernetes name a-b-c',
+        REFUSED["no_two_pools_become_one_object"].edits,
+        'pool "cold-x" of server "main" and pool "x" of server "main-cold" would share the Kubernetes name main-cold-x',
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", TWICE)
 def test_two_of_one_name_are_refused_by_the_check_and_objects_also_by_helm(what: str, tmp_path: Path) -> None:
-    values = yaml.safe_load((CHART / "ci" / "prod-east-values.yaml").read_text("utf-8"))
-    change, said = TWICE[what]
-    change(values)
+    edits, said = TWICE[what]
+    values = edited(edits)
     file = tmp_path / "twice.yaml"
     file.write_text(yaml.safe_dump(values), "utf-8")
     result = charts("check", file)

@@ -1,6 +1,5 @@
 """The schema takes every environment that a definition can give, and refuses what the definition would."""
 
-import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,87 +22,48 @@ from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 
+from .broken_values import GONE, edited
+
 SCHEMA = values_schema()
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
 EVERYTHING: dict[str, Any] = yaml.safe_load(scenarios()["everything-values.yaml"])
-GONE = object()
-Path_ = tuple[str | int, ...]
-
-
 CLASSES = sorted({*all_sections(EnvironmentArgs)}, key=lambda each: each.__name__)
-
-
-def edited(path: Path_, value: Any) -> dict[str, Any]:
-    """The values of the richest scenario with another value at a path."""
-    values = copy.deepcopy(EVERYTHING)
-    place: Any = values
-    for step in path[:-1]:
-        place = place[step]
-    if value is GONE:
-        del place[path[-1]]
-    else:
-        place[path[-1]] = value
-    return values
-
-
-def pool(key: str, mode: str) -> Path_:
-    """The path of the first pool whose loading, placement or autoscaling is of a kind."""
-    for n, each in enumerate(EVERYTHING["servers"]):
-        for m, one in enumerate(each["pools"]):
-            if mode in (one.get(key) or {}).values():
-                return ("servers", n, "pools", m)
-    raise LookupError(f"no pool with {key} {mode}")
-
-
-def dataset(kind: str) -> Path_:
-    found = next(n for n, each in enumerate(EVERYTHING["datasets"]) if each["source"]["kind"] == kind)
-    return ("datasets", found, "source")
-
-
-FIRST_POOL: Path_ = ("servers", 0, "pools", 0)
-ON_DEMAND = pool("loading", "on-demand")
-PRELOAD = pool("loading", "preload")
-MIG = pool("placement", "mig")
-_MOUNTING = next(n for n, each in enumerate(EVERYTHING["servers"]) if each["repository"]["kind"] == "volume")
-MOUNTED: Path_ = ("servers", _MOUNTING, "repository")
+SERVER, PRELOAD, ON_DEMAND = "servers[preload]", "servers[preload].pools[mixed]", "servers[ondemand].pools[single]"
+ACCESS = {"name": "x", "groups": ["g"], "servers": ["*"], "models": ["*"]}
 
 
 # Where, what is put there, and what is said about it.
-WRONG: dict[str, tuple[Path_, Any, str]] = {
-    "an unknown key at the top": (("nonsense",), 1, "no such key"),
-    "a key that is mistyped": (("proxy", "replica"), 3, "Did you mean replicas?"),
-    "a number that is text": (("proxy", "replicas"), "2", "whole number is wanted"),
-    "a text that is a number": (("name",), 5, "text is wanted"),
-    "a mapping that is a list": (("proxy",), [], "a mapping is wanted"),
-    "a truth value that is text": (("monitoring", "rules"), "yes", "true or false is wanted"),
-    "more replicas than anybody has": ((*FIRST_POOL, "replicas"), 1001, "at most 1,000"),
-    "no name": (("servers", 0, "name"), GONE, "name is missing"),
-    "an upper-case name": (("servers", 0, "name"), "Preload", "form"),
-    "an unknown kind of server": (("servers", 0, "kind"), "vllm", "triton"),
-    "an unknown loading mode": ((*PRELOAD, "loading", "mode"), "sometimes", "preload"),
-    "a key of another loading mode": ((*PRELOAD, "loading", "leaseSeconds"), 15, "no such key"),
+WRONG: dict[str, tuple[str, Any, str]] = {
+    "an unknown key at the top": ("nonsense", 1, "no such key"),
+    "a key that is mistyped": ("proxy.replica", 3, "Did you mean replicas?"),
+    "a number that is text": ("proxy.replicas", "2", "whole number is wanted"),
+    "a text that is a number": ("name", 5, "text is wanted"),
+    "a mapping that is a list": ("proxy", [], "a mapping is wanted"),
+    "a truth value that is text": ("monitoring.rules", "yes", "true or false is wanted"),
+    "more replicas than anybody has": (f"{PRELOAD}.replicas", 1001, "at most 1,000"),
+    "no name": (f"{SERVER}.name", GONE, "name is missing"),
+    "an upper-case name": (f"{SERVER}.name", "Preload", "form"),
+    "an unknown kind of server": (f"{SERVER}.kind", "vllm", "triton"),
+    "an unknown loading mode": (f"{PRELOAD}.loading.mode", "sometimes", "preload"),
+    "a key of another loading mode": (f"{PRELOAD}.loading.leaseSeconds", 15, "no such key"),
     "a capacity beyond what readers of JSON can count":
-        ((*ON_DEMAND, "loading", "capacityBytes"), 2**53 + 2, "at most 9,007,199,254,740,992"),
-    "a MIG profile that is none": ((*MIG, "placement", "profile"), "1gb.10g", "form"),
-    "a node label that is none": ((*FIRST_POOL, "nodeSelector"), {"a b": "c"}, "no such key"),
-    "a node label whose value is a number": ((*FIRST_POOL, "nodeSelector"), {"rack": 7}, "text is wanted"),
-    "a toleration of an unknown effect": (("proxy", "tolerations"), [{"key": "a", "effect": "Never"}], "NoSchedule"),
-    "an image with a space": (("proxy", "image"), "proxy :1", "form"),
-    "an Ingress without its host": (("proxy", "exposure"), {"kind": "ingress", "path": "/"}, "host is missing"),
-    "an action that there is not": (
-        ("proxy", "access"),
-        [{"name": "x", "groups": ["g"], "actions": ["train"], "servers": ["*"], "models": ["*"]}],
-        "infer",
-    ),
+        (f"{ON_DEMAND}.loading.capacityBytes", 2**53 + 2, "at most 9,007,199,254,740,992"),
+    "a MIG profile that is none": (f"{PRELOAD}.placement.profile", "1gb.10g", "form"),
+    "a node label that is none": (f"{PRELOAD}.nodeSelector", {"a b": "c"}, "no such key"),
+    "a node label whose value is a number": (f"{PRELOAD}.nodeSelector", {"rack": 7}, "text is wanted"),
+    "a toleration of an unknown effect": ("proxy.tolerations", [{"key": "a", "effect": "Never"}], "NoSchedule"),
+    "an image with a space": ("proxy.image", "proxy :1", "form"),
+    "an Ingress without its host": ("proxy.exposure", {"kind": "ingress", "path": "/"}, "host is missing"),
+    "an action that there is not": ("proxy.access", [{**ACCESS, "actions": ["train"]}], "infer"),
     "a caller with an unknown key":
-        (("network", "callers"), [{"name": "a", "cidr": "10.0.0.0/8", "everybody": True}], "no such key"),
-    "a caller that is nobody": (("network", "callers"), [{"name": "a"}], "say who"),
-    "no pools": (("servers", 0, "pools"), [], "this has 0 items, and it must have at least 1"),
-    "a claim whose name is too long": (("claims", 0, "name"), "c" * 254, "at most 253"),
+        ("network.callers", [{"name": "a", "cidr": "10.0.0.0/8", "everybody": True}], "no such key"),
+    "a caller that is nobody": ("network.callers", [{"name": "a"}], "say who"),
+    "no pools": (f"{SERVER}.pools", [], "this has 0 items, and it must have at least 1"),
+    "a claim whose name is too long": ("claims[already-there].name", "c" * 254, "at most 253"),
     "an argument that Tidegate sets":
-        (("servers", 0, "triton", "arguments"), ["--http-restricted-api=model-repository:x=y"], "Tidegate sets itself"),
-    "a folder outside of its volume": ((*MOUNTED, "subPath"), "../../etc", "below the volume's root"),
-    "an exported path with dots": ((*dataset("nfs"), "path"), "/srv/../etc", "without . and .."),
+        (f"{SERVER}.triton.arguments", ["--http-restricted-api=model-repository:x=y"], "Tidegate sets itself"),
+    "a folder outside of its volume": (f"{SERVER}.repository.subPath", "../../etc", "below the volume's root"),
+    "an exported path with dots": ("datasets[export].source.path", "/srv/../etc", "without . and .."),
 }  # fmt: skip
 
 
@@ -119,10 +79,10 @@ def problems_in(values: dict[str, Any], folder: Path) -> list[str]:
 @pytest.mark.parametrize("what", WRONG)
 def test_what_the_definition_refuses_is_refused_where_it_stands(what: str, tmp_path: Path) -> None:
     path, value, said = WRONG[what]
-    values = edited(path, value)
+    values = edited({path: value}, EVERYTHING)
     assert not VALIDATOR.is_valid(values)
     (problem,) = problems_in(values, tmp_path)
-    key = next(step for step in reversed(path) if isinstance(step, str))
+    key = path.rpartition(".")[2]
     line = int(problem.removeprefix(f"{tmp_path}/values.yaml:").partition(":")[0])
     assert said in problem
     # The field is named, and the line is its own, or its owner's where it is not there.
@@ -148,9 +108,7 @@ def test_the_scenarios_and_the_charts_own_values_are_taken() -> None:
 
 
 def test_several_mistakes_are_all_said_in_the_order_of_the_file(tmp_path: Path) -> None:
-    values = edited(("proxy", "replicas"), "many")
-    values["servers"][0]["name"] = "UPPER"
-    values["more"] = 1
+    values = edited({"proxy.replicas": "many", f"{SERVER}.name": "UPPER", "more": 1}, EVERYTHING)
     problems = problems_in(values, tmp_path)
     lines = [int(problem.split(":")[1]) for problem in problems]
     assert len(problems) == 3

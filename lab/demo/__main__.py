@@ -20,7 +20,6 @@ from .lifecycle.notebook import write_shell
 from .lifecycle.stage import LifeStage
 from .lifecycle.stage import introduce as introduce_life
 from .lifecycle.world import world
-from .playing import Played
 from .show import Show
 from .stage import platform
 
@@ -46,7 +45,7 @@ def walk_through() -> None:
     with _ending(show), _running(show, PLANE, platform) as made:
         walk.introduce(made, show)
         played = walk.play(walk.stage_for(made, show))
-    _report(played, begun, show, "To try it yourself: make demo-up")
+    playing.report(played, time.monotonic() - begun, show, "To try it yourself: make demo-up")
 
 
 @app.command()
@@ -56,52 +55,35 @@ def lifecycle() -> None:
     with _ending(show), _running(show, WORLD, world) as made:
         introduce_life(show)
         played = playing.play(LifeStage(made, show), show, life.SCENES, made.check)
-    _report(played, begun, show, "To do it yourself: docs/models.md")
+    playing.report(played, time.monotonic() - begun, show, "To do it yourself: docs/models.md")
 
 
 @app.command()
 def lifecycle_up() -> None:
     """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
     show = Show(Console())
-    with _until_interrupted(show), _running(show, WORLD, world) as made:
-        file = write_shell(made)
-        print(
-            f"In another terminal:\n\n. {file}\n\nThat shell is the developer's, stands in a folder with what a "
-            "notebook has left, and knows every variable and command of docs/models.md.\n\nIt runs until Ctrl-C.",
-            flush=True,
+    with _ending(show, wanted=True), _running(show, WORLD, world) as made:
+        _stay(
+            f"In another terminal:\n\n. {write_shell(made)}\n\nThat shell is the developer's, stands in a folder with "
+            "what a notebook has left, and knows every variable and command of docs/models.md.",
+            made.check,
         )
-        _stay(made.check)
 
 
 @app.command()
 def up() -> None:
     """Leave it running, and print what to try, until Ctrl-C."""
     show = Show(Console())
-    with _until_interrupted(show), _running(show, PLANE, platform) as made:
+    with _ending(show, wanted=True), _running(show, PLANE, platform) as made:
         show.the_zoo()
-        print(f"\n{walk.to_try(made)}\n\nIt runs until Ctrl-C.", flush=True)
-        _stay(made.check)
+        _stay(f"\n{walk.to_try(made)}", made.check)
 
 
-def _report(played: list[Played], begun: float, show: Show, more: str) -> None:
-    if not playing.report(played, time.monotonic() - begun, show, more):
-        raise SystemExit(FAILED)
-
-
-def _stay(check: Callable[[], None]) -> NoReturn:
+def _stay(said: str, check: Callable[[], None]) -> NoReturn:
+    print(f"{said}\n\nIt runs until Ctrl-C.", flush=True)
     while True:
         time.sleep(CHECK_SECONDS)
         check()
-
-
-@contextmanager
-def _until_interrupted(show: Show) -> Iterator[None]:
-    """Count an interruption as the wanted end, which is no failure."""
-    try:
-        with _ending(show):
-            yield
-    except SystemExit as error:
-        raise SystemExit(0 if error.code == INTERRUPTED else error.code) from None
 
 
 @contextmanager
@@ -118,15 +100,18 @@ def _running(show: Show, what: str, run: Callable[[Path], AbstractContextManager
 
 
 @contextmanager
-def _ending(show: Show) -> Iterator[None]:
-    """End in order whatever happens, with one clear message and the exit code that says which kind it was."""
+def _ending(show: Show, wanted: bool = False) -> Iterator[None]:
+    """End in order whatever happens, with one clear message and the exit code that says which kind it was.
+
+    With `wanted`, an interruption is the end that is waited for, and no failure.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
         yield
     except InterruptedBySignal:
         show.say("It has ended, and nothing is left running.")
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(0 if wanted else INTERRUPTED) from None
     except CannotBeHadError as error:
         print(f"The demo cannot run here: {error}.", file=sys.stderr)
         raise SystemExit(CANNOT) from None

@@ -95,10 +95,9 @@ def all_hold(played: Sequence[Played]) -> bool:
     return all(each.ok for each in played)
 
 
-def report(played: Sequence[Played], seconds: float, show: Show, more: str) -> bool:
-    """Print the table at the end, and what else there is, if all held; return whether they did."""
-    ok = all_hold(played)
-    if ok:
-        show.summary([(each.title, each.short, each.seconds) for each in played])
-        show.say(f"All {len(played)} hold, in {seconds:.0f} s. {more}")
-    return ok
+def report(played: Sequence[Played], seconds: float, show: Show, more: str) -> None:
+    """Print the table at the end, and what else there is; SystemExit with 1 where a scene did not hold."""
+    if not all_hold(played):
+        raise SystemExit(1)
+    show.summary([(each.title, each.short, each.seconds) for each in played])
+    show.say(f"All {len(played)} hold, in {seconds:.0f} s. {more}")

@@ -32,21 +32,14 @@ _LOOK_SECONDS = 0.2
 class Served:
     """What came of it."""
 
-    models: int
-    wanted: int
-    """Of them, those that were called."""
-    requests: int
+    wanted: list[str]
+    """The models that were called, one for each request."""
     per_second: float
     """How many came, on average."""
-    waits: tuple[float, ...]
-    """Seconds of the right answers, in order."""
+    waits: list[float]
+    """Seconds of the right answers."""
     most: int
     """The most models in Triton's index at one time, in whatever state but unloaded."""
-
-    @property
-    def share(self) -> float:
-        """Return the share of requests that were answered."""
-        return len(self.waits) / self.requests
 
 
 def measure(effort: Effort) -> Found:
@@ -55,12 +48,13 @@ def measure(effort: Effort) -> Found:
     for times in effort.densities:
         say(f"{effort.room * times} models, room for {effort.room} …")
         served = serve(effort.room, times, effort.density_seconds)
+        share = len(served.waits) / len(served.wanted)
         found.add(
-            f"{served.models} models, room for {effort.room}, {served.per_second:.1f} requests/s",
-            f"{served.share:.1%} of {served.requests} requests to {served.wanted} of them answered, "
-            f"p50 {_at(served, 0.5):.2f} s, p99 {_at(served, 0.99):.1f} s · at most {served.most} in Triton's index",
+            f"{effort.room * times} models, room for {effort.room}, {served.per_second:.1f} requests/s",
+            f"{share:.1%} of {len(served.wanted)} requests to {len({*served.wanted})} of them answered, "
+            f"p50 {_at(served, 50):.2f} s, p99 {_at(served, 99):.1f} s · at most {served.most} in Triton's index",
         )
-        if served.share >= ENOUGH and 0 < served.most <= effort.room:
+        if share >= ENOUGH and 0 < served.most <= effort.room:
             found.figures["density"] = times
             break
     else:
@@ -97,8 +91,8 @@ def serve(room: int, times: int, seconds: float, seed: int = 1) -> Served:
             asked.append(pool.submit(_call, made, wanted[-1], headers))
             if sum(each.done() and each.result() is None for each in asked) > most_failed:
                 break
-        waits = sorted(wait for each in asked if (wait := each.result()) is not None)
-        return Served(len(models), len(set(wanted)), len(wanted), per_second, tuple(waits), most)
+        waits = [wait for each in asked if (wait := each.result()) is not None]
+        return Served(wanted, per_second, waits, most)
 
 
 def _call(made: Plane, model: str, headers: dict[str, str]) -> float | None:
@@ -108,7 +102,7 @@ def _call(made: Plane, model: str, headers: dict[str, str]) -> float | None:
     return time.perf_counter() - began if right else None
 
 
-def _at(served: Served, share: float) -> float:
+def _at(served: Served, percent: int) -> float:
     if len(served.waits) < 2:
         return 0.0
-    return statistics.quantiles(served.waits, n=100, method="inclusive")[round(share * 100) - 1]
+    return statistics.quantiles(served.waits, n=100, method="inclusive")[percent - 1]

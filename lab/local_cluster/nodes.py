@@ -1,14 +1,14 @@
 """Simulated nodes: what the labels and the allocatable resources of real GPU nodes look like.
 
-Labels are those of NVIDIA's GPU feature discovery and MIG manager, resources those of its device plugin, devices those
-of its driver for Dynamic Resource Allocation. kwok plays the nodes, and every pod that the scheduler binds to them.
+Labels are those of NVIDIA's GPU feature discovery and MIG manager by which pods choose, resources those of its device
+plugin, devices those of its driver for Dynamic Resource Allocation. kwok plays the nodes, and every pod that the
+scheduler binds to them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from stacks.definition import DataPlane
-from stacks.definition.gpu_products import gpu_product, profile_bytes
 from stacks.definition.placement import CpuPlacement, DraPlacement, GpuNodes, SharedGpuPlacement
 from stacks.definition.pools import Pool
 from stacks.stack import Stack
@@ -17,6 +17,7 @@ KubernetesObject = dict[str, Any]
 Labels = Mapping[str, str]
 
 GPU = "nvidia.com/gpu"
+PRODUCT = f"{GPU}.product"
 _DRIVER = "gpu.nvidia.com"
 # What one GPU's share of a node holds besides.
 _CPU, _MEMORY_GI = 32, 240
@@ -29,39 +30,23 @@ def cpu_node(name: str, *, cpu: int = 64, memory_gi: int = 256, labels: Labels |
 
 def whole_gpus(name: str, product: str, gpus: int, *, labels: Labels | None = None) -> KubernetesObject:
     """Return a node whose GPUs are handed out whole."""
-    return _gpu_node(name, gpus, {GPU: gpus}, _gpus(product, gpus) | dict(labels or {}))
+    return _gpu_node(name, gpus, {GPU: gpus}, {PRODUCT: product, **(labels or {})})
 
 
 def mig_mixed(
     name: str, product: str, gpus: int, slices: Mapping[str, int], *, labels: Labels | None = None
 ) -> KubernetesObject:
     """Return a node with MIG strategy mixed; `slices` are those of each GPU: profile → how many."""
-    found = _gpus(product, gpus) | _mig("mixed", slices)
-    for profile, count in slices.items():
-        prefix = f"nvidia.com/mig-{profile}"
-        found |= {
-            f"{prefix}.count": str(gpus * count),
-            f"{prefix}.memory": _mebibytes(profile_bytes(profile)),
-            f"{prefix}.product": f"{product}-MIG-{profile}",
-            f"{prefix}.replicas": "1",
-            f"{prefix}.slices.gi": profile[0],
-            f"{prefix}.slices.ci": profile[0],
-        }
     devices = {f"nvidia.com/mig-{profile}": gpus * count for profile, count in slices.items()}
-    return _gpu_node(name, gpus, {GPU: 0, **devices}, found | dict(labels or {}))
+    return _gpu_node(name, gpus, {GPU: 0, **devices}, {PRODUCT: product, **_mig("mixed"), **(labels or {})})
 
 
 def mig_single(
     name: str, product: str, gpus: int, profile: str, per_gpu: int, *, labels: Labels | None = None
 ) -> KubernetesObject:
     """Return a node with MIG strategy single: every slice has the same profile and is called nvidia.com/gpu."""
-    found = _gpus(f"{product}-MIG-{profile}", gpus * per_gpu) | _mig("single", {profile: per_gpu})
-    found |= {
-        f"{GPU}.memory": _mebibytes(profile_bytes(profile)),
-        f"{GPU}.slices.gi": profile[0],
-        f"{GPU}.slices.ci": profile[0],
-    }
-    return _gpu_node(name, gpus, {GPU: gpus * per_gpu}, found | dict(labels or {}))
+    found = {PRODUCT: f"{product}-MIG-{profile}", **_mig("single"), **(labels or {})}
+    return _gpu_node(name, gpus, {GPU: gpus * per_gpu}, found)
 
 
 def time_sliced(
@@ -78,17 +63,18 @@ def time_sliced(
 
     With `renamed` (the plugin's renameByDefault) a share is a nvidia.com/gpu.shared, and the product keeps its name.
     """
-    found = _gpus(product if renamed else f"{product}-SHARED", gpus)
-    found |= {f"{GPU}.replicas": str(replicas), f"{GPU}.sharing-strategy": kind}
-    return _gpu_node(name, gpus, {f"{GPU}.shared" if renamed else GPU: gpus * replicas}, found | dict(labels or {}))
+    found = {PRODUCT: product if renamed else f"{product}-SHARED", f"{GPU}.sharing-strategy": kind, **(labels or {})}
+    return _gpu_node(name, gpus, {f"{GPU}.shared" if renamed else GPU: gpus * replicas}, found)
 
 
 def by_dra(
     name: str, product: str, gpus: int, slices: Mapping[str, int] | None = None, *, labels: Labels | None = None
 ) -> list[KubernetesObject]:
     """Return a node whose GPUs, whole or cut, are handed out by Dynamic Resource Allocation, and its ResourceSlice."""
-    found = _gpus(product, gpus) | dict(labels or {})
-    return [_gpu_node(name, gpus, {}, found), resource_slice(name, product, gpus, slices)]
+    return [
+        _gpu_node(name, gpus, {}, {PRODUCT: product, **(labels or {})}),
+        resource_slice(name, product, gpus, slices),
+    ]
 
 
 def resource_slice(name: str, product: str, gpus: int, slices: Mapping[str, int] | None = None) -> KubernetesObject:
@@ -100,7 +86,7 @@ def resource_slice(name: str, product: str, gpus: int, slices: Mapping[str, int]
         for profile, count in (slices or {}).items():
             mig = {"type": {"string": "mig"}, "profile": {"string": profile}, "parentIndex": {"int": gpu}}
             stem = f"gpu-{gpu}-mig-{profile.replace('.', '-')}"
-            devices += [_device(f"{stem}-{number}", product, mig, profile) for number in range(count)]
+            devices += [_device(f"{stem}-{number}", product, mig) for number in range(count)]
     pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -176,38 +162,13 @@ def _asked_for(pools: Iterable[Pool]) -> dict[str, str]:
     return labels
 
 
-def _gpus(product: str, count: int) -> dict[str, str]:
-    known = gpu_product(product)
-    return {
-        f"{GPU}.present": "true",
-        f"{GPU}.product": product,
-        f"{GPU}.count": str(count),
-        f"{GPU}.replicas": "1",
-        f"{GPU}.sharing-strategy": "none",
-        "nvidia.com/mig.capable": "true" if known else "false",
-        **({f"{GPU}.memory": str(known.memory_gb * 1024)} if known else {}),
-    }
+def _mig(strategy: str) -> dict[str, str]:
+    return {"nvidia.com/mig.strategy": strategy, "nvidia.com/mig.config.state": "success"}
 
 
-def _mig(strategy: str, slices: Mapping[str, int]) -> dict[str, str]:
-    layout = f"all-{next(iter(slices))}" if len(slices) == 1 else "custom"
-    prefix = "nvidia.com/mig"
-    return {f"{prefix}.strategy": strategy, f"{prefix}.config": layout, f"{prefix}.config.state": "success"}
-
-
-def _mebibytes(count: int) -> str:
-    return str(count // 2**20)
-
-
-def _device(name: str, product: str, attributes: dict[str, Any], profile: str | None = None) -> KubernetesObject:
-    known = gpu_product(product)
-    memory = profile_bytes(profile) if profile else known.memory_gb * 10**9 if known else 24 * 10**9
-    return {
-        "name": name,
-        # The name of the device itself has a space where the node's label has its first dash.
-        "attributes": {"productName": {"string": product.replace("-", " ", 1)}, **attributes},
-        "capacity": {"memory": {"value": str(memory)}},
-    }
+def _device(name: str, product: str, attributes: dict[str, Any]) -> KubernetesObject:
+    # The name of the device itself has a space where the node's label has its first dash.
+    return {"name": name, "attributes": {"productName": {"string": product.replace("-", " ", 1)}, **attributes}}
 
 
 def _gpu_node(name: str, gpus: int, devices: Mapping[str, int], labels: Labels) -> KubernetesObject:

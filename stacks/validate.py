@@ -44,15 +44,15 @@ def read_definition(path: Path | str) -> Definition:
     """Load and validate a definition and the `images.lock` beside it. Raises DefinitionError with every problem."""
     document = load(path)
     problems: list[Problem] = []
+    lock, lock_document = ImagesLock(), None
     try:
         lock, lock_document = read_images_lock(Path(path).parent)
     except DefinitionError as error:
-        problems += error.problems
-        lock, lock_document = ImagesLock(), None
+        problems = error.problems
     try:
         definition = validate(document, lock, lock_document)
     except DefinitionError as error:
-        raise DefinitionError([*problems, *error.problems]) from None
+        problems += error.problems
     if problems:
         raise DefinitionError(problems)
     return definition
@@ -169,19 +169,15 @@ def _header_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown_keys(document: Document) -> list[Problem]:
     """Report keys that may stand neither in the common part nor in an environment or data plane that overlays it."""
-    problems = _unknown(document, (), PLATFORM_KEYS | HEADER_KEYS)
+    places: dict[TreePath, frozenset[str]] = {(): HEADER_KEYS}
     for section, model in OVERLAID.items():
         items = document.tree.get(section)
-        for index in range(len(items) if isinstance(items, list) else 0):
-            problems += _unknown(document, (section, index), PLATFORM_KEYS | _keys(model))
-    return problems
-
-
-def _unknown(document: Document, path: TreePath, known: frozenset[str]) -> list[Problem]:
-    mapping = document.get(path)
+        places |= {(section, index): _keys(model) for index in range(len(items) if isinstance(items, list) else 0)}
     problems = []
-    for key in mapping if isinstance(mapping, Mapping) else ():
-        if key not in known:
-            do = f"{did_you_mean(nearest(key, sorted(known)))}Keys here: {', '.join(sorted(known))}."
-            problems.append(document.problem((*path, key), f'unknown key "{key}"', do=do))
+    for path, own in places.items():
+        known, mapping = sorted(PLATFORM_KEYS | own), document.get(path)
+        for key in mapping if isinstance(mapping, Mapping) else ():
+            if key not in known:
+                do = f"{did_you_mean(nearest(key, known))}Keys here: {', '.join(known)}."
+                problems.append(document.problem((*path, key), f'unknown key "{key}"', do=do))
     return problems

@@ -8,26 +8,8 @@ An environment's settings (its kind, severities, waivers, ceiling) ride on its N
 with the objects.
 """
 
-from .checking import Finding, check, check_all, report, summary
-from .rule import Rule
-from .rules import BY_NAME, RULES
-from .settings import ANNOTATION, KINDS, SEVERITIES, Kind, Settings, Severity, Waiver, annotation
+from .checking import Finding, check, check_all
+from .rules import BY_NAME
+from .settings import ANNOTATION, Settings, Waiver, annotation
 
-__all__ = [
-    "ANNOTATION",
-    "BY_NAME",
-    "KINDS",
-    "RULES",
-    "SEVERITIES",
-    "Finding",
-    "Kind",
-    "Rule",
-    "Settings",
-    "Severity",
-    "Waiver",
-    "annotation",
-    "check",
-    "check_all",
-    "report",
-    "summary",
-]
+__all__ = ["ANNOTATION", "BY_NAME", "Finding", "Settings", "Waiver", "annotation", "check", "check_all"]

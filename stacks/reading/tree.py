@@ -7,10 +7,9 @@ of two equal keys, and unfold aliases without a bound: a small file could then f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import NoneType
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -21,14 +20,6 @@ MAX_VALUES: Final = 200_000
 MAX_DEPTH: Final = 100
 
 _CORE = "tag:yaml.org,2002:"
-_TAGGED: Final[Mapping[str | None, tuple[type, ...]]] = {
-    None: (),
-    f"{_CORE}int": (int,),
-    f"{_CORE}float": (int, float),
-    f"{_CORE}bool": (bool,),
-    f"{_CORE}null": (NoneType,),
-}
-"""What a plain scalar with a tag may be; text has a tag of its own."""
 _NULL = {"", "~", "null", "Null", "NULL"}
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INT = re.compile(r"[-+]?[0-9]+")
@@ -240,20 +231,14 @@ class Reader:
         tag, text = event.tag, event.value
         if tag in ("!", f"{_CORE}str") or (tag is None and not event.implicit[0]):
             return text
-        wanted = _TAGGED.get(tag)
-        if wanted is None:
+        if tag is not None:
             self._refuse_tag(event, at)
             return None
         try:
-            value = _plain_value(text)
+            return _plain_value(text)
         except ValueError:
             self._say(at, "the number is too long to be one", do="Quote it if it is meant as text.")
             return None
-        if tag is not None and type(value) not in wanted:
-            name = tag.removeprefix(_CORE)
-            self._say(at, f"{shown(text)} is not what its tag !!{name} says", do="Remove the tag.")
-            return None
-        return float(text) if float in wanted and _FLOAT.fullmatch(text) else value
 
     def _refuse_tag(self, event: Any, at: Position) -> None:
         name = f"!!{event.tag.removeprefix(_CORE)}" if event.tag.startswith(_CORE) else event.tag

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from components.args import EnvironmentArgs, NamespaceArgs, NetworkBoundaryArgs, ProxyArgs, TlsArgs
 from policies import guardrails
+from policies.guardrails.settings import Kind
 
 from ..definition.base import byte_count, extended
 from ..definition.datasets import ClaimDataset
@@ -81,9 +82,7 @@ def _namespace(stack: Stack) -> NamespaceArgs:
 def guardrail_settings(stack: Stack) -> guardrails.Settings:
     """Return what the guardrails have to know of an environment; it rides on the Namespace, beside the objects."""
     said = stack.platform.guardrails
-    kind: guardrails.Kind = (
-        "production" if stack.environment.production else "local" if stack.environment.local else "shared"
-    )
+    kind: Kind = "production" if stack.environment.production else "local" if stack.environment.local else "shared"
     waivers = tuple(
         guardrails.Waiver(**{**dict(waiver), "until": date.fromisoformat(waiver.until)})
         for waiver in sorted(said.waivers, key=lambda waiver: waiver.name)

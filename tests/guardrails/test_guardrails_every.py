@@ -6,8 +6,11 @@ from types import ModuleType
 
 import pytest
 
-from policies.guardrails import BY_NAME, KINDS, RULES, SEVERITIES, Rule, rules
+from policies.guardrails import BY_NAME, rules
 from policies.guardrails.page import page
+from policies.guardrails.rule import Rule
+from policies.guardrails.rules import RULES
+from policies.guardrails.settings import KINDS, SEVERITIES
 
 from . import test_guardrails_data
 from .stacks import Case

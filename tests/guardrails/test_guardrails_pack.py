@@ -10,9 +10,9 @@ import yaml
 from pulumi_policy import Policy, ResourceValidationPolicy, StackValidationPolicy
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
-from policies.guardrails import RULES
 from policies.guardrails.checking import SETTINGS_RULES
 from policies.guardrails.pack import ADVISORY, UNKNOWN, plain, policies
+from policies.guardrails.rules import RULES
 from tests.components.objects import named
 
 from .stacks import GONE, ROOT, SMALL, Object, Objects, at, findings, in_small, prod, settings

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from policies.guardrails import ANNOTATION, Finding, Settings, Waiver, annotation, check, report, summary
+from policies.guardrails import ANNOTATION, Finding, Settings, Waiver, annotation, check
+from policies.guardrails.checking import report, summary
 from policies.guardrails.settings import settings_of
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse

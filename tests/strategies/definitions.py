@@ -11,7 +11,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from policies.guardrails import BY_NAME, SEVERITIES
+from policies.guardrails import BY_NAME
+from policies.guardrails.settings import SEVERITIES
 from stacks.images_lock import ImagesLock, PinnedImage
 from stacks.load import parse
 from stacks.stack import Definition

@@ -30,16 +30,12 @@ gigabytes = st.integers(1, 64).map("{}Gi".format)
 
 def resources(least_memory: int = 1) -> st.SearchStrategy[Tree]:
     """CPU and memory, at least so many GiB of it."""
-    return st.builds(
-        lambda cpu, limit, memory: {
-            "cpu": f"{cpu}m",
-            "memory": f"{memory}Gi",
-            **({"cpuLimit": f"{cpu + limit}m"} if limit else {}),
-        },
-        st.integers(50, 8000),
-        st.integers(0, 2000),
-        st.integers(least_memory, 256),
-    )
+
+    def made(cpu: int, more: int, memory: int) -> Tree:
+        limit = {"cpuLimit": f"{cpu + more}m"} if more else {}
+        return {"cpu": f"{cpu}m", "memory": f"{memory}Gi", **limit}
+
+    return st.builds(made, st.integers(50, 8000), st.integers(0, 2000), st.integers(least_memory, 256))
 
 
 def datasets(name: str) -> st.SearchStrategy[Tree]:
@@ -72,20 +68,17 @@ def placements(draw: st.DrawFn) -> Tree:
     product = draw(st.sampled_from(sorted(PRODUCTS)))
     profile = draw(st.sampled_from(PRODUCTS[product]))
     named = {"product": product} if draw(st.booleans()) else {}
-    return draw(
-        st.sampled_from(
-            [
-                {"kind": "cpu"},
-                {"kind": "gpu", "count": draw(st.integers(1, 4)), "product": product},
-                {"kind": "mig", "profile": profile, **named},
-                {"kind": "mig", "profile": profile, "product": product, "strategy": "single"},
-                {"kind": "time-slicing", **named},
-                {"kind": "mps", "renamed": False, **named},
-                {"kind": "dra", "deviceClass": "mig.nvidia.com", "profile": profile},
-                {"kind": "dra", "deviceClass": "gpu.nvidia.com", **named},
-            ]
-        )
-    )
+    kinds: list[Tree] = [
+        {"kind": "cpu"},
+        {"kind": "gpu", "count": draw(st.integers(1, 4)), "product": product},
+        {"kind": "mig", "profile": profile, **named},
+        {"kind": "mig", "profile": profile, "product": product, "strategy": "single"},
+        {"kind": "time-slicing", **named},
+        {"kind": "mps", "renamed": False, **named},
+        {"kind": "dra", "deviceClass": "mig.nvidia.com", "profile": profile},
+        {"kind": "dra", "deviceClass": "gpu.nvidia.com", **named},
+    ]
+    return draw(st.sampled_from(kinds))
 
 
 def loadings() -> st.SearchStrategy[Tree]:
@@ -116,31 +109,21 @@ def counts(scaled_by_queue: bool) -> st.SearchStrategy[Tree]:
     return st.one_of(ways)
 
 
-@st.composite
-def pools(draw: st.DrawFn, name: str) -> Tree:
+def pools(name: str) -> st.SearchStrategy[Tree]:
     """A pool."""
-    rest = draw(
-        sometimes(
-            {
-                "sharedMemory": st.just("512Mi"),
-                "scratch": gigabytes,
-                "nodeSelector": labels,
-                "tolerations": st.just([{"key": "dedicated", "value": "inference", "effect": "NoSchedule"}]),
-                "priorityClass": names(),
-                "startupSeconds": st.integers(30, 3600),
-                "maxUnavailable": st.integers(1, 2),
-                "policyResources": resources(),
-            }
-        )
-    )
-    return {
-        "name": name,
-        "loading": draw(loadings()),
-        "placement": draw(placements()),
-        "resources": draw(resources(least_memory=4)),
-        **draw(counts(scaled_by_queue=True)),
-        **rest,
+    always = {"loading": loadings(), "placement": placements(), "resources": resources(least_memory=4)}
+    optional = {
+        "sharedMemory": st.just("512Mi"),
+        "scratch": gigabytes,
+        "nodeSelector": labels,
+        "tolerations": st.just([{"key": "dedicated", "value": "inference", "effect": "NoSchedule"}]),
+        "priorityClass": names(),
+        "startupSeconds": st.integers(30, 3600),
+        "maxUnavailable": st.integers(1, 2),
+        "policyResources": resources(),
     }
+    rest = st.fixed_dictionaries(always, optional=optional)
+    return st.builds(lambda count, rest: {"name": name, **count, **rest}, counts(scaled_by_queue=True), rest)
 
 
 @st.composite
@@ -184,30 +167,17 @@ def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
 @st.composite
 def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
     """Models on the pools of these servers; their footprints fit everywhere."""
+    optional = {"idleSeconds": st.integers(30, 3600), "pinned": st.booleans(), "footprint": st.just("100Mi")}
     found = []
     for name in draw(st.lists(names(), max_size=5, unique=True)):
         server = draw(st.sampled_from(platform_servers))
         pool = draw(st.sampled_from(server["pools"]))
         weight = draw(st.integers(0, 100))
-        split = [{"version": 3, "weight": 100 - weight}, {"version": 4, "weight": weight}]
+        split: Tree = {"versions": [{"version": 3, "weight": 100 - weight}, {"version": 4, "weight": weight}]}
         mirror = {"version": 5, "percent": draw(st.integers(1, 100))}
-        found.append(
-            {
-                "name": name,
-                "server": server["name"],
-                "pool": pool["name"],
-                **draw(
-                    st.sampled_from(
-                        [{}, {"alias": "champion"}, {"versions": split}, {"versions": split, "mirror": mirror}]
-                    )
-                ),
-                **draw(
-                    sometimes(
-                        {"idleSeconds": st.integers(30, 3600), "pinned": st.booleans(), "footprint": st.just("100Mi")}
-                    )
-                ),
-            }
-        )
+        traffic = draw(st.sampled_from([{}, {"alias": "champion"}, split, {**split, "mirror": mirror}]))
+        place = {"name": name, "server": server["name"], "pool": pool["name"]}
+        found.append({**place, **traffic, **draw(sometimes(optional))})
     return found
 
 
@@ -216,45 +186,34 @@ def proxies() -> st.SearchStrategy[Tree]:
     exposures: list[Tree] = [
         {"exposure": {"kind": "cluster-ip"}},
         {"exposure": {"kind": "ingress", "host": "i.example.com", "path": "/inference", "className": "nginx"}},
-        {
-            "exposure": {
-                "kind": "http-route",
-                "host": "i.example.com",
-                "gateway": "public",
-                "gatewayNamespace": "gateways",
-            }
-        },
+        {"exposure": {"kind": "http-route", "host": "i.example.com", "gateway": "g", "gatewayNamespace": "gateways"}},
         {"exposure": {"kind": "load-balancer", "sourceRanges": ["10.0.0.0/8"]}},
         {"exposure": {"kind": "ingress", "host": "i.example.com"}, "tls": {"kind": "secret", "secret": "certificate"}},
         {"exposure": {"kind": "cluster-ip"}, "tls": {"kind": "cert-manager", "issuer": "internal-ca"}},
     ]
+    optional = {
+        "resources": resources(),
+        "tracing": st.integers(0, 100).map(lambda percent: {"endpoint": "http://x:4318", "percent": percent}),
+        "timeouts": st.integers(1, 600).map(lambda seconds: {"drainSeconds": seconds}),
+        "bodyLimit": gigabytes,
+        "logLevel": st.sampled_from(["debug", "info", "warning", "error"]),
+        "nodeSelector": labels,
+    }
     auths: list[Tree] = [
         {},
         {"apiKeys": {"secret": "api-keys"}},
         {"oidc": [{"issuer": "https://idp.example.com/realms/x", "audiences": ["inference-proxy"]}]},
     ]
-    rule = st.builds(
-        lambda name, group, model: {"name": name, "groups": [group], "models": [model], "actions": ["infer"]},
-        names(),
-        st.sampled_from(GROUPS),
-        st.sampled_from(["*", "fraud-*"]),
-    )
+    globs = st.sampled_from(["*", "fraud-*"]).map(lambda glob: [glob])
+    groups = st.sampled_from(GROUPS).map(lambda group: [group])
+    rule = st.fixed_dictionaries({"name": names(), "groups": groups, "models": globs, "actions": st.just(["infer"])})
     return st.builds(
         lambda exposure, auth, access, number, rest: {**exposure, "auth": auth, "access": access, **number, **rest},
         st.sampled_from(exposures),
         st.sampled_from(auths),
         st.lists(rule, max_size=3, unique_by=lambda item: str(item["name"])),
         counts(scaled_by_queue=False),
-        sometimes(
-            {
-                "resources": resources(),
-                "tracing": st.integers(0, 100).map(lambda percent: {"endpoint": "http://x:4318", "percent": percent}),
-                "timeouts": st.integers(1, 600).map(lambda seconds: {"drainSeconds": seconds}),
-                "bodyLimit": gigabytes,
-                "logLevel": st.sampled_from(["debug", "info", "warning", "error"]),
-                "nodeSelector": labels,
-            }
-        ),
+        sometimes(optional),
     )
 
 

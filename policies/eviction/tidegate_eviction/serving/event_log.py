@@ -13,27 +13,21 @@ from ..core.rules import ModelSpec
 from .footprints import Footprints
 from .metrics import Counts
 
-_LINES: dict[type, tuple[int, str]] = {
-    events.LoadBegan: (logging.DEBUG, "%s is being loaded"),
-    events.Loaded: (logging.INFO, "%s is loaded"),
-    events.LoadFailed: (logging.WARNING, "%s could not be loaded"),
-    events.Quarantined: (logging.ERROR, "%s is not loaded any more until it changes, or is released by hand"),
-    events.Allowed: (logging.INFO, "%s may be loaded again"),
-    events.Evicted: (logging.INFO, "%s is evicted"),
-    events.UnloadFailed: (logging.ERROR, "%s could not be unloaded"),
-    events.Freed: (logging.DEBUG, "the room of %s is free"),
-    events.Leaked: (logging.WARNING, "memory did not come back, or came back late"),
-    events.Overrun: (logging.ERROR, "more is loaded than there is room for"),
-    events.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used go instead"),
-    events.Recycling: (logging.ERROR, "the server is to be restarted: no new leases"),
+_LINES: dict[type, tuple[int, str, str]] = {
+    events.LoadBegan: (logging.DEBUG, "%s is being loaded", ""),
+    events.Loaded: (logging.INFO, "%s is loaded", ""),
+    events.LoadFailed: (logging.WARNING, "%s could not be loaded", "load_failures"),
+    events.Quarantined: (logging.ERROR, "%s is not loaded any more until it changes, or is released by hand", ""),
+    events.Allowed: (logging.INFO, "%s may be loaded again", ""),
+    events.Evicted: (logging.INFO, "%s is evicted", ""),
+    events.UnloadFailed: (logging.ERROR, "%s could not be unloaded", "unload_failures"),
+    events.Freed: (logging.DEBUG, "the room of %s is free", ""),
+    events.Leaked: (logging.WARNING, "memory did not come back, or came back late", ""),
+    events.Overrun: (logging.ERROR, "more is loaded than there is room for", "overruns"),
+    events.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used go instead", ""),
+    events.Recycling: (logging.ERROR, "the server is to be restarted: no new leases", "recycles"),
 }
-"""Level and text of each event's line, which has the event's fields, too."""
-_COUNTED = {
-    events.LoadFailed: "load_failures",
-    events.UnloadFailed: "unload_failures",
-    events.Overrun: "overruns",
-    events.Recycling: "recycles",
-}
+"""Level and text of each event's line, which has the event's fields, too; and which total counts it, if any."""
 log = logging.getLogger("tidegate_eviction.events")
 
 
@@ -45,7 +39,7 @@ def configure(level: str) -> None:
 
 def tell(event: events.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
     """Log and count an event, and remember what it tells of footprints."""
-    level, text = _LINES[type(event)]
+    level, text, counted = _LINES[type(event)]
     said = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
     name = getattr(event, "model", "")
     said["event"] = re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
@@ -60,5 +54,5 @@ def tell(event: events.Event, counts: Counts, footprints: Footprints, specs: Map
             counts.evictions.labels(event.reason).inc()
         case events.Freed():
             counts.histograms["freeing_seconds"].observe(event.seconds)
-        case _ if (counted := _COUNTED.get(type(event))) is not None:
+        case _ if counted:
             counts.totals[counted].inc()

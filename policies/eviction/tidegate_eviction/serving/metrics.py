@@ -1,7 +1,7 @@
 """What is counted, and how Prometheus reads it. No label is a caller's own word, and the number of names is bounded."""
 
 from collections import Counter as Counting
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -82,48 +82,40 @@ class SnapshotCollector(Collector):
         failures = "Times the settings were refused."
         yield CounterMetricFamily(f"{PREFIX}settings_failures", failures, snapshot.settings_failures)
         listing, reading = snapshot.listing, snapshot.reading
-        kinds = ("capacity", "resident", "loading", "freeing", "leaked", "free")
-        room = {(kind,): getattr(listing, f"{kind}_bytes") for kind in kinds}
-        yield _labelled("bytes", "Bytes of the slice, by what is there.", ["kind"], room)
-        sources = {(source,): int(source == reading.source) for source in snapshot.memory_sources}
-        yield _labelled("memory_source", "1 for where readings of memory come from.", ["source"], sources)
-        waiters = sum(each.waiters for each in listing.models)
-        is_good = int(not snapshot.settings_error)
         for name, text, value in (
             ("memory_used_bytes", "Memory in use, as it was read last.", reading.used_bytes),
             ("memory_total_bytes", "Memory of the slice, as it was read last.", reading.total_bytes),
             ("leases", "Leases that live.", snapshot.leases),
-            ("waiters", "Callers that wait for a lease.", waiters),
+            ("waiters", "Callers that wait for a lease.", sum(each.waiters for each in listing.models)),
             ("triton_up", "1 while there is a connection to the server.", int(snapshot.server_is_up)),
             ("settings_generation", "Times the settings were taken over.", snapshot.settings_generation),
-            ("settings_good", "1 while the settings file as it lies there is in use.", is_good),
+            ("settings_good", "1 while the settings file as it lies there is in use.", not snapshot.settings_error),
         ):
             if value is not None:
                 yield GaugeMetricFamily(PREFIX + name, text, value)
-        models = sorted(listing.models, key=lambda each: each.model)
-        found = Counting(each.state for each in models)
-        states = {(state.value,): found[state] for state in State}
-        yield _labelled("models", "Models in each state.", ["state"], states)
-        named = models[:NAMED_MODELS]
-        state_of = {(each.model, each.state): 1 for each in named}
-        yield _labelled("model_state", "1 for the state that a model is in.", ["model", "state"], state_of)
-        known = {
-            (each.model, each.footprint_from): each.footprint_bytes
-            for each in named
-            if each.footprint_bytes is not None
-        }
-        text = "What a model takes, and how that is known."
-        yield _labelled("model_footprint_bytes", text, ["model", "from"], known)
+        kinds = ("capacity", "resident", "loading", "freeing", "leaked", "free")
+        states = Counting(each.state for each in listing.models)
+        named = sorted(listing.models, key=lambda each: each.model)[:NAMED_MODELS]
+        sizes = [(each.model, each.footprint_from, each.footprint_bytes) for each in named]
+        sources = snapshot.memory_sources
+        rows: Iterable[tuple[str, str, list[str], Iterable[tuple[Any, ...]]]] = (
+            ("bytes", "Bytes of the slice, by what is there.", ["kind"],
+             ((kind, getattr(listing, f"{kind}_bytes")) for kind in kinds)),
+            ("memory_source", "1 for where readings of memory come from.", ["source"],
+             ((source, source == reading.source) for source in sources)),
+            ("models", "Models in each state.", ["state"], ((state, states[state]) for state in State)),
+            ("model_state", "1 for the state that a model is in.", ["model", "state"],
+             ((each.model, each.state, 1) for each in named)),
+            ("model_footprint_bytes", "What a model takes, and how that is known.", ["model", "from"],
+             (size for size in sizes if size[-1] is not None)),
+        )  # fmt: skip
+        for name, text, labels, values in rows:
+            family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
+            for *words, value in values:
+                family.add_metric(words, value)
+            yield family
 
 
 def render(snapshot: Snapshot) -> bytes:
     """Return the metrics in Prometheus' text format."""
     return generate_latest(snapshot.counts.registry) + generate_latest(SnapshotCollector(snapshot))
-
-
-def _labelled(name: str, text: str, labels: list[str], values: Mapping[Any, int]) -> Metric:
-    """Return gauges by their labels' words."""
-    family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
-    for words, value in values.items():
-        family.add_metric(words, value)
-    return family

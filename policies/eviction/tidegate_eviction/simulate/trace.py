@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import track
@@ -158,67 +158,63 @@ def write_trace(trace: Trace, path: Path, comment: str = "") -> None:
 
 
 def _parsed(path: Path, lines: io.TextIOWrapper) -> Trace:
-    models: dict[str, int] = {}
-    trace_models: list[TracedModel] = []
+    models: list[TracedModel] = []
+    places: dict[str, int] = {}
     seconds, which = array("d"), array("l")
-    before = 0.0
-    for number, raw in enumerate(lines, 1):
-        line = raw.strip()
-        if not line or line.startswith("#"):
-            continue
-        if line.startswith("m,"):
-            model = _model(path, number, line)
-            if model.name in models:
-                _refuse(path, number, f"the model {model.name!r} is described for the second time. Keep one line.")
-            models[model.name] = len(trace_models)
-            trace_models.append(model)
-            continue
-        time, comma, name = line.partition(",")
-        if not comma or "," in name:
-            _refuse(path, number, f"{line[:60]!r} is neither `time_ms,id` nor `m,id,footprint_mb,cold_ms,warm_ms`.")
-        name = name.strip()
-        index = models.get(name)
-        if index is None:
-            _refuse(path, number, f"no line above describes the model {name!r}: add `m,{name},…`.")
-        at = _quantity(path, number, "time_ms", time) / 1e3
-        if at < before:
-            why = f"time_ms goes back, from {_number(before * 1e3)} to {time.strip()}."
-            _refuse(path, number, f"{why} Requests are in time order: sort them.")
-        before = at
-        seconds.append(at)
-        which.append(index)
+    for number, line in enumerate(map(str.strip, lines), 1):
+        try:
+            if line.startswith("m,"):
+                model = _model(line)
+                if model.name in places:
+                    raise ValueError(f"the model {model.name!r} is described for the second time. Keep one line.")
+                places[model.name] = len(models)
+                models.append(model)
+            elif line and not line.startswith("#"):
+                at, name = _request(line)
+                if name not in places:
+                    raise ValueError(f"no line above describes the model {name!r}: add `m,{name},…`.")
+                if seconds and at < seconds[-1]:
+                    why = f"time_ms goes back, from {_number(seconds[-1] * 1e3)} to {_number(at * 1e3)}."
+                    raise ValueError(f"{why} Requests are in time order: sort them.")
+                seconds.append(at)
+                which.append(places[name])
+        except ValueError as error:
+            raise SimulationError(f"{path}:{number}: {error}") from None
     if not seconds:
         raise SimulationError(f"{path}: there is no request in it. Requests are lines `time_ms,id`.")
-    return Trace(tuple(trace_models), seconds, which)
+    return Trace(tuple(models), seconds, which)
 
 
-def _model(path: Path, number: int, line: str) -> TracedModel:
+def _request(line: str) -> tuple[float, str]:
+    time, comma, name = line.partition(",")
+    if not comma or "," in name:
+        raise ValueError(f"{line[:60]!r} is neither `time_ms,id` nor `m,id,footprint_mb,cold_ms,warm_ms`.")
+    return _quantity("time_ms", time) / 1e3, name.strip()
+
+
+def _model(line: str) -> TracedModel:
     parts = [part.strip() for part in line.split(",")]
     if len(parts) != 5 or not parts[1]:
-        _refuse(path, number, f"{line[:60]!r} is not `m,id,footprint_mb,cold_ms,warm_ms`.")
-    size = round(_quantity(path, number, "footprint_mb", parts[2]) * MEGABYTE)
+        raise ValueError(f"{line[:60]!r} is not `m,id,footprint_mb,cold_ms,warm_ms`.")
+    size = round(_quantity("footprint_mb", parts[2]) * MEGABYTE)
     if not size:
-        _refuse(path, number, f"footprint_mb is {parts[2]}: every model takes room. Write what it takes.")
-    cold, warm = (_quantity(path, number, *each) for each in (("cold_ms", parts[3]), ("warm_ms", parts[4])))
+        raise ValueError(f"footprint_mb is {parts[2]}: every model takes room. Write what it takes.")
+    cold, warm = _quantity("cold_ms", parts[3]), _quantity("warm_ms", parts[4])
     if cold < warm:
         why = f"cold_ms ({parts[3]}) is less than warm_ms ({parts[4]})"
-        _refuse(path, number, f"{why}, but includes it: a cold request loads, and then does what a warm one does.")
+        raise ValueError(f"{why}, but includes it: a cold request loads, and then does what a warm one does.")
     return TracedModel(parts[1], size, (cold - warm) / 1e3, warm / 1e3)
 
 
-def _quantity(path: Path, number: int, what: str, text: str) -> float:
+def _quantity(what: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not (0 <= value < 1e15):
-        _refuse(path, number, f"{what} is {text.strip()[:40]!r}: it is a number, 0 or more, and less than 1e15.")
+        raise ValueError(f"{what} is {text.strip()[:40]!r}: it is a number, 0 or more, and less than 1e15.")
     return value
 
 
 def _number(value: float) -> str:
     return f"{round(value, 3):.3f}".rstrip("0").rstrip(".")
-
-
-def _refuse(path: Path, number: int, why: str) -> NoReturn:
-    raise SimulationError(f"{path}:{number}: {why}")

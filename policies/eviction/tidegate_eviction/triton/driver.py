@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from itertools import chain, repeat
 from pathlib import Path
 from time import monotonic
 
 from ..core.events import Command, Load, Recycle, Unload
 from ..core.rules import ServerInventory
 from ..server import MemoryReading, RepositoryError, ServerEvents
+from ..serving.files import write_whole
 from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard
 from .memory import MODEL, MemoryReader, MemorySource
 from .repository import UNSEEN, with_versions
@@ -26,8 +26,7 @@ SETTLE_SECONDS = 2.5
 BLIND_SECONDS = 30.0
 """Without a reading for so long, memory cannot be read."""
 AGAIN_SECONDS = 2.0
-ASK_SECONDS = 10.0
-"""Seconds between two tries to write that Triton is to be restarted."""
+"""Seconds between two tries to control Triton, or to write that it is to be restarted."""
 INDEX_SECONDS = 10.0
 """Seconds between two looks at the index; what two of them lack has vanished."""
 SURE_SECONDS = 1.0
@@ -234,15 +233,13 @@ class TritonDriver:
 
     async def _ask_for_restart(self, command: Recycle) -> None:
         """Write the file that asks for a restart, and try until it is written: no lease is granted before."""
-        new = self._recycle.with_name(f".{self._recycle.name}.new")
-        for pause in chain((AGAIN_SECONDS,), repeat(ASK_SECONDS)):
+        while True:
             try:
-                new.write_text(f"{command.reason}\n", "utf-8")
-                new.replace(self._recycle)
+                write_whole(self._recycle, f"{command.reason}\n".encode())
                 break
             except OSError as error:
                 log.error("%s cannot be written, so Triton is not restarted yet: %s", self._recycle, error)
-                await asyncio.sleep(pause)
+                await asyncio.sleep(AGAIN_SECONDS)
         log.warning("Triton is asked to be restarted: %s", command.reason)
 
     # Memory

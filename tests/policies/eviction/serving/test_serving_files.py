@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import resource
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -106,41 +105,6 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
     settings_file.write_bytes(said(capacityBytes=7))
     followed.look()
     assert (used[-1].capacity_bytes, followed.generation, followed.last_error) == (7, 2, "")
-
-
-def test_a_good_file_that_could_not_be_read_for_a_while_is_read_then(settings_file: Path) -> None:
-    used: list[EvictionSettings] = []
-    followed = SettingsFile(settings_file, settings_file.with_name("copy"), lambda data: used.append(read(data)))
-    followed.look()
-    settings_file.write_bytes(said(capacityBytes=7))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        for _ in range(3):
-            followed.look()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert (followed.failures, followed.last_error) == (1, "it cannot be read: Too many open files"), "told once"
-    followed.look()
-    assert (used[-1].capacity_bytes, followed.generation, followed.last_error) == (7, 2, "")
-    followed.look()
-    assert followed.generation == 2
-
-
-def test_a_config_map_that_is_swapped_is_seen(tmp_path: Path) -> None:
-    for number in (1, 2):
-        (tmp_path / f"data{number}").mkdir()
-        (tmp_path / f"data{number}" / "eviction.json").write_bytes(said(capacityBytes=number))
-    (tmp_path / "data").symlink_to("data1")
-    used: list[EvictionSettings] = []
-    followed = SettingsFile(
-        tmp_path / "data" / "eviction.json", tmp_path / "copy", lambda data: used.append(read(data))
-    )
-    followed.look()
-    (tmp_path / "new").symlink_to("data2")
-    (tmp_path / "new").replace(tmp_path / "data")
-    followed.look()
-    assert [each.capacity_bytes for each in used] == [1, 2]
 
 
 def again(before: Footprints, folder: Path) -> Footprints:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -12,11 +13,11 @@ from tidegate_eviction.core.rules import ServerInventory
 from tidegate_eviction.server import MemoryReading, RepositoryError
 from tidegate_eviction.triton import driver as module
 from tidegate_eviction.triton.control import ModelIndex, TritonControl, VersionState
-from tidegate_eviction.triton.driver import TritonDriver, found_in
-from tidegate_eviction.triton.memory import MODEL, MemoryReader, MemorySource
+from tidegate_eviction.triton.driver import found_in
+from tidegate_eviction.triton.memory import MODEL, MemorySource
 from tidegate_eviction.triton.repository import UNSEEN
 
-from ..rigs.driving import Heard, driving, following
+from ..rigs.driving import driving, following
 from ..rigs.stand_in import SECRET, StandIn, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -138,30 +139,6 @@ async def test_a_connection_that_breaks_and_is_back_at_once_was_lost(monkeypatch
         await control.close()
 
 
-async def test_the_end_of_triton_ends_what_was_under_way_without_a_word_about_it() -> None:
-    stand_in = StandIn({"a": 1, "b": 1}, load_seconds=30)
-    async with asyncio.timeout(20):
-        async with serving(stand_in):
-            control = TritonControl(stand_in.address, SECRET)
-            heard = Heard()
-            driver = TritonDriver(control, MemoryReader(control, None), lambda *_: None, Path("/nowhere"), heard)
-            follow = asyncio.create_task(driver.follow())
-            assert await heard.said.get() == ("back", ServerInventory())
-            driver.carry_out([Load(1, "a"), Load(2, "b")])
-            await until(lambda: {"a", "b"} <= {*stand_in.did("load")})
-            assert driver.is_up
-        assert await heard.said.get() == ("lost", "its connection broke")
-        assert not driver.is_up
-        stand_in.states, stand_in.has_reader, stand_in.load_seconds = {}, False, 0
-        async with serving(stand_in, stand_in.port):
-            assert await heard.said.get() == ("back", ServerInventory())
-            driver.carry_out([Load(3, "a")])
-            assert await heard.said.get() == ("load", 3, None, 1, (1,))
-            assert stand_in.did("load").count(MODEL) == 2, "its reader of memory is new, too"
-            follow.cancel()
-            await driver.close()
-
-
 async def test_a_triton_that_was_started_anew_unseen_is_known_by_its_reader() -> None:
     stand_in = StandIn({"a": 1})
     async with driving(stand_in) as (_, heard):
@@ -187,13 +164,6 @@ async def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) 
         await until(lambda: len(heard.readings) > seen)
 
 
-async def test_without_a_python_backend_it_goes_on_without_readings() -> None:
-    async with driving(StandIn({"a": 1}, backend=False)) as (driver, heard):
-        assert set(heard.readings) == {MemoryReading(MemorySource.NONE, None)}
-        driver.carry_out([Load(1, "a", alone=True)])
-        assert await heard.said.get() == ("load", 1, None, None, (1,))
-
-
 async def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_configuration() -> None:
     stand_in = StandIn({"a": 1})
     stand_in.bytes["b"] = 1
@@ -208,32 +178,25 @@ async def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_co
         }
 
 
-async def test_versions_that_cannot_be_chosen_are_a_failed_load() -> None:
-    stand_in = StandIn({"a": 1})
-
+@pytest.mark.parametrize(
+    ("error", "why"), [(RepositoryError("it is strange"), "it is strange"), (ZeroDivisionError(), "has a defect")]
+)
+async def test_versions_that_cannot_be_chosen_are_a_failed_load_and_so_is_a_defect(error: Exception, why: str) -> None:
     def override(*_: object) -> str:
-        raise RepositoryError("its configuration is strange")
+        raise error
 
+    stand_in = StandIn({"a": 1})
     async with driving(stand_in, override=override) as (driver, heard):
         driver.carry_out([Load(1, "a", (1,))])
-        assert await heard.said.get() == ("load", 1, "its configuration is strange", None, ())
+        *said, told, grown, versions = await heard.said.get()
+        assert (said, why in told, grown, versions) == (["load", 1], True, None, ())
         assert stand_in.did("load") == [MODEL]
-
-
-async def test_a_defect_ends_a_load_and_not_its_waiters_hope() -> None:
-    def override(*_: object) -> str:
-        raise ZeroDivisionError
-
-    async with driving(StandIn({"a": 1}), override=override) as (driver, heard):
-        driver.carry_out([Load(1, "a", (1,))])
-        assert "the policy has a defect" in (await heard.said.get())[2]
 
 
 async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tidegate_eviction.triton.driver.AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr("tidegate_eviction.triton.driver.ASK_SECONDS", 0.1)
     full = tmp_path / "control"
     async with driving(StandIn({}), recycle=full / "recycle") as (driver, _):
         driver.carry_out([Recycle("5 GiB leaked")])
@@ -260,17 +223,8 @@ def test_what_the_index_says_is_found_once_and_without_the_reader() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "grown"),
-    [
-        (MemoryReading(MemorySource.NVML, 5, 9, "a"), MemoryReading(MemorySource.NVML, 8, 9, "a"), 3),
-        (MemoryReading(MemorySource.NVML, 8, 9, "a"), MemoryReading(MemorySource.NVML, 5, 9, "a"), 0),
-        (MemoryReading(MemorySource.NVML, 5, 9, "a"), MemoryReading(MemorySource.NVML, 8, 9, "b"), None),
-        (MemoryReading(MemorySource.PROCESS, 5, 9, "a"), MemoryReading(MemorySource.NVML, 8, 9, "a"), None),
-        (MemoryReading(), MemoryReading(), None),
-    ],
-)
-def test_only_readings_of_one_kind_and_one_triton_are_compared(
-    before: MemoryReading, after: MemoryReading, grown: int | None
-) -> None:
-    assert before.growth_to(after) == grown
+def test_only_readings_of_one_kind_and_one_triton_are_compared() -> None:
+    before, after = MemoryReading(MemorySource.NVML, 5, 9, "a"), MemoryReading(MemorySource.NVML, 8, 9, "a")
+    assert (before.growth_to(after), after.growth_to(before)) == (3, 0)
+    for other in (replace(before, server="b"), replace(before, source=MemorySource.PROCESS), MemoryReading()):
+        assert other.growth_to(after) is None

@@ -57,6 +57,7 @@ def test_room_that_was_made_for_somebody_is_not_taken_by_who_comes_later() -> No
     world.advance(100.0)
     first = world.ask("p1", "big", None)
     world.end_unload(world.working)
+    world.read()
     world.ask("p2", "tiny", None)
     assert world.states["tiny"] == "queued", "beside big there will be room for it, but big comes first"
     late = [world.ask("p2", "late", None) for _ in range(5)]

@@ -33,16 +33,8 @@ def ask(policies: Iterable[Object], questions: Sequence[Question], folder: Path)
         (place / f"{number}.yaml").write_text(json.dumps(policy))  # JSON is YAML
     traffic = folder / "traffic.json"
     traffic.write_text(json.dumps([question.traffic() for question in questions]))
-    command: list[str | Path] = [
-        tools.path("cyclonus"),
-        "analyze",
-        "--mode",
-        "query-traffic",
-        "--policy-path",
-        place,
-        "--traffic-path",
-        traffic,
-    ]
+    command: list[str | Path] = [tools.path("cyclonus"), "analyze", "--mode", "query-traffic"]
+    command += ["--policy-path", place, "--traffic-path", traffic]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     answers = [_answer(text) for text in done.stdout.split("Is traffic allowed?\n")[1:]]

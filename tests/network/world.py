@@ -84,6 +84,7 @@ def rendered() -> dict[str, list[Object]]:
     return found
 
 
+@cache
 def policies() -> list[Object]:
     """The NetworkPolicies of both environments while `helm test` runs in both."""
     return [item for objects in rendered().values() for item in of_kind(objects, "NetworkPolicy")]
@@ -99,6 +100,7 @@ def places() -> list[Place]:
     return [*(place for name in ENVIRONMENTS for place in _of(name)), *OUTSIDE]
 
 
+@cache
 def questions() -> list[Question]:
     """Every pair of places, of which one is ours, with every port; a place and itself are two replicas of it."""
     return [
@@ -121,21 +123,14 @@ def _of(environment: str) -> Iterator[Place]:
             for one in containers(workload)
             for port in one.get("ports", [])
         }
-        yield Place(
-            _kind(workload),
-            environment,
-            name,
-            template(workload)["metadata"]["labels"],
-            labels,
-            ports=(*sorted(ports), ("TCP", NOBODYS_PORT), ("UDP", NOBODYS_PORT)),
-        )
+        asked = (*sorted(ports), ("TCP", NOBODYS_PORT), ("UDP", NOBODYS_PORT))
+        of_pod = template(workload)["metadata"]["labels"]
+        yield Place(_kind(workload), environment, name, of_pod, labels, ports=asked)
     (pod,) = of_kind(objects, "Pod")
-    yield Place(
-        "helm test", environment, name, pod["metadata"]["labels"], labels, ports=(("TCP", 8082), ("TCP", NOBODYS_PORT))
-    )
-    yield Place(
-        "other pod of the namespace", environment, name, {}, labels, ports=(("TCP", 8000), ("UDP", NOBODYS_PORT))
-    )
+    asked = (("TCP", 8082), ("TCP", NOBODYS_PORT))
+    yield Place("helm test", environment, name, pod["metadata"]["labels"], labels, ports=asked)
+    asked = (("TCP", 8000), ("UDP", NOBODYS_PORT))
+    yield Place("other pod of the namespace", environment, name, {}, labels, ports=asked)
 
 
 def _kind(workload: Object) -> str:
@@ -148,27 +143,19 @@ def _labels(namespace: str) -> dict[str, str]:
     return {"kubernetes.io/metadata.name": namespace}
 
 
-def _around(name: str, namespace: str, **labels: str) -> Place:
-    return Place(
-        name, "", namespace, labels, _labels(namespace), ports=(*DNS_PORTS, ("TCP", 443), ("TCP", NOBODYS_PORT))
-    )
+def _around(name: str, namespace: str, labels: dict[str, str]) -> Place:
+    ports = (*DNS_PORTS, ("TCP", 443), ("TCP", NOBODYS_PORT))
+    return Place(name, "", namespace, labels, _labels(namespace), ports=ports)
 
 
+LIKE_A_PROXY = {"app.kubernetes.io/name": "inference-proxy", "app.kubernetes.io/instance": "prod"}
 OUTSIDE = (
-    _around("cluster DNS", "kube-system", **{"k8s-app": "kube-dns"}),
-    _around("Prometheus", "monitoring", app="prometheus"),
-    _around("ingress controller", "ingress-nginx", app="ingress-nginx"),
-    _around("Domino workspaces", "domino-compute"),
-    _around("Domino platform", "domino-platform"),
-    _around(
-        "stranger",
-        "elsewhere",
-        **{
-            "app.kubernetes.io/name": "inference-proxy",
-            "app.kubernetes.io/instance": "prod",
-            "tidegate.dev/role": "proxy",
-        },
-    ),
+    _around("cluster DNS", "kube-system", {"k8s-app": "kube-dns"}),
+    _around("Prometheus", "monitoring", {"app": "prometheus"}),
+    _around("ingress controller", "ingress-nginx", {"app": "ingress-nginx"}),
+    _around("Domino workspaces", "domino-compute", {}),
+    _around("Domino platform", "domino-platform", {}),
+    _around("stranger", "elsewhere", {**LIKE_A_PROXY, "tidegate.dev/role": "proxy"}),
     Place("identity provider", ip="203.0.113.10", ports=(("TCP", 443), ("TCP", 80), ("UDP", 443))),
     Place("internet", ip="198.51.100.77", ports=(("TCP", 443), ("UDP", 53))),
 )

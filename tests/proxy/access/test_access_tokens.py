@@ -28,12 +28,14 @@ ANYBODY = rule(principals=("*",))
 
 
 @pytest.mark.parametrize(
-    "key",
-    [rsa_key("first"), ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()],
+    "new_key",
+    [partial(rsa_key, "first"), partial(ec.generate_private_key, ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate],
     ids=["RS256", "ES256", "EdDSA"],
 )
-async def test_a_token_of_a_known_issuer_names_its_principal(provider: Provider, key: PrivateKey) -> None:
-    provider.keys = {"k": key}
+async def test_a_token_of_a_known_issuer_names_its_principal(
+    provider: Provider, new_key: Callable[[], PrivateKey]
+) -> None:
+    provider.keys = {"k": new_key()}
     authorizer: Authorizer = gate_for(provider)
     credential = provider.bearer(groups=["scientists", "staff"])
     assert authorizer.known(credential, None, "a", "infer") is None
@@ -96,11 +98,11 @@ def signed(provider: Provider, algorithm: str, key: PrivateKey | None = None, **
     return jwt.encode(provider.claims(), key or rsa_key("first"), algorithm, headers={"kid": "first"} | headers)
 
 
-BROUGHT: dict[str, Any] = {
-    "jwk": public_jwk(rsa_key("attacker")),
-    "jku": "http://127.0.0.1:1/keys",
-    "x5u": "http://127.0.0.1:1/x",
-}
+def with_its_own_key(provider: Provider) -> str:
+    key = rsa_key("attacker")
+    return signed(
+        provider, "RS256", key, jwk=public_jwk(key), jku="http://127.0.0.1:1/keys", x5u="http://127.0.0.1:1/x"
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ BROUGHT: dict[str, Any] = {
         *((partial(without_signature, algorithm=each), "ES256") for each in ("none", "None", "NONE", "")),
         *((partial(signed, algorithm=each), "ES256") for each in ("PS256", "RS384", "RS512")),
         (partial(signed, algorithm="ES256", key=ec.generate_private_key(ec.SECP256R1())), "No key of its issuer"),
-        (partial(signed, algorithm="RS256", key=rsa_key("attacker"), **BROUGHT), "signature is wrong"),
+        (with_its_own_key, "signature is wrong"),
         (with_others_claims, "signature is wrong"),
         (lambda provider: provider.token(headers={"crit": ["x"], "x": 1}), "not valid"),
     ],

@@ -80,10 +80,7 @@ class Site:
 
     # --- the policy
     async def decide(self, _: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        if self.how == "slowly":
-            await asyncio.sleep(0.3)
-        if self.how == "never":
-            await asyncio.sleep(30)
+        await asyncio.sleep({"slowly": 0.3, "never": 30}.get(self.how, 0))
         if self.how == "hangs up":
             writer.transport.abort()
             return
@@ -114,17 +111,9 @@ class Site:
             found = lease.Quarantined(why=f"{model} failed 3 times: no such layer")
         elif model not in self.resident and not self._has_room(model):
             found = lease.Busy(retry_after=self.retry_after, why="everything is in use.")
+        elif not await self._loaded(model):
+            found = lease.Busy(retry_after=self.retry_after, why=f"{model} is still loading.")
         else:
-            if model not in self.resident:
-                task = self.loading.get(model)
-                if task is None:
-                    task = self.loading[model] = asyncio.ensure_future(self._load(model))
-                try:
-                    await asyncio.wait_for(asyncio.shield(task), self.wait_seconds)
-                except TimeoutError:
-                    why = f"{model} is still loading."
-                    await _tell(writer, lease.Busy(retry_after=self.retry_after, why=why))
-                    return
             waited = monotonic() - began
             found = lease.Granted(
                 incarnation=str(self.incarnation),
@@ -146,6 +135,13 @@ class Site:
                 return True
         return False
 
+    async def _loaded(self, model: str) -> bool:
+        if model not in self.resident:
+            if model not in self.loading:
+                self.loading[model] = asyncio.ensure_future(self._load(model))
+            await asyncio.wait([self.loading[model]], timeout=self.wait_seconds)
+        return model in self.resident
+
     async def _load(self, model: str) -> None:
         self.loads[model] += 1
         await asyncio.sleep(self.load_seconds)
@@ -154,34 +150,27 @@ class Site:
 
     async def _renew(self, writer: asyncio.StreamWriter, message: lease.Renew) -> None:
         self.renewals.append(message)
-        now, lost = monotonic(), []
+        now, lost = monotonic(), set(message.models) - self.resident | self.lost
         for model in message.models:
             key = message.holder, model
-            same = message.incarnation == str(self.incarnation)
-            if same and model not in self.lost and model in self.resident and self.leases.get(key, 0.0) > now:
+            if message.incarnation != str(self.incarnation) or self.leases.get(key, 0.0) <= now:
+                lost.add(model)
+            elif model not in lost:
                 self.leases[key] = now + self.lease_seconds
-            else:
-                lost.append(model)
-        await _tell(
-            writer,
-            lease.Renewed(
-                incarnation=str(self.incarnation),
-                lease_seconds=self.lease_seconds,
-                lost=tuple(lost),
-                resident=tuple(sorted(self.resident)),
-                accepts=self.accepts,
-            ),
+        found = lease.Renewed(
+            incarnation=str(self.incarnation),
+            lease_seconds=self.lease_seconds,
+            lost=tuple(lost),
+            resident=tuple(self.resident),
+            accepts=self.accepts,
         )
+        await _tell(writer, found)
 
     async def _list(self, writer: asyncio.StreamWriter) -> None:
-        names = self.resident | self.quarantined
-        models = [
-            lease.Listed(model=name, state="quarantined" if name in self.quarantined else "resident") for name in names
-        ]
-        models += [lease.Listed(model=name, state="cold") for name in ("cold", "a", "b") if name not in names]
-        sizes: dict[str, Any] = dict.fromkeys(
-            ("capacity_bytes", "resident_bytes", "loading_bytes", "freeing_bytes", "leaked_bytes", "free_bytes"), 0
-        )
+        states: dict[str, Any] = dict.fromkeys(("cold", "a", "b"), "cold")
+        states |= dict.fromkeys(self.resident, "resident") | dict.fromkeys(self.quarantined, "quarantined")
+        models = [lease.Listed(model=name, state=state) for name, state in states.items()]
+        sizes = {name: 0 for name in lease.Listing.model_fields if name.endswith("_bytes")}
         await _tell(writer, lease.Listing(incarnation="1", policy="lru", models=tuple(models), **sizes))
 
     # --- what tests do to it
@@ -190,10 +179,6 @@ class Site:
         self.incarnation += 1
         self.resident.clear()
         self.leases.clear()
-
-    async def end_policy(self) -> None:
-        """Let nobody listen on the policy's port."""
-        await self.policy.close()
 
 
 async def _tell(writer: asyncio.StreamWriter, message: Any) -> None:

@@ -6,10 +6,11 @@ from time import monotonic
 
 import pytest
 from tidegate_contracts import lease
+from tidegate_proxy.residency.replica_leases import ReplicaLeases
 
 from ..http.house import request, until
 from ..http.upstream import Asked, Upstream
-from .estate import at, estate, estates
+from .estate import Estate, at, estate, estates
 from .standin import UNKNOWN_VERSION, Site, sites
 from .test_residency_copies import in_rank, load
 
@@ -18,6 +19,19 @@ pytestmark = pytest.mark.anyio
 
 def wrong(here: list[Site]) -> list[str]:
     return [path for site in here for path in site.wrong]
+
+
+def give_back(here: Estate, site: Site) -> ReplicaLeases:
+    """Have the proxy give its lease on `a` at a replica back; return its leases there."""
+    policy = policy_of(here, site)
+    policy.drop(policy.leases["a"])
+    policy.silent = 0
+    policy.give_back()
+    return policy
+
+
+def policy_of(here: Estate, site: Site) -> ReplicaLeases:
+    return next(each for each in here.leases.table.replicas.values() if each.replica.address[0] == site.host)
 
 
 async def test_a_lost_lease_in_use_is_named_until_the_work_ends_and_then_given_back(tmp_path: Path) -> None:
@@ -80,7 +94,7 @@ async def test_where_no_policy_answers_the_caller_is_told_to_come_back(tmp_path:
     async with sites(2, lease_seconds=0.3) as here, estate(tmp_path, here) as front:
         await until(lambda: all(policy.asked_once.is_set() for policy in front.leases.table.replicas.values()))
         for site in here:
-            await site.end_policy()
+            await site.policy.close()
         reply = await front.call("a", 5)
         assert (reply.status, reply.problem) == (503, "busy")
         assert "gives no answer" in reply.json()["detail"]
@@ -102,19 +116,22 @@ async def test_a_policy_that_is_slow_or_hangs_up_now_and_then_loses_nothing(tmp_
         assert not site.wrong
 
 
-async def test_a_policy_whose_process_has_ended_stops_loads_and_no_inference(tmp_path: Path) -> None:
-    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
-        assert at(await here.call("a")) == site.host
-        await site.end_policy()
+async def test_a_policy_whose_process_has_ended_stops_loads_and_no_inference_at_any_proxy(tmp_path: Path) -> None:
+    async with sites(lease_seconds=0.3) as [site], estates(tmp_path, [site], 2) as (one, other):
+        assert at(await one.call("a")) == site.host
+        await until(lambda: all(each.incarnation for each in other.leases.table.replicas.values()))
+        await site.policy.close()
         site.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
         end = monotonic() + 1.5
         while monotonic() < end:
-            assert at(await here.call("a")) == site.host
+            for proxy in (one, other):
+                assert at(await proxy.call("a")) == site.host
             await asyncio.sleep(0.02)
-        assert (await here.call("b")).status == 503
+        assert (await other.call("b")).status == 503
+        assert site.loads == {"a": 1}
         site.resident.clear()  # Triton was started anew meanwhile
-        await until(lambda: here.leases.held(monotonic()) == {f"{site.host}:{site.triton.port}": 0})
-        assert (await here.call("a")).status == 503
+        await until(lambda: one.leases.held(monotonic()) == {f"{site.host}:{site.triton.port}": 0})
+        assert (await one.call("a")).status == 503
 
 
 async def test_a_replica_whose_triton_fails_is_left_and_its_leases_are_not_used(tmp_path: Path) -> None:
@@ -128,24 +145,13 @@ async def test_a_replica_whose_triton_fails_is_left_and_its_leases_are_not_used(
         assert not wrong(here)
 
 
-async def test_without_a_policy_every_proxy_calls_what_is_resident(tmp_path: Path) -> None:
-    async with sites(lease_seconds=0.6) as [site], estates(tmp_path, [site], 2) as (one, other):
-        assert at(await one.call("a")) == site.host
-        await until(lambda: all(each.incarnation for each in other.leases.table.replicas.values()))
-        await site.end_policy()
-        site.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
-        assert at(await other.call("a")) == site.host
-        assert (await other.call("b")).status == 503
-        assert site.loads == {"a": 1}
-
-
 async def test_models_of_a_policy_that_is_silent_for_a_while_are_not_loaded_elsewhere(tmp_path: Path) -> None:
     async with sites(2, lease_seconds=1.5) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
         stop = asyncio.Event()
         calls = asyncio.ensure_future(load(front, "a", 1, stop, 0.02))
         await until(lambda: first.calls)
-        await first.end_policy()
+        await first.policy.close()
         first.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
         await asyncio.sleep(2.0)
         stop.set()
@@ -185,11 +191,8 @@ async def test_a_release_without_an_answer_leads_to_no_lease_that_it_could_still
     async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
         await front.call("a")
-        policy = next(each for each in front.leases.table.replicas.values() if each.replica.address[0] == first.host)
         first.how = "slowly"  # every message takes three times as long as the proxy waits
-        policy.drop(policy.leases["a"])
-        policy.silent = 0
-        policy.give_back()
+        policy = give_back(front, first)
         await until(lambda: not policy._releasing)
         first.how = "well"
         assert at(await front.call("a")) == second.host
@@ -199,11 +202,9 @@ async def test_a_release_without_an_answer_leads_to_no_lease_that_it_could_still
 
 async def test_a_release_names_the_latest_grant_so_that_it_ends_no_later_one(tmp_path: Path) -> None:
     async with sites(lease_seconds=20) as [site], estate(tmp_path, [site]) as here:
-        [policy] = here.leases.table.replicas.values()
         for number in (1, 2):
             await here.call("a")
-            policy.drop(policy.leases["a"])
-            policy.give_back()
+            policy = give_back(here, site)
             await until(lambda number=number: len(site.releases) == number)
         assert [each.serials for each in site.releases] == [{"a": 1}, {"a": 2}]
         await here.call("a")
@@ -226,7 +227,7 @@ async def test_a_version_that_is_not_loaded_is_triton_s_to_refuse_and_puts_no_le
         assert len(site.acquires) == 2
         site.resident.discard("a")
         assert (await here.call("a")).problem == "busy"
-        [policy] = here.leases.table.replicas.values()
+        policy = policy_of(here, site)
         assert policy.leases["a"].until == 0.0
         assert policy.leases["b"].until > monotonic(), "of the other model nothing was said"
 
@@ -237,7 +238,7 @@ async def test_a_grant_that_comes_as_its_replica_leaves_is_nobodys(
     async with sites(2, lease_seconds=30) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
         leases = front.leases
-        policy = next(each for each in leases.table.replicas.values() if each.replica.address[0] == first.host)
+        policy = policy_of(front, first)
         await until(lambda: all(each.asked_once.is_set() for each in leases.table.replicas.values()))
         acquire = policy._client.acquire
 
@@ -257,9 +258,7 @@ async def test_a_request_for_a_lease_waits_for_a_release_on_its_way(tmp_path: Pa
     async with sites(lease_seconds=20) as [site], estate(tmp_path, [site]) as here:
         await here.call("a")
         site.how = "slowly"
-        [policy] = here.leases.table.replicas.values()
-        policy.drop(policy.leases["a"])
-        policy.give_back()
+        give_back(here, site)
         call = asyncio.ensure_future(here.call("a"))
         await asyncio.sleep(0.05)
         site.how = "well"

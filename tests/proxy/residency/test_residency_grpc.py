@@ -1,85 +1,48 @@
 """The same leases over gRPC: calls one by one, streams of several models, and what is only looked at."""
 
-import asyncio
-import queue
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from ..grpc.harness import Rig, infer_request, method, rig, until
+from ..grpc.harness import Rig, Talk, infer_request, method, replica_of, rig, until
 from ..http.upstream import upstream
 from .standin import Site
 
 MODELS = ("echo", "slow", "hang", "many", "other")
 
 
-def closed_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
 @contextmanager
-def policies(number: int, port: int, **knobs: Any) -> Iterator[list[Site]]:
-    """Run policies on a thread of their own, beside the replicas of a rig."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    made = [Site(f"127.0.0.{each + 1}", **knobs) for each in range(number)]
-    stop = asyncio.Event()
-
-    async def serve(site: Site, ready: threading.Event) -> None:
-        async with upstream(site.decide, site.host, port) as site.policy:
-            ready.set()
-            await stop.wait()
-
-    events = [threading.Event() for _ in made]
-    served = [
-        asyncio.run_coroutine_threadsafe(serve(site, event), loop) for site, event in zip(made, events, strict=True)
-    ]
-    try:
-        assert all(event.wait(5) for event in events)
-        yield made
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        for each in served:
-            each.result(5)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(5)
-
-
-@contextmanager
-def plane(root: Path, replicas: int = 1, **knobs: Any) -> Iterator[tuple[Rig, list[Site]]]:
-    port = closed_port()
-    with policies(replicas, port, **knobs) as here:
-        told = {"loading": "on-demand", "lease_port": port}
-        with rig(root, replicas, MODELS, pool=told, request_timeout_seconds=5, concurrency=64) as running:
-            yield running, here
-
-
-def replica(answer: Any) -> str:
-    return str(answer.parameters["replica"].string_param)
+def plane(root: Path, replicas: int = 1, **knobs: object) -> Iterator[tuple[Rig, list[Site]]]:
+    """A proxy, its replicas, and beside each a policy, all on the proxy's own loop."""
+    here = [Site(f"127.0.0.{each + 1}", **knobs) for each in range(replicas)]  # type: ignore[arg-type]
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    told = {"loading": "on-demand", "lease_port": port}
+    with rig(root, replicas, MODELS, pool=told, request_timeout_seconds=5, concurrency=64) as running:
+        stack = AsyncExitStack()
+        for site in here:
+            site.policy = running.do(stack.enter_async_context(upstream(site.decide, site.host, port)))
+        yield running, here
+        running.do(stack.aclose())
 
 
 def leases(running: Rig) -> dict[str, int]:
     pool = next(pool for pool in running.proxy.config.routes.pools.values() if pool.leases is not None)
     assert pool.leases is not None
-    copies = pool.leases.table.models
-    return running.on_loop(lambda: {model: sum(x.in_flight for x in each.leases) for model, each in copies.items()})  # type: ignore[no-any-return]
+    held = pool.leases.table.models
+    return running.on_loop(lambda: {model: sum(x.in_flight for x in each.leases) for model, each in held.items()})  # type: ignore[no-any-return]
 
 
 def test_a_cold_model_is_loaded_once_and_warm_calls_ask_nobody(tmp_path: Path) -> None:
     with plane(tmp_path, lease_seconds=30, load_seconds=0.2) as (door, [site]):
         infer, metadata = method(door.channel(), "ModelInfer"), door.metadata()
         futures = [infer.future(infer_request(), metadata=metadata, timeout=5) for _ in range(30)]
-        assert {replica(future.result()) for future in futures} == {"a"}
+        assert {replica_of(future.result()) for future in futures} == {"a"}
         for _ in range(20):
             infer(infer_request(), metadata=metadata, timeout=5)
         assert (site.loads["echo"], len(site.acquires)) == (1, 1)
@@ -88,47 +51,29 @@ def test_a_cold_model_is_loaded_once_and_warm_calls_ask_nobody(tmp_path: Path) -
 
 def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_path: Path) -> None:
     with plane(tmp_path, 2, lease_seconds=0.5) as (door, here):
-        requests: queue.Queue[Any] = queue.Queue()
-        answers = method(door.channel(), "ModelStreamInfer")(
-            iter(requests.get, None), metadata=door.metadata(), timeout=10
-        )
-        places = []
-        for model in ("echo", "other", "slow", "echo"):
-            requests.put(infer_request(model, id=model))
-            answer = next(answers).infer_response
-            assert answer.id == model
-            places.append(replica(answer))
-        assert len(set(places)) == 1
-        site = here["ab".index(places[0])]
+        talk = Talk(door)
+        [place] = {replica_of(talk.ask(model)) for model in ("echo", "other", "slow", "echo")}
+        site = here["ab".index(place)]
         assert site.resident == {"echo", "other", "slow"}
         until(lambda: leases(door) == {"echo": 1, "other": 1, "slow": 1})
         count = len(site.renewals)
         until(lambda: len(site.renewals) > count + 8)  # longer than a lease without a message
-        assert {name: use.in_flight for name, use in site.renewals[-1].models.items()} == {
-            "echo": 1,
-            "other": 1,
-            "slow": 1,
-        }
-        requests.put(None)
-        assert not list(answers)
+        used = {name: use.in_flight for name, use in site.renewals[-1].models.items()}
+        assert used == {"echo": 1, "other": 1, "slow": 1}
+        talk.end()
+        assert not list(talk.call)
         until(lambda: sorted(site.released) == ["echo", "other", "slow"])
 
 
 def test_a_streams_next_model_that_finds_no_room_where_the_stream_is_ends_it_with_busy(tmp_path: Path) -> None:
     with plane(tmp_path) as (door, [site]):
-        requests: queue.Queue[Any] = queue.Queue()
-        answers = method(door.channel(), "ModelStreamInfer")(
-            iter(requests.get, None), metadata=door.metadata(), timeout=10
-        )
-        requests.put(infer_request("echo"))
-        assert next(answers).infer_response.id == ""
+        talk = Talk(door)
+        talk.ask()
         site.room = 1
-        requests.put(infer_request("other"))
-        with pytest.raises(grpc.RpcError) as caught:
-            next(answers)
-        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert "other cannot be had where the stream is" in (caught.value.details() or "")
-        requests.put(None)
+        talk.say(infer_request("other"))
+        assert talk.code() is grpc.StatusCode.UNAVAILABLE
+        assert "other cannot be had where the stream is" in talk.call.details()
+        talk.end()
         until(lambda: leases(door) == {"echo": 0})
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from tidegate_proxy.shared_tasks import SharedTasks
 
+from lab.local_plane.proxy import write_tables
+
 from ..http.house import request, until
-from .estate import at, estate
+from .estate import at, estate, table
 from .standin import sites
 
 pytestmark = pytest.mark.anyio
@@ -85,13 +87,6 @@ async def test_a_load_that_takes_longer_than_the_caller_waits_is_told_as_busy(tm
         await until(lambda: not here.proxy.shared.open_calls)
 
 
-async def test_a_load_that_takes_longer_than_a_lease_is_used_all_the_same(tmp_path: Path) -> None:
-    async with sites(load_seconds=0.8, lease_seconds=0.4) as [site], estate(tmp_path, [site]) as here:
-        assert at(await here.call("a")) == site.host
-        assert not site.wrong
-        assert site.loads["a"] == 1
-
-
 @pytest.mark.parametrize(
     ("how", "status", "problem"),
     [("unknown", 404, "unknown"), ("too_large", 507, "never-fits"), ("quarantined", 424, "load-failed")],
@@ -141,10 +136,6 @@ async def test_at_the_end_leases_are_kept_until_the_work_is_done_and_then_given_
 
 
 async def test_a_pool_that_the_table_changes_keeps_its_leases_until_its_requests_have_ended(tmp_path: Path) -> None:
-    from lab.local_plane.proxy import write_tables
-
-    from .estate import table
-
     async with sites(lease_seconds=0.6) as [site], estate(tmp_path, [site]) as here:
         slow = asyncio.ensure_future(here.call("slow"))
         await until(lambda: "/v2/models/slow/infer" in site.calls)

@@ -29,7 +29,7 @@ async def test_a_model_is_ready_when_a_call_could_be_answered_whether_it_is_load
 async def test_a_model_is_not_ready_where_no_policy_answers_unless_it_is_leased(tmp_path: Path) -> None:
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         await here.call("a")
-        await site.end_policy()
+        await site.policy.close()
         assert (await here.look("a/ready")).status == 200
         assert (await here.look("cold/ready")).status == 400
 
@@ -81,7 +81,7 @@ async def test_operators_see_leases_waits_and_outcomes(tmp_path: Path) -> None:
         assert value(found, "lease_spills_total", **pool) == 1
         assert value(found, "lease_wait_seconds_count", **pool) == 3
         assert value(found, "lease_waiting", **pool) == 0
-        await here[1].end_policy()
+        await here[1].policy.close()
         await until(lambda: sum(front.leases.silent().values()) == 1)
         found = await scrape(front)
         assert value(found, "policy_silent", replica=f"127.0.0.2:{here[1].triton.port}", **pool) == 1

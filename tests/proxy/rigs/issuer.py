@@ -120,6 +120,13 @@ def json_reply(found: Any, status: int = 200) -> Reply:
     return status, json.dumps(found).encode(), {"Content-Type": "application/json"}
 
 
+class Server(ThreadingHTTPServer):
+    """A server to which many may connect at once."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
 @contextmanager
 def answering(answer: Callable[[str, Mapping[str, str]], Reply]) -> Iterator[str]:
     """Run a server that answers each GET by its path and headers, on loopback; yields its URL."""
@@ -143,8 +150,7 @@ def answering(answer: Callable[[str, Mapping[str, str]], Reply]) -> Iterator[str
         def log_message(self, *_: Any) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer((HOST, 0), Handler)
-    server.daemon_threads = True
+    server = Server((HOST, 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

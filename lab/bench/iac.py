@@ -4,7 +4,7 @@
   `up`, which changes nothing, against the first. The stack is the reference's prod-east.
 - Our rendering of that stack to YAML against `helm template` of the chart with its values; both as processes.
 - A rollout over six data planes, each a control plane of its own on this machine, in which every plane changes: planes
-  of a wave side by side against one after the other. Waves are of 1, 2 and 3 planes, so twice as fast is the most.
+  of a wave side by side against one after the other. A canary goes first, so three times as fast is the most.
 
 Everything is done several times, by turns; medians count. Ratios are ours / the peer's: 1 is as fast as the peer.
 """
@@ -47,17 +47,14 @@ STACK = "prod-east"
 SIX_PLANES = ROOT / "tests" / "definitions" / "six-data-planes.yaml"
 ENVIRONMENT = "prod"
 RATIOS = {
-    "helm_up_vs_kubectl": ("make up ENGINE=helm", "kubectl apply, and wait"),
-    "pulumi_up_vs_kubectl": ("make up ENGINE=pulumi", "kubectl apply, and wait"),
-    "noop_vs_up": ("make up ENGINE=helm, again", "make up ENGINE=helm"),
-    "parallel_rollout_speedup": ("make rollout, plane after plane", "make rollout, planes of a wave side by side"),
-    "render_vs_helm_template": ("make up, to YAML", "helm template"),
+    "helm_up_vs_kubectl": ("make up ENGINE=helm", "kubectl apply, and wait", "≤ 3"),
+    "pulumi_up_vs_kubectl": ("make up ENGINE=pulumi", "kubectl apply, and wait", "≤ 10"),
+    "noop_vs_up": ("make up ENGINE=helm, again", "make up ENGINE=helm", "≤ 0.5"),
+    "parallel_rollout_speedup": ("make rollout, plane after plane", "make rollout, planes side by side", "≥ 2.2"),
+    "render_vs_helm_template": ("make up, to YAML", "helm template", ""),
 }
-"""What is done, and what it is held against."""
-GOALS = {
-    key: Goal(f"{ours}, against {peer}", "≤ 2" if key == "parallel_rollout_speedup" else "")
-    for key, (ours, peer) in RATIOS.items()
-}
+"""What is done, what it is held against, and the goal of their ratio."""
+GOALS = {key: Goal(f"{ours}, against {peer}", goal) for key, (ours, peer, goal) in RATIOS.items()}
 _SECONDS = 900
 _NOT_COPIED = (".*", "__pycache__", "build", "tests", "docs", "encryptionsalt")
 _ROLLOUT = (sys.executable, "-m", "rollout")
@@ -214,7 +211,7 @@ def measure_rollouts(runs: int, folder: Path) -> Found:
         say("the first rollout, which makes everything …")
         roll(planes, ENVIRONMENT, file, "helm")
         for run in range(runs):
-            for way, most in (("planes of a wave side by side", 6), ("plane after plane", 1)):
+            for way, most in (("planes side by side", 6), ("plane after plane", 1)):
                 say(f"rollout {run + 1} of {runs}, {way} …")
                 replicas = 5 - replicas
                 order = f"{before}rollout: {{maxParallel: {most}}}, "
@@ -227,7 +224,7 @@ def measure_rollouts(runs: int, folder: Path) -> Found:
 def compared(seconds: Mapping[str, Sequence[float]]) -> Found:
     """Return medians and spreads by what was done, and the ratios of those that have a peer there."""
     medians = {name: statistics.median(each) for name, each in seconds.items()}
-    there = {key: pair for key, pair in RATIOS.items() if medians.keys() >= set(pair)}
+    there = {key: pair for key, (*pair, _) in RATIOS.items() if medians.keys() >= set(pair)}
     found = Found({key: medians[ours] / medians[peer] for key, (ours, peer) in there.items()})
     for name, each in seconds.items():
         words = f"{medians[name]:.2f} s ({min(each):.2f} – {max(each):.2f} s, {len(each)} times)"

@@ -1,6 +1,5 @@
 """An upstream that misbehaves as it is told to: it stands in for a server that is broken, slow, or going away."""
 
-import json
 import socket
 import struct
 import threading
@@ -8,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from lab.local_plane.process import HOST
 
@@ -28,8 +28,6 @@ class Request:
     headers: dict[str, str]
     """By name in small letters."""
     body: bytes
-    connection: int
-    """Counts the connections."""
 
     @property
     def path(self) -> str:
@@ -41,15 +39,13 @@ class Caller:
     """The connection of one caller, at the point where it waits for an answer."""
 
     request: Request
-    socket: socket.socket
-    reader: BinaryIO
-    stopped: threading.Event
+    connection: "_Connection"
 
     def send(self, *parts: bytes) -> None:
         """Send these bytes as they are; raises GoneError."""
         try:
-            self.socket.sendall(b"".join(parts))
-        except OSError:
+            self.connection.wfile.write(b"".join(parts))
+        except (OSError, ValueError):  # ValueError: it is closed
             raise GoneError from None
 
     def answer(self, body: bytes = b"{}", status: int = 200, kind: str = "application/json", **headers: str) -> None:
@@ -60,80 +56,59 @@ class Caller:
         """Do nothing for so long, or until the caller goes (GoneError), or the upstream ends."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if self.stopped.wait(min(left, 0.02)):
-                raise GoneError
-            if self.gone():
+            if self.connection.server.running.stopped.wait(min(left, 0.02)) or self.gone():
                 raise GoneError
 
     def gone(self) -> bool:
         try:
-            return self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+            return not self.connection.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError:
             return True
 
     def reset(self) -> None:
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+        self.connection.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
         self.close()
 
     def close(self) -> None:
-        self.reader.close()  # it holds the socket open otherwise
-        self.socket.close()
+        self.connection.close_connection = True
+        self.connection.rfile.close()  # it holds the socket open otherwise
+        self.connection.connection.close()
+
+
+def head(status: int, kind: str, length: str | None, **headers: str) -> bytes:
+    """Return the head of an answer; without a length it is chunked."""
+    said = {"Content-Type": kind, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    said |= {"Transfer-Encoding": "chunked"} if length is None else {"Content-Length": length}
+    lines = [f"HTTP/1.1 {status} Answer", *(f"{name}: {value}" for name, value in said.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 Behaviour = Callable[[Caller], None]
-
-
-def well(caller: Caller) -> None:
-    """Answer with what was asked, as JSON: the request line, the size of the body, the number of the connection."""
-    request = caller.request
-    said = {"line": request.line, "bytes": len(request.body), "connection": request.connection}
-    caller.answer(json.dumps(said).encode())
+well, reset, close = Caller.answer, Caller.reset, Caller.close
 
 
 def hang(caller: Caller) -> None:
     caller.wait(3600)
 
 
-def reset(caller: Caller) -> None:
-    caller.reset()
+def cut_short(*parts: bytes, end: Behaviour = close) -> Behaviour:
+    """Answer with these bytes alone, and end the connection so."""
+
+    def behave(caller: Caller) -> None:
+        caller.send(*parts)
+        time.sleep(0.05)  # a reset overtakes what is still on its way
+        end(caller)
+
+    return behave
 
 
-def close(caller: Caller) -> None:
-    caller.close()
-
-
-def answer_then_close(caller: Caller) -> None:
-    """Answer, and close the connection without having said so: whoever keeps it meets a dead one."""
-    well(caller)
-    caller.close()
-
-
-def half(caller: Caller) -> None:
-    caller.send(head(200, "application/json", "100"), b"x" * 50)
-    caller.close()
-
-
-def half_then_reset(caller: Caller) -> None:
-    caller.send(head(200, "application/json", "100"), b"x" * 50)
-    time.sleep(0.05)  # a reset overtakes what is still on its way
-    caller.reset()
-
-
-def half_a_head(caller: Caller) -> None:
-    caller.send(b"HTTP/1.1 200 OK\r\nContent-Le")
-    caller.close()
-
-
-def nonsense(caller: Caller) -> None:
-    caller.send(b"\x00\x01 this is no HTTP\r\n\r\n")
-    caller.close()
-
-
-def truncated_chunks(caller: Caller) -> None:
-    caller.send(head(200, "application/json", None), b"5\r\nhello\r\n10\r\nhalf")
-    caller.close()
+half = cut_short(head(200, "application/json", "100"), b"x" * 50)
+half_then_reset = cut_short(head(200, "application/json", "100"), b"x" * 50, end=reset)
+half_a_head = cut_short(b"HTTP/1.1 200 OK\r\nContent-Le")
+nonsense = cut_short(b"\x00\x01 this is no HTTP\r\n\r\n")
+truncated_chunks = cut_short(head(200, "application/json", None), b"5\r\nhello\r\n10\r\nhalf")
 
 
 def drip(body: bytes, seconds: float) -> Behaviour:
@@ -160,14 +135,6 @@ def events(*events: str, seconds: float = 0.0, cut: bool = False) -> Behaviour:
             caller.reset()
         else:
             caller.send(b"0\r\n\r\n")
-
-    return behave
-
-
-def slowly(seconds: float, then: Behaviour = well) -> Behaviour:
-    def behave(caller: Caller) -> None:
-        caller.wait(seconds)
-        then(caller)
 
     return behave
 
@@ -211,84 +178,70 @@ class Upstream:
             time.sleep(0.005)
 
 
+class _Connection(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: "_Server"
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.running.connections += 1
+        self.server.open_sockets.add(self.connection)
+
+    def finish(self) -> None:
+        self.server.open_sockets.discard(self.connection)
+        super().finish()
+
+    def do_POST(self) -> None:
+        running, headers = self.server.running, {name.lower(): value for name, value in self.headers.items()}
+        length = int(headers.get("content-length", "0"))
+        body = self._chunks() if headers.get("transfer-encoding") == "chunked" else self.rfile.read(length)
+        request = Request(self.requestline, headers, body)
+        running.requests.append(request)
+        try:
+            running.behave(Caller(request, self))
+        except GoneError:
+            self.close_connection = True
+            if not running.stopped.is_set():
+                running.left.append(request)
+
+    do_GET = do_POST
+
+    def _chunks(self) -> bytes:
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline() not in (b"\r\n", b""):
+            pass
+        return body
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 1024
+
+    def __init__(self, port: int, behave: Behaviour) -> None:
+        super().__init__((HOST, port), _Connection)
+        self.running = Upstream(self.server_port, behave)
+        self.open_sockets: set[socket.socket] = set()
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing of connections that end."""
+
+
 @contextmanager
 def upstream(behave: Behaviour = well, port: int = 0) -> Iterator[Upstream]:
     """Run an upstream on a port of loopback, any free one by default; all its connections end with the block."""
-    listener = socket.create_server((HOST, port), backlog=1024)
-    running = Upstream(listener.getsockname()[1], behave)
-    open_sockets: set[socket.socket] = set()
-
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            running.connections += 1
-            open_sockets.add(connection)
-            threading.Thread(target=serve, args=(connection, running.connections), daemon=True).start()
-
-    def serve(connection: socket.socket, number: int) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with _Server(port, behave) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
-            _serve(running, connection, number)
-        except OSError:
-            pass
+            yield server.running
         finally:
-            open_sockets.discard(connection)
-            connection.close()
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield running
-    finally:
-        running.stopped.set()
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        for connection in list(open_sockets):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-
-def head(status: int, kind: str, length: str | None, **headers: str) -> bytes:
-    """Return the head of an answer; without a length it is chunked."""
-    said = {"Content-Type": kind, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    said |= {"Transfer-Encoding": "chunked"} if length is None else {"Content-Length": length}
-    lines = [f"HTTP/1.1 {status} Answer", *(f"{name}: {value}" for name, value in said.items())]
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
-def _serve(running: Upstream, connection: socket.socket, number: int) -> None:
-    reader: BinaryIO = connection.makefile("rb")
-    while line := reader.readline():
-        headers = {}
-        while (field := reader.readline()) not in (b"\r\n", b""):
-            name, _, value = field.decode("latin-1").partition(":")
-            headers[name.strip().lower()] = value.strip()
-        if headers.get("expect", "").lower() == "100-continue":
-            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = _chunks(reader) if headers.get("transfer-encoding", "").lower() == "chunked" else (
-            reader.read(int(headers.get("content-length", "0")))
-        )  # fmt: skip
-        request = Request(line.decode("latin-1").rstrip("\r\n"), headers, body, number)
-        running.requests.append(request)
-        caller = Caller(request, connection, reader, running.stopped)
-        try:
-            running.behave(caller)
-        except GoneError:
-            if not running.stopped.is_set():
-                running.left.append(request)
-            return
-        if connection.fileno() < 0:
-            return
-
-
-def _chunks(reader: BinaryIO) -> bytes:
-    parts = []
-    while size := int(reader.readline().split(b";")[0], 16):
-        parts.append(reader.read(size))
-        reader.readline()
-    while reader.readline() not in (b"\r\n", b""):
-        pass
-    return b"".join(parts)
+            server.running.stopped.set()
+            server.shutdown()
+            for connection in list(server.open_sockets):
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)

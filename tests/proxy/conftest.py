@@ -1,7 +1,12 @@
 """What all tests of the proxy share."""
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
 
+from .http.house import Caller, House, house
+from .http.upstream import upstream
 from .rigs.pytest_rigs import front, identity_provider, real_triton
 
 __all__ = ["anyio_backend", "front", "identity_provider", "real_triton"]
@@ -11,3 +16,18 @@ __all__ = ["anyio_backend", "front", "identity_provider", "real_triton"]
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     """The loop that the proxy runs on."""
     return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[House]:
+    """A proxy as it is by default, in front of one replica."""
+    async with upstream() as replica, house(tmp_path, replica) as made:
+        made.replica = replica
+        yield made
+
+
+@pytest.fixture
+async def caller(here: House) -> AsyncIterator[Caller]:
+    """A connection to it."""
+    async with here.caller() as made:
+        yield made

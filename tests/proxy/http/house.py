@@ -99,11 +99,12 @@ def request(path: str = PATH, body: bytes = BODY, method: str = "POST", key: str
 
 @dataclass
 class House:
-    """A proxy, its files, and where its pool's name leads."""
+    """A proxy, its files, where its pool's name leads, and the one replica that is there unless a test makes others."""
 
     proxy: Proxy
     root: Path
     addresses: list[Address] = field(default_factory=list)
+    replica: Upstream = field(default_factory=Upstream)
 
     @asynccontextmanager
     async def caller(self) -> AsyncIterator[Caller]:

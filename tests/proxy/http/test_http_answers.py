@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .house import Reply, house, request, until
+from .house import House, Reply, house, request, until
 from .upstream import Asked, Upstream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -54,13 +54,13 @@ WELL = {
 
 @pytest.mark.parametrize(("act", "body"), WELL.values(), ids=WELL)
 async def test_an_answer_is_the_same_however_it_comes_and_its_connection_is_kept(
-    tmp_path: Path, act: Raw, body: bytes
+    here: House, act: Raw, body: bytes
 ) -> None:
-    async with upstream(act) as replica, house(tmp_path, replica) as here:
-        for _ in range(3):
-            reply = await here.ask()
-            assert (reply.status, reply.body) == (200, body)
-        assert len(replica.writers) == 1
+    here.replica.act = act
+    for _ in range(3):
+        reply = await here.ask()
+        assert (reply.status, reply.body) == (200, body)
+    assert len(here.replica.writers) == 1
 
 
 OTHERWISE = {
@@ -106,23 +106,23 @@ async def test_an_answer_that_ends_its_connection_is_told_as_what_it_is(
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 @pytest.mark.parametrize("lines", [(), (b"Content-Length: 7",)])
 async def test_an_answer_without_a_body_is_whole_and_none_after_it_is_taken_for_an_empty_one(
-    tmp_path: Path, status: bytes, lines: tuple[bytes, ...]
+    here: House, status: bytes, lines: tuple[bytes, ...]
 ) -> None:
-    async with upstream(Raw(head(*lines, status=status))) as replica, house(tmp_path, replica) as here:
-        async with here.caller() as caller:
-            for _ in range(4):
-                await caller.send(request())
-                assert (await caller.head()).startswith(f"HTTP/1.1 {status[:3].decode()} ")
-        assert len(replica.asked) == 4
-        replica.act = Raw(end="closed")
-        assert (await here.ask()).status == 502
+    here.replica.act = Raw(head(*lines, status=status))
+    async with here.caller() as caller:
+        for _ in range(4):
+            await caller.send(request())
+            assert (await caller.head()).startswith(f"HTTP/1.1 {status[:3].decode()} ")
+    assert len(here.replica.asked) == 4
+    here.replica.act = Raw(end="closed")
+    assert (await here.ask()).status == 502
 
 
-async def test_a_replica_that_says_close_is_not_asked_again_over_that_connection(tmp_path: Path) -> None:
-    async with upstream(OTHERWISE["a last one"][0]) as replica, house(tmp_path, replica) as here:
-        for number in range(1, 4):
-            assert (await here.ask()).body == b"ok"
-            await until(lambda number=number: replica.left == number)
+async def test_a_replica_that_says_close_is_not_asked_again_over_that_connection(here: House) -> None:
+    here.replica.act = OTHERWISE["a last one"][0]
+    for number in range(1, 4):
+        assert (await here.ask()).body == b"ok"
+        await until(lambda number=number: here.replica.left == number)
 
 
 @pytest.mark.parametrize("more", [b"x", head(b"Content-Length: 6") + b"smu", head(b"Content-Length: 3") + b"two"])

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..test_paths import CONTROL, TRICKS
-from .house import BODY, KEY, MODEL, PATH, Caller, Reply, house, request, until
+from .house import BODY, KEY, MODEL, PATH, Caller, House, Reply, house, request, until
 from .upstream import upstream
 
 pytestmark = pytest.mark.anyio
@@ -61,20 +61,20 @@ async def all_that_comes(caller: Caller, data: bytes, seconds: float = 5) -> byt
         b"Content-Length: 4\r\nX-API-Key: other\r\n",
     ],
 )
-async def test_a_request_of_two_readings_is_refused_and_ends_its_connection(tmp_path: Path, head: bytes) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        said = await all_that_comes(caller, HEAD + head + b"\r\n" + b"0\r\n\r\n" + SMUGGLED)
-        assert said.startswith((b"HTTP/1.1 400", b"HTTP/1.1 413")), said[:200]
-        assert len(re.findall(rb"HTTP/1.1 \d\d\d", said)) == 1
-        assert not replica.begun
+async def test_a_request_of_two_readings_is_refused_and_ends_its_connection(
+    here: House, caller: Caller, head: bytes
+) -> None:
+    said = await all_that_comes(caller, HEAD + head + b"\r\n" + b"0\r\n\r\n" + SMUGGLED)
+    assert said.startswith((b"HTTP/1.1 400", b"HTTP/1.1 413")), said[:200]
+    assert len(re.findall(rb"HTTP/1.1 \d\d\d", said)) == 1
+    assert not here.replica.begun
 
 
-async def test_a_header_that_only_contains_content_length_is_another_header(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await caller.send(HEAD + b"Inference-Header-Content-Length: 7\r\nContent-Length: 13\r\n\r\n" + BODY)
-        assert (await caller.reply()).status == 200
-        assert replica.asked[0].body == BODY
-        assert replica.asked[0].headers["inference-header-content-length"] == "7"
+async def test_a_header_that_only_contains_content_length_is_another_header(here: House, caller: Caller) -> None:
+    await caller.send(HEAD + b"Inference-Header-Content-Length: 7\r\nContent-Length: 13\r\n\r\n" + BODY)
+    assert (await caller.reply()).status == 200
+    assert here.replica.asked[0].body == BODY
+    assert here.replica.asked[0].headers["inference-header-content-length"] == "7"
 
 
 WISH = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
@@ -90,77 +90,74 @@ LENGTH = b"Content-Length: %d\r\n\r\n" % len(BODY)
         [HEAD + WISH + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(BODY), BODY), b"0\r\n\r\n"],
     ],
 )
-async def test_a_wish_for_http2_is_passed_over_and_what_follows_is_the_body(tmp_path: Path, sent: list[bytes]) -> None:
+async def test_a_wish_for_http2_is_passed_over_and_what_follows_is_the_body(
+    here: House, caller: Caller, sent: list[bytes]
+) -> None:
     """`curl --http2` and Java's HttpClient say so in their first request."""
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        for _ in range(2):
-            for part in sent:
-                await caller.send(part)
-                await asyncio.sleep(0.05)
-            assert (await caller.reply()).status == 200
-        await caller.send(b"GET /v2/health/live HTTP/1.1\r\nHost: proxy\r\n" + WISH + b"Content-Length: 5\r\n\r\nhello")
+    for _ in range(2):
+        for part in sent:
+            await caller.send(part)
+            await asyncio.sleep(0.05)
         assert (await caller.reply()).status == 200
-        await caller.send(request())
-        assert (await caller.reply()).status == 200
-        assert [asked.body for asked in replica.asked] == [BODY] * 3
-        assert not any("upgrade" in asked.headers or "http2-settings" in asked.headers for asked in replica.asked)
+    await caller.send(b"GET /v2/health/live HTTP/1.1\r\nHost: proxy\r\n" + WISH + b"Content-Length: 5\r\n\r\nhello")
+    assert (await caller.reply()).status == 200
+    await caller.send(request())
+    assert (await caller.reply()).status == 200
+    assert [asked.body for asked in here.replica.asked] == [BODY] * 3
+    assert not any("upgrade" in asked.headers or "http2-settings" in asked.headers for asked in here.replica.asked)
 
 
 async def test_what_follows_a_wish_for_http2_is_no_other_protocol_and_no_request_smuggled_in_a_body(
-    tmp_path: Path,
+    here: House,
 ) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        for data, number in (
-            (HEAD + WISH + b"Content-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED, 1),
-            (HEAD + WISH + LENGTH + BODY + SMUGGLED, 2),
-            (HEAD + WISH + b"Connection: close\r\n" + LENGTH + BODY + SMUGGLED, 1),
-            (HEAD + WISH + LENGTH + BODY + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 2),
-        ):
-            async with here.caller() as caller:
-                said = await all_that_comes(caller, data, 1)
-            found = re.findall(rb"HTTP/1.1 (\d\d\d)", said)
-            assert len(found) <= number, (data, said)
-            assert found[0] == b"200", (data, said)
-        assert all("/infer " in asked.line for asked in replica.asked)
+    for data, number in (
+        (HEAD + WISH + b"Content-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED, 1),
+        (HEAD + WISH + LENGTH + BODY + SMUGGLED, 2),
+        (HEAD + WISH + b"Connection: close\r\n" + LENGTH + BODY + SMUGGLED, 1),
+        (HEAD + WISH + LENGTH + BODY + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 2),
+    ):
+        async with here.caller() as caller:
+            said = await all_that_comes(caller, data, 1)
+        found = re.findall(rb"HTTP/1.1 (\d\d\d)", said)
+        assert len(found) <= number, (data, said)
+        assert found[0] == b"200", (data, said)
+    assert all("/infer " in asked.line for asked in here.replica.asked)
 
 
 @pytest.mark.parametrize("path", [*TRICKS[:20], *CONTROL])
-async def test_no_trick_of_a_path_reaches_a_replica(tmp_path: Path, path: str) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        for method in ("GET", "POST"):
-            line = f"{method} {path} HTTP/1.1\r\nHost: proxy\r\nX-API-Key: {KEY}\r\nContent-Length: 0\r\n\r\n"
-            async with here.caller() as caller:
-                await caller.send(line.encode("latin-1"))
-                said = await caller.reader.readuntil(b"\r\n")
-            if path != "/v2/models/stats" or method == "POST":
-                assert said[9:12] in (b"400", b"404", b"405"), (path, said[:100])
-                assert not replica.begun or path == "/v2/models/stats", path
+async def test_no_trick_of_a_path_reaches_a_replica(here: House, path: str) -> None:
+    for method in ("GET", "POST"):
+        line = f"{method} {path} HTTP/1.1\r\nHost: proxy\r\nX-API-Key: {KEY}\r\nContent-Length: 0\r\n\r\n"
+        async with here.caller() as caller:
+            await caller.send(line.encode("latin-1"))
+            said = await caller.reader.readuntil(b"\r\n")
+        if path != "/v2/models/stats" or method == "POST":
+            assert said[9:12] in (b"400", b"404", b"405"), (path, said[:100])
+            assert not here.replica.begun or path == "/v2/models/stats", path
 
 
-async def test_headers_too_long_are_refused_whether_they_end_or_not(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        for data in (
-            HEAD + b"X: " + b"a" * 70_000 + b"\r\nContent-Length: 0\r\n\r\n",
-            HEAD + b"X: " + b"a" * 200_000,
-            HEAD + b"X: y\r\n" * 20_000,
-            b"GET /" + b"a" * 200_000,
-        ):
-            async with here.caller() as caller:
-                said = await all_that_comes(caller, data, 3)
-            assert said[9:12] in (b"431", b"404"), said[:100]
-        assert not replica.begun
+async def test_headers_too_long_are_refused_whether_they_end_or_not(here: House) -> None:
+    for data in (
+        HEAD + b"X: " + b"a" * 70_000 + b"\r\nContent-Length: 0\r\n\r\n",
+        HEAD + b"X: " + b"a" * 200_000,
+        HEAD + b"X: y\r\n" * 20_000,
+        b"GET /" + b"a" * 200_000,
+    ):
+        async with here.caller() as caller:
+            said = await all_that_comes(caller, data, 3)
+        assert said[9:12] in (b"431", b"404"), said[:100]
+    assert not here.replica.begun
 
 
-async def test_what_is_said_cannot_be_made_a_header(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        for data in (
-            request(f"/v2/models/{MODEL}%0d%0aX-Evil:%201/infer"),
-            request(X_Request_Id="a\tb"),
-            request("/predict", b'{"inference_server_name":"vision","model_name":"a\\r\\nX-Evil: 1","payload":{}}'),
-        ):
-            async with here.caller() as caller:
-                await caller.send(data)
-                assert "evil" not in (await caller.head()).lower()
+async def test_what_is_said_cannot_be_made_a_header(here: House) -> None:
+    for data in (
+        request(f"/v2/models/{MODEL}%0d%0aX-Evil:%201/infer"),
+        request(X_Request_Id="a\tb"),
+        request("/predict", b'{"inference_server_name":"vision","model_name":"a\\r\\nX-Evil: 1","payload":{}}'),
+    ):
+        async with here.caller() as caller:
+            await caller.send(data)
+            assert "evil" not in (await caller.head()).lower()
 
 
 async def test_who_sends_a_head_too_slowly_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +190,7 @@ async def test_thousands_of_idle_connections_keep_nobody_out(tmp_path: Path) -> 
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_nothing_that_can_be_sent_breaks_the_door(tmp_path: Path) -> None:
+async def test_nothing_that_can_be_sent_breaks_the_door(here: House) -> None:
     """Mutations of a request: each is answered or cut off, and the next caller is served."""
     whole = request(Content_Type="application/json", Expect="100-continue")
     pieces = st.lists(
@@ -219,15 +216,14 @@ async def test_nothing_that_can_be_sent_breaks_the_door(tmp_path: Path) -> None:
         found.append(data)
 
     gather()
-    async with upstream() as replica, house(tmp_path, replica) as here:
 
-        async def send(data: bytes) -> None:
-            async with here.caller() as caller:
-                said = await all_that_comes(caller, data, 0.3)
-            assert not said or said.startswith(b"HTTP/1.1 "), (data, said)
-            assert b"500" not in said[:13], (data, said)
+    async def send(data: bytes) -> None:
+        async with here.caller() as caller:
+            said = await all_that_comes(caller, data, 0.3)
+        assert not said or said.startswith(b"HTTP/1.1 "), (data, said)
+        assert b"500" not in said[:13], (data, said)
 
-        for start in range(0, len(found), AT_ONCE):
-            await asyncio.gather(*(send(data) for data in found[start : start + AT_ONCE]))
-        assert (await here.ask()).status == 200
-        await until(lambda: here.proxy.shared.limiter.in_flight == 0 and not here.proxy.shared.open_calls)
+    for start in range(0, len(found), AT_ONCE):
+        await asyncio.gather(*(send(data) for data in found[start : start + AT_ONCE]))
+    assert (await here.ask()).status == 200
+    await until(lambda: here.proxy.shared.limiter.in_flight == 0 and not here.proxy.shared.open_calls)

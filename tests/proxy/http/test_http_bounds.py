@@ -47,13 +47,12 @@ async def pushed(caller: Caller, size: int, seconds: float = 0.5) -> int:
 
 
 @pytest.mark.parametrize("path", ["/predict?", "/%70redict?x=y"])
-async def test_predict_is_predict_however_its_address_is_spelled(tmp_path: Path, path: str) -> None:
+async def test_predict_is_predict_however_its_address_is_spelled(here: House, path: str) -> None:
     envelope = {"inference_server_name": "vision", "model_name": MODEL, "payload": {}}
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        reply = await here.ask(request(path, json.dumps(envelope).encode()))
-        assert (reply.status, reply.body) == (200, b'{"ok":1}')
-        too_long = await here.ask(head(path, 2_000_000, f"X-API-Key: {KEY}") + b"{")
-        assert (too_long.status, too_long.problem) == (413, "too-large")
+    reply = await here.ask(request(path, json.dumps(envelope).encode()))
+    assert (reply.status, reply.body) == (200, b'{"ok":1}')
+    too_long = await here.ask(head(path, 2_000_000, f"X-API-Key: {KEY}") + b"{")
+    assert (too_long.status, too_long.problem) == (413, "too-large")
 
 
 @pytest.mark.parametrize("path", ["/Predict", "/v2/health/live", "/docs", "/nothing"])
@@ -130,18 +129,17 @@ async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -
 
 
 async def test_addresses_are_remembered_only_where_they_are_short_and_mean_something(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: House, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "MOST_KNOWN_TARGETS", 5)
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        for number in range(12):
-            for path in (f"/nothing/{number}", f"{PATH}?{number}{'x' * LONGEST}", f"/v2/models/m{number}/infer"):
-                await caller.send(request(path))
-                await caller.reply()
-        targets = here.proxy.http.targets
-        assert 0 < len(targets) <= 5
-        assert b"/v2/models/m11/infer" in targets, "what comes later is remembered too"
-        assert all(len(each) <= LONGEST and target is not None for each, target in targets.items())
+    for number in range(12):
+        for path in (f"/nothing/{number}", f"{PATH}?{number}{'x' * LONGEST}", f"/v2/models/m{number}/infer"):
+            await caller.send(request(path))
+            await caller.reply()
+    targets = here.proxy.http.targets
+    assert 0 < len(targets) <= 5
+    assert b"/v2/models/m11/infer" in targets, "what comes later is remembered too"
+    assert all(len(each) <= LONGEST and target is not None for each, target in targets.items())
 
 
 def deaf_caller(here: House) -> socket.socket:
@@ -154,42 +152,42 @@ def deaf_caller(here: House) -> socket.socket:
 
 
 @pytest.mark.parametrize("path", [PATH, "/predict?"])
-async def test_who_takes_no_answers_is_heard_no_more(tmp_path: Path, path: str) -> None:
+async def test_who_takes_no_answers_is_heard_no_more(here: House, path: str) -> None:
     async def much(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         await answer(writer, bytes(200_000))
 
-    async with upstream(much) as replica, house(tmp_path, replica) as here:
-        caller = deaf_caller(here)
-        method = "POST" if path == PATH else "GET"  # a GET of /predict is refused at once
-        await asyncio.sleep(0.1)
-        loop, sent = asyncio.get_running_loop(), 0
-        try:
-            async with asyncio.timeout(2):
-                while sent < 20_000_000:
-                    data = request(path, method=method) * 500
-                    await loop.sock_sendall(caller, data)
-                    sent += len(data)
-        except TimeoutError:
-            pass
-        [held] = connections(here)
-        assert held._reading_paused
-        assert held.unsent < 8_000_000
-        assert len(replica.asked) < 60, "no call is begun whose answer cannot be written"
-        caller.close()
-        await until(lambda: not here.proxy.shared.open_calls)
+    here.replica.act = much
+    caller = deaf_caller(here)
+    method = "POST" if path == PATH else "GET"  # a GET of /predict is refused at once
+    await asyncio.sleep(0.1)
+    loop, sent = asyncio.get_running_loop(), 0
+    try:
+        async with asyncio.timeout(2):
+            while sent < 20_000_000:
+                data = request(path, method=method) * 500
+                await loop.sock_sendall(caller, data)
+                sent += len(data)
+    except TimeoutError:
+        pass
+    [held] = connections(here)
+    assert held._reading_paused
+    assert held.unsent < 8_000_000
+    assert len(here.replica.asked) < 60, "no call is begun whose answer cannot be written"
+    caller.close()
+    await until(lambda: not here.proxy.shared.open_calls)
 
 
-async def test_who_takes_the_answers_late_gets_them_all_and_in_order(tmp_path: Path) -> None:
+async def test_who_takes_the_answers_late_gets_them_all_and_in_order(here: House, caller: Caller) -> None:
     async def echo(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
         await answer(writer, asked.body * 20_000)
 
-    async with upstream(echo) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        caller.writer.write(b"".join(request(body=b"%04d" % number) for number in range(300)))
-        await asyncio.sleep(1)
-        for number in range(300):
-            reply = await caller.reply()
-            assert reply.status == 200
-            assert reply.body[:4] == b"%04d" % number
+    here.replica.act = echo
+    caller.writer.write(b"".join(request(body=b"%04d" % number) for number in range(300)))
+    await asyncio.sleep(1)
+    for number in range(300):
+        reply = await caller.reply()
+        assert reply.status == 200
+        assert reply.body[:4] == b"%04d" % number
 
 
 async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(

@@ -8,47 +8,43 @@ from pathlib import Path
 import pytest
 from tidegate_contracts import routing
 
-from .house import BODY, KEY, MODEL, PATH, house, request, routing_table
+from .house import BODY, KEY, MODEL, PATH, House, house, request, routing_table
 from .test_http_faults import write
 from .upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_call_reaches_the_replica_and_its_answer_the_caller(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        reply = await here.ask(request(Content_Type="application/json", Traceparent="00-ab-cd-01"))
-        assert (reply.status, reply.body) == (200, b'{"ok":1}')
-        [asked] = replica.asked
-        assert asked.line == f"POST {PATH} HTTP/1.1"
-        assert asked.body == BODY
-        assert asked.headers["content-type"] == "application/json"
-        assert asked.headers["traceparent"] == "00-ab-cd-01"
-        assert asked.headers["x-request-id"] == reply.headers["x-request-id"]
+async def test_a_call_reaches_the_replica_and_its_answer_the_caller(here: House) -> None:
+    reply = await here.ask(request(Content_Type="application/json", Traceparent="00-ab-cd-01"))
+    assert (reply.status, reply.body) == (200, b'{"ok":1}')
+    [asked] = here.replica.asked
+    assert asked.line == f"POST {PATH} HTTP/1.1"
+    assert asked.body == BODY
+    assert asked.headers["content-type"] == "application/json"
+    assert asked.headers["traceparent"] == "00-ab-cd-01"
+    assert asked.headers["x-request-id"] == reply.headers["x-request-id"]
 
 
-async def test_no_credential_and_no_word_of_control_goes_on(tmp_path: Path) -> None:
+async def test_no_credential_and_no_word_of_control_goes_on(here: House) -> None:
     secrets = {"X_API_Key": KEY, "Cookie": "a=b", "Tidegate_Control": "guess", "Proxy_Authorization": "Basic eA=="}
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        assert (await here.ask(request(PATH, BODY, "POST", None, **secrets))).status == 200
-        assert (await here.ask(request(key=None, Authorization=f"Bearer {KEY}"))).status == 200
-        for asked in replica.asked:
-            assert asked.headers.keys() == {"host", "content-length", "x-request-id"}
+    assert (await here.ask(request(PATH, BODY, "POST", None, **secrets))).status == 200
+    assert (await here.ask(request(key=None, Authorization=f"Bearer {KEY}"))).status == 200
+    for asked in here.replica.asked:
+        assert asked.headers.keys() == {"host", "content-length", "x-request-id"}
 
 
-async def test_a_request_id_of_the_callers_is_kept_unless_it_is_none(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        assert (await here.ask(request(X_Request_Id="mine-1"))).headers["x-request-id"] == "mine-1"
-        for bad in ("a b", "x" * 129, "ü", "<script>"):
-            assert (await here.ask(request(X_Request_Id=bad))).headers["x-request-id"] != bad
+async def test_a_request_id_of_the_callers_is_kept_unless_it_is_none(here: House) -> None:
+    assert (await here.ask(request(X_Request_Id="mine-1"))).headers["x-request-id"] == "mine-1"
+    for bad in ("a b", "x" * 129, "ü", "<script>"):
+        assert (await here.ask(request(X_Request_Id=bad))).headers["x-request-id"] != bad
 
 
 @pytest.mark.parametrize("tail", ["", "/ready", "/config", "/stats"])
-async def test_a_model_is_inspected_with_get(tmp_path: Path, tail: str) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        assert (await here.ask(request(f"/v2/models/{MODEL}{tail}", method="GET"))).status == 200
-        refused = await here.ask(request(f"/v2/models/{MODEL}{tail}"))
-        assert (refused.status, refused.problem, refused.headers["allow"]) == (405, "method-not-allowed", "GET")
+async def test_a_model_is_inspected_with_get(here: House, tail: str) -> None:
+    assert (await here.ask(request(f"/v2/models/{MODEL}{tail}", method="GET"))).status == 200
+    refused = await here.ask(request(f"/v2/models/{MODEL}{tail}"))
+    assert (refused.status, refused.problem, refused.headers["allow"]) == (405, "method-not-allowed", "GET")
 
 
 async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(tmp_path: Path) -> None:
@@ -86,26 +82,24 @@ async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(tmp_pat
         (b'{"inference_server_name":"other","model_name":"resnet","payload":{}}', 404, "unknown"),
     ],
 )
-async def test_an_envelope_that_is_none_is_refused(tmp_path: Path, body: bytes, status: int, problem: str) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        reply = await here.ask(request("/predict", body))
-        assert (reply.status, reply.problem) == (status, problem)
-        assert not replica.begun
+async def test_an_envelope_that_is_none_is_refused(here: House, body: bytes, status: int, problem: str) -> None:
+    reply = await here.ask(request("/predict", body))
+    assert (reply.status, reply.problem) == (status, problem)
+    assert not here.replica.begun
 
 
-async def test_a_body_is_asked_for_only_when_the_call_is_granted(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        head, body = request(body=b"x" * 10, Expect="100-continue").split(b"\r\n\r\n")
-        async with here.caller() as caller:
-            await caller.send(head + b"\r\n\r\n")
-            assert await caller.head() == "HTTP/1.1 100 Continue\r\n\r\n"
-            await caller.send(body)
-            assert (await caller.reply()).status == 200
-        async with here.caller() as caller:
-            await caller.send(head.replace(KEY.encode(), b"tgk_nobody") + b"\r\n\r\n")
-            assert (await caller.reply()).status == 401
-            assert await caller.ended()
-        assert len(replica.asked) == 1
+async def test_a_body_is_asked_for_only_when_the_call_is_granted(here: House) -> None:
+    head, body = request(body=b"x" * 10, Expect="100-continue").split(b"\r\n\r\n")
+    async with here.caller() as caller:
+        await caller.send(head + b"\r\n\r\n")
+        assert await caller.head() == "HTTP/1.1 100 Continue\r\n\r\n"
+        await caller.send(body)
+        assert (await caller.reply()).status == 200
+    async with here.caller() as caller:
+        await caller.send(head.replace(KEY.encode(), b"tgk_nobody") + b"\r\n\r\n")
+        assert (await caller.reply()).status == 401
+        assert await caller.ended()
+    assert len(here.replica.asked) == 1
 
 
 async def test_shares_of_traffic_are_exact_and_sticky_where_the_caller_says_so(tmp_path: Path) -> None:
@@ -138,43 +132,43 @@ async def test_too_many_requests_are_told_when_there_is_room(tmp_path: Path) -> 
         assert len(replica.asked) == 3
 
 
-async def test_a_pool_that_gives_no_statistics_is_named_and_fails_nobody_else(tmp_path: Path) -> None:
+async def test_a_pool_that_gives_no_statistics_is_named_and_fails_nobody_else(here: House) -> None:
     stats = json.dumps({"model_stats": [{"name": MODEL, "version": "1"}, {"name": "lost", "version": "1"}]}).encode()
 
     async def tell(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         await answer(writer, stats)
 
     ask_stats = request("/v2/models/stats", method="GET")
-    async with upstream(tell) as replica, house(tmp_path, replica) as here:
-        plain = routing_table()
-        [server] = plain.servers
-        dead = server.pools[0].model_copy(update={"name": "dead", "host": "elsewhere.test"})  # nobody listens there
-        lost = routing.Model(name="lost", server="vision", pool="dead")
-        two = server.model_copy(update={"pools": (*server.pools, dead)})
-        table = plain.model_copy(update={"servers": (two,), "models": (*plain.models, lost)})
-        write(here, "routing.json", table.model_dump_json(by_alias=True))
-        await here.proxy.config.watched[0].look()
-        reply = await here.ask(ask_stats)
-        assert (reply.status, reply.json()) == (200, {"model_stats": [{"name": MODEL, "version": "1"}]})
-        assert reply.headers["tidegate-unavailable"] == "vision/dead"
-        stats = b"none"
-        assert (await here.ask(ask_stats)).problem in ("upstream-failed", "busy"), "no pool gives any"
+    here.replica.act = tell
+    plain = routing_table()
+    [server] = plain.servers
+    dead = server.pools[0].model_copy(update={"name": "dead", "host": "elsewhere.test"})  # nobody listens there
+    lost = routing.Model(name="lost", server="vision", pool="dead")
+    two = server.model_copy(update={"pools": (*server.pools, dead)})
+    table = plain.model_copy(update={"servers": (two,), "models": (*plain.models, lost)})
+    write(here, "routing.json", table.model_dump_json(by_alias=True))
+    await here.proxy.config.watched[0].look()
+    reply = await here.ask(ask_stats)
+    assert (reply.status, reply.json()) == (200, {"model_stats": [{"name": MODEL, "version": "1"}]})
+    assert reply.headers["tidegate-unavailable"] == "vision/dead"
+    stats = b"none"
+    assert (await here.ask(ask_stats)).problem in ("upstream-failed", "busy"), "no pool gives any"
 
 
-async def test_what_is_asked_of_servers_is_answered(tmp_path: Path) -> None:
+async def test_what_is_asked_of_servers_is_answered(here: House) -> None:
     async def tell(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
         stats = {"model_stats": [{"name": MODEL, "version": "1"}, {"name": "hidden", "version": "1"}]}
         await answer(writer, json.dumps(stats if "stats" in asked.line else {"name": "triton"}).encode())
 
-    async with upstream(tell) as replica, house(tmp_path, replica) as here:
-        for prefix in ("", "/servers/vision"):
-            for path, body in (
-                ("/v2/health/live", b""),
-                ("/v2/health/ready", b""),
-                ("/v2", b'{"name": "triton"}'),
-                ("/v2/models/stats", b'{"model_stats":[{"name":"resnet","version":"1"}]}'),
-            ):
-                reply = await here.ask(request(prefix + path, method="GET"))
-                assert (reply.status, reply.body) == (200, body), prefix + path
-        assert (await here.ask(request("/servers/other/v2", method="GET"))).status == 404
-        assert (await here.ask(request("/v2", method="GET", key=None))).status == 401
+    here.replica.act = tell
+    for prefix in ("", "/servers/vision"):
+        for path, body in (
+            ("/v2/health/live", b""),
+            ("/v2/health/ready", b""),
+            ("/v2", b'{"name": "triton"}'),
+            ("/v2/models/stats", b'{"model_stats":[{"name":"resnet","version":"1"}]}'),
+        ):
+            reply = await here.ask(request(prefix + path, method="GET"))
+            assert (reply.status, reply.body) == (200, body), prefix + path
+    assert (await here.ask(request("/servers/other/v2", method="GET"))).status == 404
+    assert (await here.ask(request("/v2", method="GET", key=None))).status == 401

@@ -66,42 +66,42 @@ async def test_what_only_looks_is_asked_of_another_replica(tmp_path: Path) -> No
         assert len(good.asked) == 12
 
 
-async def test_a_replica_that_hangs_costs_a_caller_no_longer_than_it_said(tmp_path: Path) -> None:
-    async with upstream(hang) as replica, house(tmp_path, replica) as here:
-        reply = await here.ask(request(Request_Timeout="0.3"))
-        assert (reply.status, reply.problem) == (504, "deadline-exceeded")
-        replica.act = None
-        for no_number in ("soon", "-1", "nan", "inf", "1e999", ""):
-            assert (await here.ask(request(Request_Timeout=no_number))).status == 200
-        await until(lambda: not here.pool.replicas[0].in_flight)
-        assert here.proxy.shared.limiter.in_flight == 0
-        assert not here.proxy.shared.open_calls
+async def test_a_replica_that_hangs_costs_a_caller_no_longer_than_it_said(here: House) -> None:
+    here.replica.act = hang
+    reply = await here.ask(request(Request_Timeout="0.3"))
+    assert (reply.status, reply.problem) == (504, "deadline-exceeded")
+    here.replica.act = None
+    for no_number in ("soon", "-1", "nan", "inf", "1e999", ""):
+        assert (await here.ask(request(Request_Timeout=no_number))).status == 200
+    await until(lambda: not here.pool.replicas[0].in_flight)
+    assert here.proxy.shared.limiter.in_flight == 0
+    assert not here.proxy.shared.open_calls
 
 
-async def test_connections_that_a_replica_closed_meanwhile_are_not_used(tmp_path: Path) -> None:
+async def test_connections_that_a_replica_closed_meanwhile_are_not_used(here: House) -> None:
     async def close_after(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         await answer(writer)
         writer.close()
 
-    async with upstream(close_after) as replica, house(tmp_path, replica) as here:
-        for number, pause in enumerate((0.05, 0.3, 0.05, 0.3), 1):
-            assert (await here.ask()).status == 200
-            assert len(replica.asked) == number
-            await asyncio.sleep(pause)
+    here.replica.act = close_after
+    for number, pause in enumerate((0.05, 0.3, 0.05, 0.3), 1):
+        assert (await here.ask()).status == 200
+        assert len(here.replica.asked) == number
+        await asyncio.sleep(pause)
 
 
-async def test_a_call_that_met_the_end_of_a_kept_connection_is_told_so_and_not_sent_again(tmp_path: Path) -> None:
+async def test_a_call_that_met_the_end_of_a_kept_connection_is_told_so_and_not_sent_again(here: House) -> None:
     async def end_with_the_second(made: Upstream, writer: asyncio.StreamWriter, _: Asked) -> None:
         if len(made.asked) == 2:
             writer.transport.abort()  # it was on its way when the replica ended the connection
         else:
             await answer(writer)
 
-    async with upstream(end_with_the_second) as replica, house(tmp_path, replica) as here:
-        replies = [await here.ask() for _ in range(3)]
-        assert [reply.status for reply in replies] == [200, 502, 200]
-        assert "send the request again only if" in replies[1].json()["detail"]
-        assert len(replica.asked) == 3
+    here.replica.act = end_with_the_second
+    replies = [await here.ask() for _ in range(3)]
+    assert [reply.status for reply in replies] == [200, 502, 200]
+    assert "send the request again only if" in replies[1].json()["detail"]
+    assert len(here.replica.asked) == 3
 
 
 async def test_a_replica_that_fails_again_and_again_is_left_alone_and_tried_later(tmp_path: Path) -> None:
@@ -116,20 +116,20 @@ async def test_a_replica_that_fails_again_and_again_is_left_alone_and_tried_late
         assert {(await here.ask()).status for _ in range(5)} == {200}
 
 
-async def test_a_caller_who_leaves_is_not_worked_for(tmp_path: Path) -> None:
-    async with upstream(hang) as replica, house(tmp_path, replica) as here:
-        async with here.caller() as caller:
-            await caller.send(request())
-            await until(lambda: replica.asked)
-        await until(lambda: not here.proxy.shared.open_calls)
-        replica.server.close()  # type: ignore[union-attr]
-        assert here.pool.replicas[0].in_flight == 0
-        assert here.proxy.shared.limiter.in_flight == 0
-        [count] = here.proxy.meter.calls.values()
-        assert dict(count.statuses) == {499: 1}
+async def test_a_caller_who_leaves_is_not_worked_for(here: House) -> None:
+    here.replica.act = hang
+    async with here.caller() as caller:
+        await caller.send(request())
+        await until(lambda: here.replica.asked)
+    await until(lambda: not here.proxy.shared.open_calls)
+    here.replica.server.close()  # type: ignore[union-attr]
+    assert here.pool.replicas[0].in_flight == 0
+    assert here.proxy.shared.limiter.in_flight == 0
+    [count] = here.proxy.meter.calls.values()
+    assert dict(count.statuses) == {499: 1}
 
 
-async def test_a_slow_caller_slows_the_replica_and_nobody_else(tmp_path: Path) -> None:
+async def test_a_slow_caller_slows_the_replica_and_nobody_else(here: House) -> None:
     size = 64 << 20
     sent = 0
 
@@ -141,19 +141,19 @@ async def test_a_slow_caller_slows_the_replica_and_nobody_else(tmp_path: Path) -
             await writer.drain()
             sent += 1 << 16
 
-    async with upstream(pour) as replica, house(tmp_path, replica) as here:
-        reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"], limit=1024)
-        writer.write(request())
-        await asyncio.sleep(1)
-        held = sent
-        assert held < size // 2, "the proxy holds no more than its buffers"
-        assert (await here.ask(request("/healthz", method="GET", key=None))).status == 200
-        head = await reader.readuntil(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200")
-        left = size
-        while left:
-            left -= len(await reader.read(1 << 20))
-        writer.close()
+    here.replica.act = pour
+    reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"], limit=1024)
+    writer.write(request())
+    await asyncio.sleep(1)
+    held = sent
+    assert held < size // 2, "the proxy holds no more than its buffers"
+    assert (await here.ask(request("/healthz", method="GET", key=None))).status == 200
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    left = size
+    while left:
+        left -= len(await reader.read(1 << 20))
+    writer.close()
 
 
 async def test_a_replica_that_comes_is_used_and_one_that_goes_is_left(tmp_path: Path) -> None:
@@ -241,51 +241,50 @@ def write(here: House, name: str, text: str) -> None:
     os.replace(new, here.root / "routing" / name)
 
 
-async def test_a_bad_table_is_refused_and_the_last_good_one_stays(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        [routes, rules] = here.proxy.config.watched[:2]
-        for bad in ("", "{", "[]", '{"version":2}', '{"version":1,"environment":"x","servers":[],"models":[{}]}'):
-            write(here, "routing.json", bad)
-            await routes.look()
-            assert routes.last_error, bad
-            assert (await here.ask()).status == 200
-        assert routes.failures == 5
-        write(here, "access.json", access_table().model_copy(update={"rules": ()}).model_dump_json(by_alias=True))
-        await rules.look()
-        assert (await here.ask()).status == 404, "new rules count at once"
+async def test_a_bad_table_is_refused_and_the_last_good_one_stays(here: House) -> None:
+    [routes, rules] = here.proxy.config.watched[:2]
+    for bad in ("", "{", "[]", '{"version":2}', '{"version":1,"environment":"x","servers":[],"models":[{}]}'):
+        write(here, "routing.json", bad)
+        await routes.look()
+        assert routes.last_error, bad
+        assert (await here.ask()).status == 200
+    assert routes.failures == 5
+    write(here, "access.json", access_table().model_copy(update={"rules": ()}).model_dump_json(by_alias=True))
+    await rules.look()
+    assert (await here.ask()).status == 404, "new rules count at once"
 
 
-async def test_a_reload_drops_no_call_in_flight(tmp_path: Path) -> None:
+async def test_a_reload_drops_no_call_in_flight(here: House) -> None:
     go_on = asyncio.Event()
 
     async def held(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         await go_on.wait()
         await answer(writer)
 
-    async with upstream(held) as replica, house(tmp_path, replica) as here:
-        call: asyncio.Future[Reply] = asyncio.ensure_future(here.ask())
-        await until(lambda: replica.asked)
-        empty = {"version": 1, "environment": "test", "servers": [], "models": []}
-        write(here, "routing.json", str(empty).replace("'", '"'))
-        await here.proxy.config.watched[0].look()
-        assert (await here.ask()).status == 404
-        go_on.set()
-        assert (await call).status == 200
+    here.replica.act = held
+    call: asyncio.Future[Reply] = asyncio.ensure_future(here.ask())
+    await until(lambda: here.replica.asked)
+    empty = {"version": 1, "environment": "test", "servers": [], "models": []}
+    write(here, "routing.json", str(empty).replace("'", '"'))
+    await here.proxy.config.watched[0].look()
+    assert (await here.ask()).status == 404
+    go_on.set()
+    assert (await call).status == 200
 
 
-async def test_a_large_body_streams_both_ways_and_too_large_a_one_is_refused(tmp_path: Path) -> None:
+async def test_a_large_body_streams_both_ways_and_too_large_a_one_is_refused(here: House) -> None:
     async def echo(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
         await answer(writer, asked.body)
 
     body = os.urandom(900_000)
-    async with upstream(echo) as replica, house(tmp_path, replica) as here:
-        assert (await here.ask(request(body=body))).body == body
-        for data in (
-            request(body=body * 2),
-            request(body=b"", Transfer_Encoding="chunked")
-            + b"".join(b"186a0\r\n%b\r\n" % bytes(100_000) for _ in range(12)),
-            request("/predict", b"x" * 1_000_001),
-        ):
-            reply = await here.ask(data)
-            assert (reply.status, reply.problem) == (413, "too-large")
-        assert len(replica.asked) == 1
+    here.replica.act = echo
+    assert (await here.ask(request(body=body))).body == body
+    for data in (
+        request(body=body * 2),
+        request(body=b"", Transfer_Encoding="chunked")
+        + b"".join(b"186a0\r\n%b\r\n" % bytes(100_000) for _ in range(12)),
+        request("/predict", b"x" * 1_000_001),
+    ):
+        reply = await here.ask(data)
+        assert (reply.status, reply.problem) == (413, "too-large")
+    assert len(here.replica.asked) == 1

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from .house import BODY, KEY, PATH, house, request
-from .upstream import Asked, Upstream, answer, upstream
+from .house import BODY, KEY, PATH, Caller, House, house, request
+from .upstream import Asked, Upstream, answer
 
 pytestmark = pytest.mark.anyio
 ENVELOPE = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}'
@@ -15,16 +15,15 @@ ENVELOPE = b'{"inference_server_name":"vision","model_name":"resnet","payload":%
 
 # --- targets
 @pytest.mark.parametrize("before", ["http://proxy", "HTTPS://other.example:8443", "http://[::1]:80"])
-async def test_a_target_may_name_the_host_too(tmp_path: Path, before: str) -> None:
+async def test_a_target_may_name_the_host_too(here: House, before: str) -> None:
     """RFC 9112, 3.2.2: a server MUST accept it."""
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        for _ in range(3):  # the third is one whose head is known
-            assert (await here.ask(request(before + PATH))).status == 200
-        assert (await here.ask(request(f"{before}/predict?x", ENVELOPE % b"{}"))).status == 200
-        assert (await here.ask(request(f"{before}/healthz", method="GET"))).json() == {"status": "ok"}
-        assert (await here.ask(request(f"{before}/v2/models/other/infer"))).problem == "unknown"
-        assert [asked.line for asked in replica.asked] == [f"POST {PATH} HTTP/1.1"] * 4
-        assert {asked.headers["host"] for asked in replica.asked} == {"pool.test"}
+    for _ in range(3):  # the third is one whose head is known
+        assert (await here.ask(request(before + PATH))).status == 200
+    assert (await here.ask(request(f"{before}/predict?x", ENVELOPE % b"{}"))).status == 200
+    assert (await here.ask(request(f"{before}/healthz", method="GET"))).json() == {"status": "ok"}
+    assert (await here.ask(request(f"{before}/v2/models/other/infer"))).problem == "unknown"
+    assert [asked.line for asked in here.replica.asked] == [f"POST {PATH} HTTP/1.1"] * 4
+    assert {asked.headers["host"] for asked in here.replica.asked} == {"pool.test"}
 
 
 @pytest.mark.parametrize(
@@ -40,10 +39,9 @@ async def test_a_target_may_name_the_host_too(tmp_path: Path, before: str) -> No
         ("*", 400),
     ],
 )
-async def test_what_only_looks_like_a_target_is_refused(tmp_path: Path, target: str, status: int) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        assert (await here.ask(request(target, method="GET"))).status == status
-        assert not replica.begun
+async def test_what_only_looks_like_a_target_is_refused(here: House, target: str, status: int) -> None:
+    assert (await here.ask(request(target, method="GET"))).status == status
+    assert not here.replica.begun
 
 
 async def test_options_of_everything_tells_the_methods(tmp_path: Path) -> None:
@@ -55,49 +53,46 @@ async def test_options_of_everything_tells_the_methods(tmp_path: Path) -> None:
 
 
 # --- headers of one connection
-async def test_headers_that_connection_nominates_go_no_further(tmp_path: Path) -> None:
+async def test_headers_that_connection_nominates_go_no_further(here: House) -> None:
     """RFC 9110, 7.6.1: an intermediary MUST remove them."""
 
     async def nominate(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         await answer(writer, head="Connection: x-own, Keep-Alive\r\nX-Own: 1\r\nX-Kept: 2\r\n")
 
-    async with upstream(nominate) as replica, house(tmp_path, replica) as here:
-        for _ in range(3):
-            reply = await here.ask(request(Connection="keep-alive, X-Foo ,x-bar", X_Foo="1", X_Kept="2", X_BAR="3"))
-            assert {"x-own", "x-kept"} & reply.headers.keys() == {"x-kept"}
-        await here.ask(request(X_Foo="4", Connection="keep-alive"))
-        names = ["x-foo", "x-bar", "x-kept", "connection"]
-        found = [[name for name in names if name in asked.headers] for asked in replica.asked]
-        assert found == [["x-kept"]] * 3 + [["x-foo"]]
+    here.replica.act = nominate
+    for _ in range(3):
+        reply = await here.ask(request(Connection="keep-alive, X-Foo ,x-bar", X_Foo="1", X_Kept="2", X_BAR="3"))
+        assert {"x-own", "x-kept"} & reply.headers.keys() == {"x-kept"}
+    await here.ask(request(X_Foo="4", Connection="keep-alive"))
+    names = ["x-foo", "x-bar", "x-kept", "connection"]
+    found = [[name for name in names if name in asked.headers] for asked in here.replica.asked]
+    assert found == [["x-kept"]] * 3 + [["x-foo"]]
 
 
-async def test_connection_nominates_none_of_what_the_proxy_itself_says(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        nominated = "Host, Content-Length, X-Request-Id, X-API-Key, close"
-        assert (await here.ask(request(Connection=nominated, X_Request_Id="order-7"))).status == 200
-        (asked,) = replica.asked
-        assert (asked.headers["host"], asked.headers["x-request-id"], asked.body) == ("pool.test", "order-7", BODY)
+async def test_connection_nominates_none_of_what_the_proxy_itself_says(here: House) -> None:
+    nominated = "Host, Content-Length, X-Request-Id, X-API-Key, close"
+    assert (await here.ask(request(Connection=nominated, X_Request_Id="order-7"))).status == 200
+    (asked,) = here.replica.asked
+    assert (asked.headers["host"], asked.headers["x-request-id"], asked.body) == ("pool.test", "order-7", BODY)
 
 
 # --- bodies in chunks
-async def test_a_credential_in_a_trailer_is_none(tmp_path: Path) -> None:
+async def test_a_credential_in_a_trailer_is_none(here: House) -> None:
     """RFC 9110, 6.5.1: what comes behind the body is not what the head said."""
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        for path, method in ((PATH, "POST"), ("/v2", "GET"), ("/whoami", "GET")):
-            data = request(path, b"", method, key=None, Transfer_Encoding="chunked")
-            reply = await here.ask(data + b"0\r\nX-API-Key: %b\r\n\r\n" % KEY.encode())
-            assert (reply.status, reply.problem) == (401, "unauthenticated")
-        assert not replica.asked
+    for path, method in ((PATH, "POST"), ("/v2", "GET"), ("/whoami", "GET")):
+        data = request(path, b"", method, key=None, Transfer_Encoding="chunked")
+        reply = await here.ask(data + b"0\r\nX-API-Key: %b\r\n\r\n" % KEY.encode())
+        assert (reply.status, reply.problem) == (401, "unauthenticated")
+    assert not here.replica.asked
 
 
-async def test_extensions_and_trailers_are_passed_over(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        body = b'd;name="value"\r\n%b\r\n0;last\r\nX-Foo: 1\r\nX-Bar: 2\r\n\r\n' % BODY
-        for part in (request(Transfer_Encoding="chunked")[: -len(BODY)] + body, request()):
-            await caller.send(part)
-            assert (await caller.reply()).status == 200
-        assert [asked.body for asked in replica.asked] == [BODY, BODY]
-        assert not any("x-foo" in asked.headers for asked in replica.asked)
+async def test_extensions_and_trailers_are_passed_over(here: House, caller: Caller) -> None:
+    body = b'd;name="value"\r\n%b\r\n0;last\r\nX-Foo: 1\r\nX-Bar: 2\r\n\r\n' % BODY
+    for part in (request(Transfer_Encoding="chunked")[: -len(BODY)] + body, request()):
+        await caller.send(part)
+        assert (await caller.reply()).status == 200
+    assert [asked.body for asked in here.replica.asked] == [BODY, BODY]
+    assert not any("x-foo" in asked.headers for asked in here.replica.asked)
 
 
 @pytest.mark.parametrize("path", ["/predict", PATH])
@@ -106,64 +101,63 @@ async def test_extensions_and_trailers_are_passed_over(tmp_path: Path) -> None:
     [(b"0\r\n", b"X: " + b"a" * 9_000 + b"\r\n"), (b"0\r\nX: ", b"a" * 9_000), (b"2;x=", b"a" * 9_000)],
 )
 async def test_nobody_sends_extensions_or_trailers_for_ever(
-    tmp_path: Path, path: str, begin: bytes, more: bytes
+    caller: Caller, path: str, begin: bytes, more: bytes
 ) -> None:
     """The parser keeps trailers, and nobody need say who he is to send some to `/predict`."""
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await caller.send(
-            request(path, b"", key=KEY if path == PATH else None, Transfer_Encoding="chunked") + b"2\r\n{}\r\n" + begin
-        )
-        answered = asyncio.ensure_future(caller.reply())
-        for _ in range(100):
-            if not answered.done():
-                await caller.send(more)
-                await asyncio.sleep(0)
-        async with asyncio.timeout(5):
-            reply = await answered
-        assert (reply.status, reply.problem) == (431, "headers-too-large")
+    await caller.send(
+        request(path, b"", key=KEY if path == PATH else None, Transfer_Encoding="chunked") + b"2\r\n{}\r\n" + begin
+    )
+    answered = asyncio.ensure_future(caller.reply())
+    for _ in range(100):
+        if not answered.done():
+            await caller.send(more)
+            await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        reply = await answered
+    assert (reply.status, reply.problem) == (431, "headers-too-large")
 
 
-async def test_a_body_in_slow_small_chunks_has_no_extensions_to_speak_of(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await caller.send(request(Transfer_Encoding="chunked")[: -len(BODY)])
-        for _ in range(20):
-            for part in (b"5;x=%b\r" % bytes(b"y" * 9_000), b"\n", b"he", b"llo", b"\r\n"):
-                await caller.send(part)
-                await asyncio.sleep(0.001)
-        await caller.send(b"0\r\n\r\n")
-        assert (await caller.reply()).status == 200
-        assert replica.asked[0].body == b"hello" * 20
+async def test_a_body_in_slow_small_chunks_has_no_extensions_to_speak_of(here: House, caller: Caller) -> None:
+    await caller.send(request(Transfer_Encoding="chunked")[: -len(BODY)])
+    for _ in range(20):
+        for part in (b"5;x=%b\r" % bytes(b"y" * 9_000), b"\n", b"he", b"llo", b"\r\n"):
+            await caller.send(part)
+            await asyncio.sleep(0.001)
+    await caller.send(b"0\r\n\r\n")
+    assert (await caller.reply()).status == 200
+    assert here.replica.asked[0].body == b"hello" * 20
 
 
 @pytest.mark.parametrize("path", ["/predict", PATH])
-async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_one_in_large_ones(tmp_path: Path, path: str) -> None:
+async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_one_in_large_ones(
+    here: House, caller: Caller, path: str
+) -> None:
     """Nobody has to wait for it: neither for a lease nor for a look at who calls, a body waits as a whole."""
     text = ENVELOPE % (b'"%b"' % (b"ab" * 100_000))
     tiny = b"".join(b"2\r\n%b\r\n" % text[at : at + 2] for at in range(0, len(text) - 1, 2))
     tiny += b"1\r\n%b\r\n0\r\n\r\n" % text[-1:] if len(text) % 2 else b"0\r\n\r\n"
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        asking = asyncio.Event()
-        identify = here.proxy.shared.authorizer.ask
+    asking = asyncio.Event()
+    identify = here.proxy.shared.authorizer.ask
 
-        async def wait(*said: object) -> object:
-            await asking.wait()
-            return await identify(*said)  # type: ignore[arg-type]
+    async def wait(*said: object) -> object:
+        await asking.wait()
+        return await identify(*said)  # type: ignore[arg-type]
 
-        here.proxy.shared.authorizer.known = lambda *_: None  # type: ignore[method-assign]
-        here.proxy.shared.authorizer.ask = wait  # type: ignore[assignment, method-assign]
-        data = request(path, b"", Transfer_Encoding="chunked")
-        tracemalloc.start()
-        try:
-            for at in range(0, len(tiny), 50_000):
-                await caller.send((data if not at else b"") + tiny[at : at + 50_000])
-                await asyncio.sleep(0.01)
-            held = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert held < 3_000_000, held
-        asking.set()
-        assert (await caller.reply()).status == 200
-        assert replica.asked[0].body in (text, b'"%b"' % (b"ab" * 100_000))
+    here.proxy.shared.authorizer.known = lambda *_: None  # type: ignore[method-assign]
+    here.proxy.shared.authorizer.ask = wait  # type: ignore[assignment, method-assign]
+    data = request(path, b"", Transfer_Encoding="chunked")
+    tracemalloc.start()
+    try:
+        for at in range(0, len(tiny), 50_000):
+            await caller.send((data if not at else b"") + tiny[at : at + 50_000])
+            await asyncio.sleep(0.01)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert held < 3_000_000, held
+    asking.set()
+    assert (await caller.reply()).status == 200
+    assert here.replica.asked[0].body in (text, b'"%b"' % (b"ab" * 100_000))
 
 
 # --- what is no envelope
@@ -175,9 +169,8 @@ async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_one_in_large_ones
         b'{"inference_server_name":"\xff","model_name":"resnet","payload":{}}',
     ],
 )
-async def test_what_cannot_be_read_is_the_callers_fault(tmp_path: Path, body: bytes) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        reply = await here.ask(request("/predict", body))
-        assert (reply.status, reply.problem) == (400, "malformed")
-        assert (await here.ask(request("/predict", body, key=None))).status == 401
-        assert not replica.asked
+async def test_what_cannot_be_read_is_the_callers_fault(here: House, body: bytes) -> None:
+    reply = await here.ask(request("/predict", body))
+    assert (reply.status, reply.problem) == (400, "malformed")
+    assert (await here.ask(request("/predict", body, key=None))).status == 401
+    assert not here.replica.asked

@@ -39,24 +39,23 @@ def value(found: dict[str, Metric], sample: str, **labels: str) -> float:
     return values[0] if values else 0.0
 
 
-async def test_calls_are_counted_with_their_bytes_and_seconds(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        for data in (request(), request(), METADATA, request(f"/v2/models/{MODEL}/ready")):
-            await here.ask(data)
-        found = await scrape(here)
-        call = {"server": "vision", "model": MODEL, "protocol": "http"}
-        assert value(found, "requests_total", status="200", **call) == 3
-        assert value(found, "request_bytes_total", **call) == 2 * len(BODY)
-        assert value(found, "response_bytes_total", **call) == 3 * len(b'{"ok":1}')
-        assert value(found, "request_seconds_count", **call) == 3
-        assert value(found, "request_seconds_bucket", le="+Inf", **call) == 3
-        assert 0 < value(found, "request_seconds_sum", **call) < 60
-        buckets = [each.value for each in found["tidegate_proxy_request_seconds"].samples if "le" in each.labels]
-        assert buckets == sorted(buckets)
-        assert value(found, "problems_total", type="method-not-allowed") == 1
-        for each in found.values():
-            assert each.name.startswith("tidegate_proxy_")
-            assert each.documentation
+async def test_calls_are_counted_with_their_bytes_and_seconds(here: House) -> None:
+    for data in (request(), request(), METADATA, request(f"/v2/models/{MODEL}/ready")):
+        await here.ask(data)
+    found = await scrape(here)
+    call = {"server": "vision", "model": MODEL, "protocol": "http"}
+    assert value(found, "requests_total", status="200", **call) == 3
+    assert value(found, "request_bytes_total", **call) == 2 * len(BODY)
+    assert value(found, "response_bytes_total", **call) == 3 * len(b'{"ok":1}')
+    assert value(found, "request_seconds_count", **call) == 3
+    assert value(found, "request_seconds_bucket", le="+Inf", **call) == 3
+    assert 0 < value(found, "request_seconds_sum", **call) < 60
+    buckets = [each.value for each in found["tidegate_proxy_request_seconds"].samples if "le" in each.labels]
+    assert buckets == sorted(buckets)
+    assert value(found, "problems_total", type="method-not-allowed") == 1
+    for each in found.values():
+        assert each.name.startswith("tidegate_proxy_")
+        assert each.documentation
 
 
 async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
@@ -85,18 +84,17 @@ async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path) -> None:
         assert (value(found, "in_flight"), value(found, "waiting"), value(found, "replica_in_flight")) == (0, 0, 0)
 
 
-async def test_errors_of_replicas_and_their_breakers_are_told(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        await here.ask()
-        assert value(await scrape(here), "breaker", state="closed") == 1
-        replica.act = reset
-        for _ in range(5):
-            assert (await here.ask()).status == 502
-        found = await scrape(here)
-        assert value(found, "upstream_errors_total", server="vision", how="reset") == 5
-        states = {each.labels["state"]: each.value for each in found["tidegate_proxy_breaker"].samples}
-        assert [state for state, is_so in states.items() if is_so] in (["open"], ["half-open"])
-        assert value(found, "requests_total", status="502") == 5
+async def test_errors_of_replicas_and_their_breakers_are_told(here: House) -> None:
+    await here.ask()
+    assert value(await scrape(here), "breaker", state="closed") == 1
+    here.replica.act = reset
+    for _ in range(5):
+        assert (await here.ask()).status == 502
+    found = await scrape(here)
+    assert value(found, "upstream_errors_total", server="vision", how="reset") == 5
+    states = {each.labels["state"]: each.value for each in found["tidegate_proxy_breaker"].samples}
+    assert [state for state, is_so in states.items() if is_so] in (["open"], ["half-open"])
+    assert value(found, "requests_total", status="502") == 5
 
 
 async def test_files_taken_over_and_refused_are_told(tmp_path: Path) -> None:
@@ -123,15 +121,14 @@ async def test_no_answer_of_a_probe_waits_for_the_other_sides_acknowledgement(tm
         assert here.proxy._admin._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-async def test_callers_make_no_labels(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await here.ask()
-        await here.ask(request("/v2/models/nobody/infer", key=None))
-        await here.ask(request("/v2/models/nobody/infer"))
-        before = sum(len(metric.samples) for metric in (await scrape(here)).values())
-        for number in range(100):
-            await caller.send(request(f"/servers/s{number}/v2/models/m{number}/versions/{number + 1}/infer"))
-            assert (await caller.reply()).status == 404
-            await caller.send(request(f"/v2/models/{MODEL}/versions/{number + 1}/infer", X_Request_Id=f"id-{number}"))
-            assert (await caller.reply()).status == 200
-        assert sum(len(metric.samples) for metric in (await scrape(here)).values()) == before
+async def test_callers_make_no_labels(here: House, caller: Caller) -> None:
+    await here.ask()
+    await here.ask(request("/v2/models/nobody/infer", key=None))
+    await here.ask(request("/v2/models/nobody/infer"))
+    before = sum(len(metric.samples) for metric in (await scrape(here)).values())
+    for number in range(100):
+        await caller.send(request(f"/servers/s{number}/v2/models/m{number}/versions/{number + 1}/infer"))
+        assert (await caller.reply()).status == 404
+        await caller.send(request(f"/v2/models/{MODEL}/versions/{number + 1}/infer", X_Request_Id=f"id-{number}"))
+        assert (await caller.reply()).status == 200
+    assert sum(len(metric.samples) for metric in (await scrape(here)).values()) == before

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .house import KEY, MODEL, PATH, access_table, house, request, until
+from .house import KEY, MODEL, PATH, Caller, House, access_table, house, request, until
 from .test_http_faults import METADATA, write
 from .upstream import Asked, Upstream, answer, upstream
 
@@ -18,7 +18,9 @@ async def echo(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
 
 
 # --- requests
-async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_still_works_on(tmp_path: Path) -> None:
+async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_still_works_on(
+    here: House, caller: Caller
+) -> None:
     go_on = asyncio.Event()
 
     async def slow_metadata(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
@@ -28,23 +30,23 @@ async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_sti
         else:
             await answer(writer)
 
-    async with upstream(slow_metadata) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await caller.send(request("/v2", method="GET"))
-        await until(lambda: replica.asked)
-        await caller.send(request())
-        await until(lambda: any(each._queue for each in here.proxy.http.connections))
-        go_on.set()
-        assert [(await caller.reply()).body for _ in range(2)] == [b'{"name":"triton"}', b'{"ok":1}']
+    here.replica.act = slow_metadata
+    await caller.send(request("/v2", method="GET"))
+    await until(lambda: here.replica.asked)
+    await caller.send(request())
+    await until(lambda: any(each._queue for each in here.proxy.http.connections))
+    go_on.set()
+    assert [(await caller.reply()).body for _ in range(2)] == [b'{"name":"triton"}', b'{"ok":1}']
 
 
 @pytest.mark.parametrize("first", [request(), METADATA, request("/healthz", method="GET", key=None)])
-async def test_predict_is_answered_in_its_turn_too(tmp_path: Path, first: bytes) -> None:
-    async with upstream(echo) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        predict = request("/predict", PREDICT % b'{"turn":2}')
-        await caller.send(first + predict + request(body=b"third") + predict)
-        replies = [await caller.reply() for _ in range(4)]
-        assert [reply.status for reply in replies] == [200] * 4
-        assert [reply.body for reply in replies[1:]] == [b'{"turn":2}', b"third", b'{"turn":2}']
+async def test_predict_is_answered_in_its_turn_too(here: House, caller: Caller, first: bytes) -> None:
+    here.replica.act = echo
+    predict = request("/predict", PREDICT % b'{"turn":2}')
+    await caller.send(first + predict + request(body=b"third") + predict)
+    replies = [await caller.reply() for _ in range(4)]
+    assert [reply.status for reply in replies] == [200] * 4
+    assert [reply.body for reply in replies[1:]] == [b'{"turn":2}', b"third", b'{"turn":2}']
 
 
 @pytest.mark.parametrize("path", [PATH, "/predict"])
@@ -62,82 +64,78 @@ async def test_a_body_that_grows_too_long_behind_another_request_is_refused_in_i
         assert len(replica.asked) == 1
 
 
-async def test_a_body_that_looks_like_a_request_is_a_body(tmp_path: Path) -> None:
+async def test_a_body_that_looks_like_a_request_is_a_body(here: House, caller: Caller) -> None:
     inner = METADATA
-    async with upstream(echo) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        before = len(replica.asked)
-        for _ in range(3):
-            head, body = request(body=inner).split(b"\r\n\r\n", 1)
-            await caller.send(head + b"\r\n\r\n")
-            await asyncio.sleep(0.02)
-            await caller.send(body)  # a whole request, where a body is due
-            assert (await caller.reply()).body == inner
-        assert {asked.line.split()[0] for asked in replica.asked[before:]} == {"POST"}
+    here.replica.act = echo
+    before = len(here.replica.asked)
+    for _ in range(3):
+        head, body = request(body=inner).split(b"\r\n\r\n", 1)
+        await caller.send(head + b"\r\n\r\n")
+        await asyncio.sleep(0.02)
+        await caller.send(body)  # a whole request, where a body is due
+        assert (await caller.reply()).body == inner
+    assert {asked.line.split()[0] for asked in here.replica.asked[before:]} == {"POST"}
 
 
-async def test_a_head_after_empty_lines_is_a_request(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        for before in (b"\r\n", b"", b"\r\n", b""):
-            await caller.send(before)
-            await asyncio.sleep(0.01)
-            await caller.send(before + request())
-            assert (await caller.reply()).status == 200
+async def test_a_head_after_empty_lines_is_a_request(caller: Caller) -> None:
+    for before in (b"\r\n", b"", b"\r\n", b""):
+        await caller.send(before)
+        await asyncio.sleep(0.01)
+        await caller.send(before + request())
+        assert (await caller.reply()).status == 200
 
 
 @pytest.mark.parametrize("data", [request(Connection="close"), request().replace(b"HTTP/1.1", b"HTTP/1.0")])
-async def test_a_request_that_is_its_connections_last_ends_it(tmp_path: Path, data: bytes) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        async with here.caller() as caller:
-            await caller.send(data)
-            await caller.send(request())
-            reply = await caller.reply()
-            assert (reply.status, reply.headers["connection"]) == (200, "close")
-            assert await caller.ended()
-        assert len(replica.asked) == 1
+async def test_a_request_that_is_its_connections_last_ends_it(here: House, data: bytes) -> None:
+    async with here.caller() as caller:
+        await caller.send(data)
+        await caller.send(request())
+        reply = await caller.reply()
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+        assert await caller.ended()
+    assert len(here.replica.asked) == 1
 
 
-async def test_a_caller_who_is_known_counts_by_the_rules_keys_and_tables_of_now(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+async def test_a_caller_who_is_known_counts_by_the_rules_keys_and_tables_of_now(here: House, caller: Caller) -> None:
 
-        async def status() -> int:
-            await caller.send(request())
-            return (await caller.reply()).status
+    async def status() -> int:
+        await caller.send(request())
+        return (await caller.reply()).status
 
-        [routes, rules, keys] = here.proxy.config.watched
-        table = (here.root / "routing" / "routing.json").read_text()
-        key = (here.root / "api-keys" / "ci").read_text()
+    [routes, rules, keys] = here.proxy.config.watched
+    table = (here.root / "routing" / "routing.json").read_text()
+    key = (here.root / "api-keys" / "ci").read_text()
+    assert await status() == 200
+    nobody = access_table().model_copy(update={"rules": ()})
+    for watched, name, bad, good, expected in (
+        (
+            rules,
+            "access.json",
+            nobody.model_dump_json(by_alias=True),
+            access_table().model_dump_json(by_alias=True),
+            404,
+        ),
+        (routes, "routing.json", '{"version":1,"environment":"test","servers":[],"models":[]}', table, 404),
+    ):
+        write(here, name, bad)
+        await watched.look()
+        assert [await status(), await status()] == [expected] * 2
+        write(here, name, good)
+        await watched.look()
         assert await status() == 200
-        nobody = access_table().model_copy(update={"rules": ()})
-        for watched, name, bad, good, expected in (
-            (
-                rules,
-                "access.json",
-                nobody.model_dump_json(by_alias=True),
-                access_table().model_dump_json(by_alias=True),
-                404,
-            ),
-            (routes, "routing.json", '{"version":1,"environment":"test","servers":[],"models":[]}', table, 404),
-        ):
-            write(here, name, bad)
-            await watched.look()
-            assert [await status(), await status()] == [expected] * 2
-            write(here, name, good)
-            await watched.look()
-            assert await status() == 200
-        (here.root / "api-keys" / "ci").unlink()
-        await keys.look()
-        assert [await status(), await status()] == [401] * 2
-        (here.root / "api-keys" / "ci").write_text(key)
-        await keys.look()
-        assert await status() == 200
+    (here.root / "api-keys" / "ci").unlink()
+    await keys.look()
+    assert [await status(), await status()] == [401] * 2
+    (here.root / "api-keys" / "ci").write_text(key)
+    await keys.look()
+    assert await status() == 200
 
 
-async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        for _ in range(3):
-            await caller.send(request(f"/v2/models/{MODEL}", method="HEAD"))
-            head = await caller.head()
-            assert head.startswith("HTTP/1.1 405 ")
-            await caller.send(METADATA)
-            assert (await caller.reply()).status == 200
-        assert KEY not in head
+async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(caller: Caller) -> None:
+    for _ in range(3):
+        await caller.send(request(f"/v2/models/{MODEL}", method="HEAD"))
+        head = await caller.head()
+        assert head.startswith("HTTP/1.1 405 ")
+        await caller.send(METADATA)
+        assert (await caller.reply()).status == 200
+    assert KEY not in head

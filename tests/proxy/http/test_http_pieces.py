@@ -10,7 +10,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
-from .house import MODEL, PATH, house, request, until
+from .house import MODEL, PATH, Caller, House, house, request, until
 from .test_http_faults import METADATA, cut_short, reset
 from .test_http_metrics import scrape, value
 from .upstream import Asked, Upstream, answer, upstream
@@ -24,64 +24,62 @@ async def slowly(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> Non
 
 
 @pytest.mark.parametrize("path", [PATH, "/predict"])
-async def test_a_request_behind_another_may_come_in_two_pieces(tmp_path: Path, path: str) -> None:
+async def test_a_request_behind_another_may_come_in_two_pieces(here: House, caller: Caller, path: str) -> None:
     body = b'{"inputs":[2]}'
     if path == "/predict":
         body = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}' % body
     first, second = request(body=b'{"inputs":[1]}'), request(path, body)
-    async with upstream(slowly) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        async with asyncio.timeout(3):
-            await caller.send(first + second[:-9])
-            await asyncio.sleep(0.02)
-            await caller.send(second[-9:] + first)
-            assert [(await caller.reply()).body for _ in range(3)] == [
-                b'{"inputs":[1]}', b'{"inputs":[2]}', b'{"inputs":[1]}',
-            ]  # fmt: skip
+    here.replica.act = slowly
+    async with asyncio.timeout(3):
+        await caller.send(first + second[:-9])
+        await asyncio.sleep(0.02)
+        await caller.send(second[-9:] + first)
+        assert [(await caller.reply()).body for _ in range(3)] == [
+            b'{"inputs":[1]}', b'{"inputs":[2]}', b'{"inputs":[1]}',
+        ]  # fmt: skip
 
 
-async def test_a_large_request_behind_another_arrives_whole(tmp_path: Path) -> None:
+async def test_a_large_request_behind_another_arrives_whole(here: House, caller: Caller) -> None:
     body = json.dumps({"inputs": ["x" * 900_000]}).encode()
-    async with upstream(slowly) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        async with asyncio.timeout(5):
-            sending = asyncio.ensure_future(caller.send(request() + request(body=body) + request()))
-            assert [len((await caller.reply()).body) for _ in range(3)] == [13, len(body), 13]
-            await sending
+    here.replica.act = slowly
+    async with asyncio.timeout(5):
+        sending = asyncio.ensure_future(caller.send(request() + request(body=body) + request()))
+        assert [len((await caller.reply()).body) for _ in range(3)] == [13, len(body), 13]
+        await sending
 
 
 @pytest.mark.parametrize("size", [120_000, 60_000])
-async def test_a_head_is_not_as_long_as_what_came_before_it(tmp_path: Path, size: int) -> None:
+async def test_a_head_is_not_as_long_as_what_came_before_it(here: House, caller: Caller, size: int) -> None:
     """A loop's one read may bring the end of a large body, and the begin of the next head."""
-    async with upstream(slowly) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        body = b'{"inputs":["%b"]}' % (b"x" * size)
-        data = request(body=body)
-        await caller.send(data[:-size])
-        await until(lambda: here.proxy.shared.open_calls)
-        [connection] = here.proxy.http.connections
-        connection.data_received(data[-size:] + request()[:50])
-        await caller.send(request()[50:])
-        async with asyncio.timeout(3):
-            assert [len((await caller.reply()).body) for _ in range(2)] == [len(body), 13]
+    here.replica.act = slowly
+    body = b'{"inputs":["%b"]}' % (b"x" * size)
+    data = request(body=body)
+    await caller.send(data[:-size])
+    await until(lambda: here.proxy.shared.open_calls)
+    [connection] = here.proxy.http.connections
+    connection.data_received(data[-size:] + request()[:50])
+    await caller.send(request()[50:])
+    async with asyncio.timeout(3):
+        assert [len((await caller.reply()).body) for _ in range(2)] == [len(body), 13]
 
 
-async def test_many_requests_and_the_begin_of_another_may_come_at_once(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await caller.send(METADATA)
-        await caller.reply()
-        [connection] = here.proxy.http.connections
-        connection.data_received(METADATA * 1500 + METADATA[:20])
-        await caller.send(METADATA[20:])
-        async with asyncio.timeout(10):
-            assert {(await caller.reply()).status for _ in range(1501)} == {200}
+async def test_many_requests_and_the_begin_of_another_may_come_at_once(here: House, caller: Caller) -> None:
+    await caller.send(METADATA)
+    await caller.reply()
+    [connection] = here.proxy.http.connections
+    connection.data_received(METADATA * 1500 + METADATA[:20])
+    await caller.send(METADATA[20:])
+    async with asyncio.timeout(10):
+        assert {(await caller.reply()).status for _ in range(1501)} == {200}
 
 
-async def test_a_head_that_is_too_long_is_refused_in_however_many_pieces(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await caller.send(request() + b"GET /v2 HTTP/1.1\r\n")
-        assert (await caller.reply()).status == 200
-        await caller.send(b"X: " + b"x" * 40_000)
-        await asyncio.sleep(0.05)
-        await caller.send(b"x" * 40_000)
-        assert (await caller.reply()).problem == "headers-too-large"
+async def test_a_head_that_is_too_long_is_refused_in_however_many_pieces(caller: Caller) -> None:
+    await caller.send(request() + b"GET /v2 HTTP/1.1\r\n")
+    assert (await caller.reply()).status == 200
+    await caller.send(b"X: " + b"x" * 40_000)
+    await asyncio.sleep(0.05)
+    await caller.send(b"x" * 40_000)
+    assert (await caller.reply()).problem == "headers-too-large"
 
 
 async def test_what_only_looks_is_not_asked_again_when_it_had_a_body(tmp_path: Path) -> None:
@@ -115,30 +113,29 @@ def broken(*_: object, **__: object) -> Any:
 @pytest.mark.parametrize("at", ["version", "first_lines"])
 @pytest.mark.parametrize("path", [PATH, "/predict"])
 async def test_a_defect_is_an_answer_and_a_line_in_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str, at: str
+    here: House, caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str, at: str
 ) -> None:
     body = b'{"inference_server_name":"vision","model_name":"resnet","payload":{}}' if path == "/predict" else b"{}"
     data = request(path, body)
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        for _ in range(3):  # known to the fast path then
-            await caller.send(data)
-            assert (await caller.reply()).status == 200
-        caplog.clear()
-        monkeypatch.setattr(Route, at, broken)
-        for pieces in ([data], [data[:60], data[60:]], [data]):
-            for piece in pieces:
-                await caller.send(piece)
-                await asyncio.sleep(0.02)
-            async with asyncio.timeout(3):
-                reply = await caller.reply()
-            assert (reply.status, reply.problem) == (500, "internal")
-            assert reply.headers["x-request-id"] in caplog.text
-        assert caplog.text.count("ZeroDivisionError: a defect") == 3
-        monkeypatch.undo()
+    for _ in range(3):  # known to the fast path then
         await caller.send(data)
         assert (await caller.reply()).status == 200
-        places = here.proxy.shared.limiter
-        assert (places.in_flight, places.waiting, len(here.proxy.shared.open_calls)) == (0, 0, 0)
+    caplog.clear()
+    monkeypatch.setattr(Route, at, broken)
+    for pieces in ([data], [data[:60], data[60:]], [data]):
+        for piece in pieces:
+            await caller.send(piece)
+            await asyncio.sleep(0.02)
+        async with asyncio.timeout(3):
+            reply = await caller.reply()
+        assert (reply.status, reply.problem) == (500, "internal")
+        assert reply.headers["x-request-id"] in caplog.text
+    assert caplog.text.count("ZeroDivisionError: a defect") == 3
+    monkeypatch.undo()
+    await caller.send(data)
+    assert (await caller.reply()).status == 200
+    places = here.proxy.shared.limiter
+    assert (places.in_flight, places.waiting, len(here.proxy.shared.open_calls)) == (0, 0, 0)
 
 
 async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
@@ -163,12 +160,11 @@ async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
 
 
 @pytest.mark.parametrize("version", ["1" * 17, "9" * 500_000, "١", "1 ", "-1"])
-async def test_a_version_that_none_can_have_is_no_version(tmp_path: Path, version: str) -> None:
+async def test_a_version_that_none_can_have_is_no_version(here: House, version: str) -> None:
     said = {"inference_server_name": "vision", "model_name": MODEL, "model_version": version, "payload": {}}
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        reply = await here.ask(request("/predict", json.dumps(said).encode()))
-        assert (reply.status, reply.problem) == (400, "malformed")
-        assert not replica.asked
+    reply = await here.ask(request("/predict", json.dumps(said).encode()))
+    assert (reply.status, reply.problem) == (400, "malformed")
+    assert not here.replica.asked
 
 
 async def test_versions_that_callers_make_up_keep_no_others_from_being_remembered(tmp_path: Path) -> None:

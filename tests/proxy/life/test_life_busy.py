@@ -142,32 +142,31 @@ async def take_over(here: House, text: str) -> tuple[float, float]:
     return await longest_held(asyncio.ensure_future(here.proxy.config.watched[0].look()))
 
 
-async def test_ten_thousand_models_are_taken_over_and_nobody_waits(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        for each in here.proxy._tasks:
-            each.cancel()  # this test looks by itself
-        texts = [table(generation) for generation in range(3)]
-        stopped, statuses = False, []
+async def test_ten_thousand_models_are_taken_over_and_nobody_waits(here: House) -> None:
+    for each in here.proxy._tasks:
+        each.cancel()  # this test looks by itself
+    texts = [table(generation) for generation in range(3)]
+    stopped, statuses = False, []
 
-        async def call() -> None:
-            async with here.caller() as caller:
-                while not stopped:
-                    await caller.send(request())
-                    statuses.append((await caller.reply()).status)
+    async def call() -> None:
+        async with here.caller() as caller:
+            while not stopped:
+                await caller.send(request())
+                statuses.append((await caller.reply()).status)
 
-        await take_over(here, texts[0])
-        calls = [asyncio.ensure_future(call()) for _ in range(4)]
-        await until(lambda: len(statuses) > 20)
-        for text in texts[1:]:
-            before = len(statuses)
-            longest, whole = await take_over(here, text)
-            assert longest < LONGEST_HELD, f"{longest:.3f} s of {whole:.3f} s"
-            assert len(statuses) > before + 20, "requests went on meanwhile"
-        stopped = True
-        await asyncio.gather(*calls)
-        assert set(statuses) == {200}
-        assert len(here.proxy.config.routes.of_server("vision")) == MODELS
-        here.proxy.config.authorizer.sweep()
-        gc.collect()
-        left = sum(1 for each in gc.get_objects() if type(each) is Route)
-        assert left <= MODELS + 10, "the tables before it are forgotten"
+    await take_over(here, texts[0])
+    calls = [asyncio.ensure_future(call()) for _ in range(4)]
+    await until(lambda: len(statuses) > 20)
+    for text in texts[1:]:
+        before = len(statuses)
+        longest, whole = await take_over(here, text)
+        assert longest < LONGEST_HELD, f"{longest:.3f} s of {whole:.3f} s"
+        assert len(statuses) > before + 20, "requests went on meanwhile"
+    stopped = True
+    await asyncio.gather(*calls)
+    assert set(statuses) == {200}
+    assert len(here.proxy.config.routes.of_server("vision")) == MODELS
+    here.proxy.config.authorizer.sweep()
+    gc.collect()
+    left = sum(1 for each in gc.get_objects() if type(each) is Route)
+    assert left <= MODELS + 10, "the tables before it are forgotten"

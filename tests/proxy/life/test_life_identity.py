@@ -76,35 +76,34 @@ async def test_while_the_provider_is_down_who_is_known_goes_on_and_a_new_one_is_
         assert await status(here, identity_provider.token("carol", [GROUP], key=unpublished)) in (401, 503)
 
 
-async def test_keys_and_rules_change_under_load_without_a_wrong_answer(tmp_path: Path) -> None:
+async def test_keys_and_rules_change_under_load_without_a_wrong_answer(here: House) -> None:
     other = new_key()
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{hash_line(other)}\n")
-        [_, rules, keys] = here.proxy.config.watched
+    (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{hash_line(other)}\n")
+    [_, rules, keys] = here.proxy.config.watched
+    await keys.look()
+    stopped = False
+    seen: dict[str, Counter[int]] = {KEY: Counter(), other: Counter()}
+
+    async def call(key: str) -> None:
+        async with here.caller() as caller:
+            while not stopped:
+                await caller.send(request(key=key))
+                seen[key][(await caller.reply()).status] += 1
+
+    calls = [asyncio.ensure_future(call(key)) for key in (KEY, other) * 3]
+    for number in range(5):
+        more = f"{hash_line(other)}\n" if number % 2 else "# nothing\n"
+        (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{more}")
         await keys.look()
-        stopped = False
-        seen: dict[str, Counter[int]] = {KEY: Counter(), other: Counter()}
-
-        async def call(key: str) -> None:
-            async with here.caller() as caller:
-                while not stopped:
-                    await caller.send(request(key=key))
-                    seen[key][(await caller.reply()).status] += 1
-
-        calls = [asyncio.ensure_future(call(key)) for key in (KEY, other) * 3]
-        for number in range(5):
-            more = f"{hash_line(other)}\n" if number % 2 else "# nothing\n"
-            (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{more}")
-            await keys.look()
-            write(here, "access.json", access_table(1_000_000 + number).model_dump_json(by_alias=True))
-            await rules.look()
-            assert not keys.last_error + rules.last_error
-            counted = seen[other][200 if number % 2 else 401]
-            await until(lambda number=number, counted=counted: seen[other][200 if number % 2 else 401] > counted + 3)
-        stopped = True
-        await asyncio.gather(*calls)
-        assert seen[KEY].keys() == {200}
-        assert seen[other].keys() == {200, 401}
+        write(here, "access.json", access_table(1_000_000 + number).model_dump_json(by_alias=True))
+        await rules.look()
+        assert not keys.last_error + rules.last_error
+        counted = seen[other][200 if number % 2 else 401]
+        await until(lambda number=number, counted=counted: seen[other][200 if number % 2 else 401] > counted + 3)
+    stopped = True
+    await asyncio.gather(*calls)
+    assert seen[KEY].keys() == {200}
+    assert seen[other].keys() == {200, 401}
 
 
 async def test_a_certificate_is_taken_over_without_a_dropped_connection(tmp_path: Path) -> None:

@@ -181,33 +181,33 @@ def open_breaker(here: House) -> None:
         here.pool.replicas[0].breaker.failed(monotonic() - 60)
 
 
-async def test_of_many_requests_at_once_a_replica_that_may_be_back_gets_one(tmp_path: Path) -> None:
+async def test_of_many_requests_at_once_a_replica_that_may_be_back_gets_one(here: House) -> None:
     async def slow(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         await asyncio.sleep(0.3)
         await answer(writer)
 
-    async with upstream(slow) as replica, house(tmp_path, replica) as here:
-        open_breaker(here)
-        statuses = [each.status for each in await asyncio.gather(*(here.ask() for _ in range(30)))]
-        assert sorted(statuses) == [200] + [503] * 29
-        assert len(replica.asked) == 1
-        assert here.pool.replicas[0].breaker.state(monotonic()) == "closed"
+    here.replica.act = slow
+    open_breaker(here)
+    statuses = [each.status for each in await asyncio.gather(*(here.ask() for _ in range(30)))]
+    assert sorted(statuses) == [200] + [503] * 29
+    assert len(here.replica.asked) == 1
+    assert here.pool.replicas[0].breaker.state(monotonic()) == "closed"
 
 
-async def test_a_trial_whose_caller_leaves_or_waits_no_longer_is_the_next_callers(tmp_path: Path) -> None:
-    async with upstream(hang) as replica, house(tmp_path, replica) as here:
-        open_breaker(here)
-        breaker = here.pool.replicas[0].breaker
-        async with here.caller() as caller:
-            await caller.send(request())
-            await until(lambda: replica.asked)
-            assert not breaker.allows(monotonic())
-        await until(lambda: breaker.allows(monotonic()))
-        assert (await here.ask(request(Request_Timeout="0.2"))).status == 504
-        assert breaker.allows(monotonic())
-        replica.act = None
-        assert (await here.ask()).status == 200
-        assert breaker.state(monotonic()) == "closed"
+async def test_a_trial_whose_caller_leaves_or_waits_no_longer_is_the_next_callers(here: House) -> None:
+    here.replica.act = hang
+    open_breaker(here)
+    breaker = here.pool.replicas[0].breaker
+    async with here.caller() as caller:
+        await caller.send(request())
+        await until(lambda: here.replica.asked)
+        assert not breaker.allows(monotonic())
+    await until(lambda: breaker.allows(monotonic()))
+    assert (await here.ask(request(Request_Timeout="0.2"))).status == 504
+    assert breaker.allows(monotonic())
+    here.replica.act = None
+    assert (await here.ask()).status == 200
+    assert breaker.state(monotonic()) == "closed"
 
 
 async def test_a_replica_that_hangs_is_left_alone_after_a_while_unless_callers_just_wait_no_longer(

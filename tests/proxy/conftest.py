@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .http.house import Caller, House, house
-from .http.upstream import upstream
+from .http.house import Caller, House, served
 from .rigs.pytest_rigs import front, identity_provider, real_triton
 
 __all__ = ["anyio_backend", "front", "identity_provider", "real_triton"]
@@ -21,8 +20,7 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[House]:
     """A proxy as it is by default, in front of one replica."""
-    async with upstream() as replica, house(tmp_path, replica) as made:
-        made.replica = replica
+    async with served(tmp_path) as made:
         yield made
 
 

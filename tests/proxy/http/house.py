@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,12 +19,14 @@ from tidegate_proxy.settings import Layout
 
 from lab.local_plane.proxy import write_tables
 
-from .upstream import Upstream
+from .upstream import Act, Upstream, upstream
 
 KEY = new_key()
 MODEL = "resnet"
 PATH = f"/v2/models/{MODEL}/infer"
 BODY = b'{"inputs":[]}'
+ENVELOPE = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}'
+"""What `/predict` takes."""
 
 
 @dataclass
@@ -97,6 +100,9 @@ def request(path: str = PATH, body: bytes = BODY, method: str = "POST", key: str
     return "\r\n".join([*lines, "", ""]).encode() + (body if method == "POST" else b"")
 
 
+METADATA = request(f"/v2/models/{MODEL}", method="GET")
+
+
 @dataclass
 class House:
     """A proxy, its files, where its pool's name leads, and the one replica that is there unless a test makes others."""
@@ -119,6 +125,11 @@ class House:
         async with self.caller() as caller, asyncio.timeout(seconds):
             await caller.send(request() if data is None else data)
             return await caller.reply()
+
+    def write(self, name: str, text: str) -> None:
+        """Replace a table, as a ConfigMap does."""
+        (self.root / "new").write_text(text)
+        os.replace(self.root / "new", self.root / "routing" / name)
 
     def leads_to(self, *replicas: Upstream | int | Address) -> None:
         self.addresses[:] = [address_of(each) for each in replicas]
@@ -206,3 +217,11 @@ async def house(
     finally:
         made.proxy.settings = made.proxy.settings.model_copy(update={"drain_seconds": 0})
         await made.proxy.stop()
+
+
+@asynccontextmanager
+async def served(root: Path, act: Act | None = None, **more: Any) -> AsyncIterator[House]:
+    """Run a proxy in front of one replica that does this."""
+    async with upstream(act) as replica, house(root, replica, **more) as made:
+        made.replica = replica
+        yield made

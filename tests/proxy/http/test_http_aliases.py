@@ -8,8 +8,8 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import routes
 
-from .house import MODEL, PATH, House, Reply, house, request
-from .upstream import Asked, Upstream, answer, upstream
+from .house import MODEL, PATH, House, Reply, request, served
+from .upstream import Asked, Upstream, answer
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ async def several(here: House, number: int = 20) -> list[Reply]:
 
 async def test_requests_get_the_version_that_the_alias_stands_for_and_it_is_asked_once(tmp_path: Path) -> None:
     act = Configured(champion="3", challenger="4")
-    async with upstream(act) as replica, house(tmp_path, replica, models=ALIASED) as here:
+    async with served(tmp_path, act, models=ALIASED) as here:
         replies = await several(here)
         assert versions(*replies) == {(200, "3")}
         assert {each.body.decode() for each in replies} == {f"/v2/models/{MODEL}/versions/3/infer"}
@@ -59,17 +59,17 @@ async def test_requests_get_the_version_that_the_alias_stands_for_and_it_is_aske
 @pytest.mark.parametrize("said", [{"other": "3"}, {"champion": "newest"}, {"champion": "0"}, {"champion": ""}])
 async def test_without_a_version_no_other_answers_instead(tmp_path: Path, said: dict[str, str]) -> None:
     act = Configured(**said)
-    async with upstream(act) as replica, house(tmp_path, replica, models=ALIASED) as here:
+    async with served(tmp_path, act, models=ALIASED) as here:
         reply = await here.ask()
         assert (reply.status, reply.problem) == (503, "busy")
         assert "tidegate.alias.champion of the model's configuration names no version" in reply.json()["detail"]
         assert reply.headers["retry-after"] == "1"
-        assert all("/config" in each.line for each in replica.asked)
+        assert all("/config" in each.line for each in here.replica.asked)
 
 
 async def test_where_the_configuration_cannot_be_had_the_reason_is_told(tmp_path: Path) -> None:
     act = Configured(champion="3")
-    async with upstream(act) as replica, house(tmp_path, replica, models=ALIASED) as here:
+    async with served(tmp_path, act, models=ALIASED) as here:
         act.status = 500
         reply = await here.ask()
         assert (reply.status, reply.problem) == (503, "busy")
@@ -84,19 +84,19 @@ async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path, m
     monkeypatch.setattr(routes, "ASK_AGAIN_SECONDS", 0.1)
     monkeypatch.setattr(routes, "RETRY_SECONDS", 0.05)
     act = Configured(champion="3")
-    async with upstream(act) as replica, house(tmp_path, replica, models=ALIASED) as here:
+    async with served(tmp_path, act, models=ALIASED) as here:
         assert versions(await here.ask()) == {(200, "3")}
         act.parameters = saying(champion="4")
-        served: list[Reply] = []
-        while len(served) < 200 and (not served or versions(served[-1]) != {(200, "4")}):
-            served.append(await here.ask())
+        replies: list[Reply] = []
+        while len(replies) < 200 and (not replies or versions(replies[-1]) != {(200, "4")}):
+            replies.append(await here.ask())
             await asyncio.sleep(0.01)
-        assert versions(*served) == {(200, "3"), (200, "4")}
+        assert versions(*replies) == {(200, "3"), (200, "4")}
         act.parameters = {}
-        while len(served) < 400 and served[-1].status == 200:
-            served.append(await here.ask())
+        while len(replies) < 400 and replies[-1].status == 200:
+            replies.append(await here.ask())
             await asyncio.sleep(0.01)
-        assert versions(*served) == {(200, "3"), (200, "4"), (503, None)}
+        assert versions(*replies) == {(200, "3"), (200, "4"), (503, None)}
 
 
 async def test_what_was_said_holds_for_a_while_without_a_newer_answer_and_not_for_ever(
@@ -106,7 +106,7 @@ async def test_what_was_said_holds_for_a_while_without_a_newer_answer_and_not_fo
     monkeypatch.setattr(routes, "RETRY_SECONDS", 0.05)
     monkeypatch.setattr(routes, "HOLD_SECONDS", 3.0)
     act = Configured(champion="3")
-    async with upstream(act) as replica, house(tmp_path, replica, models=ALIASED) as here:
+    async with served(tmp_path, act, models=ALIASED) as here:
         assert versions(await here.ask()) == {(200, "3")}
         act.status, asked = 500, act.asked
         while act.asked < asked + 2:  # once more asked, and answered

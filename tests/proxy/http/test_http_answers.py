@@ -5,28 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from .house import House, Reply, house, request, until
-from .upstream import Asked, Upstream, upstream
+from .house import House, Reply, house, request, served, until
+from .upstream import Act, raw
 
 pytestmark = pytest.mark.anyio
-
-
-class Raw:
-    """Answers with these bytes, as they are; at the `end` the connection is closed, or cut."""
-
-    def __init__(self, *parts: bytes, end: str = "") -> None:
-        self.parts = parts
-        self.end = end
-
-    async def __call__(self, _: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        for part in self.parts:
-            writer.write(part)
-            await writer.drain()
-            await asyncio.sleep(0.01)
-        if self.end == "cut":
-            writer.transport.abort()
-        elif self.end:
-            writer.close()
 
 
 def head(*lines: bytes, status: bytes = b"200 OK") -> bytes:
@@ -41,20 +23,20 @@ ERROR = b'{"error":"no x"}\n'
 EVENT = b'data: {"error":"out of memory"}\n\n'
 
 WELL = {
-    "at once": (Raw(FIVE + b"whole"), b"whole"),
-    "its body later": (Raw(FIVE, b"later"), b"later"),
-    "its body in two": (Raw(FIVE + b"in", b"two"), b"intwo"),
-    "its head in two": (Raw(FIVE[:30], FIVE[30:] + b"heads"), b"heads"),
-    "byte by byte": (Raw(*(bytes([each]) for each in FIVE + b"drips")), b"drips"),
-    "behind an interim one": (Raw(INTERIM + FIVE + b"hints"), b"hints"),
-    "behind interim ones that came before": (Raw(INTERIM, INTERIM + FIVE + b"hints"), b"hints"),
-    "an error event after 200": (Raw(CHUNKS + b"%x\r\n%b\r\n0\r\n\r\n" % (len(EVENT), EVENT)), EVENT),
+    "at once": (raw(FIVE + b"whole"), b"whole"),
+    "its body later": (raw(FIVE, b"later"), b"later"),
+    "its body in two": (raw(FIVE + b"in", b"two"), b"intwo"),
+    "its head in two": (raw(FIVE[:30], FIVE[30:] + b"heads"), b"heads"),
+    "byte by byte": (raw(*(bytes([each]) for each in FIVE + b"drips")), b"drips"),
+    "behind an interim one": (raw(INTERIM + FIVE + b"hints"), b"hints"),
+    "behind interim ones that came before": (raw(INTERIM, INTERIM + FIVE + b"hints"), b"hints"),
+    "an error event after 200": (raw(CHUNKS + b"%x\r\n%b\r\n0\r\n\r\n" % (len(EVENT), EVENT)), EVENT),
 }
 
 
 @pytest.mark.parametrize(("act", "body"), WELL.values(), ids=WELL)
 async def test_an_answer_is_the_same_however_it_comes_and_its_connection_is_kept(
-    here: House, act: Raw, body: bytes
+    here: House, act: Act, body: bytes
 ) -> None:
     here.replica.act = act
     for _ in range(3):
@@ -65,31 +47,31 @@ async def test_an_answer_is_the_same_however_it_comes_and_its_connection_is_kept
 
 OTHERWISE = {
     "an error of the server's own": (
-        Raw(head(b"Content-Length: 17", status=b"500 Internal Server Error") + ERROR),
+        raw(head(b"Content-Length: 17", status=b"500 Internal Server Error") + ERROR),
         (500, ERROR),
     ),
-    "an end by its connection": (Raw(b"HTTP/1.0 200 OK\r\n\r\nall of it", end="closed"), (200, b"all of it")),
-    "a last one": (Raw(head(b"Connection: close", b"Content-Length: 2") + b"ok"), (200, b"ok")),
-    "another protocol": (Raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), "upstream-failed"),
-    "nothing": (Raw(end="cut"), "upstream-failed"),
+    "an end by its connection": (raw(b"HTTP/1.0 200 OK\r\n\r\nall of it", end="closed"), (200, b"all of it")),
+    "a last one": (raw(head(b"Connection: close", b"Content-Length: 2") + b"ok"), (200, b"ok")),
+    "another protocol": (raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), "upstream-failed"),
+    "nothing": (raw(end="cut"), "upstream-failed"),
     "a switch": (
-        Raw(head(b"Upgrade: h2c", b"Connection: Upgrade", status=b"101 Switching Protocols") + b"PRI"),
+        raw(head(b"Upgrade: h2c", b"Connection: Upgrade", status=b"101 Switching Protocols") + b"PRI"),
         "upstream-failed",
     ),
-    "a length and chunks": (Raw(head(b"Content-Length: 5", b"Transfer-Encoding: chunked") + HELLO), "upstream-failed"),
-    "chunks and a length": (Raw(head(b"Transfer-Encoding: chunked", b"Content-Length: 5") + HELLO), "upstream-failed"),
-    "two lengths": (Raw(head(b"Content-Length: 5", b"Content-Length: 4") + b"hello"), "upstream-failed"),
-    "another encoding": (Raw(head(b"Transfer-Encoding: gzip, chunked") + HELLO), "upstream-failed"),
-    "half of it": (Raw(head(b"Content-Length: 100") + b"half", end="closed"), "cut"),
-    "half a stream": (Raw(CHUNKS + b"5\r\nfirst\r\n", end="cut"), "cut"),
+    "a length and chunks": (raw(head(b"Content-Length: 5", b"Transfer-Encoding: chunked") + HELLO), "upstream-failed"),
+    "chunks and a length": (raw(head(b"Transfer-Encoding: chunked", b"Content-Length: 5") + HELLO), "upstream-failed"),
+    "two lengths": (raw(head(b"Content-Length: 5", b"Content-Length: 4") + b"hello"), "upstream-failed"),
+    "another encoding": (raw(head(b"Transfer-Encoding: gzip, chunked") + HELLO), "upstream-failed"),
+    "half of it": (raw(head(b"Content-Length: 100") + b"half", end="closed"), "cut"),
+    "half a stream": (raw(CHUNKS + b"5\r\nfirst\r\n", end="cut"), "cut"),
 }
 
 
 @pytest.mark.parametrize(("act", "told"), OTHERWISE.values(), ids=OTHERWISE)
 async def test_an_answer_that_ends_its_connection_is_told_as_what_it_is(
-    tmp_path: Path, act: Raw, told: object, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, act: Act, told: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with upstream(act) as replica, house(tmp_path, replica) as here:
+    async with served(tmp_path, act) as here:
         for _ in range(2):
             found: object = "cut"
             try:
@@ -99,7 +81,7 @@ async def test_an_answer_that_ends_its_connection_is_told_as_what_it_is(
             except (asyncio.IncompleteReadError, ConnectionError):
                 pass
             assert found == told
-        assert len(replica.asked) == 2
+        assert len(here.replica.asked) == 2
     assert "Traceback" not in caplog.text
 
 
@@ -108,13 +90,13 @@ async def test_an_answer_that_ends_its_connection_is_told_as_what_it_is(
 async def test_an_answer_without_a_body_is_whole_and_none_after_it_is_taken_for_an_empty_one(
     here: House, status: bytes, lines: tuple[bytes, ...]
 ) -> None:
-    here.replica.act = Raw(head(*lines, status=status))
+    here.replica.act = raw(head(*lines, status=status))
     async with here.caller() as caller:
         for _ in range(4):
             await caller.send(request())
             assert (await caller.head()).startswith(f"HTTP/1.1 {status[:3].decode()} ")
     assert len(here.replica.asked) == 4
-    here.replica.act = Raw(end="closed")
+    here.replica.act = raw(end="closed")
     assert (await here.ask()).status == 502
 
 
@@ -128,12 +110,12 @@ async def test_a_replica_that_says_close_is_not_asked_again_over_that_connection
 @pytest.mark.parametrize("more", [b"x", head(b"Content-Length: 6") + b"smu", head(b"Content-Length: 3") + b"two"])
 async def test_more_than_the_answer_is_nobodys_answer(tmp_path: Path, more: bytes) -> None:
     """Not that of the next caller over the connection, nor of one who waits for a place."""
-    act = Raw(head(b"Content-Length: 2") + b"ok" + more)
-    async with upstream(act) as replica, house(tmp_path, replica, concurrency=1) as here:
+    act = raw(head(b"Content-Length: 2") + b"ok" + more)
+    async with served(tmp_path, act, concurrency=1) as here:
         for _ in range(2):
             replies = await asyncio.gather(*(here.ask() for _ in range(4)))
             assert {(reply.status, reply.body) for reply in replies} == {(200, b"ok")}
-        assert len(replica.asked) == 8
+        assert len(here.replica.asked) == 8
 
 
 async def test_an_answer_before_the_request_is_whole_ends_both_connections(tmp_path: Path) -> None:

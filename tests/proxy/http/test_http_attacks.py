@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..test_paths import CONTROL, TRICKS
-from .house import BODY, KEY, MODEL, PATH, Caller, House, Reply, house, request, until
-from .upstream import upstream
+from .house import BODY, KEY, MODEL, PATH, Caller, House, Reply, house, request, served, until
 
 pytestmark = pytest.mark.anyio
 AT_ONCE = 25
@@ -179,7 +178,7 @@ async def test_thousands_of_idle_connections_keep_nobody_out(tmp_path: Path) -> 
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     number = min(10_000, (most - 500) // 2)
     try:
-        async with upstream() as replica, house(tmp_path, replica) as here:
+        async with served(tmp_path) as here:
             port = here.proxy.ports["http"]
             idle = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(number)]
             assert (await here.ask()).status == 200

@@ -14,9 +14,8 @@ from tidegate_proxy.http import body, connection
 from tidegate_proxy.http.connection import ClientConnection
 from tidegate_proxy.targets import LONGEST
 
-from .house import KEY, MODEL, PATH, Caller, House, access_table, house, request, until
-from .test_http_faults import hang
-from .upstream import Asked, Upstream, answer, upstream
+from .house import KEY, MODEL, PATH, Caller, House, access_table, house, request, served, until
+from .upstream import answering, hang, only
 
 pytestmark = pytest.mark.anyio
 LIMIT = 8_000_000
@@ -76,7 +75,7 @@ async def test_sigterm_does_not_wait_for_a_body_that_nobody_reads(tmp_path: Path
 
 
 async def test_nobody_reads_much_of_a_predict_before_it_is_known_who_sends_it(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica, body_limit_bytes=LIMIT) as here, here.caller() as caller:
+    async with served(tmp_path, body_limit_bytes=LIMIT) as here, here.caller() as caller:
         await caller.send(head("/predict", LIMIT))
         read: list[int] = []
         gate = here.proxy.shared.authorizer
@@ -97,15 +96,15 @@ async def test_nobody_reads_much_of_a_predict_before_it_is_known_who_sends_it(tm
 async def test_large_predicts_of_those_who_are_known_arrive(tmp_path: Path) -> None:
     payload = json.dumps({"inputs": ["x" * 1_500_000]}).encode()
     envelope = b'{"inference_server_name":"vision","model_name":"%b","payload":%b}' % (MODEL.encode(), payload)
-    async with upstream() as replica, house(tmp_path, replica, body_limit_bytes=LIMIT) as here:
+    async with served(tmp_path, body_limit_bytes=LIMIT) as here:
         replies = await asyncio.gather(*(here.ask(request("/predict", envelope)) for _ in range(4)))
         assert [reply.status for reply in replies] == [200] * 4
-        assert {asked.body for asked in replica.asked} == {payload}
+        assert {asked.body for asked in here.replica.asked} == {payload}
         await until(lambda: here.proxy.shared.buffered.left == 4 * LIMIT)
 
 
 async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica, body_limit_bytes=2_000_000) as here:
+    async with served(tmp_path, body_limit_bytes=2_000_000) as here:
         callers = []
         try:
             for _ in range(8):
@@ -153,10 +152,7 @@ def deaf_caller(here: House) -> socket.socket:
 
 @pytest.mark.parametrize("path", [PATH, "/predict?"])
 async def test_who_takes_no_answers_is_heard_no_more(here: House, path: str) -> None:
-    async def much(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await answer(writer, bytes(200_000))
-
-    here.replica.act = much
+    here.replica.act = answering(bytes(200_000))
     caller = deaf_caller(here)
     method = "POST" if path == PATH else "GET"  # a GET of /predict is refused at once
     await asyncio.sleep(0.1)
@@ -178,10 +174,7 @@ async def test_who_takes_no_answers_is_heard_no_more(here: House, path: str) -> 
 
 
 async def test_who_takes_the_answers_late_gets_them_all_and_in_order(here: House, caller: Caller) -> None:
-    async def echo(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        await answer(writer, asked.body * 20_000)
-
-    here.replica.act = echo
+    here.replica.act = answering(lambda asked: asked.body * 20_000)
     caller.writer.write(b"".join(request(body=b"%04d" % number) for number in range(300)))
     await asyncio.sleep(1)
     for number in range(300):
@@ -193,25 +186,19 @@ async def test_who_takes_the_answers_late_gets_them_all_and_in_order(here: House
 async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def much(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await answer(writer, bytes(8_000_000))
-
     monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
-    async with upstream(much) as replica, house(tmp_path, replica, request_timeout_seconds=1) as here:
+    async with served(tmp_path, answering(bytes(8_000_000)), request_timeout_seconds=1) as here:
         caller = deaf_caller(here)
         await asyncio.sleep(0.1)
         caller.send(request())
-        await until(lambda: replica.asked)
+        await until(lambda: here.replica.asked)
         await until(lambda: not connections(here), 5)
         caller.close()
 
 
 async def test_a_model_that_hangs_leaves_places_for_others(tmp_path: Path) -> None:
-    async def act(replica: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        await (hang if f"/{SLOW}/" in asked.line else _well)(replica, writer, asked)
-
     slow = request(f"/v2/models/{SLOW}/infer")
-    async with upstream(act) as replica, house(tmp_path, replica, models=MODELS, concurrency=16) as here:
+    async with served(tmp_path, only(f"/{SLOW}/", hang), models=MODELS, concurrency=16) as here:
         hung = [asyncio.ensure_future(here.ask(slow)) for _ in range(200)]
         places = here.proxy.shared.limiter
         await until(lambda: places.waiting >= 40)
@@ -228,10 +215,7 @@ async def test_a_caller_who_asks_for_much_leaves_places_for_others(tmp_path: Pat
     models = [routing.Model(name=name, server="vision", pool="main") for name in [*names, MODEL]]
     access = access_table()
     both = access.rules[0].model_copy(update={"principals": ("ci", "eve")})
-    async with (
-        upstream(hang) as replica,
-        house(tmp_path, replica, models=models, access=access.model_copy(update={"rules": (both,)})) as here,
-    ):
+    async with served(tmp_path, hang, models=models, access=access.model_copy(update={"rules": (both,)})) as here:
         key = new_key()
         (here.root / "api-keys" / "eve").write_text(hash_line(key) + "\n")
         await here.proxy.config.watched[2].look()
@@ -239,13 +223,9 @@ async def test_a_caller_who_asks_for_much_leaves_places_for_others(tmp_path: Pat
         places = here.proxy.shared.limiter
         await until(lambda: places.waiting > 50)
         assert places.in_flight == 56, "one alone has seven eighths"
-        before = len(replica.asked)
+        before = len(here.replica.asked)
         mine = asyncio.ensure_future(here.ask())
-        await until(lambda: len(replica.asked) > before, 3)
+        await until(lambda: len(here.replica.asked) > before, 3)
         for each in [*greedy, mine]:
             each.cancel()
         await until(lambda: (places.in_flight, places.waiting) == (0, 0))
-
-
-async def _well(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-    await answer(writer)

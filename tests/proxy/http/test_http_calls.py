@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from tidegate_contracts import routing
 
-from .house import BODY, KEY, MODEL, PATH, House, house, request, routing_table
-from .test_http_faults import write
-from .upstream import Asked, Upstream, answer, upstream
+from .house import BODY, KEY, MODEL, PATH, House, request, routing_table, served
+from .upstream import Asked, Upstream, answer, answering
 
 pytestmark = pytest.mark.anyio
 
@@ -59,11 +58,11 @@ async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(tmp_pat
             version,
             payload,
         )
-        async with upstream() as replica, house(tmp_path, replica) as here:
+        async with served(tmp_path) as here:
             reply = await here.ask(request("/predict", envelope))
             assert (reply.status, reply.body) == (200, b'{"ok":1}')
-            assert replica.asked[0].line == f"POST /v2/models/resnet{path} HTTP/1.1"
-            assert replica.asked[0].body == payload
+            assert here.replica.asked[0].line == f"POST /v2/models/resnet{path} HTTP/1.1"
+            assert here.replica.asked[0].body == payload
 
 
 @pytest.mark.parametrize(
@@ -107,13 +106,13 @@ async def test_shares_of_traffic_are_exact_and_sticky_where_the_caller_says_so(t
         routing.VersionShare(version=version, weight=weight) for version, weight in ((1, 20), (2, 80), (3, 0))
     )
     model = routing.Model(name=MODEL, server="vision", pool="main", versions=shares)
-    async with upstream() as replica, house(tmp_path, replica, models=[model]) as here, here.caller() as caller:
-        served: Counter[str] = Counter()
+    async with served(tmp_path, models=[model]) as here, here.caller() as caller:
+        chosen: Counter[str] = Counter()
         for _ in range(1000):
             await caller.send(request())
-            served[(await caller.reply()).headers["tidegate-model-version"]] += 1
-        assert served.keys() == {"1", "2"}
-        assert 130 < served["1"] < 270  # 200 ± 5.5 standard deviations
+            chosen[(await caller.reply()).headers["tidegate-model-version"]] += 1
+        assert chosen.keys() == {"1", "2"}
+        assert 130 < chosen["1"] < 270  # 200 ± 5.5 standard deviations
         for user in range(20):
             await caller.send(request(Tidegate_Sticky=f"user-{user}") * 5)
             assert len({(await caller.reply()).headers["tidegate-model-version"] for _ in range(5)}) == 1
@@ -124,29 +123,26 @@ async def test_shares_of_traffic_are_exact_and_sticky_where_the_caller_says_so(t
 async def test_too_many_requests_are_told_when_there_is_room(tmp_path: Path) -> None:
     from .house import access_table
 
-    async with upstream() as replica, house(tmp_path, replica, access=access_table(60, 3)) as here:
+    async with served(tmp_path, access=access_table(60, 3)) as here:
         replies = [await here.ask() for _ in range(5)]
         assert [reply.status for reply in replies] == [200, 200, 200, 429, 429]
         assert replies[-1].headers["retry-after"] == "1"
         assert 0 < replies[-1].json()["retryAfterSeconds"] <= 1
-        assert len(replica.asked) == 3
+        assert len(here.replica.asked) == 3
 
 
 async def test_a_pool_that_gives_no_statistics_is_named_and_fails_nobody_else(here: House) -> None:
     stats = json.dumps({"model_stats": [{"name": MODEL, "version": "1"}, {"name": "lost", "version": "1"}]}).encode()
 
-    async def tell(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await answer(writer, stats)
-
     ask_stats = request("/v2/models/stats", method="GET")
-    here.replica.act = tell
+    here.replica.act = answering(lambda _: stats)
     plain = routing_table()
     [server] = plain.servers
     dead = server.pools[0].model_copy(update={"name": "dead", "host": "elsewhere.test"})  # nobody listens there
     lost = routing.Model(name="lost", server="vision", pool="dead")
     two = server.model_copy(update={"pools": (*server.pools, dead)})
     table = plain.model_copy(update={"servers": (two,), "models": (*plain.models, lost)})
-    write(here, "routing.json", table.model_dump_json(by_alias=True))
+    here.write("routing.json", table.model_dump_json(by_alias=True))
     await here.proxy.config.watched[0].look()
     reply = await here.ask(ask_stats)
     assert (reply.status, reply.json()) == (200, {"model_stats": [{"name": MODEL, "version": "1"}]})

@@ -7,32 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from .house import MODEL, House, Reply, access_table, house, request, until
-from .upstream import Asked, Upstream, answer, upstream
+from .house import METADATA, House, Reply, access_table, house, request, served, until
+from .upstream import Asked, Upstream, answer, answering, echo, hang, reset, upstream
 
 pytestmark = pytest.mark.anyio
-METADATA = request(f"/v2/models/{MODEL}", method="GET")
 
 
 def closed_port() -> int:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         return int(held.getsockname()[1])
-
-
-async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Asked) -> None:
-    await asyncio.sleep(60)
-
-
-async def reset(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-    writer.transport.abort()
-    await asyncio.sleep(0)
-
-
-async def cut_short(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
-    await writer.drain()
-    writer.close()
 
 
 async def test_a_replica_that_refuses_costs_the_caller_nothing_while_another_is_there(tmp_path: Path) -> None:
@@ -52,11 +36,11 @@ async def test_when_none_takes_connections_the_caller_is_told_to_come_back(tmp_p
 
 
 async def test_a_call_that_was_sent_is_never_sent_twice(tmp_path: Path) -> None:
-    async with upstream(reset) as bad, house(tmp_path, bad) as here:
+    async with served(tmp_path, reset) as here:
         reply = await here.ask()
         assert (reply.status, reply.problem) == (502, "upstream-failed")
         assert "It may have done the work" in reply.json()["detail"]
-        assert len(bad.asked) == 1
+        assert len(here.replica.asked) == 1
 
 
 async def test_what_only_looks_is_asked_of_another_replica(tmp_path: Path) -> None:
@@ -105,13 +89,13 @@ async def test_a_call_that_met_the_end_of_a_kept_connection_is_told_so_and_not_s
 
 
 async def test_a_replica_that_fails_again_and_again_is_left_alone_and_tried_later(tmp_path: Path) -> None:
-    async with upstream(reset) as bad, house(tmp_path, bad) as here:
+    async with served(tmp_path, reset) as here:
         for _ in range(5):
             assert (await here.ask()).status == 502
         for _ in range(20):
             assert (await here.ask()).status == 503
-        assert len(bad.asked) == 5
-        bad.act = None
+        assert len(here.replica.asked) == 5
+        here.replica.act = None
         await asyncio.sleep(1.1)
         assert {(await here.ask()).status for _ in range(5)} == {200}
 
@@ -182,16 +166,12 @@ async def test_a_replica_that_comes_is_used_and_one_that_goes_is_left(tmp_path: 
 async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
-    async def held(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await go_on.wait()
-        await answer(writer)
-
-    async with upstream(held) as replica, house(tmp_path, replica, concurrency=2) as here:
+    async with served(tmp_path, answering(go_on=go_on), concurrency=2) as here:
         # Of the eight that may wait, two are for other models and callers.
         first = [asyncio.ensure_future(here.ask()) for _ in range(8)]
         places = here.proxy.shared.limiter
         await until(lambda: (places.in_flight, places.waiting) == (2, 6))
-        await until(lambda: replica.begun == 2)
+        await until(lambda: here.replica.begun == 2)
         refused = await here.ask()
         assert (refused.status, refused.problem) == (503, "busy")
         late = await here.ask(request("/healthz", method="GET", key=None))
@@ -202,10 +182,10 @@ async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_p
 
 
 async def test_one_who_waits_in_line_and_leaves_takes_nobodys_place(tmp_path: Path) -> None:
-    async with upstream(hang) as replica, house(tmp_path, replica, concurrency=1) as here:
+    async with served(tmp_path, hang, concurrency=1) as here:
         async with here.caller() as first:
             await first.send(request())
-            await until(lambda: replica.asked)
+            await until(lambda: here.replica.asked)
             async with here.caller() as second:
                 await second.send(request())
                 await until(lambda: here.proxy.shared.limiter.waiting == 1)
@@ -214,13 +194,9 @@ async def test_one_who_waits_in_line_and_leaves_takes_nobodys_place(tmp_path: Pa
 
 
 async def test_sigterm_finishes_what_is_in_flight_and_takes_what_still_comes(tmp_path: Path) -> None:
-    async def slow(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await asyncio.sleep(0.5)
-        await answer(writer)
-
-    async with upstream(slow) as replica, house(tmp_path, replica, drain_seconds=20) as here, here.caller() as kept:
+    async with served(tmp_path, answering(seconds=0.5), drain_seconds=20) as here, here.caller() as kept:
         before = asyncio.ensure_future(here.ask())
-        await until(lambda: replica.asked)
+        await until(lambda: here.replica.asked)
         ending = asyncio.ensure_future(here.proxy.stop())
         await asyncio.sleep(0.05)
         assert here.proxy.why_not_ready() == "the proxy is stopping"
@@ -235,21 +211,15 @@ async def test_sigterm_finishes_what_is_in_flight_and_takes_what_still_comes(tmp
             await here.ask()
 
 
-def write(here: House, name: str, text: str) -> None:
-    new = here.root / "new"
-    new.write_text(text)
-    os.replace(new, here.root / "routing" / name)
-
-
 async def test_a_bad_table_is_refused_and_the_last_good_one_stays(here: House) -> None:
     [routes, rules] = here.proxy.config.watched[:2]
     for bad in ("", "{", "[]", '{"version":2}', '{"version":1,"environment":"x","servers":[],"models":[{}]}'):
-        write(here, "routing.json", bad)
+        here.write("routing.json", bad)
         await routes.look()
         assert routes.last_error, bad
         assert (await here.ask()).status == 200
     assert routes.failures == 5
-    write(here, "access.json", access_table().model_copy(update={"rules": ()}).model_dump_json(by_alias=True))
+    here.write("access.json", access_table().model_copy(update={"rules": ()}).model_dump_json(by_alias=True))
     await rules.look()
     assert (await here.ask()).status == 404, "new rules count at once"
 
@@ -257,15 +227,11 @@ async def test_a_bad_table_is_refused_and_the_last_good_one_stays(here: House) -
 async def test_a_reload_drops_no_call_in_flight(here: House) -> None:
     go_on = asyncio.Event()
 
-    async def held(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await go_on.wait()
-        await answer(writer)
-
-    here.replica.act = held
+    here.replica.act = answering(go_on=go_on)
     call: asyncio.Future[Reply] = asyncio.ensure_future(here.ask())
     await until(lambda: here.replica.asked)
     empty = {"version": 1, "environment": "test", "servers": [], "models": []}
-    write(here, "routing.json", str(empty).replace("'", '"'))
+    here.write("routing.json", str(empty).replace("'", '"'))
     await here.proxy.config.watched[0].look()
     assert (await here.ask()).status == 404
     go_on.set()
@@ -273,9 +239,6 @@ async def test_a_reload_drops_no_call_in_flight(here: House) -> None:
 
 
 async def test_a_large_body_streams_both_ways_and_too_large_a_one_is_refused(here: House) -> None:
-    async def echo(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        await answer(writer, asked.body)
-
     body = os.urandom(900_000)
     here.replica.act = echo
     assert (await here.ask(request(body=body))).body == body

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from .house import BODY, KEY, PATH, Caller, House, house, request
-from .upstream import Asked, Upstream, answer
+from .house import BODY, ENVELOPE, KEY, PATH, Caller, House, house, request
+from .upstream import answering
 
 pytestmark = pytest.mark.anyio
-ENVELOPE = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}'
 
 
 # --- targets
@@ -56,10 +55,7 @@ async def test_options_of_everything_tells_the_methods(tmp_path: Path) -> None:
 async def test_headers_that_connection_nominates_go_no_further(here: House) -> None:
     """RFC 9110, 7.6.1: an intermediary MUST remove them."""
 
-    async def nominate(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await answer(writer, head="Connection: x-own, Keep-Alive\r\nX-Own: 1\r\nX-Kept: 2\r\n")
-
-    here.replica.act = nominate
+    here.replica.act = answering(head="Connection: x-own, Keep-Alive\r\nX-Own: 1\r\nX-Kept: 2\r\n")
     for _ in range(3):
         reply = await here.ask(request(Connection="keep-alive, X-Foo ,x-bar", X_Foo="1", X_Kept="2", X_BAR="3"))
         assert {"x-own", "x-kept"} & reply.headers.keys() == {"x-kept"}

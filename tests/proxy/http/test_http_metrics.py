@@ -10,9 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.components.alerts import asked_for
 
-from .house import BODY, MODEL, Caller, House, access_table, house, request, until
-from .test_http_faults import METADATA, hang, reset, write
-from .upstream import upstream
+from .house import BODY, METADATA, MODEL, Caller, House, access_table, house, request, served, until
+from .upstream import hang, reset
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +58,7 @@ async def test_calls_are_counted_with_their_bytes_and_seconds(here: House) -> No
 
 
 async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica, access=access_table(60, 2)) as here:
+    async with served(tmp_path, access=access_table(60, 2)) as here:
         for data in (request(), request(), request(), request(key=None), request("/v2/models/nobody/infer")):
             await here.ask(data)
         await here.ask(request("/v2/models/stats", method="GET", key=None))
@@ -71,12 +70,12 @@ async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
 
 
 async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path) -> None:
-    async with upstream(hang) as replica, house(tmp_path, replica, concurrency=1) as here:
+    async with served(tmp_path, hang, concurrency=1) as here:
         calls = [asyncio.ensure_future(here.ask()) for _ in range(3)]
-        await until(lambda: here.proxy.shared.limiter.waiting == 2 and replica.asked)
+        await until(lambda: here.proxy.shared.limiter.waiting == 2 and here.replica.asked)
         found = await scrape(here)
         assert (value(found, "in_flight"), value(found, "waiting")) == (1, 2)
-        assert value(found, "replica_in_flight", replica=f"127.0.0.1:{replica.port}") == 1
+        assert value(found, "replica_in_flight", replica=f"127.0.0.1:{here.replica.port}") == 1
         for each in calls:
             each.cancel()
         await until(lambda: not here.proxy.shared.open_calls)
@@ -104,7 +103,7 @@ async def test_files_taken_over_and_refused_are_told(tmp_path: Path) -> None:
             assert value(found, "config_generation", file=file) == 1
             assert value(found, "config_good", file=file) == 1
         [_, rules, keys] = here.proxy.config.watched
-        write(here, "access.json", "nonsense")
+        here.write("access.json", "nonsense")
         await rules.look()
         (tmp_path / "api-keys" / "eve").write_text("# none\n")
         await keys.look()

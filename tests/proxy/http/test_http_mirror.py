@@ -1,7 +1,6 @@
 """A candidate version gets copies of a share of the requests; no caller ever notices."""
 
 import asyncio
-import json
 from collections import Counter
 from pathlib import Path
 from time import monotonic
@@ -10,11 +9,13 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.mirror import MOST_BYTES, MOST_COPIES, MOST_OF_A_MODEL
 
-from .house import BODY, MODEL, House, access_table, house, request, until
-from .upstream import Act, Asked, Upstream, answer, upstream
+from .house import BODY, MODEL, House, access_table, request, served, until
+from .upstream import Act, Asked, Upstream, answering, hang, only, raw, reset
 
 pytestmark = pytest.mark.anyio
 
+CANDIDATE_HANGS = only("/versions/3/", hang)
+OOPS = raw(b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops")
 CANDIDATE = f"/v2/models/{MODEL}/versions/3/infer"
 
 
@@ -39,40 +40,16 @@ def outcomes(here: House) -> dict[str, int]:
     return dict(counted)
 
 
-def candidate_does(act: Act) -> Act:
-    """Answer the candidate's requests in this way, and all others as usual."""
-
-    async def does(replica: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        if "/versions/3/" in asked.line:
-            await act(replica, writer, asked)
-        else:
-            await answer(writer)
-
-    return does
-
-
-async def never(_replica: Upstream, _writer: asyncio.StreamWriter, _asked: Asked) -> None:
-    await asyncio.sleep(60)
-
-
-async def hangs_up(_replica: Upstream, writer: asyncio.StreamWriter, _asked: Asked) -> None:
-    writer.transport.abort()
-
-
-async def breaks(_replica: Upstream, writer: asyncio.StreamWriter, _asked: Asked) -> None:
-    writer.write(b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops")
-
-
 async def test_the_candidate_gets_what_the_served_version_got(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica, models=[mirrored()]) as here:
+    async with served(tmp_path, models=[mirrored()]) as here:
         for number in range(3):
             reply = await here.ask(request(Content_Type="application/json", Traceparent=f"00-ab-{number}-01"))
             assert (reply.status, reply.headers["tidegate-model-version"]) == (200, "1")
         await until(lambda: outcomes(here) == {"answered": 3})
-        served = [asked for asked in replica.asked if "/versions/1/" in asked.line]
-        by_id = {asked.headers["x-request-id"]: asked for asked in copies(replica)}
+        originals = [asked for asked in here.replica.asked if "/versions/1/" in asked.line]
+        by_id = {asked.headers["x-request-id"]: asked for asked in copies(here.replica)}
         assert len(by_id) == 3
-        for one in served:
+        for one in originals:
             other = by_id[one.headers["x-request-id"]]
             assert other.line == f"POST {CANDIDATE} HTTP/1.1"
             assert (other.body, other.headers) == (one.body, one.headers)
@@ -81,29 +58,25 @@ async def test_the_candidate_gets_what_the_served_version_got(tmp_path: Path) ->
 
 @pytest.mark.parametrize("percent", [1, 30, 100])
 async def test_the_share_is_that_of_the_definition(tmp_path: Path, percent: int) -> None:
-    async with (
-        upstream() as replica,
-        house(tmp_path, replica, models=[mirrored(percent)]) as here,
-        here.caller() as caller,
-    ):
+    async with served(tmp_path, models=[mirrored(percent)]) as here, here.caller() as caller:
         for _ in range(1000):
             await caller.send(request())
             await caller.reply()
         await until(lambda: not here.proxy.shared.mirror.in_flight)
         chosen = sum(outcomes(here).values())
-        assert chosen - outcomes(here).get("too-many", 0) == len(copies(replica))
+        assert chosen - outcomes(here).get("too-many", 0) == len(copies(here.replica))
         # Chance goes beyond six and a half standard deviations less than once in ten million runs, even at 1%.
         assert abs(chosen - 10 * percent) <= 6.5 * (10 * percent * (1 - percent / 100)) ** 0.5
 
 
 async def test_predict_and_chunks_and_bodies_in_pieces_are_copied_whole(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica, models=[mirrored()]) as here, here.caller() as caller:
+    async with served(tmp_path, models=[mirrored()]) as here, here.caller() as caller:
         envelope = b'{"inference_server_name":"vision","model_name":"resnet","payload":{ "inputs":[7]}}'
         await caller.send(request("/predict", envelope))
         assert (await caller.reply()).status == 200
         await caller.send(request(Transfer_Encoding="chunked", body=b"5\r\nfirst\r\n"))
         await asyncio.sleep(0.1)
-        assert len(copies(replica)) == 1  # not before the request is whole
+        assert len(copies(here.replica)) == 1  # not before the request is whole
         await caller.send(b"6\r\nsecond\r\n0\r\n\r\n")
         assert (await caller.reply()).status == 200
         whole = request(body=b"x" * 300_000)
@@ -112,16 +85,16 @@ async def test_predict_and_chunks_and_bodies_in_pieces_are_copied_whole(tmp_path
         await caller.send(whole[-200_000:])
         assert (await caller.reply()).status == 200
         await until(lambda: outcomes(here) == {"answered": 3})
-        assert [asked.body for asked in copies(replica)] == [b'{ "inputs":[7]}', b"firstsecond", b"x" * 300_000]
+        assert [asked.body for asked in copies(here.replica)] == [b'{ "inputs":[7]}', b"firstsecond", b"x" * 300_000]
 
 
 async def test_what_asks_for_the_candidate_or_inspects_is_not_copied(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica, models=[mirrored()]) as here:
+    async with served(tmp_path, models=[mirrored()]) as here:
         assert (await here.ask(request(CANDIDATE))).status == 200
         assert (await here.ask(request(f"/v2/models/{MODEL}/config", method="GET"))).status == 200
         assert (await here.ask(request(key=None))).status == 401
         await asyncio.sleep(0.1)
-        assert len(copies(replica)) == 1
+        assert len(copies(here.replica)) == 1
         assert outcomes(here) == {}
 
 
@@ -130,9 +103,13 @@ async def test_a_candidate_that_never_answers_costs_bounded_copies_and_no_caller
     body = b"x" * 10_000
     models = [mirrored(), mirrored(name="other")]
     async with (
-        upstream(candidate_does(never)) as replica,
-        house(
-            tmp_path, replica, models=models, access=access_table(10_000, 60), concurrency=1, request_timeout_seconds=5
+        served(
+            tmp_path,
+            only("/versions/3/", hang),
+            models=models,
+            access=access_table(10_000, 60),
+            concurrency=1,
+            request_timeout_seconds=5,
         ) as here,
         here.caller() as caller,
     ):
@@ -142,73 +119,64 @@ async def test_a_candidate_that_never_answers_costs_bounded_copies_and_no_caller
             assert (await caller.reply()).status == 200
         assert monotonic() - began < 4  # none waited for a copy's end
         shared = here.proxy.shared
-        await until(lambda: len(copies(replica)) == MOST_OF_A_MODEL)
+        await until(lambda: len(copies(here.replica)) == MOST_OF_A_MODEL)
         assert shared.mirror.in_flight == MOST_OF_A_MODEL < MOST_COPIES
         assert shared.mirror.bytes <= MOST_OF_A_MODEL * (len(body) + 1000)
         assert outcomes(here) == {"too-many": 60 - MOST_OF_A_MODEL}
         # Another model's candidate still gets its copies.
         assert (await here.ask(request("/v2/models/other/infer"))).status == 200
-        await until(lambda: any("other/versions/3" in asked.line for asked in replica.asked))
+        await until(lambda: any("other/versions/3" in asked.line for asked in here.replica.asked))
         await until(lambda: outcomes(here) == {"too-many": 60 - MOST_OF_A_MODEL, "late": MOST_OF_A_MODEL + 1})
         await until(lambda: (shared.mirror.in_flight, shared.mirror.bytes, shared.limiter.in_flight) == (0, 0, 0))
-        [only] = here.pool.replicas
-        assert (only.breaker.failures, only.in_flight) == (0, 0)
+        [there] = here.pool.replicas
+        assert (there.breaker.failures, there.in_flight) == (0, 0)
 
 
-@pytest.mark.parametrize(("act", "outcome"), [(hangs_up, "failed"), (breaks, "refused")])
+@pytest.mark.parametrize(("act", "outcome"), [(reset, "failed"), (OOPS, "refused")])
 async def test_a_candidate_that_fails_is_counted_and_opens_no_breaker(tmp_path: Path, act: Act, outcome: str) -> None:
-    async with upstream(candidate_does(act)) as replica, house(tmp_path, replica, models=[mirrored()]) as here:
+    async with served(tmp_path, only("/versions/3/", act), models=[mirrored()]) as here:
         for _ in range(12):
             assert (await here.ask()).status == 200
         await until(lambda: outcomes(here) == {outcome: 12})
-        [only] = here.pool.replicas
-        assert only.breaker.failures == 0
+        [there] = here.pool.replicas
+        assert there.breaker.failures == 0
         assert not here.proxy.meter.upstream_errors
 
 
 async def test_a_body_that_is_too_long_to_keep_is_not_copied(tmp_path: Path) -> None:
-    async with (
-        upstream() as replica,
-        house(tmp_path, replica, models=[mirrored()], body_limit_bytes=4 * MOST_BYTES) as here,
-    ):
+    async with served(tmp_path, models=[mirrored()], body_limit_bytes=4 * MOST_BYTES) as here:
         assert (await here.ask(request(body=b"x" * (MOST_BYTES + 1)))).status == 200
         await until(lambda: outcomes(here) == {"too-large": 1})
-        assert not copies(replica)
+        assert not copies(here.replica)
         assert here.proxy.shared.mirror.bytes == 0
 
 
 async def test_a_request_that_never_becomes_whole_is_not_copied(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica, models=[mirrored()], request_timeout_seconds=1) as here:
+    async with served(tmp_path, models=[mirrored()], request_timeout_seconds=1) as here:
         async with here.caller() as caller:
             await caller.send(request(body=BODY * 10)[:-5])
             await until(lambda: here.proxy.shared.mirror.in_flight)
         await until(lambda: outcomes(here) == {"incomplete": 1})
-        assert not copies(replica)
+        assert not copies(here.replica)
         assert here.proxy.shared.mirror.bytes == 0
 
 
 async def test_requests_of_a_model_with_sequences_are_not_copied(tmp_path: Path) -> None:
     """A share of a sequence's requests is no sequence."""
 
-    async def act(_replica: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        await answer(writer, json.dumps({"sequence_batching": {}} if asked.line.startswith("GET") else {}).encode())
-
-    async with upstream(act) as replica, house(tmp_path, replica, models=[mirrored()]) as here:
+    async with served(tmp_path, only("GET", answering(b'{"sequence_batching":{}}')), models=[mirrored()]) as here:
         for _ in range(3):
             body = b'{"parameters":{"sequence_id":7},"inputs":[]}'
             assert (await here.ask(request(body=body))).status == 200
         await until(lambda: sum(outcomes(here).values()) == 3)
         assert outcomes(here)["sequence"] >= 1
-        assert not copies(replica)
+        assert not copies(here.replica)
 
 
 async def test_copies_keep_no_proxy_from_ending(tmp_path: Path) -> None:
-    async with (
-        upstream(candidate_does(never)) as replica,
-        house(tmp_path, replica, models=[mirrored()], drain_seconds=5) as here,
-    ):
+    async with served(tmp_path, CANDIDATE_HANGS, models=[mirrored()], drain_seconds=5) as here:
         assert (await here.ask()).status == 200
-        await until(lambda: copies(replica))
+        await until(lambda: copies(here.replica))
         began = monotonic()
         await here.proxy.stop()
         assert monotonic() - began < 3

@@ -5,16 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from .house import KEY, MODEL, PATH, Caller, House, access_table, house, request, until
-from .test_http_faults import METADATA, write
-from .upstream import Asked, Upstream, answer, upstream
+from .house import ENVELOPE, KEY, METADATA, MODEL, PATH, Caller, House, request, served, until
+from .upstream import Asked, Upstream, answer, answering, echo
 
 pytestmark = pytest.mark.anyio
-PREDICT = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}'
-
-
-async def echo(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-    await answer(writer, asked.body)
 
 
 # --- requests
@@ -42,7 +36,7 @@ async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_sti
 @pytest.mark.parametrize("first", [request(), METADATA, request("/healthz", method="GET", key=None)])
 async def test_predict_is_answered_in_its_turn_too(here: House, caller: Caller, first: bytes) -> None:
     here.replica.act = echo
-    predict = request("/predict", PREDICT % b'{"turn":2}')
+    predict = request("/predict", ENVELOPE % b'{"turn":2}')
     await caller.send(first + predict + request(body=b"third") + predict)
     replies = [await caller.reply() for _ in range(4)]
     assert [reply.status for reply in replies] == [200] * 4
@@ -53,15 +47,11 @@ async def test_predict_is_answered_in_its_turn_too(here: House, caller: Caller, 
 async def test_a_body_that_grows_too_long_behind_another_request_is_refused_in_its_turn(
     tmp_path: Path, path: str
 ) -> None:
-    async def slow(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await asyncio.sleep(0.1)
-        await answer(writer)
-
     chunks = b"".join(b"64\r\n%b\r\n" % bytes(100) for _ in range(3)) + b"0\r\n\r\n"
-    async with upstream(slow) as replica, house(tmp_path, replica, body_limit_bytes=200) as here, here.caller() as one:
+    async with served(tmp_path, answering(seconds=0.1), body_limit_bytes=200) as here, here.caller() as one:
         await one.send(request() + request(path, b"", Transfer_Encoding="chunked") + chunks)
         assert [(await one.reply()).status for _ in range(2)] == [200, 413]
-        assert len(replica.asked) == 1
+        assert len(here.replica.asked) == 1
 
 
 async def test_a_body_that_looks_like_a_request_is_a_body(here: House, caller: Caller) -> None:
@@ -94,41 +84,6 @@ async def test_a_request_that_is_its_connections_last_ends_it(here: House, data:
         assert (reply.status, reply.headers["connection"]) == (200, "close")
         assert await caller.ended()
     assert len(here.replica.asked) == 1
-
-
-async def test_a_caller_who_is_known_counts_by_the_rules_keys_and_tables_of_now(here: House, caller: Caller) -> None:
-
-    async def status() -> int:
-        await caller.send(request())
-        return (await caller.reply()).status
-
-    [routes, rules, keys] = here.proxy.config.watched
-    table = (here.root / "routing" / "routing.json").read_text()
-    key = (here.root / "api-keys" / "ci").read_text()
-    assert await status() == 200
-    nobody = access_table().model_copy(update={"rules": ()})
-    for watched, name, bad, good, expected in (
-        (
-            rules,
-            "access.json",
-            nobody.model_dump_json(by_alias=True),
-            access_table().model_dump_json(by_alias=True),
-            404,
-        ),
-        (routes, "routing.json", '{"version":1,"environment":"test","servers":[],"models":[]}', table, 404),
-    ):
-        write(here, name, bad)
-        await watched.look()
-        assert [await status(), await status()] == [expected] * 2
-        write(here, name, good)
-        await watched.look()
-        assert await status() == 200
-    (here.root / "api-keys" / "ci").unlink()
-    await keys.look()
-    assert [await status(), await status()] == [401] * 2
-    (here.root / "api-keys" / "ci").write_text(key)
-    await keys.look()
-    assert await status() == 200
 
 
 async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(caller: Caller) -> None:

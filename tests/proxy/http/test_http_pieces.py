@@ -10,24 +10,20 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
-from .house import MODEL, PATH, Caller, House, house, request, until
-from .test_http_faults import METADATA, cut_short, reset
+from .house import ENVELOPE, METADATA, MODEL, PATH, Caller, House, house, request, served, until
 from .test_http_metrics import scrape, value
-from .upstream import Asked, Upstream, answer, upstream
+from .upstream import answering, raw, reset, upstream
 
 pytestmark = pytest.mark.anyio
-
-
-async def slowly(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-    await asyncio.sleep(0.1)
-    await answer(writer, asked.body or b"none")
+slowly = answering(lambda asked: asked.body or b"none", seconds=0.1)
+cut_short = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", end="closed")
 
 
 @pytest.mark.parametrize("path", [PATH, "/predict"])
 async def test_a_request_behind_another_may_come_in_two_pieces(here: House, caller: Caller, path: str) -> None:
     body = b'{"inputs":[2]}'
     if path == "/predict":
-        body = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}' % body
+        body = ENVELOPE % body
     first, second = request(body=b'{"inputs":[1]}'), request(path, body)
     here.replica.act = slowly
     async with asyncio.timeout(3):
@@ -95,7 +91,7 @@ async def test_an_answer_cut_short_is_counted_and_logged_as_what_it_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with upstream(cut_short) as replica, house(tmp_path, replica) as here:
+    async with served(tmp_path, cut_short) as here:
         with pytest.raises(asyncio.IncompleteReadError):
             await here.ask()
         found = await scrape(here)
@@ -115,7 +111,7 @@ def broken(*_: object, **__: object) -> Any:
 async def test_a_defect_is_an_answer_and_a_line_in_the_log(
     here: House, caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str, at: str
 ) -> None:
-    body = b'{"inference_server_name":"vision","model_name":"resnet","payload":{}}' if path == "/predict" else b"{}"
+    body = ENVELOPE % b"{}" if path == "/predict" else b"{}"
     data = request(path, body)
     for _ in range(3):  # known to the fast path then
         await caller.send(data)
@@ -143,13 +139,9 @@ async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
 ) -> None:
     go_on = asyncio.Event()
 
-    async def held(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await go_on.wait()
-        await answer(writer)
-
-    async with upstream(held) as replica, house(tmp_path, replica, concurrency=1) as here:
+    async with served(tmp_path, answering(go_on=go_on), concurrency=1) as here:
         first = asyncio.ensure_future(here.ask())
-        await until(lambda: replica.asked)
+        await until(lambda: here.replica.asked)
         second = asyncio.ensure_future(here.ask())
         await until(lambda: here.proxy.shared.limiter.waiting == 1)
         monkeypatch.setattr(Route, "first_lines", broken)
@@ -170,7 +162,7 @@ async def test_a_version_that_none_can_have_is_no_version(here: House, version: 
 async def test_versions_that_callers_make_up_keep_no_others_from_being_remembered(tmp_path: Path) -> None:
     shares = (routing.VersionShare(version=7, weight=100),)
     models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares)]
-    async with upstream() as replica, house(tmp_path, replica, models=models) as here, here.caller() as caller:
+    async with served(tmp_path, models=models) as here, here.caller() as caller:
         for number in range(100, 300):
             await caller.send(request(f"/v2/models/{MODEL}/versions/{number}/infer"))
             assert (await caller.reply()).status == 200

@@ -13,25 +13,17 @@ from tidegate_contracts import routing
 from tidegate_proxy.kinds import KINDS
 from tidegate_proxy.problems import Problem
 
-from .house import House, house, request
-from .upstream import Asked, Upstream, answer, upstream
+from .house import House, house, request, served
+from .upstream import Asked, Upstream, answering, only, raw, upstream
 
 pytestmark = pytest.mark.anyio
+KEEPS = b'{"sequence_batching":{}}'
+keeper = only("GET", answering(KEEPS))
 
 
 def body_of(sequence: object, size: int = 1) -> bytes:
     tensor = {"name": "x", "datatype": "FP32", "shape": [size], "data": [1.5] * size}
     return json.dumps({"inputs": [tensor], "parameters": {"sequence_id": sequence, "sequence_start": False}}).encode()
-
-
-def keeper_of_sequences(batching: bool) -> object:
-    async def act(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        if asked.line.startswith("GET"):
-            await answer(writer, json.dumps({"sequence_batching": {}} if batching else {"max_batch_size": 8}).encode())
-        else:
-            await answer(writer)
-
-    return act
 
 
 def calls(replica: Upstream) -> list[Asked]:
@@ -59,7 +51,7 @@ async def spread(here: House, first: Upstream, body: Callable[[int], bytes]) -> 
 
 @pytest.mark.parametrize("how", ["chunked", "gzip", "binary", "predict", "large"])
 async def test_however_it_is_sent(tmp_path: Path, how: str) -> None:
-    act = keeper_of_sequences(True)
+    act = keeper
 
     def one(number: int) -> bytes:
         body = body_of(number)
@@ -74,13 +66,13 @@ async def test_however_it_is_sent(tmp_path: Path, how: str) -> None:
             return request("/predict", b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}' % body)
         return request(body=body_of(number, 100_000))
 
-    async with upstream(act) as first, upstream(act) as second, house(tmp_path, first, second) as here:  # type: ignore[arg-type]
+    async with upstream(act) as first, upstream(act) as second, house(tmp_path, first, second) as here:
         await spread(here, first, one)
 
 
 async def test_models_without_sequences_are_not_read(tmp_path: Path) -> None:
-    act = keeper_of_sequences(False)
-    async with upstream(act) as first, upstream(act) as second, house(tmp_path, first, second) as here:  # type: ignore[arg-type]
+    act = only("GET", answering(b'{"max_batch_size":8}'))
+    async with upstream(act) as first, upstream(act) as second, house(tmp_path, first, second) as here:
         for _ in range(40):
             assert (await here.ask(request(body=body_of(7)))).status == 200
         assert calls(first)
@@ -90,13 +82,7 @@ async def test_models_without_sequences_are_not_read(tmp_path: Path) -> None:
 
 
 async def test_requests_that_come_while_the_model_is_looked_at_wait_for_what_it_is(tmp_path: Path) -> None:
-    authorizer = keeper_of_sequences(True)
-
-    async def slowly(replica: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        if asked.line.startswith("GET"):
-            await asyncio.sleep(0.3)
-        await authorizer(replica, writer, asked)  # type: ignore[operator]
-
+    slowly = only("GET", answering(KEEPS, seconds=0.3))
     async with upstream(slowly) as first, upstream(slowly) as second, house(tmp_path, first, second) as here:
         data = [request(body=body_of(number)) for number in range(1, 33)] * 2
         assert {reply.status for reply in await asyncio.gather(*(here.ask(each) for each in data))} == {200}
@@ -108,8 +94,8 @@ async def test_requests_that_come_while_the_model_is_looked_at_wait_for_what_it_
 async def test_a_sequence_stays_at_one_version_even_of_one_replica(tmp_path: Path) -> None:
     shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
     models = [routing.Model(name="resnet", server="vision", pool="main", versions=shares)]
-    act = keeper_of_sequences(True)
-    async with upstream(act) as replica, house(tmp_path, replica, models=models) as here:  # type: ignore[arg-type]
+    act = keeper
+    async with served(tmp_path, act, models=models) as here:
         found = []
         for number in range(1, 13):
             replies = [await here.ask(request(body=body_of(number))) for _ in range(6)]
@@ -119,12 +105,7 @@ async def test_a_sequence_stays_at_one_version_even_of_one_replica(tmp_path: Pat
 
 
 async def test_a_sequence_stays_even_where_nobody_tells_that_the_model_keeps_them(tmp_path: Path) -> None:
-    async def silent(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        if asked.line.startswith("GET"):
-            writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
-        else:
-            await answer(writer)
-
+    silent = only("GET", raw(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"))
     async with upstream(silent) as first, upstream(silent) as second, house(tmp_path, first, second) as here:
         await spread(here, first, lambda number: request(body=body_of(number)))
 

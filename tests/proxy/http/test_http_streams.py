@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from .house import MODEL, house, request
-from .upstream import Asked, Upstream, upstream
+from .house import MODEL, request, served
+from .upstream import Asked, Upstream
 
 pytestmark = pytest.mark.anyio
 PATH = f"/v2/models/{MODEL}/generate_stream"
@@ -27,21 +27,21 @@ async def silence(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
 
 
 async def test_a_stream_that_moves_may_last_longer_than_a_request(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica, request_timeout_seconds=1) as here:
-        replica.act = events
+    async with served(tmp_path, request_timeout_seconds=1) as here:
+        here.replica.act = events
         reply = await here.ask(request(PATH))
         assert reply.body.count(b"data: ") == 5
 
 
 async def test_a_stream_that_stands_still_is_ended(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica, request_timeout_seconds=1) as here:
-        replica.act = silence
+    async with served(tmp_path, request_timeout_seconds=1) as here:
+        here.replica.act = silence
         with pytest.raises(asyncio.IncompleteReadError):
             await here.ask(request(PATH), seconds=4)
 
 
 async def test_a_stream_ends_when_its_caller_said(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica, request_timeout_seconds=5) as here:
-        replica.act = events
+    async with served(tmp_path, request_timeout_seconds=5) as here:
+        here.replica.act = events
         with pytest.raises(asyncio.IncompleteReadError):
             await here.ask(request(PATH, Request_Timeout="1.2"), seconds=4)

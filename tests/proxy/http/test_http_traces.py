@@ -10,7 +10,7 @@ from tidegate_contracts import routing
 from tidegate_proxy.telemetry import traces
 
 from .house import BODY, MODEL, PATH, House, house, request
-from .upstream import Asked, Upstream, upstream
+from .upstream import Upstream, reset, upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -128,10 +128,7 @@ async def test_a_context_that_is_none_begins_a_new_trace(tmp_path: Path, bad: st
 
 
 async def test_calls_that_fail_have_spans_that_say_so(tmp_path: Path) -> None:
-    async def cut(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        writer.transport.abort()
-
-    async with upstream(cut) as replica, upstream() as collector:
+    async with upstream(reset) as replica, upstream() as collector:
         async with house(tmp_path, replica, **traced(collector)) as here:
             await here.ask(request(Traceparent=SAMPLED))
             await here.ask(request(Traceparent=SAMPLED, key=None))

@@ -48,6 +48,58 @@ async def answer(writer: asyncio.StreamWriter, body: bytes = b'{"ok":1}', head: 
     await writer.drain()
 
 
+def answering(
+    body: bytes | Callable[[Asked], bytes] = b'{"ok":1}',
+    head: str = "",
+    seconds: float = 0.0,
+    go_on: asyncio.Event | None = None,
+) -> Act:
+    """Answer with this body, after so many seconds, or when a test lets it go on."""
+
+    async def act(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        await (asyncio.sleep(seconds) if go_on is None else go_on.wait())
+        await answer(writer, body(asked) if callable(body) else body, head)
+
+    return act
+
+
+echo = answering(lambda asked: asked.body)
+
+
+def raw(*parts: bytes, end: str = "", pause: float = 0.0) -> Act:
+    """Answer with these bytes, as they are; at the `end` the connection is closed, or cut."""
+
+    async def act(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(pause)
+        if end == "cut":
+            writer.transport.abort()
+            await asyncio.sleep(0)
+        elif end:
+            writer.close()
+
+    return act
+
+
+reset = raw(end="cut")
+
+
+async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Asked) -> None:
+    await asyncio.sleep(60)
+
+
+def only(text: str, act: Act, otherwise: Act | None = None) -> Act:
+    """Answer like this where the first line of a request has this text, and as usual otherwise."""
+    usual = otherwise or answering()
+
+    async def either(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        await (act if text in asked.line else usual)(made, writer, asked)
+
+    return either
+
+
 async def _read(reader: asyncio.StreamReader, upstream: Upstream) -> Asked:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     upstream.begun += 1

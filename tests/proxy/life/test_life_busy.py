@@ -15,9 +15,8 @@ from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
 from tidegate_proxy.routes import Route
 
-from ..http.house import House, house, request, routing_table, until
-from ..http.test_http_faults import write
-from ..http.upstream import Asked, Upstream, answer, upstream
+from ..http.house import House, house, request, routing_table, served, until
+from ..http.upstream import answering
 
 pytestmark = pytest.mark.anyio
 MODELS = 10_000
@@ -82,16 +81,13 @@ async def test_a_folder_of_many_keys_is_looked_at_elsewhere(tmp_path: Path, monk
 async def test_sigterm_waits_for_those_who_read_slowly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     size = 250_000  # read from the replica at once, and more than the system takes
 
-    async def much(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await answer(writer, bytes(size))
-
     caplog.set_level(logging.INFO)
-    async with upstream(much) as replica, house(tmp_path, replica, drain_seconds=30) as here:
+    async with served(tmp_path, answering(bytes(size)), drain_seconds=30) as here:
         slow = socket.socket()
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", here.proxy.ports["http"]))
         slow.sendall(request() * 30)
-        await until(lambda: len(replica.asked) > 2)
+        await until(lambda: len(here.replica.asked) > 2)
         await until(lambda: any(each.unsent for each in here.proxy.http.connections))
         ending = asyncio.ensure_future(here.proxy.stop())
         await asyncio.sleep(2)
@@ -138,7 +134,7 @@ async def longest_held(work: "asyncio.Future[None]") -> tuple[float, float]:
 
 
 async def take_over(here: House, text: str) -> tuple[float, float]:
-    write(here, "routing.json", text)
+    here.write("routing.json", text)
     return await longest_held(asyncio.ensure_future(here.proxy.config.watched[0].look()))
 
 

@@ -13,9 +13,8 @@ import pytest
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from ..grpc.test_grpc_tls import Authority
-from ..http.house import KEY, Caller, House, access_table, house, request, until
-from ..http.test_http_faults import write
-from ..http.upstream import Asked, Upstream, answer, upstream
+from ..http.house import KEY, Caller, House, access_table, request, served, until
+from ..http.upstream import answering
 from ..rigs.issuer import Issuer, issuer
 from ..rigs.tables import GROUP
 from ..rigs.tables import access_table as trusting
@@ -43,7 +42,7 @@ async def status(here: House | Caller, token: str) -> int:
 
 async def test_a_token_of_dev_is_nobodys_in_prod(tmp_path: Path) -> None:
     with issuer() as dev, issuer() as prod:
-        async with upstream() as replica, house(tmp_path, replica, access=trusting([prod])) as here:
+        async with served(tmp_path, access=trusting([prod])) as here:
             assert await status(here, prod.token("alice", [GROUP])) == 200
             for token in (
                 dev.token("alice", [GROUP]),
@@ -54,7 +53,7 @@ async def test_a_token_of_dev_is_nobodys_in_prod(tmp_path: Path) -> None:
                 prod.token("alice", [GROUP], key=dev.keys[0]),
             ):
                 assert await status(here, token) == 401
-            assert len(replica.asked) == 1
+            assert len(here.replica.asked) == 1
             assert not dev.asked, "who is not trusted is not asked either"
 
 
@@ -62,12 +61,12 @@ async def test_while_the_provider_is_down_who_is_known_goes_on_and_a_new_one_is_
     tmp_path: Path, identity_provider: Issuer
 ) -> None:
     identity_provider.down = True
-    async with upstream() as replica, house(tmp_path, replica, access=trusting([identity_provider])) as here:
+    async with served(tmp_path, access=trusting([identity_provider])) as here:
         token = identity_provider.token("alice", [GROUP])
         assert await status(here, token) in (401, 503), "fails closed"
         assert (await here.ask(request("/healthz", method="GET", key=None))).status == 200
     identity_provider.down = False
-    async with upstream() as replica, house(tmp_path, replica, access=trusting([identity_provider])) as here:
+    async with served(tmp_path, access=trusting([identity_provider])) as here:
         assert await status(here, token) == 200
         identity_provider.down = True
         assert await status(here, token) == 200
@@ -95,7 +94,7 @@ async def test_keys_and_rules_change_under_load_without_a_wrong_answer(here: Hou
         more = f"{hash_line(other)}\n" if number % 2 else "# nothing\n"
         (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{more}")
         await keys.look()
-        write(here, "access.json", access_table(1_000_000 + number).model_dump_json(by_alias=True))
+        here.write("access.json", access_table(1_000_000 + number).model_dump_json(by_alias=True))
         await rules.look()
         assert not keys.last_error + rules.last_error
         counted = seen[other][200 if number % 2 else 401]
@@ -118,12 +117,8 @@ async def test_a_certificate_is_taken_over_without_a_dropped_connection(tmp_path
         trusted = ssl.create_default_context(cadata=authority.pem.decode())
         return Caller(*await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"], ssl=trusted))
 
-    async def slow(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await asyncio.sleep(0.2)
-        await answer(writer)
-
     put(*first.pair("proxy"))
-    async with upstream(slow) as replica, house(tmp_path, replica, tls=True) as here:
+    async with served(tmp_path, answering(seconds=0.2), tls=True) as here:
         certificate = here.proxy.config.watched[-1]
         kept = await connect(first)
         await kept.send(request())

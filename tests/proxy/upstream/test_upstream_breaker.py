@@ -16,8 +16,8 @@ from tidegate_proxy.pools import Address, Pool, ask
 from tidegate_proxy.problems import Kind, Problem
 from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, Breaker, Trial
 
-from ..http.house import House, house, request, until
-from ..http.upstream import Asked, Upstream, answer, upstream
+from ..http.house import House, request, served, until
+from ..http.upstream import answering, hang
 
 
 def opened(now: float = 0.0) -> Breaker:
@@ -172,21 +172,13 @@ async def test_a_replica_that_is_gone_keeps_no_connection_that_comes_back_to_it(
 pytestmark = pytest.mark.anyio
 
 
-async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Asked) -> None:
-    await asyncio.sleep(60)
-
-
 def open_breaker(here: House) -> None:
     for _ in range(FAILURES):
         here.pool.replicas[0].breaker.failed(monotonic() - 60)
 
 
 async def test_of_many_requests_at_once_a_replica_that_may_be_back_gets_one(here: House) -> None:
-    async def slow(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await asyncio.sleep(0.3)
-        await answer(writer)
-
-    here.replica.act = slow
+    here.replica.act = answering(seconds=0.3)
     open_breaker(here)
     statuses = [each.status for each in await asyncio.gather(*(here.ask() for _ in range(30)))]
     assert sorted(statuses) == [200] + [503] * 29
@@ -213,7 +205,7 @@ async def test_a_trial_whose_caller_leaves_or_waits_no_longer_is_the_next_caller
 async def test_a_replica_that_hangs_is_left_alone_after_a_while_unless_callers_just_wait_no_longer(
     tmp_path: Path,
 ) -> None:
-    async with upstream(hang) as replica, house(tmp_path, replica, request_timeout_seconds=1) as here:
+    async with served(tmp_path, hang, request_timeout_seconds=1) as here:
         breaker = here.pool.replicas[0].breaker
         hurried = await asyncio.gather(*(here.ask(request(Request_Timeout="0.2")) for _ in range(2 * FAILURES)))
         assert {each.status for each in hurried} == {504}

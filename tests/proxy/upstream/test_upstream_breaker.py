@@ -1,18 +1,14 @@
 """When a replica is left alone, and how one request finds that it is back, whatever becomes of the others."""
 
 import asyncio
-import socket
-from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tidegate_contracts import routing
-from tidegate_proxy.pools import Address, Pool, ask
+from tidegate_proxy.pools import ask
 from tidegate_proxy.problems import Kind, Problem
 from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, Breaker, Trial
 
@@ -36,39 +32,6 @@ def test_each_trial_that_fails_doubles_the_pause_up_to_the_longest() -> None:
     assert pauses == [min(LONGEST_PAUSE, FIRST_PAUSE * 2**number) for number in range(8)]
 
 
-def test_only_one_of_many_requests_is_the_trial() -> None:
-    breaker = opened()
-    assert not breaker.allows(FIRST_PAUSE / 2)
-    assert breaker.claim(FIRST_PAUSE / 2) is None
-    assert breaker.allows(FIRST_PAUSE)
-    assert breaker.claim(FIRST_PAUSE) is not None
-    assert not breaker.allows(FIRST_PAUSE)
-    assert breaker.claim(FIRST_PAUSE) is None
-
-
-def test_who_is_no_trial_neither_ends_nor_decides_one() -> None:
-    breaker = opened()
-    trial = breaker.claim(FIRST_PAUSE)
-    Trial(breaker).given_up()
-    breaker.failed(FIRST_PAUSE)
-    breaker.succeeded()
-    assert not breaker.allows(FIRST_PAUSE)
-    breaker.succeeded(trial)
-    assert breaker.state(FIRST_PAUSE) == "closed"
-
-
-def test_a_trial_of_before_ends_none_of_now() -> None:
-    breaker = opened()
-    first = breaker.claim(FIRST_PAUSE)
-    assert first is not None
-    breaker.failed(FIRST_PAUSE, first)
-    later = FIRST_PAUSE * 3
-    assert breaker.claim(later) is not None
-    first.given_up()
-    breaker.succeeded(first)
-    assert not breaker.allows(later)
-
-
 class Requests(RuleBasedStateMachine):
     """Requests that begin and end in any order."""
 
@@ -76,7 +39,8 @@ class Requests(RuleBasedStateMachine):
         super().__init__()
         self.breaker = Breaker()
         self.now = 0.0
-        self.trials: list[Trial] = []
+        self.ended: list[Trial] = []
+        """Trials of before."""
         self.under_way: list[Trial | None] = []
 
     @rule(seconds=st.floats(0, 40))
@@ -96,16 +60,32 @@ class Requests(RuleBasedStateMachine):
         if not self.under_way:
             return
         trial = self.under_way.pop(which % len(self.under_way))
+        before = self.breaker.state(self.now)
         if how == "answered":
             self.breaker.succeeded(trial)
         elif how == "failed":
             self.breaker.failed(self.now, trial)
-        elif trial is not None:
-            trial.given_up()
+        if trial is not None:
+            trial.given_up()  # unless its outcome was noted
+            self.ended.append(trial)
+        elif before != "closed":
+            assert self.breaker.state(self.now) == before, "one that is no trial decides nothing"
+
+    @rule()
+    def a_trial_of_before_ends_once_more(self) -> None:
+        before = self.breaker.state(self.now), self.breaker.allows(self.now)
+        if before[0] != "closed":
+            for trial in self.ended:
+                self.breaker.succeeded(trial)
+                self.breaker.failed(self.now, trial)
+                trial.given_up()
+        assert before == (self.breaker.state(self.now), self.breaker.allows(self.now))
 
     @invariant()
     def at_most_one_trial_is_under_way(self) -> None:
-        assert sum(trial is not None for trial in self.under_way) <= 1
+        trials = sum(trial is not None for trial in self.under_way)
+        assert trials <= 1
+        assert not (trials and self.breaker.allows(self.now) and self.breaker.state(self.now) != "closed")
         assert self.breaker.opens_in(self.now) <= LONGEST_PAUSE
 
     @invariant()
@@ -118,58 +98,27 @@ Requests.TestCase.settings = settings(deadline=None)
 TestRequests = Requests.TestCase
 
 
-async def hang_on(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await asyncio.sleep(5)
-    writer.close()
+pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("own", "kind", "failures"), [(True, Kind.UPSTREAM, 1), (False, Kind.DEADLINE, 0)])
 async def test_a_question_that_takes_too_long_is_the_replicas_failure_unless_its_caller_waited_no_longer(
-    own: bool, kind: Kind, failures: int
+    here: House, own: bool, kind: Kind, failures: int
 ) -> None:
-    server = await asyncio.start_server(hang_on, "127.0.0.1", 0)
-    port: int = server.sockets[0].getsockname()[1]
-
-    async def find(_: str, __: int) -> Sequence[Address]:
-        return [(socket.AF_INET, ("127.0.0.1", port))]
-
-    told: dict[str, Any] = {"name": "one", "host": "h", "http_port": port, "grpc_port": 1, "loading": "preload"}
-    pool = Pool("main", routing.Pool(**told), find)
-    await pool.refresh()
-    breaker = pool.replicas[0].breaker
-    for _ in range(FAILURES - 1):
-        breaker.failed(0.0)
+    here.replica.act = hang
     with pytest.raises(Problem) as caught:
-        await ask(pool, b"/v2", 0.1, own_bound=own)
+        await ask(here.pool, b"/v2", 0.1, own_bound=own)
     assert caught.value.kind is kind
-    assert (breaker.state(0.0) == "open") == bool(failures)
-    server.close()
+    assert here.pool.replicas[0].breaker.failures == failures
 
 
-@pytest.mark.anyio
-async def test_a_replica_that_is_gone_keeps_no_connection_that_comes_back_to_it() -> None:
-    async def stay(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-        await reader.read()
-
-    server = await asyncio.start_server(stay, "127.0.0.1", 0)
-    port: int = server.sockets[0].getsockname()[1]
-
-    async def find(_: str, __: int) -> Sequence[Address]:
-        return [(socket.AF_INET, ("127.0.0.1", port))]
-
-    pool = Pool("main", routing.Pool(name="one", host="h", http_port=port, grpc_port=1, loading="preload"), find)
-    await pool.refresh()
-    replica = pool.replicas[0]
+async def test_a_replica_that_is_gone_keeps_no_connection_that_comes_back_to_it(here: House) -> None:
+    replica = here.pool.replicas[0]
     busy = await replica.connect(1.0)
-    pool.stop()
+    here.pool.stop()
     replica.give(busy, 0.0)
     assert replica.take(0.0) is None
     assert busy.transport.is_closing()
-    server.close()
-
-
-pytestmark = pytest.mark.anyio
 
 
 def open_breaker(here: House) -> None:

@@ -187,14 +187,6 @@ def on_demand_tritons_have_their_policy_and_its_secret_beside_them(objects: Obje
             assert eviction_process.CONTROL_SECRET_FILE in triton["command"][2]
 
 
-def tritons_survive_a_model_that_fails_to_load(objects: Objects) -> None:
-    for workload in of_kind(objects, "StatefulSet"):
-        (triton,) = template(workload)["spec"]["containers"]
-        assert "--exit-on-error=false" in triton["args"]
-        assert triton["livenessProbe"]["httpGet"]["path"] == "/v2/health/live"
-        assert triton["startupProbe"]["httpGet"]["path"] == "/v2/health/live"
-
-
 def the_routing_table_is_one_and_names_services_that_exist(objects: Objects) -> None:
     data = named(objects, "ConfigMap", "inference-proxy-routing")["data"]
     table = routing.RoutingTable.model_validate_json(data[proxy_process.ROUTING_FILE])

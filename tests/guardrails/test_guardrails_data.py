@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from policies.guardrails import check_all
-from tests.components.objects import named
 
-from .stacks import GONE, PROXY, SMALL, TODAY, Edit, Objects, at, both, broken, dev, in_small, kept, pod, prod, settings
+from .stacks import GONE, SMALL, TODAY, Edit, Objects, at, both, broken, dev, in_small, kept, pod, prod, settings
 
 READ_ONLY, RETAINED = "datasets-are-mounted-read-only", "volumes-are-retained"
 SHARED = "production-shares-nothing-that-others-may-write"
@@ -187,11 +186,6 @@ def test_two_environments_of_one_stack_are_looked_at_together() -> None:
     (found,) = check_all({"all": [*production, *others]}, TODAY)["all"]
     assert (found.rule, found.object) == (SHARED, VOLUME)
     assert "models of all" in found.what
-
-
-def test_the_reference_shares_nothing() -> None:
-    assert named(prod(), "Deployment", PROXY)
-    assert check_all({"prod": prod(), "dev": dev()}, TODAY) == {"prod": [], "dev": []}
 
 
 def test_production_may_share_with_production_what_its_own_people_write() -> None:

@@ -22,7 +22,7 @@ from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 
 from . import stacks
-from .stacks import DEFINITIONS, SMALL, TODAY, at, everything, in_small, prod
+from .stacks import DEFINITIONS, TODAY, everything, in_small, prod
 
 REFERENCE = DEFINITIONS[0]
 
@@ -149,15 +149,6 @@ def test_a_local_cluster_takes_nothing_else_that_is_mandatory() -> None:
         enforce(made, read_definition(REFERENCE), local_cluster=True, outcome="nothing was applied")
     assert caught.value.code == 1
     assert "1 mandatory finding; nothing was applied." in str(caught.value)
-
-
-def test_what_is_wrong_in_one_stack_is_said_of_that_stack() -> None:
-    objects = prod()
-    at("Service", SMALL, "spec/type", "NodePort")(objects)
-    rendering = [rendered("prod-east", objects, "f.yaml"), rendered("prod-west", prod(), "f.yaml")]
-    found = findings(rendering, read_definition(REFERENCE))
-    assert [each.object for each in found["prod-east"]] == [f"Service/{SMALL}"]
-    assert found["prod-west"] == []
 
 
 # ---- one stack is judged among all of its definition ----

@@ -69,7 +69,3 @@ def test_the_page_says_which_commands_see_one_stack_only_and_what_make_makes_of_
     _, _, section = text.partition(f"### {test_guardrails_data.SHARED} ")
     assert "they compare only the environments within that one stack" in section.partition("###")[0]
     assert "`make` itself ends with 2 whenever one of them fails" in text
-
-
-def test_no_line_of_the_page_is_longer_than_its_tables_need() -> None:
-    assert all(len(line) <= 120 or line.startswith("| ") for line in page().splitlines())

@@ -71,27 +71,6 @@ ACCESS_KEPT = (
 )  # fmt: skip
 
 
-def test_a_wildcard_in_production_stops_everybody_and_only_a_waiver_lets_it_through() -> None:
-    """The issue says it in four words: no wildcard access in prod."""
-    for name, edit in ((EVERYBODY, rule(groups=["*"])), (ALL, rule(servers=["*"]))):
-        objects = prod()
-        edit(objects)
-        assert [(each.rule, each.severity) for each in findings(objects)] == [(name, "mandatory")]
-        waiver = {"name": "w", "rule": name, "owner": "me", "reason": "so", "until": "2999-01-01"}
-        settings(objects, waivers=[waiver])
-        assert [each.severity for each in findings(objects)] == ["waived"]
-
-
-def test_the_references_production_has_rules_of_its_own_for_each_group() -> None:
-    (routing,) = (item for item in prod() if f"{item['kind']}/{item['metadata']['name']}" == ROUTING)
-    rules = json.loads(routing["data"]["access.json"])["rules"]
-    assert {each["name"]: (each["groups"], each["actions"], each["servers"]) for each in rules} == {
-        "model-endpoints": (["model-endpoints"], ["infer", "inspect"], ["preload", "ondemand"]),
-        "data-scientists-look": (["data-scientists"], ["inspect"], ["preload", "ondemand"]),
-        "production-deployers": (["production-deployers"], ["infer", "inspect"], ["preload", "ondemand"]),
-    }
-
-
 PINNED, DOOR = "images-are-pinned-by-digest", "nothing-bypasses-the-proxy"
 SERVERS = {"app.kubernetes.io/instance": "prod", "tidegate.dev/role": "server"}
 PROXIES = {"app.kubernetes.io/instance": "prod", "tidegate.dev/role": "proxy"}

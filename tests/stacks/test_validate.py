@@ -139,9 +139,6 @@ def test_a_mistake_in_one_environment_hides_no_broken_rule_of_another() -> None:
         ({"environments/dev/monitorin": {}}, "»monitorin: {}", "monitoring"),
         ({"environments/dev/productoin": True}, "»productoin: true", "production"),
         ({"dataPlanes/lab/contxt": "x"}, "»contxt: x", "context"),
-        ({"dataPlanes/lab/gpus/0/pernode": 1}, "»pernode: 1", "perNode"),
-        ({"proxy/access/callers/group": []}, "»group: []", "groups"),
-        ({"servers/main/pools/cold/loading/idle_seconds": 3}, "»idle_seconds: 3", "idleSeconds"),
         ({"environments/dev/servers": [{"name": "main", "imag": "x"}]}, "»imag: x", "image"),
     ],
 )

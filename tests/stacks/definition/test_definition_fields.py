@@ -37,7 +37,6 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("environments/dev/annotations", {"": "x"}, "? »''"),
     (f"{COLD}/nodeSelector", {"pool": "a b"}, "pool: »a b"),
     # images
-    ("images/proxy/tag", 26.08, "tag: »26.08"),
     ("images/proxy/tag", "a:b", "tag: »a:b"),
     ("images/proxy/tag", "latest", "tag: »latest"),  # it moves with every push
     ("images/proxy/repository", "Proxy", "repository: »Proxy"),
@@ -60,11 +59,6 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("models/churn/footprint", "9223372036854775808", "footprint: »'9223372036854775808'"),  # one more than 64 bits
     ("models/churn/footprint", "9300P", "footprint: »9300P"),
     # numbers
-    ("proxy/replicas", True, "replicas: »true"),
-    ("proxy/replicas", 2.0, "replicas: »2.0"),
-    ("proxy/replicas", "2", "replicas: »'2'"),
-    ("proxy/replicas", 10**30, "replicas: »1000"),
-    ("proxy/replicas", [2], "»replicas:"),
     ("models/churn/versions", [{"version": 2**53 + 1, "weight": 100}], "version: »90071"),  # JSON's numbers
     ("proxy/bodyLimit", "9Pi", "bodyLimit: »9Pi"),  # beyond JSON's numbers
     ("proxy/tracing", {"endpoint": "collector:4318"}, "endpoint: »collector"),
@@ -74,13 +68,11 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     (f"{TRITON}/environment", {"A-B": "x"}, "»A-B: x"),
     (f"{TRITON}/extraArguments", ["log-info"], "- »log-info"),
     (f"{TRITON}/extraArguments", ["--a b"], "- »--a b"),
-    (f"{TRITON}/extraArguments", "--a=b", "extraArguments: »--a=b"),
     # addresses
     ("network/callers/ingress/cidr", "10.0.0.1/8", "cidr: »10.0.0.1/8"),
     ("network/callers/ingress/cidr", "10.0.0.0/255.0.0.0", "cidr: »10.0.0.0/255"),
     ("network/callers/ingress/cidr", "10.0.0.0/08", "cidr: »10.0.0.0/08"),
     ("network/callers/ingress/cidr", "fe80::%eth0/64", "cidr: »fe80::%eth0/64"),
-    ("network/callers/ingress/cidr", 10, "cidr: »10"),
     ("network/reach/identity/ports", [0], "- »0"),
     ("network/reach/identity/by", [], "»by: []"),
     ("proxy/auth/oidc/0/issuer", "idp.example.com", "issuer: »idp.example.com"),
@@ -88,9 +80,6 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("proxy/exposure", {"kind": "ingress", "host": "I.example.com"}, "host: »I.example.com"),
     ("proxy/exposure", {"kind": "ingress", "host": "i", "path": "x"}, "path: »x"),
     ("proxy/exposure", {"kind": "load-balancer", "sourceRanges": ["10.0.0.1/8"]}, "- »10.0.0.1/8"),
-    ("proxy/exposure", {"kind": "ingres", "host": "i"}, "kind: »ingres"),
-    ("proxy/exposure", {"host": "i"}, "»exposure:"),
-    ("proxy/exposure", "ingress", "exposure: »ingress"),
     (f"{COLD}/autoscaling", {"kind": "queue", "min": 1, "max": 1, "prometheusAddress": "http:// x"},
      "prometheusAddress: »http:// x"),
     (f"{COLD}/autoscaling", {"kind": "queue", "min": 1, "max": 1}, "»autoscaling:"),
@@ -99,12 +88,10 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("datasets", [{"name": "models", "kind": "nfs", "server": "n", "path": "/a/../b"}], "path: »/a/../b"),
     ("datasets", [{"name": "models", "kind": "hostPath", "path": "/a/.."}], "path: »/a/.."),
     ("datasets", [{"name": "models", "kind": "hostPath", "path": "/a\n"}], "path: »'/a"),
-    ("datasets", [{"name": "models", "kind": "claim"}], "- »name: models"),
     ("servers/main/repository", {"dataset": "models", "path": "/x"}, "path: »/x"),
     ("servers/main/repository", {"dataset": "models", "path": "a//b"}, "path: »a//b"),
     ("servers/main/repository", {"url": "s3://b", "dataset": "models"}, ""),
     ("servers/main/identity", {"cloud": "aws", "roleArn": "role"}, "roleArn: »role"),
-    ("servers/main/identity", {"cloud": "gpc", "serviceAccount": "x"}, "cloud: »gpc"),
     # GPUs
     (f"{COLD}/placement", {"kind": "mig", "profile": "1g10gb"}, "profile: »1g10gb"),
     (f"{COLD}/placement", {"kind": "mig", "profile": "1g.0gb"}, "profile: »1g.0gb"),
@@ -112,14 +99,11 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     (f"{COLD}/placement", {"kind": "mig", "profile": "1g.10gb", "product": "A 100"}, "product: »A 100"),
     (f"{COLD}/placement", {"kind": "dra", "profile": "1g.10gb", "product": "A' || true"}, "product: »A' || true"),
     (f"{COLD}/placement", {"kind": "mig"}, "»placement:"),
-    (f"{COLD}/placement", {"kind": "mgi", "profile": "1g.10gb"}, "kind: »mgi"),
-    (f"{COLD}/placement", {"kind": "dra"}, "»placement:"),  # mig.nvidia.com gives slices: which?
     (GROUP, {**NODES, "product": f"{PRODUCT}-MIG-1g.10gb"}, "product: »NVIDIA"),
     (GROUP, {**NODES, "mig": {"slices": {}}}, "»slices: {}"),
     (GROUP, {**NODES, "mig": {"slices": {"big": 1}}}, "»big: 1"),
     # what is needed
     ("servers/main/pools", [], "»pools: []"),
-    ("servers/main/pools/cold/loading", GONE, "- »name: cold"),
     ("servers/main/repository", GONE, "- »name: main"),
 )  # fmt: skip
 
@@ -135,7 +119,6 @@ RIGHT: tuple[tuple[str, Any], ...] = (
     ("environments/dev/labels", {"example.com/team": "", "a": "A_b.c-9"}),
     ("environments/dev/annotations", {"example.com/Team": "anything at all: ü"}),
     ("models/churn/name", "Churn_2.onnx-a"),
-    ("models/churn/alias", "champion"),
     ("models/churn/versions", [{"version": 2**53, "weight": 100}]),
     ("dataPlanes/lab/registries", {"nvcr.io": "mirror.example.com:5000/nv/c"}),
     ("proxy/bodyLimit", "1.5Gi"),
@@ -144,7 +127,6 @@ RIGHT: tuple[tuple[str, Any], ...] = (
     ("network/reach/identity/ports", [1, 65535]),
     ("proxy/exposure", {"kind": "load-balancer", "sourceRanges": ["10.0.0.0/8"], "annotations": {"a/b": ""}}),
     ("proxy/exposure", {**ROUTE, "path": "/a/b", "listener": "https"}),
-    ("proxy/tls", {"kind": "cert-manager", "issuer": "ca"}),
     ("proxy/auth/oidc/0/jwksUrl", "http://keycloak-http.domino-platform/certs"),
     ("servers/main/repository", {"dataset": "models", "path": "filecache/a-b_c.d"}),
     (f"{TRITON}/extraArguments",
@@ -152,8 +134,6 @@ RIGHT: tuple[tuple[str, Any], ...] = (
     (f"{TRITON}/metrics", {"latencySummaries": [{"quantile": 0.99, "error": 0.001}]}),
     (GROUP, {**NODES, "product": "NVIDIA-A30", "sharing": {"kind": "time-slicing", "replicas": 48}}),
     ("domino", {"mesh": {"mode": "istio", "mtls": "STRICT"}}),
-    ("proxy/tolerations", [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]),
-    ("datasets/models/mountOptions", ["nconnect=8"]),
 )  # fmt: skip
 
 

@@ -14,9 +14,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from rollout.changes.compare import compare
-from rollout.changes.report import report
-
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
 """Of processes that run this checkout."""
@@ -68,6 +65,9 @@ def made(kind: str, name: str = "it", **parts: Any) -> dict[str, Any]:
 
 def said(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
     """What is reported of an object that changes, comes or goes."""
+    from rollout.changes.compare import compare  # when it is asked for: every process collects this file
+    from rollout.changes.report import report
+
     return report({"stack": compare([old] if old else [], [new] if new else [])}).plain
 
 

@@ -176,14 +176,11 @@ POOL = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "sm
         (Live([], []), "", ""),
         (Live([], [], refused=("services x was refused by the quota tight",)), "", "the quota tight"),
         (Live([], []), "The namespace n is there already", "west: The namespace n is there already"),
-        (
-            Live([{**POOL, "spec": {"serviceName": "a"}}], [{**POOL, "spec": {"serviceName": "b"}}]),
-            "",
-            "west: StatefulSet small-main cannot be changed in place (spec.serviceName)",
-        ),
+        (Live([{**POOL, "spec": {"serviceName": "a"}}], [{**POOL, "spec": {"serviceName": "b"}}]), "",
+         "west: StatefulSet small-main cannot be changed in place (spec.serviceName)"),
     ],
     ids=["nothing", "the API server", "the engine", "immutable"],
-)
+)  # fmt: skip
 def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_why(
     roll: Call, doubles: Doubles, monkeypatch: pytest.MonkeyPatch, live: Live, refuses: str, says: str
 ) -> None:

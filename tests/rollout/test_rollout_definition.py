@@ -105,24 +105,16 @@ def test_dev_and_prod_differ_in_what_their_overlays_say_and_in_nothing_else(defi
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        (
-            "proxy: {replicas: null,",
-            "proxy: {exposure: {kind: ingress, host: a.test}, replicas: null,",
-            "  proxy.exposure cluster-ip → ingress (host a.test, path /)",
-        ),
-        (
-            "  - {name: dev}",
-            "  - {name: dev, models: [{name: two, server: small}]}",
-            "  models.two two (server small, pinned false) → –",
-        ),
-        (
-            "  - {name: dev}",
-            f"  - {{name: dev, models: [{', '.join(f'{{name: m{n}, server: small}}' for n in range(40))}]}}",
-            "  … and 19 more",
-        ),
+        ("proxy: {replicas: null,", "proxy: {exposure: {kind: ingress, host: a.test}, replicas: null,",
+         "  proxy.exposure cluster-ip → ingress (host a.test, path /)"),
+        ("  - {name: dev}", "  - {name: dev, models: [{name: two, server: small}]}",
+         "  models.two two (server small, pinned false) → –"),
+        ("  - {name: dev}",
+         f"  - {{name: dev, models: [{', '.join(f'{{name: m{n}, server: small}}' for n in range(40))}]}}",
+         "  … and 19 more"),
     ],
     ids=["another kind", "only in one", "cut and counted"],
-)
+)  # fmt: skip
 def test_what_environments_differ_in_is_said_in_a_line_each(
     definition: Path, edit: Edit, old: str, new: str, says: str
 ) -> None:

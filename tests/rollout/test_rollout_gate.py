@@ -30,30 +30,28 @@ NOBODY = Kubectl("nowhere")
 # ---- how long it waits ----
 
 
-class Looking(Look):
+class Looking:
     """Stands for a data plane: says one thing after the other, each for a second."""
 
     def __init__(self, gate: Gate, said: Sequence[Sequence[str]]) -> None:
-        super().__init__(gate, NOBODY, TARGET)
-        self.__dict__.update(said=said, time=0.0)
+        self.gate, self.said, self.time = gate, said, 0.0
 
     def lacking(self) -> list[str]:
-        said = self.__dict__["said"]
-        return list(said[min(int(self.__dict__["time"]), len(said) - 1)])
+        return [*self.said[min(int(self.time), len(self.said) - 1)]]
 
     def further(self) -> list[str]:
         return ["StatefulSet small-main: FailedCreate: exceeded quota: gpus"]
 
     def pause(self, seconds: float) -> bool:
-        self.__dict__["time"] += max(seconds, 0.001)
+        self.time += max(seconds, 0.001)
         return False
 
 
 def waited(settings: Gate, said: Sequence[Sequence[str]]) -> tuple[float, list[str]]:
-    look = Looking(settings, said)
+    look: Any = Looking(settings, said)
     shown: list[str] = []
-    await_health(look, shown.append, look.pause, lambda: look.__dict__["time"])
-    return look.__dict__["time"], shown
+    await_health(look, shown.append, look.pause, lambda: look.time)
+    return look.time, shown
 
 
 def settings(**keys: Any) -> Gate:
@@ -90,7 +88,7 @@ def test_what_never_settles_is_a_failure_too() -> None:
 
 
 def test_somebody_who_stops_it_is_heard_while_it_waits() -> None:
-    look = Looking(settings(), [["x"]])
+    look: Any = Looking(settings(), [["x"]])
     with pytest.raises(Interrupted):
         await_health(look, lambda _: None, lambda _: True)
 
@@ -153,7 +151,7 @@ LEAVING = {**UNREADY, "metadata": {**UNREADY["metadata"], "deletionTimestamp": "
         ([PROXY, pool(currentRevision="1", updatedReplicas=1), *PODS], "StatefulSet small-main: 1 of 2 pods are new"),
         ([POOL, proxy(updatedReplicas=1), *PODS], "Deployment inference-proxy: 1 of its pods are still old"),
         (
-            [POOL, proxy(replicas=3, updatedReplicas=1, availableReplicas=2), *PODS],
+            [POOL, proxy(3, updatedReplicas=1, availableReplicas=2), *PODS],
             "Deployment inference-proxy: 1 of 3 pods are new",
         ),
         ([POOL, proxy(availableReplicas=0), *PODS], "Deployment inference-proxy: 0 of 2 pods are available"),
@@ -285,24 +283,22 @@ def test_a_probe_is_answered_by_any_success_and_by_nothing_else(server: Server, 
     assert server.asked == [("GET", "/ready", None, b"")]
 
 
-def test_a_probe_with_a_body_is_posted(server: Server, send: Send) -> None:
-    server.answers["/v2/models/m/infer"] = 200, "{}"
-    send("/v2/models/m/infer", body='{"inputs": []}')
-    assert server.asked == [("POST", "/v2/models/m/infer", None, b'{"inputs": []}')]
-
-
-def test_a_probe_sends_the_token_that_its_variable_holds(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.answers["/ready"] = 200, ""
+def test_a_probe_with_a_body_is_posted_with_the_token_that_its_variable_holds(
+    server: Server, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks = partial(gate._request, f"{server.url}/infer", '{"inputs": []}', "PROBE_TOKEN")
+    server.answers["/infer"] = 200, "{}"
+    send("/infer", body="{}")
+    assert server.asked.pop() == ("POST", "/infer", None, b"{}")
     monkeypatch.delenv("PROBE_TOKEN", raising=False)
     with pytest.raises(CommandError, match="the environment variable PROBE_TOKEN, which holds the probe's token"):
-        gate._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
+        asks()
     monkeypatch.setenv("PROBE_TOKEN", "hidden")
-    gate._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
-    assert server.asked == [("GET", "/ready", "Bearer hidden", b"")]
-    server.answers["/ready"] = 401, ""
-    with pytest.raises(CommandError) as raised:
-        gate._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
-    assert "hidden" not in str(raised.value)
+    asks()
+    assert server.asked == [("POST", "/infer", "Bearer hidden", b'{"inputs": []}')]
+    server.answers["/infer"] = 401, ""
+    with pytest.raises(CommandError, match=r"^(?!.*hidden).*/infer answers 401$"):
+        asks()
 
 
 def test_a_probe_of_nobody_says_why_there_is_no_answer() -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,59 +64,66 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 @pytest.fixture
-def repository(tmp_path: Path, definition: Path) -> Path:
-    """A git repository with this very code in it, and the definition at its first commit."""
-    folder = tmp_path / "repository"
-    packages = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name not in ("tests", "bench")]
-    for part in (*packages, "contracts"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "definitions").mkdir()
-    shutil.copy(definition, folder / "definitions/two.yaml")
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message=first")
-    return folder
-
-
-@pytest.fixture
 def page(tmp_path: Path) -> Path:
     """Where pages for reviewers go; nobody has made the folder yet."""
     return tmp_path / "pages" / "preview.md"
 
 
+class Repository:
+    """A git repository with this very code in it, and the definition at its first commit."""
+
+    def __init__(self, folder: Path, definition: Path, page: Path, call: Call) -> None:
+        self.folder, self.page, self.call = folder, page, call
+        self.definition = folder / "definitions/two.yaml"
+        packages = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name != "tests"]
+        for part in (*packages, "contracts"):
+            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        self.definition.parent.mkdir()
+        shutil.copy(definition, self.definition)
+        git(folder, "init", "--quiet", "--initial-branch=main")
+        self.commit("first")
+
+    def commit(self, message: str) -> None:
+        git(self.folder, "add", "--all")
+        git(self.folder, "commit", "--quiet", f"--message={message}")
+
+    def edit(self, old: str, new: str) -> None:
+        change(self.definition, old, new)
+
+    def against(self, base: str, *more: object, definition: Path | None = None, code: int = 0) -> Any:
+        path = definition or self.definition
+        return self.call("preview", path, f"--base={base}", "--summary", self.page, *more, code=code)
+
+    def said(self) -> str:
+        """The page for reviewers."""
+        return self.page.read_text("utf-8")
+
+
 @pytest.fixture
-def against(repository: Path, call: Call, page: Path) -> Call:
-
-    def run(base: str, *arguments: object, file: str = "definitions/two.yaml", code: int | None = None) -> Any:
-        return call("preview", repository / file, "--base", base, "--summary", page, *arguments, code=code)
-
-    return run
+def repo(tmp_path: Path, definition: Path, page: Path, call: Call) -> Repository:
+    return Repository(tmp_path / "repository", definition, page, call)
 
 
-def test_against_a_revision_its_own_code_renders_its_own_definition(
-    repository: Path, against: Call, tree: Tree
-) -> None:
-    change(repository / "components/args.py", "PRE_STOP_SECONDS: Final = 10\n", "PRE_STOP_SECONDS: Final = 11\n")
-    git(repository, "commit", "--quiet", "--all", "--message=another pause")
-    change(repository / "definitions/two.yaml", 'proxy, tag: "1"', 'proxy, tag: "2"')
-    before = tree(repository)
-    ended = against("main", "--stack", "dev-lab", code=0)
+def test_against_a_revision_its_own_code_renders_its_own_definition(repo: Repository, tree: Tree) -> None:
+    change(repo.folder / "components/args.py", "PRE_STOP_SECONDS: Final = 10\n", "PRE_STOP_SECONDS: Final = 11\n")
+    repo.commit("another pause")
+    repo.edit('proxy, tag: "1"', 'proxy, tag: "2"')
+    before = tree(repo.folder)
+    ended = repo.against("main", "--stack", "dev-lab")
     assert ended.out.startswith("Against main:\n")
     # What runs here is the code of ROOT, so the pause that only the revision's code has shows as a difference.
     assert "preStop.sleep.seconds 11 → 10" in ended.out
     assert "registry.test/proxy:1 → registry.test/proxy:2" in ended.out
-    assert tree(repository) == before
-    ended = against("HEAD~1", "--stack", "dev-lab")
+    assert tree(repo.folder) == before
+    ended = repo.against("HEAD~1", "--stack", "dev-lab")
     assert "In 1 of 1 stack: 1 changed." in ended.out
 
 
-def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(
-    repository: Path, against: Call, page: Path
-) -> None:
-    change(repository / "definitions/two.yaml", 'proxy, tag: "1"', 'proxy, tag: "2"')
-    change(repository / "definitions/two.yaml", "path: /prod", "path: /elsewhere")
-    assert "without a replica: never" in against("main", code=0).out
-    text = page.read_text("utf-8")
+def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(repo: Repository) -> None:
+    repo.edit('proxy, tag: "1"', 'proxy, tag: "2"')
+    repo.edit("path: /prod", "path: /elsewhere")
+    assert "without a replica: never" in repo.against("main").out
+    text = repo.said()
     assert text.splitlines()[0] == (
         "**⚠️ 1 dataset REPLACED · 2 stacks: 2 changed · objects: 2 changed, 1 REPLACED · 2 proxies restart**"
     )
@@ -127,29 +135,26 @@ def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(
         "<code>registry.test/proxy&#58;1 → registry.test/proxy&#58;2</code>",
     ):
         assert part in text
-    first = page.read_bytes()
-    against("main")
-    assert page.read_bytes() == first
+    first = repo.said()
+    repo.against("main")
+    assert repo.said() == first
 
 
-def test_a_stack_that_is_no_longer_described_is_all_deleted_and_its_name_is_only_text(
-    repository: Path, against: Call, page: Path
-) -> None:
-    change(repository / "definitions/two.yaml", "  - {name: east, environments: [prod]}\n", "")
-    assert against("main").code == 0
-    text = page.read_text("utf-8")
+def test_a_stack_that_is_no_longer_described_is_all_deleted_and_its_name_is_only_text(repo: Repository) -> None:
+    repo.edit("  - {name: east, environments: [prod]}\n", "")
+    repo.against("main")
+    text = repo.said()
     assert text.startswith("**⚠️ 2 stacks: 1 REMOVED, 1 unchanged · objects: ")
     assert "- **REMOVED** <code>prod-east</code>: it is no longer described. Its 26 objects stay in its cluster" in text
     assert "- **DELETED** <code>StatefulSet small-main</code>" in text[text.index("#### Changes") :]
 
 
 @pytest.mark.thorough
-def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repository: Path, against: Call) -> None:
-    (repository / "absolute").symlink_to("/etc/hosts")
-    (repository / "outside").symlink_to("../../outside")
-    git(repository, "add", "--all")
-    git(repository, "commit", "--quiet", "--message=links")
-    assert "Nothing would change" in against("HEAD", "--stack", "dev-lab", code=0).out
+def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repo: Repository) -> None:
+    (repo.folder / "absolute").symlink_to("/etc/hosts")
+    (repo.folder / "outside").symlink_to("../../outside")
+    repo.commit("links")
+    assert "Nothing would change" in repo.against("HEAD", "--stack", "dev-lab").out
 
 
 @pytest.mark.skipif(
@@ -174,45 +179,41 @@ def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
 
 
 @pytest.mark.thorough
-def test_against_a_definition_that_was_wrong_everything_is_new_and_it_says_so(
-    repository: Path, against: Call, page: Path
-) -> None:
-    change(repository / "definitions/two.yaml", "kind: nfs", "kind: nsf")
-    git(repository, "commit", "--quiet", "--all", "--message=wrong")
-    change(repository / "definitions/two.yaml", "kind: nsf", "kind: nfs")
-    ended = against("HEAD", code=0)
+def test_against_a_definition_that_was_wrong_everything_is_new_and_it_says_so(repo: Repository) -> None:
+    repo.edit("kind: nfs", "kind: nsf")
+    repo.commit("wrong")
+    repo.edit("kind: nsf", "kind: nfs")
+    ended = repo.against("HEAD")
     assert (
         "Everything counts as new: HEAD cannot be rendered: its own `rollout render` ended with exit code 2:"
         in ended.err
     )
     assert "nsf" in ended.err
-    assert page.read_text("utf-8").startswith("**✏️ 2 stacks: 2 new · objects: ")
-    assert "Everything counts as new: HEAD cannot be rendered" in page.read_text("utf-8")
+    assert repo.said().startswith("**✏️ 2 stacks: 2 new · objects: ")
+    assert "Everything counts as new: HEAD cannot be rendered" in repo.said()
 
 
-def test_against_a_revision_without_the_code_or_without_the_definition_everything_is_new(
-    repository: Path, against: Call
-) -> None:
-    shutil.copy(repository / "definitions/two.yaml", repository / "definitions/new.yaml")
-    ended = against("HEAD", file="definitions/new.yaml", code=0)
+def test_against_a_revision_without_the_code_or_without_the_definition_everything_is_new(repo: Repository) -> None:
+    shutil.copy(repo.definition, repo.folder / "definitions/new.yaml")
+    ended = repo.against("HEAD", definition=repo.folder / "definitions/new.yaml")
     assert "HEAD has no definitions/new.yaml" in ended.err
     assert "In 2 of 2 stacks: " in ended.out
-    git(repository, "rm", "-r", "--quiet", "rollout")
-    git(repository, "commit", "--quiet", "--message=no code")
-    assert "HEAD cannot render itself: it has no `rollout` package yet." in against("HEAD", code=0).err
+    git(repo.folder, "rm", "-r", "--quiet", "rollout")
+    repo.commit("no code")
+    assert "HEAD cannot render itself: it has no `rollout` package yet." in repo.against("HEAD").err
 
 
 @pytest.mark.thorough
-def test_code_that_fails_is_a_failure_and_no_news(repository: Path, against: Call, page: Path) -> None:
-    change(repository / "rollout/cli.py", "from pathlib import Path", "raise SystemExit(7)")
-    git(repository, "commit", "--quiet", "--all", "--message=broken")
-    assert "its own `rollout render` ended with exit code 7" in against("HEAD", code=1).err
-    assert page.read_text("utf-8").startswith("**⛔ There is no preview**\n")
+def test_code_that_fails_is_a_failure_and_no_news(repo: Repository) -> None:
+    change(repo.folder / "rollout/cli.py", "from pathlib import Path", "raise SystemExit(7)")
+    repo.commit("broken")
+    assert "its own `rollout render` ended with exit code 7" in repo.against("HEAD", code=1).err
+    assert repo.said().startswith("**⛔ There is no preview**\n")
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("no space"), ZeroDivisionError])
 def test_a_preview_that_does_not_come_to_its_end_leaves_a_page_that_says_so(
-    repository: Path, call: Call, page: Path, monkeypatch: pytest.MonkeyPatch, stop: Exception
+    call: Call, definition: Path, page: Path, monkeypatch: pytest.MonkeyPatch, stop: Exception
 ) -> None:
     def compared(*_: object) -> None:
         raise stop
@@ -220,23 +221,17 @@ def test_a_preview_that_does_not_come_to_its_end_leaves_a_page_that_says_so(
     monkeypatch.setattr("rollout.preview.compared", compared)
     page.parent.mkdir()
     page.write_text("of yesterday", "utf-8")
-    try:
-        ended = call("preview", repository / "definitions/two.yaml", "--base=main", "--summary", page)
-    except ZeroDivisionError:
-        pass
-    else:
-        assert ended.code != 0
+    with suppress(ZeroDivisionError):
+        assert call("preview", definition, "--base=main", "--summary", page).code != 0
     text = page.read_text("utf-8")
     assert text.startswith("**⛔ There is no preview**\n")
     assert "The preview was begun, and did not end." in text
 
 
-def test_a_definition_that_is_wrong_now_ends_as_ever_and_reviewers_see_why(
-    repository: Path, against: Call, page: Path
-) -> None:
-    change(repository / "definitions/two.yaml", "kind: nfs", "kind: <b>@you</b>")
-    against("HEAD", code=2)
-    text = page.read_text("utf-8")
+def test_a_definition_that_is_wrong_now_ends_as_ever_and_reviewers_see_why(repo: Repository) -> None:
+    repo.edit("kind: nfs", "kind: <b>@you</b>")
+    repo.against("HEAD", code=2)
+    text = repo.said()
     assert text.startswith("**⛔ There is no preview**\n")
     assert text.endswith("\n**⛔ This preview failed: nothing was compared.**\n")
     assert "two.yaml&#58;" in text
@@ -244,14 +239,11 @@ def test_a_definition_that_is_wrong_now_ends_as_ever_and_reviewers_see_why(
 
 
 @pytest.mark.parametrize("revision", ["nope", "--upload-pack=touch x", "HEAD:stacks"])
-def test_an_unknown_revision_is_one_message_and_no_old_page_stays(
-    repository: Path, call: Call, page: Path, revision: str
-) -> None:
-    page.parent.mkdir()
-    page.write_text("of yesterday", "utf-8")
-    ended = call("preview", repository / "definitions/two.yaml", f"--base={revision}", "--summary", page, code=1)
-    assert f"git knows no revision {revision} here" in ended.err
-    assert "git knows no revision" in page.read_text("utf-8")
+def test_an_unknown_revision_is_one_message_and_no_old_page_stays(repo: Repository, revision: str) -> None:
+    repo.page.parent.mkdir()
+    repo.page.write_text("of yesterday", "utf-8")
+    assert f"git knows no revision {revision} here" in repo.against(revision, code=1).err
+    assert "git knows no revision" in repo.said()
 
 
 def test_outside_of_a_git_repository_it_says_so(
@@ -273,12 +265,10 @@ PRODUCTION = ("  - name: prod\n", "  - name: prod\n    production: true\n")
 """Makes images without a digest, which the small definition has, a broken rule."""
 
 
-def test_a_mandatory_rule_that_breaks_fails_the_preview_after_it_was_written(
-    repository: Path, against: Call, page: Path
-) -> None:
-    change(repository / "definitions/two.yaml", *PRODUCTION)
-    assert "images-are-pinned-by-digest" in against("main", code=1).err
-    text = page.read_text("utf-8")
+def test_a_mandatory_rule_that_breaks_fails_the_preview_after_it_was_written(repo: Repository) -> None:
+    repo.edit(*PRODUCTION)
+    assert "images-are-pinned-by-digest" in repo.against("main", code=1).err
+    text = repo.said()
     assert text.startswith("**⛔ ")
     assert " mandatory guardrail findings · 2 stacks: 1 changed, 1 unchanged" in text.splitlines()[0]
     assert text.splitlines()[-1] == "**⛔ This preview failed: 4 mandatory guardrail findings.**"
@@ -286,14 +276,12 @@ def test_a_mandatory_rule_that_breaks_fails_the_preview_after_it_was_written(
 
 
 @pytest.mark.thorough
-def test_a_revision_that_broke_a_rule_can_be_compared_with_and_what_is_mended_is_told(
-    repository: Path, against: Call, page: Path
-) -> None:
-    change(repository / "definitions/two.yaml", *PRODUCTION)
-    git(repository, "commit", "--quiet", "--all", "--message=no digests")
-    change(repository / "definitions/two.yaml", *reversed(PRODUCTION))
-    against("HEAD", code=0)
-    text = page.read_text("utf-8")
+def test_a_revision_that_broke_a_rule_can_be_compared_with_and_what_is_mended_is_told(repo: Repository) -> None:
+    repo.edit(*PRODUCTION)
+    repo.commit("no digests")
+    repo.edit(*reversed(PRODUCTION))
+    repo.against("HEAD")
+    text = repo.said()
     assert "- gone: **mandatory** <code>prod-east</code> <code>Deployment/inference-proxy</code>" in text
     assert "preview failed" not in text
 
@@ -302,30 +290,24 @@ SHARED = "production-shares-nothing-that-others-may-write"
 
 
 @pytest.mark.thorough
-def test_what_a_stack_breaks_in_another_that_nobody_asked_for_stands_on_the_page(
-    repository: Path, against: Call, page: Path
-) -> None:
-    (repository / "definitions/images.lock").write_text(LOCK, "utf-8")
-    definition = repository / "definitions/two.yaml"
-    change(definition, *PRODUCTION)
+def test_what_a_stack_breaks_in_another_that_nobody_asked_for_stands_on_the_page(repo: Repository) -> None:
+    (repo.folder / "definitions/images.lock").write_text(LOCK, "utf-8")
+    repo.edit(*PRODUCTION)
     # By a driver's name that the definition's own rule does not look into.
-    change(
-        definition, "datasets: [{name: models, path: /prod}]", "servers: [{name: small, repository: {dataset: efs}}]"
-    )
-    change(definition, "datasets:\n", "datasets:\n  - {name: efs, kind: efs, fileSystemId: fs-00000001}\n")
-    git(repository, "add", "--all")
-    git(repository, "commit", "--quiet", "--message=sound")
+    repo.edit("datasets: [{name: models, path: /prod}]", "servers: [{name: small, repository: {dataset: efs}}]")
+    repo.edit("datasets:\n", "datasets:\n  - {name: efs, kind: efs, fileSystemId: fs-00000001}\n")
+    repo.commit("sound")
     theirs = "{name: x, kind: csi, driver: efs.csi.aws.com, volumeHandle: fs-00000001, writers: [everybody]}"
     dev = f"  - name: dev\n    datasets: [{theirs}]\n    servers: [{{name: small, repository: {{dataset: x}}}}]\n"
-    change(definition, "  - {name: dev}\n", dev)
-    ended = against("main", "--stack", "dev-lab", code=1)
-    text = page.read_text("utf-8")
+    repo.edit("  - {name: dev}\n", dev)
+    ended = repo.against("main", "--stack", "dev-lab", code=1)
+    text = repo.said()
     assert text.startswith("**⛔ 1 mandatory guardrail finding · ")
     assert "- **new** **mandatory** <code>prod-east</code> <code>PersistentVolume/tidegate-prod-efs</code>" in text
     assert "NEW mandatory prod-east PersistentVolume/tidegate-prod-efs: efs shares its files" in ended.out
-    git(repository, "commit", "--quiet", "--all", "--message=shared")
-    ended = against("HEAD", "--stack", "dev-lab", code=1)
-    assert "**new**" not in page.read_text("utf-8")
+    repo.commit("shared")
+    ended = repo.against("HEAD", "--stack", "dev-lab", code=1)
+    assert "**new**" not in repo.said()
 
 
 @pytest.mark.usefixtures("rendered")

@@ -30,6 +30,9 @@ esac
 """
 
 
+ANOTHER = "add a dataset of another name and move the servers to it"
+
+
 @pytest.fixture
 def up(edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Up:
 
@@ -62,25 +65,15 @@ def test_an_answer_that_cannot_be_understood_is_one_message(up: Up, command: str
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (
-            'unable to replace resource "urn:x"\\nas it is currently marked for protection. To unprotect …',
-            "add a dataset of another name and move the servers to it",
-        ),
-        (
-            'resource "urn:x" cannot be deleted\\nbecause it is protected. To unprotect …',
-            "add a dataset of another name and move the servers to it",
-        ),
-        (
-            'services "a" is forbidden: exceeded quota: tight, requested: services=1, used: services=2',
-            "services a was refused by the quota tight: requested: services=1",
-        ),
-        (
-            "The resource already exists in the cluster. This can happen when:",
-            "CLUSTER=kind-lab STACK=dev-lab ENGINE=pulumi ADOPT=1",
-        ),
+        ('unable to replace resource "urn:x"\\nas it is currently marked for protection. To unprotect …', ANOTHER),
+        ('resource "urn:x" cannot be deleted\\nbecause it is protected. To unprotect …', ANOTHER),
+        ('services "a" is forbidden: exceeded quota: tight, requested: services=1, used: services=2',
+         "services a was refused by the quota tight: requested: services=1"),
+        ("The resource already exists in the cluster. This can happen when:",
+         "CLUSTER=kind-lab STACK=dev-lab ENGINE=pulumi ADOPT=1"),
     ],
     ids=["replaced", "deleted", "the API server", "unknown to its state"],
-)
+)  # fmt: skip
 def test_a_failure_is_no_riddle(up: Up, said: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match=told):
         up(PULUMI.format(said=said))

@@ -14,6 +14,7 @@ RBAC = (
 )
 QUOTA = 'services "main" is forbidden: exceeded quota: tight, requested: count/services=1, used: count/services=3'
 DENIED = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"
+GOING = 'configmaps "a" is forbidden: unable to create new content in namespace old because it is being terminated'
 POD = 'pods "a-0" is forbidden: '
 LIST = 'persistentvolumes is forbidden: User "bob" cannot list resource "persistentvolumes" in API group "" at'
 KIND = 'resource mapping not found for name: "a" namespace: "ns": no matches for kind "PodMonitor" in version '
@@ -25,14 +26,8 @@ NUMBER = 'Deployment.apps "d" is invalid: spec.replicas: Invalid value: -1: must
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (
-            HELM + QUOTA,
-            "services main was refused by the quota tight: requested: count/services=1, used: count/services=3",
-        ),
-        (
-            f"{POD}failed quota: tight: must specify limits",
-            "pods a-0 was refused by the quota tight: failed",
-        ),
+        (HELM + QUOTA, "main was refused by the quota tight: requested: count/services=1, used: count/services=3"),
+        (f"{POD}failed quota: tight: must specify limits", "pods a-0 was refused by the quota tight: failed"),
         (f'{POD}violates PodSecurity "baseline": runAs', "pods a-0 was refused by Pod Security 'baseline': runAs."),
         (f'{HELM}sets.apps "a" is forbidden: {DENIED}', "sets a was refused by the ValidatingAdmissionPolicy p: no."),
         (f'The sets "a" is invalid: : {DENIED}', "sets a was refused by the ValidatingAdmissionPolicy p: no."),
@@ -40,14 +35,8 @@ NUMBER = 'Deployment.apps "d" is invalid: spec.replicas: Invalid value: -1: must
         ('failed calling webhook "w.test": gone', "webhook w.test does not answer, so nothing passes it: gone."),
         (HELM + RBAC, "services main was refused by RBAC: user alice may not patch services in namespace ns."),
         (f"{LIST} the cluster scope", "refused by RBAC: user bob may not list persistentvolumes of the cluster."),
-        (
-            'configmaps "a" is forbidden: unable to create new content in namespace old because it is being terminated',
-            "namespace old is being deleted, so nothing can be made in it.",
-        ),
-        (
-            f'{KIND}"monitoring.coreos.com/v1"\nmore',
-            "knows no PodMonitor (monitoring.coreos.com/v1): the Prometheus op",
-        ),
+        (GOING, "namespace old is being deleted, so nothing can be made in it."),
+        (f'{KIND}"monitoring.coreos.com/v1"\nmore', "no PodMonitor (monitoring.coreos.com/v1): the Prometheus op"),
         (f'{KIND}"example.com/v1"', "the cluster one knows no PodMonitor (example.com/v1).\n"),
         ('error: context "one" does not exist', "there is no context one in the kubeconfig."),
         ("Error: context was not found for specified context: one", "there is no context one in the kubeconfig."),
@@ -56,10 +45,7 @@ NUMBER = 'Deployment.apps "d" is invalid: spec.replicas: Invalid value: -1: must
         (SET, "StatefulSet a cannot be changed in place: spec: Forbidden: updates to statefulset spec"),
         (VOLUME, "Datasets are kept: add a dataset of another name, and move the servers to it."),
         (NUMBER, "Deployment d was refused as invalid: spec.replicas: Invalid value: -1"),
-        (
-            'Apply failed with 1 conflict: conflict with "flux"',
-            "somebody else owns fields that Tidegate sets: Apply",
-        ),
+        ('Apply failed with 1 conflict: conflict with "flux"', "somebody else owns fields that Tidegate sets: Apply"),
     ],
 )
 def test_a_refusal_names_the_object_and_the_rule(said: str, told: str) -> None:

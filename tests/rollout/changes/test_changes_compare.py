@@ -72,18 +72,14 @@ def test_elements_that_a_list_without_names_lost_or_got_are_told_one_by_one() ->
         ("PersistentVolumeClaim", {"storageClassName": "a"}, {"storageClassName": "b"}, "spec.storageClassName"),
         ("PersistentVolumeClaim", {"resources": {"limits": {}}}, {"resources": {}}, "spec.resources.limits"),
         ("PersistentVolumeClaim", {"accessModes": ["a"]}, {"accessModes": ["b"]}, "spec.accessModes"),
-        (
-            "PersistentVolumeClaim",
-            {"resources": {"requests": {"storage": "1Gi"}}},
-            {"resources": {"requests": {"storage": "2Gi"}}},
-            "spec.resources.requests",
-        ),
+        ("PersistentVolumeClaim", {"resources": {"requests": {"storage": "1Gi"}}},
+         {"resources": {"requests": {"storage": "2Gi"}}}, "spec.resources.requests"),
         ("PersistentVolume", {"nfs": {"path": "/a"}}, {"nfs": {"path": "/b"}}, "spec.nfs"),
         ("PersistentVolume", {"csi": {}}, {"nfs": {}}, "spec.csi"),
         ("Service", {"clusterIP": "None"}, {}, "spec.clusterIP"),
         ("ResourceClaimTemplate", {"spec": {"a": 1}}, {"spec": {"a": 2}}, "spec.spec"),
     ],
-)
+)  # fmt: skip
 def test_a_changed_field_that_is_immutable_makes_a_replacement(
     kind: str, old: dict[str, Any], new: dict[str, Any], field: str
 ) -> None:

@@ -15,8 +15,8 @@ from stacks.validate import read_definition
 from tests.stacks.definition.examples import BASE, IMAGES, digest, dumped, edited_at, lock_tree
 
 
-def refused(folder: Path, text: str | bytes) -> list[Problem]:
-    (folder / FILE_NAME).write_bytes(text if isinstance(text, bytes) else text.encode())
+def refused(folder: Path, text: str) -> list[Problem]:
+    (folder / FILE_NAME).write_text(text)
     with pytest.raises(DefinitionError) as caught:
         read_images_lock(folder)
     for problem in caught.value.problems:
@@ -50,17 +50,13 @@ def test_what_is_written_can_be_read_and_is_sorted(pins: list[tuple[str, int]]) 
     ("text", "lines", "what"),
     [
         ("images:\n- image: a:1\n  digest: sha256:abc\n", [3], "does not have the right form"),
-        (f"images:\n- image: a:1\n  digest: {digest(10).upper()}\n", [3], "does not have the right form"),
         (f"images:\n- image: ''\n  digest: {digest(1)}\n", [2], "must have at least 1 character"),
         (f"images:\n- image: a:1\n  digset: {digest(1)}\n", [3], 'unknown key "digset"'),
         ("images:\n- image: a:1\n  digest: x\n- digest: y\n- image: c:1\n  digest: z\n", [3, 4, 4, 6], "form"),
-        ("images: 1\n", [1], "expected a list"),
-        ("images: []\nimages: []\n", [2], "stands here twice"),
         ("# nothing\n", [], "empty"),
-        (b"\x89PNG\r\n\x1a\n", [1], "not UTF-8"),
     ],
 )
-def test_a_wrong_lock_is_said_at_its_lines(tmp_path: Path, text: str | bytes, lines: list[int], what: str) -> None:
+def test_a_wrong_lock_is_said_at_its_lines(tmp_path: Path, text: str, lines: list[int], what: str) -> None:
     found = refused(tmp_path, text)
     assert what in found[0].what
     assert "inference.yaml" not in found[0].do
@@ -73,13 +69,6 @@ def test_a_definition_and_its_lock_are_both_told_what_is_wrong(tmp_path: Path) -
     with pytest.raises(DefinitionError) as caught:
         read_definition(tmp_path / "inference.yaml")
     assert {Path(problem.file).name for problem in caught.value.problems} == {"inference.yaml", FILE_NAME}
-
-
-@pytest.mark.parametrize("path", ["no/such/folder/f.yaml", "a" * 300 + "/f.yaml", "a" * 5_000, "a\0b/f.yaml", ""])
-def test_a_definition_that_cannot_be_there_is_one_problem(path: str) -> None:
-    with pytest.raises(DefinitionError) as caught:
-        read_definition(path)
-    assert len(caught.value.problems) == 1
 
 
 # ---- the rules about it ----

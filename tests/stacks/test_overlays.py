@@ -15,7 +15,7 @@ from stacks.load import parse
 from stacks.overlays import Layers, without_nulls
 from stacks.stack import Stack
 from stacks.validate import PLATFORM_KEYS
-from tests.stacks.definition.examples import FILE, assert_refused, edited_at, valid
+from tests.stacks.definition.examples import FILE, assert_refused, dumped, edited_at, valid
 
 Path = tuple[str | int, ...]
 
@@ -126,7 +126,7 @@ def test_every_leaf_of_a_merged_tree_stands_at_the_line_that_holds_its_value(
     layers = {"common": common, "environment": environment, "plane": plane}
     # A scalar a line, and each layer's scalars told apart by the layer's name.
     marked = {name: _marked(tree, name, iter(range(1_000))) for name, tree in layers.items()}
-    text = _dumped(marked)
+    text = dumped(marked)
     document = parse(text, FILE)
     laying, layered = Layers(document), None
     for name in layers:
@@ -154,20 +154,6 @@ def _marked(tree: Any, layer: str, numbers: Iterator[int]) -> Any:
     if isinstance(tree, list):
         return [_marked(value, layer, numbers) for value in tree]
     return None if tree is None else f"{layer}-{next(numbers)}"
-
-
-def _dumped(tree: Any, indent: int = 0) -> str:
-    """The tree as YAML with one scalar a line."""
-    pad = " " * indent
-    out = ""
-    for key, value in tree.items() if isinstance(tree, dict) else (("-", value) for value in tree):
-        sign = "-" if key == "-" else f"{key}:"
-        if isinstance(value, dict | list):
-            empty = "{}" if isinstance(value, dict) else "[]"
-            out += f"{pad}{sign}\n{_dumped(value, indent + 2)}" if value else f"{pad}{sign} {empty}\n"
-        else:
-            out += f"{pad}{sign} {'null' if value is None else value}\n"
-    return out
 
 
 def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:

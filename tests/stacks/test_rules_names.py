@@ -98,22 +98,11 @@ KEPT: KeptTable = {
     names.no_two_stacks_of_a_cluster_share_a_volume: [SHARED_PLANE],
 }  # fmt: skip
 
-WINDOW = {"opens": "0 1 * * *", "durationSeconds": 60, "models": ["ocr"]}
-CIDRS = ("10.3.0.0/16", "10.4.0.0/16")
 TWICE: dict[str, list[dict[str, Any]]] = {
-    "images": [{"repository": "r", "tag": tag} for tag in "ab"],
-    "pullSecrets": [{}, {}],
     "datasets": [{"kind": "claim", "claimName": claim} for claim in "ab"],
-    "servers": [server("a"), server("b")],
     "servers/main/pools": [{"loading": PRELOAD}] * 2,
-    "servers/main/pools/cold/loading/warmWindows": [WINDOW] * 2,
-    "proxy/access": [{"groups": [group]} for group in "ab"],
-    "models": [{"server": "main", "pool": pool} for pool in ("warm", "cold")],
-    "network/callers": [{"cidr": cidr} for cidr in CIDRS],
-    "network/reach": [{"by": ["servers"], "cidr": cidr} for cidr in CIDRS],
     "environments": [{}, {}],
     "environments/prod/models": [{"footprint": "1Gi"}] * 2,
-    "dataPlanes": [{"environments": ["dev"]}] * 2,
 }
 
 

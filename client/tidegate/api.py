@@ -5,13 +5,12 @@ It only forwards. What a method needs is imported when it runs: a process that o
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
-from .life import WAIT_SECONDS, Progress
+from .life import WAIT_SECONDS, Progress, silent
 
 if TYPE_CHECKING:
     from .life.audit import Difference, Unserved, Verified
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 CALL_SECONDS: Final = 60.0
 
 
-class Tidegate:
+class Tidegate(AbstractContextManager["Tidegate"]):
     """The life of models: each method is the command of the same name, with the same rules.
 
     Where things are is said by environment variables, as for the commands (docs/models.md). Methods raise
@@ -39,7 +38,7 @@ class Tidegate:
         roots: Sequence[Path] = (),
         wait_seconds: float = WAIT_SECONDS,
         tell: Callable[[str], None] = lambda _text: None,
-        progress: Progress = lambda _what, _total_bytes: nullcontext(lambda _bytes: None),
+        progress: Progress = silent,
     ) -> None:
         """Connect to nothing yet.
 
@@ -47,15 +46,10 @@ class Tidegate:
         or `roots` (of certificates) only versions that are signed accordingly are deployed. `tell` is called with each
         step in words, `progress` for each transfer.
         """
-        self._environments = environments
-        self._public_key, self._roots = public_key, tuple(roots)
-        self._wait_seconds = wait_seconds
-        self._tell, self._progress = tell, progress
+        self._environments, self._public_key, self._roots = environments, public_key, tuple(roots)
+        self._wait_seconds, self._tell, self._progress = wait_seconds, tell, progress
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -88,8 +82,9 @@ class Tidegate:
             request = read_golden(_read(golden), str(golden))
         elif golden is not None:
             request = read_golden(json.dumps(golden).encode(), "the golden request")
-        with suppress(OSError):  # what cannot be read is told when it is read
-            total = sum(file.lstat().st_size for file in entry.rglob("*") if file.is_file())
+        for file in entry.rglob("*"):
+            with suppress(OSError):  # what cannot be read is told when it is read
+                total += file.lstat().st_size if file.is_file() else 0
         with self._progress("reading", total) as advance:
             manifest = manifest_of(entry, name, advance)
         for warning in checked(entry, manifest.model):
@@ -97,25 +92,17 @@ class Tidegate:
         registered_by, unproven = registrant()
         with self._progress("sending", manifest.size) as advance:
             version = Registry(experiment=experiment).register(
-                entry,
-                registered_by=registered_by,
-                server=server,
-                golden=request,
-                key=key,
-                manifest=manifest,
-                progress=advance,
-                unproven=unproven,
-                tell=self._tell,
-            )
+                entry, registered_by=registered_by, server=server, golden=request, key=key, manifest=manifest,
+                progress=advance, unproven=unproven, tell=self._tell,
+            )  # fmt: skip
         if unproven:
             self._tell(f"registered as {registered_by}: {unproven}")
         return version
 
     def deploy(self, model: str, to: str | None = None, *, replace: bool = False) -> "Outcome":
-        """Bring a registered version, the latest if none is named, into an environment that takes any version.
+        """Bring a registered version, by default the latest, into an environment that takes any: `to`, of several.
 
-        `to` is needed where there are several such. `replace` lets the old version go as the new one comes, where both
-        cannot be served beside each other.
+        `replace` lets the old version go as the new one comes, where both cannot be served beside each other.
         """
         from .life.deploy import deploy
 
@@ -201,8 +188,7 @@ class Tidegate:
         """
         from .status import collect, proxies
 
-        asked = proxies(environment, plane, file=self._environments)
-        return collect(asked, model, watch_seconds=watch_seconds)
+        return collect(proxies(environment, plane, file=self._environments), model, watch_seconds=watch_seconds)
 
     @cached_property
     def _context(self) -> "Context":

@@ -32,10 +32,9 @@ _ANSWER_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Mounts:
-    """What is said of where datasets are, and nothing guessed."""
+    """What is said of where datasets are, by their names in the definition, and nothing guessed."""
 
     datasets: Mapping[str, Path] = field(default_factory=dict)
-    """Folder of each dataset, by its name in the definition."""
     domino_api: str | None = None
 
 
@@ -55,11 +54,10 @@ def load(path: Path | None = None) -> Environments:
         raise UsageError("cannot be read", where=str(path), why=error.strerror or str(error), do=ask) from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
+        why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
         what = "describes no environments that this client understands"
-        where = str(path)
         do = "make it anew with `make environments`; if it is newer than this client, install the newest client"
-        raise UsageError(what, where=where, why=f"{place}: {first['msg']}" if place else first["msg"], do=do) from None
+        raise UsageError(what, where=str(path), why=why, do=do) from None
 
 
 def environment(name: str, known: Environments) -> Environment:
@@ -77,12 +75,8 @@ def mounts(variables: Mapping[str, str] = os.environ) -> Mounts:
         name, _, folder = (each.strip() for each in part.partition("="))
         path = _path(folder, DATASETS)
         if not (name and path.is_absolute()):
-            raise UsageError(
-                f"{part!r} is no dataset with its folder",
-                where=DATASETS,
-                do="write the name in the definition, =, and an absolute path, with commas between datasets: "
-                "models=/mnt/models,others=/mnt/others",
-            )
+            do = "write names of the definition with absolute paths: models=/mnt/models,others=/mnt/others"
+            raise UsageError(f"{part!r} is no dataset with its folder", where=DATASETS, do=do)
         if name in found:
             raise UsageError(f"the dataset {name} has two folders", where=DATASETS)
         found[name] = path
@@ -93,8 +87,7 @@ def folder_of(location: DatasetLocation, environment: str, plane: str, known: En
     """Return the folder of a model repository, which is in a dataset of an environment, as it is mounted here.
 
     TIDEGATE_DATASETS says it by `environment/plane/dataset`, `environment/dataset` or `dataset`, the most exact first;
-    else Domino does. Raises UsageError, which names everything that was tried, and UnreachableError where Domino does
-    not answer.
+    else Domino does. Raises UsageError, which names all that was tried, and UnreachableError.
     """
     if location.path and not is_inside(location.path):
         raise UsageError(f"the path {location.path!r} in the dataset {location.dataset} leaves it")
@@ -134,16 +127,14 @@ def _said(keys: tuple[str, ...], said: Mounts) -> str | None:
 
 def _means_one_volume(key: str, location: DatasetLocation, known: Environments, said: Mounts) -> None:
     """Refuse a name that would stand for two volumes: what is meant for prod must not land in dev."""
-    for of in known.environments:
-        for plane in of.planes:
-            for server in plane.servers:
-                other = server.location
-                if not isinstance(other, DatasetLocation) or other.volume == location.volume:
-                    continue
-                if _said(_keys(of.name, plane.name, other.dataset), said) == key:
-                    what = f"the dataset {key} is one volume here and another in {of.name} on {plane.name}"
-                    do = f"say which is which, as {of.name}/{plane.name}/{other.dataset}=/path"
-                    raise UsageError(what, where=DATASETS, do=do)
+    for of, plane in ((of, plane) for of in known.environments for plane in of.planes):
+        for other in (server.location for server in plane.servers):
+            if not isinstance(other, DatasetLocation) or other.volume == location.volume:
+                continue
+            if _said(_keys(of.name, plane.name, other.dataset), said) == key:
+                what = f"the dataset {key} is one volume here and another in {of.name} on {plane.name}"
+                do = f"say which is which, as {of.name}/{plane.name}/{other.dataset}=/path"
+                raise UsageError(what, where=DATASETS, do=do)
 
 
 def _domino_name(dataset: str, api: str) -> str:

@@ -28,10 +28,9 @@ class Kind(Protocol):
     def check(
         self, folder: Path, name: str | None = None, *, backends: Collection[str] | None = None, gpu: bool | None = None
     ) -> list[Finding]:
-        """Return what keeps a server from serving an entry as the model `name` (by default the folder's), or differs
-        from what seems to be meant; `backends` and `gpu` are what the server has, None where that is not known.
+        """Return what keeps a server from serving an entry as the model `name`, or differs from what seems to be meant.
 
-        Raises UsageError where there is no folder.
+        `backends` and `gpu` are what the server has, None where that is not known. Raises UsageError.
         """
 
     def tensors(self, folder: Path) -> tuple[Mapping[str, bool], Collection[str]]:
@@ -48,13 +47,7 @@ class Kind(Protocol):
         """How its servers are told which versions to serve."""
 
     def check_staged(
-        self,
-        staged: Path,
-        model: str,
-        repository: Repository,
-        *,
-        backends: Collection[str] | None = None,
-        gpu: bool | None = None,
+        self, staged: Path, model: str, repository: Repository, *, backends: Collection[str] | None, gpu: bool | None
     ) -> list[Finding]:
         """Check an entry that was fetched, beside the models that are in the repository."""
 
@@ -72,11 +65,10 @@ KINDS: Final[dict[str, Kind]] = {TRITON: TritonKind()}
 
 def kind_of_server(name: str, server: str) -> Kind:
     """Return the kind `name` of a server; raises UsageError, which names the server, where it is not known here."""
-    if name in KINDS:
-        return KINDS[name]
-    what = f"the server {server} is a {name}, which tidegate cannot publish to"
-    why = f"it knows {', '.join(sorted(KINDS))}"
-    raise UsageError(what, why=why, do="install the client that belongs to the platform")
+    if name not in KINDS:
+        what, why = f"the server {server} is a {name}, which tidegate cannot publish to", f"it knows {', '.join(KINDS)}"
+        raise UsageError(what, why=why, do="install the client that belongs to the platform")
+    return KINDS[name]
 
 
 def kind_of_entry(folder: Path) -> Kind:

@@ -46,10 +46,7 @@ class Configs(Protocol):
     def published_config(
         self, entry_config: str, *, model: str, owner: int, served: Collection[int], aliases: Mapping[str, int]
     ) -> str:
-        """Return the text that makes a model's servers serve these versions.
-
-        `entry_config` is what the entry of the version `owner` says. Raises UsageError where it cannot be read.
-        """
+        """Return the text that has servers serve these versions, of what the entry of `owner` says; or UsageError."""
 
     def read_published(self, text: str) -> Published:
         """Return what a published text says; raises UsageError where it cannot be read."""
@@ -106,31 +103,24 @@ class Repository(Protocol):
         """Return what lies below a model and should not, a sentence each, by the manifests of its versions."""
 
     def lock(self, model: str, who: str) -> AbstractContextManager[None]:
-        """Be the only one to change a model; raises BusyError, which tells who is at it and since when.
+        """Be the only one to change a model, which all below needs; raises BusyError, which tells who and since when.
 
-        It is free again when the holder's process dies, at once in a folder where flock works, else when its lease has
-        not been renewed for a minute at the most. Everything below needs it.
+        It is free again when the holder's process dies: at once where flock works, else within a minute (its lease).
         """
 
     def staging(self, model: str, number: int, size: int = 0) -> Path:
-        """Return a folder to fetch the entry of a version into; what a killed run fetched is still in it.
-
-        Raises UnfinishedError where `size` bytes do not fit.
-        """
+        """Return a folder to fetch a version into, with what a killed run left; UnfinishedError without such room."""
 
     def publish(
         self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None = None
     ) -> bool:
         """Bring a version in, once every byte of it has proved right, and then its configuration (`write_config`).
 
-        False where it was there already, with the same content; raises IntegrityError for other content.
+        False where it was there already; raises IntegrityError for other content.
         """
 
     def write_config(self, model: str, config: str) -> None:
-        """Bring in a configuration: first what it needs, then itself.
-
-        Writes nothing where all is so already. Raises NotFoundError for versions that are not there.
-        """
+        """Bring in a configuration, after what it needs, where it is not so already; NotFoundError lacking versions."""
 
     def remove_version(self, model: str, number: int) -> None:
         """Remove a version; raises RefusedError while the configuration needs it."""

@@ -7,10 +7,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from ..errors import UnreachableError, UsageError
@@ -122,7 +121,7 @@ class Statistics:
     """Pools that gave none, as `server/pool`."""
 
 
-class ProxyClient:
+class ProxyClient(AbstractContextManager["ProxyClient"]):
     """Calls and inspects models.
 
     Every method raises an error of `tidegate.errors`: `BusyError` where the proxy said when to come again and the time
@@ -144,10 +143,7 @@ class ProxyClient:
         credential = find_credential() if credential is None else credential
         self._requester = Requester(Transport(self.url), credential, seconds, breaker)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,7 +1,6 @@
 """What every operation works with: the environments, the registry, and ways to repositories and proxies."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -13,7 +12,7 @@ from ..errors import UsageError
 from ..registry import Registry, Trust
 from ..registry.version import Records
 from ..repository import Repository
-from . import WAIT_SECONDS, Progress
+from . import WAIT_SECONDS, Progress, silent
 from .target import Home
 
 
@@ -28,7 +27,7 @@ class Context:
     """Whose signatures are wanted; None where none is."""
     tell: Callable[[str], None] = lambda _text: None
     """Is told of each step, in words."""
-    progress: Progress = lambda _what, _total_bytes: nullcontext(lambda _bytes: None)
+    progress: Progress = silent
     wait_seconds: float = WAIT_SECONDS
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _proxies: dict[str, ProxyClient] = field(default_factory=dict)

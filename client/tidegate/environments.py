@@ -127,7 +127,7 @@ def _said(keys: tuple[str, ...], said: Mounts) -> str | None:
 
 def _means_one_volume(key: str, location: DatasetLocation, known: Environments, said: Mounts) -> None:
     """Refuse a name that would stand for two volumes: what is meant for prod must not land in dev."""
-    for of, plane in ((of, plane) for of in known.environments for plane in of.planes):
+    for of, plane in ((each, at) for each in known.environments for at in each.planes):
         for other in (server.location for server in plane.servers):
             if not isinstance(other, DatasetLocation) or other.volume == location.volume:
                 continue

@@ -2,9 +2,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from tidegate import environments
@@ -13,20 +11,18 @@ from tidegate.errors import NotFoundError, UnreachableError, UsageError
 from tidegate.life.target import homes
 from tidegate_contracts.environments import DatasetLocation, Environment, Environments, ModelFacts, Plane, ServerFacts
 
+from tests.proxy.rigs.upstream import Caller, upstream
+
 NAME = "grid-models"
 
 
-def _environment(
-    name: str, volume: str, dataset_id: str | None = None, planes: tuple[str, ...] = ("east",)
-) -> Environment:
+def _environment(name: str, volume: str, dataset_id: str | None = None, waves: int = 1) -> Environment:
     location = DatasetLocation(dataset="models", path="preload", volume=volume, domino_dataset_id=dataset_id)
     server = ServerFacts(name="preload", kind="triton", location=location, pools=())
     model = ModelFacts(name="fraud-score", server="preload", pool="main")
-    made = (
-        Plane(name=plane, wave=9 - number, proxy_url="https://p", servers=(server,), models=(model,))
-        for number, plane in enumerate(planes)
-    )
-    return Environment(name=name, planes=tuple(made))
+    east = Plane(name="east", wave=waves, proxy_url="https://p", servers=(server,), models=(model,))
+    later = (east.model_copy(update={"name": f"wave-{wave}", "wave": wave}) for wave in range(1, waves))
+    return Environment(name=name, planes=(east, *later))
 
 
 KNOWN = Environments(environments=(_environment("dev", "v1"), _environment("prod", "v2")))
@@ -96,21 +92,17 @@ def test_a_model_that_the_definition_does_not_name_is_told_with_the_line_that_is
 
 
 def test_homes_come_in_the_order_of_the_waves() -> None:
-    of = _environment("prod", "v", planes=("late", "middle", "early"))
-    assert [home.plane.name for home in homes(of, "fraud-score")] == ["early", "middle", "late"]
+    of = _environment("prod", "v", waves=3)
+    assert [home.plane.name for home in homes(of, "fraud-score")] == ["wave-1", "wave-2", "east"]
 
 
 def test_the_most_exact_name_of_a_dataset_wins(mounted: Path) -> None:
-    said = Mounts(
-        datasets={"models": mounted / "dev", "prod/models": Path("/none"), "prod/east/models": mounted / "prod"}
-    )
+    said = Mounts({"models": mounted / "dev", "prod/models": Path("/none"), "prod/east/models": mounted / "prod"})
     assert _folder("prod", said) == mounted / "prod" / "preload"
     assert _folder("dev", said) == mounted / "dev" / "preload"
 
 
-def test_a_name_that_would_stand_for_two_volumes_is_refused_so_that_nothing_for_prod_lands_in_dev(
-    mounted: Path,
-) -> None:
+def test_a_name_that_would_stand_for_two_volumes_is_refused_lest_prods_lands_in_dev(mounted: Path) -> None:
     said = Mounts(datasets={"models": mounted / "dev"})
     with pytest.raises(UsageError, match="one volume here and another in dev on east"):
         _folder("prod", said)
@@ -137,20 +129,12 @@ def test_a_path_that_climbs_out_of_the_dataset_is_refused(mounted: Path) -> None
 def _domino(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
     """Speak Domino's dataset API, as facts about it say; the real one is a whole platform."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body = answers.get(self.path, (404, "{}"))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body.encode())
+    def behave(caller: Caller) -> None:
+        status, body = answers.get(caller.request.path, (404, "{}"))
+        caller.answer(body.encode(), status)
 
-        def log_message(self, *_args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with upstream(behave) as running:
+        yield f"http://{running.http}"
 
 
 def test_in_domino_a_dataset_is_found_by_the_name_that_its_id_has(

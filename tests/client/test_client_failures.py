@@ -10,15 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2
-from tidegate.errors import (
-    BusyError,
-    NotFoundError,
-    RefusedError,
-    TidegateError,
-    UnfinishedError,
-    UnreachableError,
-    UsageError,
-)
+from tidegate import errors
 from tidegate.failures import explained, from_status, of_store, scrubbed, shown, translated
 
 
@@ -45,12 +37,8 @@ def test_no_secret_is_shown_in_another_form(monkeypatch: pytest.MonkeyPatch, tok
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "anna")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", token)
     basic = base64.b64encode(f"anna:{token}".encode()).decode()
-    forms = [
-        f"Invalid leading whitespace in header value: {f'Bearer {token}'!r}",
-        f"/{quote(token)}/",
-        f"Basic {basic}",
-    ]
-    for said in (*forms, *token.splitlines()):
+    header = f"Invalid leading whitespace in header value: {f'Bearer {token}'!r}"
+    for said in (header, f"/{quote(token)}/", f"Basic {basic}", *token.splitlines()):
         shown = scrubbed(said)
         assert "***" in shown
         assert not any(word in shown for word in ("secret", "other", basic))
@@ -64,38 +52,38 @@ def test_a_query_is_not_shown_where_the_host_is_not_either() -> None:
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (400, UsageError), (401, RefusedError), (403, RefusedError), (404, NotFoundError), (413, UsageError),
-        (429, BusyError), (500, UnreachableError), (502, UnreachableError), (503, BusyError), (599, UnreachableError),
+        (400, errors.UsageError), (401, errors.RefusedError), (403, errors.RefusedError), (404, errors.NotFoundError),
+        (413, errors.UsageError), (429, errors.BusyError), (500, errors.UnreachableError), (503, errors.BusyError),
+        (502, errors.UnreachableError), (599, errors.UnreachableError),
     ],
 )  # fmt: skip
-def test_a_status_is_the_error_that_people_know(status: int, error: type[TidegateError]) -> None:
+def test_a_status_is_the_error_that_people_know(status: int, error: type[errors.TidegateError]) -> None:
     made = from_status(status, "it cannot be read", "there", "so it is")
-    assert type(made) is error
+    assert (type(made), made.where) == (error, "there")
     assert f"HTTP {status}" in made.why
     assert "so it is" in made.why
-    assert made.where == "there"
 
 
 @pytest.mark.parametrize(
     ("raised", "error"),
     [
-        (MlflowException("no", error_code=databricks_pb2.RESOURCE_DOES_NOT_EXIST), NotFoundError),
-        (MlflowException("no", error_code=databricks_pb2.PERMISSION_DENIED), RefusedError),
-        (MlflowException("no", error_code=databricks_pb2.UNAUTHENTICATED), RefusedError),
-        (MlflowException("no", error_code=databricks_pb2.INVALID_PARAMETER_VALUE), UsageError),
-        (MlflowException("no"), UnreachableError),
-        (ConnectionResetError("reset"), UnreachableError),
-        (ValueError("could not convert 'abc' for MLFLOW_HTTP_REQUEST_TIMEOUT"), UsageError),
+        (MlflowException("no", error_code=databricks_pb2.RESOURCE_DOES_NOT_EXIST), errors.NotFoundError),
+        (MlflowException("no", error_code=databricks_pb2.PERMISSION_DENIED), errors.RefusedError),
+        (MlflowException("no", error_code=databricks_pb2.UNAUTHENTICATED), errors.RefusedError),
+        (MlflowException("no", error_code=databricks_pb2.INVALID_PARAMETER_VALUE), errors.UsageError),
+        (MlflowException("no"), errors.UnreachableError),
+        (ConnectionResetError("reset"), errors.UnreachableError),
+        (ValueError("could not convert 'abc' for MLFLOW_HTTP_REQUEST_TIMEOUT"), errors.UsageError),
     ],
 )
-def test_what_is_raised_is_translated(raised: Exception, error: type[TidegateError]) -> None:
+def test_what_is_raised_is_translated(raised: Exception, error: type[errors.TidegateError]) -> None:
     with pytest.raises(error, match="it cannot be read"), translated("it cannot be read", "there"):
         raise raised
 
 
 def test_our_own_errors_pass_as_they_are() -> None:
-    with pytest.raises(BusyError, match=r"^busy$"), translated("it cannot be read", "there"):
-        raise BusyError("busy")
+    with pytest.raises(errors.BusyError, match=r"^busy$"), translated("it cannot be read", "there"):
+        raise errors.BusyError("busy")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +102,7 @@ def test_our_own_errors_pass_as_they_are() -> None:
     ids=["refused", "name", "time", "cut", "certificate"],
 )  # fmt: skip
 def test_why_something_cannot_be_reached_is_said_in_plain_words(said: str, plain: str) -> None:
-    with pytest.raises(UnreachableError) as caught, translated("it cannot be read", "there"):
+    with pytest.raises(errors.UnreachableError) as caught, translated("it cannot be read", "there"):
         raise ConnectionError(said)
     assert plain in caught.value.why
     assert "object at" not in str(caught.value)
@@ -126,18 +114,18 @@ WHERE = "/mnt/models"
 @pytest.mark.parametrize(
     ("number", "kind", "do"),
     [
-        (errno.ENOSPC, UnfinishedError, "tidegate prune"),
-        (errno.EDQUOT, UnfinishedError, "tidegate prune"),
-        (errno.ESTALE, UnreachableError, "run the same command again"),
-        (errno.EIO, UnreachableError, "run the same command again"),
-        (errno.ETIMEDOUT, UnreachableError, "run the same command again"),
-        (errno.EACCES, RefusedError, "ask whoever owns the volume"),
-        (errno.EROFS, RefusedError, "ask whoever owns the volume"),
-        (errno.EXDEV, RefusedError, "a folder of its own"),
+        (errno.ENOSPC, errors.UnfinishedError, "tidegate prune"),
+        (errno.EDQUOT, errors.UnfinishedError, "tidegate prune"),
+        (errno.ESTALE, errors.UnreachableError, "run the same command again"),
+        (errno.EIO, errors.UnreachableError, "run the same command again"),
+        (errno.ETIMEDOUT, errors.UnreachableError, "run the same command again"),
+        (errno.EACCES, errors.RefusedError, "ask whoever owns the volume"),
+        (errno.EROFS, errors.RefusedError, "ask whoever owns the volume"),
+        (errno.EXDEV, errors.RefusedError, "a folder of its own"),
     ],
     ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
 )
-def test_errors_of_files_say_where_why_and_what_to_do(number: int, kind: type[TidegateError], do: str) -> None:
+def test_errors_of_files_say_where_why_and_what_to_do(number: int, kind: type[errors.TidegateError], do: str) -> None:
     with pytest.raises(kind, match=do) as told, explained(WHERE):
         raise OSError(number, os.strerror(number), "m/1/model.py")
     assert str(told.value).startswith(f"{WHERE}: ")
@@ -151,22 +139,20 @@ EXPIRED = """Generic S3 error: Error performing GET http://minio/models in 3ms -
 
 def test_of_what_an_s3_answers_only_its_code_and_message_are_shown() -> None:
     told = of_store(Exception(EXPIRED), "s3://models/prod")
-    assert isinstance(told, RefusedError)
-    assert "ExpiredToken: The provided token has expired." in str(told)
-    assert "renew the credentials" in str(told)
-    assert "FwoGZXIvYXdzEA" not in str(told)
-    assert "AWS4-HMAC" not in str(told)
+    assert isinstance(told, errors.RefusedError)
+    assert (told.why, told.do[:21]) == ("ExpiredToken: The provided token has expired.", "renew the credentials")
+    assert not any(secret in str(told) for secret in ("FwoGZXIvYXdzEA", "AWS4-HMAC"))
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "why"),
     [
-        ("… status code: 403 Forbidden: <html>", RefusedError, "403 Forbidden"),
-        ("… status code: 503 Slow Down", UnreachableError, "503 Slow Down"),
-        ("secret=hunter2 connection refused", UnreachableError, "Exception"),
+        ("… status code: 403 Forbidden: <html>", errors.RefusedError, "403 Forbidden"),
+        ("… status code: 503 Slow Down", errors.UnreachableError, "503 Slow Down"),
+        ("secret=hunter2 connection refused", errors.UnreachableError, "Exception"),
     ],
 )
-def test_other_stores_are_told_by_their_status(text: str, kind: type[TidegateError], why: str) -> None:
+def test_other_stores_are_told_by_their_status(text: str, kind: type[errors.TidegateError], why: str) -> None:
     told = of_store(Exception(text), "gs://models/prod")
     assert isinstance(told, kind)
     assert f"why: {why}\n" in str(told)

@@ -3,15 +3,7 @@
 import time
 from collections.abc import Callable
 
-from ..errors import (
-    BusyError,
-    LoadFailedError,
-    NotFoundError,
-    TidegateError,
-    UnfinishedError,
-    UnreachableError,
-    UsageError,
-)
+from .. import errors
 from ..registry import Golden
 from .context import Context
 from .target import Home
@@ -37,12 +29,13 @@ def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> s
             return True
         try:  # what that fails with says more
             described()
-        except NotFoundError as error:
-            raise NotFoundError("the inference server has not seen it in its repository yet") from error
-        except UnreachableError as error:
+        except errors.NotFoundError as error:
+            raise errors.NotFoundError("the inference server has not seen it in its repository yet") from error
+        except errors.UnreachableError as error:
             if home.kind.configs.NOT_READY not in error.why:
                 raise
-            raise UnreachableError("the inference server has seen it, and is loading it still or cannot") from error
+            what = "the inference server has seen it, and is loading it still or cannot"
+            raise errors.UnreachableError(what) from error
         return False
 
     if home.pool.loading != "on-demand":
@@ -79,14 +72,14 @@ def answers(context: Context, home: Home, number: int, golden: Golden) -> None:
         answer = context.proxy(home.plane).infer_json(
             home.model.name, golden.request, server=home.server.name, version=number, deadline=context.wait_seconds
         )
-    except TidegateError as error:
+    except errors.TidegateError as error:
         what = f"version {number} does not answer its golden request"
-        raise UnfinishedError(what, where=_where(home), why=str(error)) from None
+        raise errors.UnfinishedError(what, where=_where(home), why=str(error)) from None
     if wrong := golden.differences(answer):
         what = f"version {number} answers its golden request otherwise than it was registered with"
         do = "register it again with the right --golden where the request is that of another version; else compare the "
         do += "libraries that the inference server has with those of where the model was made"
-        raise UnfinishedError(what, where=_where(home), why="; ".join(wrong[:5]), do=do)
+        raise errors.UnfinishedError(what, where=_where(home), why="; ".join(wrong[:5]), do=do)
 
 
 def _until(context: Context, home: Home, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
@@ -102,9 +95,9 @@ def _until(context: Context, home: Home, check: Callable[[], bool], what: str, s
         before, state = state, "not yet"
         try:
             state = "holds" if check() else state
-        except LoadFailedError as error:
+        except errors.LoadFailedError as error:
             state, why = "failed", error.why or error.what
-        except (BusyError, NotFoundError, UsageError, UnreachableError) as error:
+        except (errors.BusyError, errors.NotFoundError, errors.UsageError, errors.UnreachableError) as error:
             why = error.why or error.what
         now = time.monotonic()
         since = since if state == before else now
@@ -113,11 +106,11 @@ def _until(context: Context, home: Home, check: Callable[[], bool], what: str, s
         if state == "failed" and now - since > _look_seconds(home) + LOOK_SECONDS:
             do = "mend the model, register it again and deploy that; where the server is what is wrong, run the same "
             do += "command again once it is mended"
-            raise UnfinishedError(f"{what}: it cannot be loaded", where=where, why=why, do=do)
+            raise errors.UnfinishedError(f"{what}: it cannot be loaded", where=where, why=why, do=do)
         if now > end:
             why = why or "the inference server has not loaded it, or cannot"
             do = "look into the log of the inference server there; then run the same command again"
-            raise UnfinishedError(f"{what} after {bound:.0f} s", where=where, why=why, do=do)
+            raise errors.UnfinishedError(f"{what} after {bound:.0f} s", where=where, why=why, do=do)
         time.sleep(LOOK_SECONDS)
 
 

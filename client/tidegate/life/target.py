@@ -3,16 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from tidegate_contracts.environments import (
-    Environment,
-    Environments,
-    Location,
-    ModelFacts,
-    ObjectStoreLocation,
-    Plane,
-    PoolFacts,
-    ServerFacts,
-)
+from tidegate_contracts import environments as contract
 
 from ..errors import NotFoundError, UsageError
 from ..kinds import Kind, kind_of_server
@@ -26,10 +17,10 @@ Key = tuple[str, ...]
 class Home:
     """Where a model is served: one server of an environment, on one data plane."""
 
-    environment: Environment
-    plane: Plane
-    server: ServerFacts
-    model: ModelFacts
+    environment: contract.Environment
+    plane: contract.Plane
+    server: contract.ServerFacts
+    model: contract.ModelFacts
 
     @property
     def named(self) -> frozenset[int]:
@@ -48,7 +39,7 @@ class Home:
         return kind_of_server(self.server.kind, self.server.name)
 
     @property
-    def pool(self) -> PoolFacts:
+    def pool(self) -> contract.PoolFacts:
         """The pool that serves it. Raises UsageError where the file contradicts itself."""
         if (pool := next((pool for pool in self.server.pools if pool.name == self.model.pool), None)) is None:
             raise UsageError(f"the server {self.server.name} has no pool {self.model.pool}")
@@ -96,7 +87,7 @@ class Place:
         return frozenset(number for home in self.everybody for number in home.named)
 
 
-def homes(of: Environment, model: str | None = None) -> list[Home]:
+def homes(of: contract.Environment, model: str | None = None) -> list[Home]:
     """Return where the environment serves the model, or all, lower waves first; NotFoundError where it does not."""
     everywhere = [
         Home(of, plane, server, facts)
@@ -116,7 +107,7 @@ def homes(of: Environment, model: str | None = None) -> list[Home]:
     return found
 
 
-def repositories(of: Environment, model: str | None = None) -> dict[Key, list[Home]]:
+def repositories(of: contract.Environment, model: str | None = None) -> dict[Key, list[Home]]:
     """Return every repository that the environment reads the model from, or any model, with its homes."""
     found: dict[Key, list[Home]] = defaultdict(list)
     for home in homes(of, model):
@@ -124,7 +115,7 @@ def repositories(of: Environment, model: str | None = None) -> dict[Key, list[Ho
     return found
 
 
-def places(of: Environment, model: str, known: Environments) -> tuple[Place, ...]:
+def places(of: contract.Environment, model: str, known: contract.Environments) -> tuple[Place, ...]:
     """Return the repositories that the environment reads the model from, in the order of the roll-out, as `homes`."""
     others = [home for other in known.environments if other.name != of.name for home in homes(other)]
     read = [(_key(home.server.location), home) for home in others if home.model.name == model]
@@ -134,7 +125,7 @@ def places(of: Environment, model: str, known: Environments) -> tuple[Place, ...
     )
 
 
-def _key(location: Location) -> Key:
-    if isinstance(location, ObjectStoreLocation):
+def _key(location: contract.Location) -> Key:
+    if isinstance(location, contract.ObjectStoreLocation):
         return (location.url.rstrip("/"),)
     return location.volume, location.path.strip("/")

@@ -13,39 +13,23 @@ from tidegate.calling.credentials import Credential
 from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
 from tidegate.calling.retries import CircuitBreaker
-from tidegate.errors import BusyError, RefusedError, UnreachableError, UsageError
+from tidegate.errors import BusyError, RefusedError, TidegateError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
 
 from lab.local_plane.process import HOST, free_ports
-from tests.proxy.rigs.upstream import (
-    Behaviour,
-    Caller,
-    Upstream,
-    by_turns,
-    close,
-    drip,
-    events,
-    half,
-    half_a_head,
-    half_then_reset,
-    hang,
-    nonsense,
-    reset,
-    truncated_chunks,
-    upstream,
-)  # fmt: skip
+from tests.proxy.rigs import upstream as rig
 
 KEY = Credential("a test", ("X-API-Key", "tgk_not-for-anybody"))
 ONE = {"IN": numpy.ones(4, numpy.float32)}
 ANSWER = {"model_name": "m", "model_version": "1", "outputs": []}
 
 
-def well(caller: Caller) -> None:
+def well(caller: rig.Caller) -> None:
     caller.answer(json.dumps(ANSWER).encode())
 
 
-def problem(kind: Kind, retry_after: float | None = None) -> Behaviour:
-    def behave(caller: Caller) -> None:
+def problem(kind: Kind, retry_after: float | None = None) -> rig.Behaviour:
+    def behave(caller: rig.Caller) -> None:
         told = Problem(kind, "as it was told to", retry_after)
         headers = {name.decode().replace("-", "_"): value.decode() for name, value in told.headers()}
         caller.answer(told.body("r-1"), kind.status, CONTENT_TYPE, **headers)
@@ -54,12 +38,12 @@ def problem(kind: Kind, retry_after: float | None = None) -> Behaviour:
 
 
 @pytest.fixture
-def behind() -> Iterator[Upstream]:
-    with upstream(well) as running:
+def behind() -> Iterator[rig.Upstream]:
+    with rig.upstream(well) as running:
         yield running
 
 
-def client(behind: Upstream, **more: Any) -> ProxyClient:
+def client(behind: rig.Upstream, **more: Any) -> ProxyClient:
     return ProxyClient(f"http://{behind.http}", KEY, **more)
 
 
@@ -68,7 +52,7 @@ infer: Call = lambda client: client.infer("m", ONE)  # noqa: E731
 metadata: Call = lambda client: client.metadata("m")  # noqa: E731
 
 
-def test_connections_are_kept(behind: Upstream) -> None:
+def test_connections_are_kept(behind: rig.Upstream) -> None:
     with client(behind) as calls:
         for _ in range(5):
             infer(calls)
@@ -76,7 +60,7 @@ def test_connections_are_kept(behind: Upstream) -> None:
     assert (len(behind.requests), behind.connections) == (10, 1)
 
 
-def test_a_request_says_who_calls_and_how_long_it_waits(behind: Upstream) -> None:
+def test_a_request_says_who_calls_and_how_long_it_waits(behind: rig.Upstream) -> None:
     client(behind).infer("m", ONE, server="gpu", version=3, sticky="ada", deadline=8)
     [request] = behind.requests
     assert request.line == "POST /servers/gpu/v2/models/m/versions/3/infer HTTP/1.1"
@@ -87,7 +71,7 @@ def test_a_request_says_who_calls_and_how_long_it_waits(behind: Upstream) -> Non
     assert request.body[length:] == ONE["IN"].tobytes()
 
 
-def test_below_a_path_everything_is_below_it(behind: Upstream) -> None:
+def test_below_a_path_everything_is_below_it(behind: rig.Upstream) -> None:
     with ProxyClient(f"http://{behind.http}/prod/", KEY) as calls:
         metadata(calls)
     assert behind.requests[0].path == "/prod/v2/models/m"
@@ -95,9 +79,9 @@ def test_below_a_path_everything_is_below_it(behind: Upstream) -> None:
 
 @pytest.mark.parametrize("kind", [Kind.BUSY, Kind.RATE_LIMITED], ids=lambda kind: kind.word)
 def test_after_retry_after_it_is_tried_again_and_told_at_once_where_the_time_does_not_last(
-    behind: Upstream, kind: Kind
+    behind: rig.Upstream, kind: Kind
 ) -> None:
-    behind.behave = by_turns(problem(kind, 0.2), problem(kind, 0.05), well)
+    behind.behave = rig.by_turns(problem(kind, 0.2), problem(kind, 0.05), well)
     began = time.monotonic()
     infer(client(behind))
     assert 0.25 <= time.monotonic() - began < 3
@@ -113,16 +97,17 @@ def test_after_retry_after_it_is_tried_again_and_told_at_once_where_the_time_doe
 
 @pytest.mark.parametrize(
     ("behave", "call", "times"),
-    [(problem(Kind.UPSTREAM), infer, 1), (problem(Kind.UPSTREAM), metadata, 3), (reset, infer, 1), (close, infer, 1),
-     (reset, metadata, 3), (problem(Kind.LOAD_FAILED), metadata, 1), (problem(Kind.NEVER_FITS), infer, 1),
-     (half, infer, 1), (half_then_reset, infer, 1), (half_a_head, infer, 1), (nonsense, infer, 1),
-     (truncated_chunks, infer, 1), (lambda caller: caller.answer(b"<html>", kind="text/html"), infer, 1),
+    [(problem(Kind.UPSTREAM), infer, 1), (problem(Kind.UPSTREAM), metadata, 3), (rig.reset, infer, 1),
+     (rig.close, infer, 1), (rig.reset, metadata, 3), (problem(Kind.LOAD_FAILED), metadata, 1),
+     (problem(Kind.NEVER_FITS), infer, 1),
+     (rig.half, infer, 1), (rig.half_then_reset, infer, 1), (rig.half_a_head, infer, 1), (rig.nonsense, infer, 1),
+     (rig.truncated_chunks, infer, 1), (lambda caller: caller.answer(b"<html>", kind="text/html"), infer, 1),
      (lambda caller: caller.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"), infer, 1)],
     ids=["failed", "failed-look", "reset", "closed", "reset-look", "load-failed", "never-fits", "half", "half-reset",
          "half-a-head", "nonsense", "chunks", "html", "length"],
 )  # fmt: skip
 def test_only_what_does_no_harm_is_tried_again_and_what_is_broken_is_an_error(
-    behind: Upstream, behave: Behaviour, call: Call, times: int
+    behind: rig.Upstream, behave: rig.Behaviour, call: Call, times: int
 ) -> None:
     behind.behave = behave
     with pytest.raises(UnreachableError) as caught:
@@ -130,14 +115,14 @@ def test_only_what_does_no_harm_is_tried_again_and_what_is_broken_is_an_error(
     assert len(behind.requests) == times
     assert "Traceback" not in str(caught.value)
     if call is metadata:
-        behind.behave = by_turns(reset, problem(Kind.UPSTREAM), well)
+        behind.behave = rig.by_turns(rig.reset, problem(Kind.UPSTREAM), well)
         assert metadata(client(behind)) == ANSWER
 
 
-def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: Upstream) -> None:
+def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: rig.Upstream) -> None:
     said = json.dumps(ANSWER).encode()
 
-    def behave(caller: Caller) -> None:
+    def behave(caller: rig.Caller) -> None:
         caller.answer(said)
         caller.close()
 
@@ -158,9 +143,11 @@ def test_nobody_there_is_tried_a_few_times_and_told() -> None:
     assert time.monotonic() - began < 3
 
 
-@pytest.mark.parametrize("behave", [hang, drip(b"x" * 1000, 0.05)], ids=["hang", "drip"])
+@pytest.mark.parametrize("behave", [rig.hang, rig.drip(b"x" * 1000, 0.05)], ids=["hang", "drip"])
 @pytest.mark.parametrize("call", [infer, metadata], ids=["infer", "look"])
-def test_the_time_holds_however_slowly_the_answer_comes(behind: Upstream, behave: Behaviour, call: Call) -> None:
+def test_the_time_holds_however_slowly_the_answer_comes(
+    behind: rig.Upstream, behave: rig.Behaviour, call: Call
+) -> None:
     behind.behave = behave
     began = time.monotonic()
     with pytest.raises(UnreachableError, match="no answer in time"):
@@ -168,8 +155,8 @@ def test_the_time_holds_however_slowly_the_answer_comes(behind: Upstream, behave
     assert 0.5 < time.monotonic() - began < 1.5
 
 
-def test_a_stream_gives_answers_as_they_come_and_is_an_error_where_it_is_cut(behind: Upstream) -> None:
-    behind.behave = events('{"n":1}', '{"n":2}', seconds=0.3, cut=True)
+def test_a_stream_gives_answers_as_they_come_and_is_an_error_where_it_is_cut(behind: rig.Upstream) -> None:
+    behind.behave = rig.events('{"n":1}', '{"n":2}', seconds=0.3, cut=True)
     began = time.monotonic()
     stream = client(behind).stream("m", {"IN": 1})
     assert next(stream) == {"n": 1}
@@ -180,30 +167,30 @@ def test_a_stream_gives_answers_as_they_come_and_is_an_error_where_it_is_cut(beh
     assert "request-timeout" not in behind.requests[0].headers
 
 
-def test_a_stream_ends_when_nothing_comes_or_its_time_is_up(behind: Upstream) -> None:
-    behind.behave = events(*['{"n":1}'] * 8, seconds=0.15)
+def test_a_stream_ends_when_nothing_comes_or_its_time_is_up(behind: rig.Upstream) -> None:
+    behind.behave = rig.events(*['{"n":1}'] * 8, seconds=0.15)
     with pytest.raises(UnreachableError, match="in time"):
         list(client(behind).stream("m", {}, deadline=0.5))
     assert len(list(client(behind, seconds=0.6).stream("m", {}))) == 8
-    behind.behave = hang
+    behind.behave = rig.hang
     with pytest.raises(UnreachableError, match="in time"):
         list(client(behind, seconds=0.3).stream("m", {}))
 
 
-def test_a_stream_that_is_left_lets_its_connection_go(behind: Upstream) -> None:
-    behind.behave = events(*['{"n":1}'] * 1000, seconds=0.02)
+def test_a_stream_that_is_left_lets_its_connection_go(behind: rig.Upstream) -> None:
+    behind.behave = rig.events(*['{"n":1}'] * 1000, seconds=0.02)
     stream = client(behind).stream("m", {})
     next(stream)
     stream.close()  # type: ignore[attr-defined]  # it is a generator
     behind.wait_for(1, behind.left)
 
 
-def test_a_busy_proxy_is_asked_again_for_a_stream_too(behind: Upstream) -> None:
-    behind.behave = by_turns(problem(Kind.BUSY, 0.05), events('{"n":1}'))
+def test_a_busy_proxy_is_asked_again_for_a_stream_too(behind: rig.Upstream) -> None:
+    behind.behave = rig.by_turns(problem(Kind.BUSY, 0.05), rig.events('{"n":1}'))
     assert list(client(behind).stream("m", {})) == [{"n": 1}]
 
 
-def test_a_credential_that_ended_is_renewed_once(behind: Upstream) -> None:
+def test_a_credential_that_ended_is_renewed_once(behind: rig.Upstream) -> None:
     class Renewed(Credential):
         times = 0
 
@@ -212,7 +199,7 @@ def test_a_credential_that_ended_is_renewed_once(behind: Upstream) -> None:
             return True
 
     who = Renewed("a test", ("X-API-Key", "k"))
-    behind.behave = by_turns(problem(Kind.UNAUTHENTICATED), well)
+    behind.behave = rig.by_turns(problem(Kind.UNAUTHENTICATED), well)
     ProxyClient(f"http://{behind.http}", who).infer("m", ONE)
     behind.behave = problem(Kind.UNAUTHENTICATED)
     with pytest.raises(RefusedError):
@@ -221,21 +208,21 @@ def test_a_credential_that_ended_is_renewed_once(behind: Upstream) -> None:
     assert len(behind.requests) == 4
 
 
-def test_nobody_is_told_how_to_be_somebody(behind: Upstream) -> None:
+def test_nobody_is_told_how_to_be_somebody(behind: rig.Upstream) -> None:
     behind.behave = problem(Kind.UNAUTHENTICATED)
     with pytest.raises(RefusedError, match="TIDEGATE_API_KEY"):
         ProxyClient(f"http://{behind.http}", Credential()).metadata("m")
 
 
-def test_no_message_holds_the_credential(behind: Upstream) -> None:
-    for behave in (problem(Kind.UNAUTHENTICATED), reset, half, hang, problem(Kind.INTERNAL)):
+def test_no_message_holds_the_credential(behind: rig.Upstream) -> None:
+    for behave in (problem(Kind.UNAUTHENTICATED), rig.reset, rig.half, rig.hang, problem(Kind.INTERNAL)):
         behind.behave = behave
         with pytest.raises((RefusedError, UnreachableError)) as caught:
             client(behind, seconds=0.3).metadata("m")
         assert "tgk_" not in f"{caught.value!r} {caught.value}"
 
 
-def test_the_breaker_stops_asking_and_lets_one_try(behind: Upstream) -> None:
+def test_the_breaker_stops_asking_and_lets_one_try(behind: rig.Upstream) -> None:
     behind.behave = problem(Kind.UPSTREAM)
     with client(behind, breaker=CircuitBreaker(failures=3, seconds=0.3)) as calls:
         for _ in range(3):
@@ -252,8 +239,18 @@ def test_the_breaker_stops_asking_and_lets_one_try(behind: Upstream) -> None:
     assert len(behind.requests) == 5
 
 
+@pytest.mark.parametrize("kind", [Kind.BUSY, Kind.RATE_LIMITED, Kind.DENIED, Kind.UNKNOWN], ids=lambda kind: kind.word)
+def test_busy_and_refusing_answers_do_not_open_the_breaker(behind: rig.Upstream, kind: Kind) -> None:
+    behind.behave = problem(kind, 30)
+    with client(behind, seconds=5, breaker=CircuitBreaker(failures=2)) as calls:
+        for _ in range(4):
+            with pytest.raises(TidegateError, match="as it was told to"):
+                infer(calls)
+    assert len(behind.requests) == 4
+
+
 @pytest.mark.parametrize("name", ["../x", "", "a/b", "a?b", "ä", ".", "-a", "a" * 128, "a\r\nb"])
-def test_names_that_climb_or_are_none_are_never_sent(behind: Upstream, name: str) -> None:
+def test_names_that_climb_or_are_none_are_never_sent(behind: rig.Upstream, name: str) -> None:
     calls = client(behind)
     for call in (
         lambda: calls.metadata(name),
@@ -266,7 +263,7 @@ def test_names_that_climb_or_are_none_are_never_sent(behind: Upstream, name: str
     assert behind.requests == []
 
 
-def test_threads_share_a_client(behind: Upstream) -> None:
+def test_threads_share_a_client(behind: rig.Upstream) -> None:
     found: list[Any] = []
     with client(behind) as calls:
         threads = [threading.Thread(target=lambda: found.extend(infer(calls) for _ in range(20))) for _ in range(8)]
@@ -287,7 +284,7 @@ def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"model_stats":1}', b'{"model_stats":[1]}', b"\xff"], ids=repr)
-def test_statistics_that_are_none_are_told(behind: Upstream, body: bytes) -> None:
+def test_statistics_that_are_none_are_told(behind: rig.Upstream, body: bytes) -> None:
     behind.behave = lambda caller: caller.answer(body)
     with pytest.raises(UnreachableError, match="as an inference proxy does"):
         client(behind).statistics()
@@ -295,7 +292,7 @@ def test_statistics_that_are_none_are_told(behind: Upstream, body: bytes) -> Non
         client(behind).whoami()
 
 
-def test_a_misspelt_keyword_is_refused_and_no_other_version_is_called(behind: Upstream) -> None:
+def test_a_misspelt_keyword_is_refused_and_no_other_version_is_called(behind: rig.Upstream) -> None:
     calls = ProxyClient(f"http://{behind.http}", KEY)
     with pytest.raises(TypeError, match="'verison'; there are server, version"):
         calls.predict("m", {}, verison=3)  # type: ignore[call-arg]
@@ -304,13 +301,13 @@ def test_a_misspelt_keyword_is_refused_and_no_other_version_is_called(behind: Up
 
 
 def test_what_a_proxy_says_before_it_has_read_the_body_is_heard() -> None:
-    def early(caller: Caller) -> None:
+    def early(caller: rig.Caller) -> None:
         told = Problem(Kind.TOO_LONG, "as it was told to")
         caller.answer(told.body("r-1"), 413, CONTENT_TYPE, connection="close")
 
-    with upstream(early) as running, pytest.raises(UsageError, match="larger than the proxy takes"):
+    with rig.upstream(early) as running, pytest.raises(UsageError, match="larger than the proxy takes"):
         ProxyClient(f"http://{running.http}", KEY).infer("m", {"IN": numpy.ones(1 << 23, numpy.float32)})
 
 
-def test_the_clients_own_time_may_be_longer_than_a_deadline_can_be(behind: Upstream) -> None:
+def test_the_clients_own_time_may_be_longer_than_a_deadline_can_be(behind: rig.Upstream) -> None:
     assert Model(ProxyClient(f"http://{behind.http}", KEY, seconds=1e9), "m")._checked({}).version is None

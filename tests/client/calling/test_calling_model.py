@@ -125,15 +125,6 @@ def test_who_may_not_inspect_may_call_with_arrays_by_name(
     assert called.predict([1])["Y"].tolist() == [1]
 
 
-def test_a_model_that_is_not_there_yet_is_found_once_it_is(behind: Upstream, triton: Triton) -> None:
-    triton.config = Kind.UNKNOWN
-    called = model(behind)
-    with pytest.raises(NotFoundError):
-        called.predict([1])
-    triton.config = None
-    assert called.predict([1])["Y"].tolist() == [1]
-
-
 def test_steps_of_a_sequence_are_not_done_twice(behind: Upstream, triton: Triton) -> None:
     called = model(behind)
     called.predict({"X": [1]})

@@ -13,15 +13,17 @@ from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
 from tidegate.calling.tensors import Array
 from tidegate.errors import NotFoundError, UnreachableError, UsageError
-from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.access.api_keys import new_key
 
 from lab.local_plane.process import HOST
-from lab.local_plane.proxy import proxy, write_tables
+from lab.local_plane.proxy import proxy
 from lab.local_plane.triton import Triton
 from tests.counts import examples
 from tests.proxy.grpc.test_grpc_tls import Authority
-from tests.proxy.rigs.pytest_rigs import CALLER, Front
-from tests.proxy.rigs.tables import SERVER, access_table, routing_table
+from tests.proxy.rigs.pytest_rigs import Front
+from tests.proxy.rigs.tables import SERVER
+
+from .conftest import write_keyed
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +64,7 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
     real_triton: Triton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority, key = Authority(), new_key()
-    rule = access_table([]).rules[0].model_copy(update={"principals": (CALLER,)})
-    tables = access_table([]).model_copy(update={"rules": (rule,)})
-    write_tables(tmp_path, routing_table(real_triton.http_port, real_triton.grpc_port, ["echo", "repeat"]), tables)
-    (tmp_path / "api-keys").mkdir()
-    (tmp_path / "api-keys" / CALLER).write_text(hash_line(key), "utf-8")
+    write_keyed(tmp_path, real_triton, ["echo", "repeat"], key)
     (tmp_path / "tls").mkdir()
     for name, content in zip(("tls.key", "tls.crt"), authority.pair("proxy"), strict=True):
         (tmp_path / "tls" / name).write_bytes(content)
@@ -117,6 +115,8 @@ def test_the_reference_route_answers_the_same(calls: ProxyClient) -> None:
         assert {key: value.tolist() for key, value in one.items()} == {key: v.tolist() for key, v in other.items()}
     with pytest.raises(UsageError, match="inference server"):
         Model(calls, "echo", route="predict")
+    with pytest.raises(UsageError, match="'versoin'"):
+        Model(calls, "versions").predict([3], {"versoin": 2})
 
 
 def test_a_decoupled_model_streams_and_is_gathered(calls: ProxyClient) -> None:
@@ -128,8 +128,3 @@ def test_a_decoupled_model_streams_and_is_gathered(calls: ProxyClient) -> None:
     assert whole["OUT"].dtype == numpy.int32
     with pytest.raises(UnreachableError, match="-5 is less than 0"):
         model.predict({"IN": [4, -5], "DELAY": [0, 0]})
-
-
-def test_a_parameter_that_there_is_not_is_refused(calls: ProxyClient) -> None:
-    with pytest.raises(UsageError, match="'versoin'"):
-        Model(calls, "versions").predict([3], {"versoin": 2})

@@ -7,26 +7,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegate import errors
 from tidegate.calling import replies
 from tidegate.calling.replies import _SAID, Reply, error_of, events, is_failure, retry_after
-from tidegate.errors import (
-    BusyError,
-    ExitCode,
-    LoadFailedError,
-    NotFoundError,
-    RefusedError,
-    UnreachableError,
-    UsageError,
-)
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
 
-EXPECTED = {
-    Kind.MALFORMED: UsageError, Kind.UNAUTHENTICATED: RefusedError, Kind.DENIED: RefusedError,
-    Kind.UNKNOWN: NotFoundError, Kind.METHOD: UsageError, Kind.SLOW: UnreachableError, Kind.TOO_LONG: UsageError,
-    Kind.HEADERS: UsageError, Kind.LOAD_FAILED: LoadFailedError, Kind.RATE_LIMITED: BusyError,
-    Kind.INTERNAL: UnreachableError, Kind.UPSTREAM: UnreachableError, Kind.BUSY: BusyError,
-    Kind.DEADLINE: UnreachableError, Kind.NEVER_FITS: LoadFailedError,
-}  # fmt: skip
+KINDS = {
+    errors.UsageError: (Kind.MALFORMED, Kind.METHOD, Kind.TOO_LONG, Kind.HEADERS),
+    errors.RefusedError: (Kind.UNAUTHENTICATED, Kind.DENIED),
+    errors.NotFoundError: (Kind.UNKNOWN,),
+    errors.BusyError: (Kind.RATE_LIMITED, Kind.BUSY),
+    errors.LoadFailedError: (Kind.LOAD_FAILED, Kind.NEVER_FITS),
+    errors.UnreachableError: (Kind.SLOW, Kind.INTERNAL, Kind.UPSTREAM, Kind.DEADLINE),
+}
+EXPECTED = {kind: error for error, kinds in KINDS.items() for kind in kinds}
 
 
 def told(problem: Problem) -> Reply:
@@ -57,9 +51,9 @@ def test_busy_says_when_to_come_again_to_the_millisecond() -> None:
     reply = told(Problem(Kind.BUSY, "full", 0.1234))
     assert retry_after(reply) == 0.123
     error = error_of(reply, "here")
-    assert isinstance(error, BusyError)
+    assert isinstance(error, errors.BusyError)
     assert error.retry_after == 0.123
-    assert error.exit_code is ExitCode.BUSY
+    assert error.exit_code is errors.ExitCode.BUSY
 
 
 def test_the_header_counts_where_somebody_in_between_is_busy() -> None:
@@ -71,7 +65,9 @@ def test_the_header_counts_where_somebody_in_between_is_busy() -> None:
     assert retry_after(Reply(502, {"retry-after": "7"}, b"")) is None
 
 
-@pytest.mark.parametrize(("status", "kind"), [(400, UsageError), (404, NotFoundError), (500, UnreachableError)])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, errors.UsageError), (404, errors.NotFoundError), (500, errors.UnreachableError)]
+)
 def test_tritons_own_errors_keep_their_words(status: int, kind: type[Exception]) -> None:
     error = error_of(triton(status, {"error": "unexpected shape for input"}), "here")
     assert type(error) is kind
@@ -80,7 +76,7 @@ def test_tritons_own_errors_keep_their_words(status: int, kind: type[Exception])
 
 def test_what_is_neither_is_not_taken_for_a_proxy() -> None:
     error = error_of(Reply(404, {"content-type": "text/html"}, b"<html>nginx"), "here")
-    assert isinstance(error, UnreachableError)
+    assert isinstance(error, errors.UnreachableError)
     assert "404" in error.why
 
 
@@ -125,26 +121,26 @@ def test_comments_names_and_several_lines_of_data_are_understood() -> None:
 def test_an_error_in_the_middle_is_raised_when_it_comes() -> None:
     found = events(iter([b'data: {"a":1}\n\ndata: {"error":"no\\nroom"}\n\n']), "here")
     assert next(found) == {"a": 1}
-    with pytest.raises(UnreachableError, match=r"here: the model reported(.|\n)*no room"):
+    with pytest.raises(errors.UnreachableError, match=r"here: the model reported(.|\n)*no room"):
         next(found)
 
 
 @pytest.mark.parametrize("body", [b"data: {\n\n", b"data: [1]\n\n", b"data: \xff\n\n"], ids=["half", "list", "bytes"])
 def test_what_is_no_object_is_an_error(body: bytes) -> None:
-    with pytest.raises(UnreachableError, match="no JSON object"):
+    with pytest.raises(errors.UnreachableError, match="no JSON object"):
         list(events(iter([body]), "here"))
 
 
 @pytest.mark.parametrize("body", [b'data: {"a":1}', b'data: {"a":1}\n'])
 def test_half_an_event_is_an_error_and_not_an_answer(body: bytes) -> None:
-    with pytest.raises(UnreachableError, match="cut"):
+    with pytest.raises(errors.UnreachableError, match="cut"):
         list(events(iter([body]), "here"))
 
 
 def test_an_event_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replies, "_MOST_BYTES", 1000)
-    with pytest.raises(UnreachableError, match="more than"):
+    with pytest.raises(errors.UnreachableError, match="more than"):
         list(events((b"x" * 100 for _ in range(1000)), "here"))
-    with pytest.raises(UnreachableError, match="more than"):
+    with pytest.raises(errors.UnreachableError, match="more than"):
         list(events((b"data: 1\n" for _ in range(1000)), "here"))
     assert len(list(events((b"data: {}\n\n" for _ in range(1000)), "here"))) == 1000

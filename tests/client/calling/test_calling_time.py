@@ -5,7 +5,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,8 @@ from tidegate.calling import transport
 from tidegate.calling.retries import CircuitBreaker, Deadline
 from tidegate.calling.transport import TimeIsUpError, Transport
 from tidegate.errors import UnreachableError
+
+from tests.proxy.rigs.upstream import Caller, upstream
 
 
 class Clock:
@@ -35,22 +37,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(retries_module, "time", made)
     return made
-
-
-def is_open(breaker: CircuitBreaker) -> bool:
-    try:
-        breaker.check("here")
-    except UnreachableError:
-        return True
-    return False
-
-
-def opened(times: int = 3) -> CircuitBreaker:
-    breaker = CircuitBreaker(failures=times, seconds=1, longest=4)
-    for _ in range(times):
-        breaker.check("here")
-        breaker.failed()
-    return breaker
 
 
 @given(st.floats(0, 30), st.floats(0.01, 60))
@@ -86,72 +72,43 @@ def test_without_a_word_of_the_proxys_pauses_grow_up_to_two_seconds(clock: Clock
     assert all(1 <= pause <= 2 for pause in pauses[6:])
 
 
-def test_it_opens_after_failures_that_follow_each_other(clock: Clock) -> None:
-    breaker = CircuitBreaker(failures=3)
-    for _ in range(5):
-        breaker.failed()
-        breaker.failed()
-        breaker.succeeded()
-    assert not is_open(breaker)
-    for _ in range(3):
-        breaker.failed()
-    assert is_open(breaker)
-    clock.now += 60  # a clock that stands still would never let anybody through
-    assert not is_open(breaker)
+OPENED = "failed failed failed open"
+STORIES = {
+    "it-opens-after-failures-that-follow-each-other": f"failed failed succeeded failed failed closed {OPENED[7:]}",
+    "one-may-try-and-its-success-closes-it": f"{OPENED} 1s trial open succeeded closed",
+    "a-trial-that-fails-keeps-it-open-for-longer-and-longer": f"{OPENED} 0.9s open 0.1s trial trial-failed 1.9s open "
+    "0.1s trial trial-failed 3.9s open 0.1s trial trial-failed 3.9s open 0.1s trial succeeded failed failed failed "
+    "1s trial",
+    "a-trial-that-told-nothing-leaves-room-for-the-next": f"{OPENED} 1s trial trial-undecided trial",
+    "calls-from-before-do-not-end-a-trial": f"{OPENED} 1s trial failed undecided 0.1s open trial-failed 2.1s trial",
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_the_breaker(clock: Clock, story: str) -> None:
+    """Steps are seconds that go, what becomes of a call or of the trial, and what the next one is told."""
+    breaker = CircuitBreaker(failures=3, seconds=1, longest=4)
+    for step in STORIES[story].split():
+        if step[0].isdigit():
+            clock.now += float(step[:-1])
+        elif step == "open":
+            with pytest.raises(UnreachableError):
+                breaker.check("here")
+        elif step in ("closed", "trial"):
+            assert breaker.check("here") is (step == "trial")
+        elif step == "succeeded":
+            breaker.succeeded()
+        else:
+            getattr(breaker, step.removeprefix("trial-"))(trial=step.startswith("trial-"))
 
 
 def test_who_is_not_let_through_is_told_when_to_try_again(clock: Clock) -> None:
-    breaker = opened()
+    breaker = CircuitBreaker(failures=3, seconds=1)
+    for _ in range(3):
+        breaker.failed()
     clock.now += 0.6
     with pytest.raises(UnreachableError, match=r"3 calls failed(.|\n)*0\.4 s"):
         breaker.check("here")
-
-
-def test_one_may_try_and_its_success_closes_it_for_everybody(clock: Clock) -> None:
-    breaker = opened()
-    clock.now += 1
-    assert not is_open(breaker)
-    assert is_open(breaker)
-    breaker.succeeded()
-    assert not is_open(breaker)
-
-
-def test_a_trial_that_fails_keeps_it_open_for_longer_and_longer(clock: Clock) -> None:
-    breaker = opened()
-    for seconds in (1, 2, 4, 4):
-        clock.now += seconds - 0.1
-        assert is_open(breaker)
-        clock.now += 0.1
-        assert not is_open(breaker)
-        breaker.failed(trial=True)
-    clock.now += 4
-    assert not is_open(breaker)
-    breaker.succeeded()
-    for _ in range(3):
-        breaker.failed()
-    clock.now += 1
-    assert not is_open(breaker)
-
-
-def test_a_trial_that_told_nothing_leaves_room_for_the_next(clock: Clock) -> None:
-    breaker = opened()
-    clock.now += 1
-    assert not is_open(breaker)
-    breaker.undecided(trial=True)
-    assert not is_open(breaker)
-
-
-def test_calls_from_before_do_not_end_a_trial(clock: Clock) -> None:
-    breaker = opened()
-    clock.now += 1
-    assert breaker.check("here") is True
-    breaker.failed()
-    breaker.undecided()
-    clock.now += 0.1
-    assert is_open(breaker)  # the trial is still under way
-    breaker.failed(trial=True)
-    clock.now += 2.1  # twice the first second, and not four times
-    assert not is_open(breaker)
 
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -207,27 +164,16 @@ def test_sending_ends_when_the_time_is_up() -> None:
 
 @contextmanager
 def answering(*pieces: bytes, pause: float = 0.0) -> Iterator[str]:
-    """Serve one request with these pieces, so far apart; yields the address."""
-    done = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    """Serve requests with these pieces, so far apart; yields the address."""
 
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection, suppress(OSError):
-                connection.recv(1 << 16)
-                for piece in pieces:
-                    connection.sendall(piece)
-                    if done.wait(pause):
-                        return
-                done.wait(10)
+    def behave(caller: Caller) -> None:
+        for piece in pieces:
+            caller.send(piece)
+            caller.wait(pause)
+        caller.wait(10)
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            done.set()
-            thread.join(10)
+    with upstream(behave) as running:
+        yield f"http://{running.http}"
 
 
 def test_a_head_that_drips_has_the_time_of_its_request() -> None:

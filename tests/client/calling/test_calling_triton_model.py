@@ -1,12 +1,12 @@
 """The client model as MLflow runs it: logged as code, light, and moved from dev to prod by a variable alone."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -15,13 +15,14 @@ from tidegate.calling import MODEL_SCRIPT
 from tidegate.calling.model import Model
 from tidegate.errors import UsageError
 from tidegate_contracts import routing
-from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.access.api_keys import new_key
 
-from lab.local_plane.proxy import proxy, write_tables
+from lab.local_plane.proxy import proxy
 from lab.local_plane.triton import Triton
-from tests.proxy.rigs.tables import POOL, SERVER, access_table, routing_table
+from tests.proxy.rigs.tables import POOL, SERVER
 
-CALLER = "endpoint"
+from .conftest import write_keyed
+
 CONTEXT = {
     "parent_run_id": "0f", "inference_server_name": SERVER, "model_name": "versions", "model_version": "1",
 }  # fmt: skip
@@ -29,24 +30,16 @@ CONTEXT = {
 
 @pytest.fixture(scope="module")
 def environments(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Two proxies before one Triton: dev serves version 1 of `versions`, prod version 2. Each has a key of its own."""
-    found = {}
+    """Two proxies before one Triton: dev serves version 1 of `versions`, prod version 2. Both know one key."""
+    found = {"key": new_key()}
     with ExitStack() as stack:
-        key = new_key()
         for number, name in enumerate(("dev", "prod"), 1):
-            root = tmp_path_factory.mktemp(name)
             shares = (routing.VersionShare(version=number, weight=100),)
             split = routing.Model(name="versions", server=SERVER, pool=POOL, versions=shares)
-            rule = access_table([]).rules[0].model_copy(update={"principals": (CALLER,)})
-            write_tables(
-                root,
-                routing_table(real_triton.http_port, real_triton.grpc_port, [split, "add_sub", "repeat"]),
-                access_table([]).model_copy(update={"rules": (rule,)}),
-            )
-            (root / "api-keys").mkdir()
-            (root / "api-keys" / CALLER).write_text(hash_line(key) + "\n", "utf-8")
+            models = [split, "add_sub", "repeat"]
+            root = write_keyed(tmp_path_factory.mktemp(name), real_triton, models, found["key"])
             found[name] = f"http://{stack.enter_context(proxy(root, settings={'api_keys': 'true'})).http}"
-        yield found | {"key": key}
+        yield found
 
 
 @pytest.fixture
@@ -79,10 +72,10 @@ def loaded(path: str) -> Any:
 
 
 def made(context: dict[str, str], **variables: str) -> Model:
-    """Return what a context means in a process with these variables, or with this one's."""
+    """Return what a context means in a process with these variables."""
     from tidegate.calling.triton_model import make_model
 
-    return make_model(context, variables or os.environ)
+    return make_model(context, variables)
 
 
 def test_it_is_logged_as_code_and_nothing_is_pickled(tmp_path: Path) -> None:
@@ -118,28 +111,17 @@ def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("endpoint")
 def test_mlflow_streams_what_the_model_streams(tmp_path: Path) -> None:
     model = loaded(saved(tmp_path, model_name="repeat"))
-    assert list(model.predict_stream({"IN": [1, 2], "DELAY": [0, 0]})) == [
-        {"OUT": 1, "INDEX": 0},
-        {"OUT": 2, "INDEX": 1},
-    ]
+    said = [(each["OUT"], each["INDEX"]) for each in model.predict_stream({"IN": [1, 2], "DELAY": [0, 0]})]
+    assert said == [(1, 0), (2, 1)]
 
 
 @pytest.mark.usefixtures("endpoint")
 @pytest.mark.parametrize(("said", "version"), [("environment", 1), ("registered", 2), ("2", 2)])
-def test_the_version_is_the_environments_the_registered_or_a_number(
-    monkeypatch: pytest.MonkeyPatch, said: str, version: int
-) -> None:
-    monkeypatch.setenv("TIDEGATE_MODEL_VERSION", said)
-    model = made(CONTEXT | {"model_version": "2"})
+@pytest.mark.parametrize("route", ["v2", "predict"])
+def test_the_version_is_the_environments_the_registered_or_a_number(said: str, version: int, route: str) -> None:
+    model = made(CONTEXT | {"model_version": "2"}, TIDEGATE_MODEL_VERSION=said, TIDEGATE_ROUTE=route)
+    assert model.route == route
     assert model.predict([7])["VERSION"].tolist() == [version]
-
-
-@pytest.mark.usefixtures("endpoint")
-def test_the_reference_route_is_taken_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDEGATE_ROUTE", "predict")
-    model = made(CONTEXT)
-    assert model.route == "predict"
-    assert model.predict([7])["VERSION"].tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -156,13 +138,11 @@ def test_a_setting_that_is_none_is_named(name: str, value: str) -> None:
 def test_a_context_that_is_none_is_told(tmp_path: Path) -> None:
     from tidegate.calling.triton_model import TritonModel
 
-    class Context:
-        artifacts = {"model_context": str(tmp_path / "context.json")}  # noqa: RUF012
-
+    context = SimpleNamespace(artifacts={"model_context": str(tmp_path / "context.json")})
     for content in ("", "[]"):
         (tmp_path / "context.json").write_text(content)
         with pytest.raises(UsageError, match=r"context\.json"):
-            TritonModel().load_context(Context())
+            TritonModel().load_context(context)
     with pytest.raises(UsageError, match="load_model"):
         TritonModel().predict(None, numpy.ones(1))
 

@@ -20,19 +20,12 @@ from tests.proxy.rigs.upstream import Behaviour, Upstream, by_turns, drip, hang,
 @pytest.mark.parametrize(
     ("said", "url"),
     [
-        ("inference.example.com", "https://inference.example.com"),
-        ("inference.example.com:443", "https://inference.example.com"),
-        ("inference-proxy.inference-dev", "https://inference-proxy.inference-dev"),
-        ("inference-proxy.inference-dev:80", "http://inference-proxy.inference-dev"),
-        ("inference-proxy-service:8443", "https://inference-proxy-service:8443"),
-        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
-        ("https://Models.Example.com/prod/", "https://models.example.com/prod"),
-        ("http://proxy:80", "http://proxy"),
-        ("http://proxy:443", "http://proxy:443"),
-        ("[::1]:8080", "https://[::1]:8080"),
-        ("  proxy  ", "https://proxy"),
+        ("proxy.example.com:443", "https://proxy.example.com"), ("proxy.dev:80", "http://proxy.dev"),
+        ("proxy:8443", "https://proxy:8443"), ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+        ("https://Models.Example.com/prod/", "https://models.example.com/prod"), ("http://proxy:80", "http://proxy"),
+        ("http://proxy:443", "http://proxy:443"), ("[::1]:8080", "https://[::1]:8080"), ("  proxy  ", "https://proxy"),
     ],
-)
+)  # fmt: skip
 def test_an_address_is_a_host_a_host_and_port_or_a_url(said: str, url: str) -> None:
     assert proxy_url(said) == url
     assert proxy_url(None, {VARIABLE: said}) == url
@@ -50,12 +43,9 @@ def test_what_is_no_address_is_refused(said: str) -> None:
         proxy_url(said)
 
 
-def test_without_an_address_it_is_said_what_to_set() -> None:
+def test_without_an_address_it_is_said_what_to_set_and_a_password_in_it_is_not_shown() -> None:
     with pytest.raises(UsageError, match=VARIABLE):
         proxy_url(None, {})
-
-
-def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
     with pytest.raises(UsageError) as caught:
         proxy_url("https://ada:s3cret@proxy")
     assert "s3cret" not in str(caught.value)
@@ -74,12 +64,9 @@ def test_whatever_is_said_is_an_address_or_refused(said: str) -> None:
 
 SECRET = "not-for-anybodys-eyes"
 ALL = {
-    "TIDEGATE_API_KEY": "key",
-    "TIDEGATE_TOKEN": "token",
-    "TIDEGATE_TOKEN_FILE": "/nowhere",
-    "DOMINO_API_PROXY": "http://localhost:1",
-    "DOMINO_USER_API_KEY": "domino",
-}
+    "TIDEGATE_API_KEY": "key", "TIDEGATE_TOKEN": "token", "TIDEGATE_TOKEN_FILE": "/nowhere",
+    "DOMINO_API_PROXY": "http://localhost:1", "DOMINO_USER_API_KEY": "domino",
+}  # fmt: skip
 
 
 def token(seconds: float) -> str:
@@ -97,14 +84,8 @@ def domino() -> Iterator[Upstream]:
 
 
 def test_the_first_that_is_set_counts() -> None:
-    left = dict(ALL)
-    found = []
-    while left:
-        found.append(find_credential(left).source)
-        left.pop(next(iter(left)))
-    assert found == [
-        "TIDEGATE_API_KEY", "TIDEGATE_TOKEN", "TIDEGATE_TOKEN_FILE", "Domino's access token", "DOMINO_USER_API_KEY",
-    ]  # fmt: skip
+    found = [find_credential(dict(list(ALL.items())[first:])).source for first in range(len(ALL))]
+    assert found == [*list(ALL)[:3], "Domino's access token", "DOMINO_USER_API_KEY"]
     assert find_credential({}).header() is None
 
 
@@ -217,11 +198,9 @@ def test_what_is_no_token_of_domino_is_told_and_not_shown(
 
 
 def test_nothing_that_is_printed_shows_a_secret(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text(SECRET)
-    said: list[Mapping[str, str]] = [{"TIDEGATE_API_KEY": SECRET}, {"TIDEGATE_TOKEN_FILE": str(file)}]
-    for each in said:
-        found = find_credential(each)
+    (tmp_path / "token").write_text(SECRET)
+    for name, value in {"TIDEGATE_API_KEY": SECRET, "TIDEGATE_TOKEN_FILE": str(tmp_path / "token")}.items():
+        found = find_credential({name: value})
         assert found.header() is not None
         assert SECRET not in f"{found!r} {found} {found.source}"
 
@@ -247,12 +226,10 @@ def test_who_had_no_fair_time_does_not_have_dominos_tokens_left_alone(domino: Up
 
 def test_a_password_in_the_address_of_dominos_service_is_not_shown(domino: Upstream) -> None:
     domino.behave = saying("token")
-    assert DominoToken(f"http://u:{SECRET}@{domino.http}/").header() == ("Authorization", "Bearer token")
-    assert DominoToken(f"u:{SECRET}@{domino.http}").header() == ("Authorization", "Bearer token")
+    for url in (f"http://u:{SECRET}@{domino.http}/", f"u:{SECRET}@{domino.http}"):
+        assert DominoToken(url).header() == ("Authorization", "Bearer token")
     domino.behave = lambda caller: caller.answer(b"", 404)
-    with pytest.raises(UnreachableError) as caught:
-        DominoToken(f"http://u:{SECRET}@{domino.http}").header()
-    assert SECRET not in str(caught.value)
-    with pytest.raises(UnreachableError) as caught:
-        DominoToken(f"http://u:{SECRET}@127.0.0.1:1").header(0.1)
-    assert SECRET not in str(caught.value)
+    for url in (f"http://u:{SECRET}@{domino.http}", f"http://u:{SECRET}@127.0.0.1:1"):
+        with pytest.raises(UnreachableError) as caught:
+            DominoToken(url).header(0.1)
+        assert SECRET not in str(caught.value)

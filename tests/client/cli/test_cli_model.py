@@ -5,9 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 from google.protobuf import text_format
-from tidegate.cli.model import check, new, show
+from tidegate.cli.app import app
 from tidegate.errors import ExitCode
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from typer.testing import CliRunner, Result
@@ -15,10 +14,6 @@ from typer.testing import CliRunner, Result
 from tests.client.triton.entries.corpus_entries import CONFIG, MODEL
 from tests.client.triton.entries.files import FILES
 
-app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
-app.command()(new)
-app.command()(show)
-app.command()(check)
 DOUBLE = str(FILES / "double.py")
 TENSORS = ("--input", "x:FP32:3", "--output", "y:FP32:3")
 OPTIONS = "--max-batch-size 8 --dynamic-batching --instances 2:cpu --parameter k=v"
@@ -32,7 +27,7 @@ SETTINGS = """
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
+    return CliRunner().invoke(app, ["model", *map(str, words)])
 
 
 def config(folder: Path) -> ModelConfig:
@@ -81,9 +76,8 @@ def test_options_count_over_the_fields_of_a_settings_file(tmp_path: Path) -> Non
 
 def test_entries_become_an_ensemble_that_is_drawn(tmp_path: Path) -> None:
     for name, given, made in (("first", "x", "y"), ("second", "y", "z")):
-        done = run(
-            "new", name, DOUBLE, "--into", str(tmp_path), "--input", f"{given}:FP32:3", "--output", f"{made}:FP32:3"
-        )
+        tensors = ("--input", f"{given}:FP32:3", "--output", f"{made}:FP32:3")
+        done = run("new", name, DOUBLE, "--into", str(tmp_path), *tensors)
         assert done.exit_code == 0, done.output
     done = run("new", "chain", str(tmp_path / "first"), str(tmp_path / "second"), "--into", str(tmp_path),
                "--link", "first.y=between", "--link", "second.y=between")  # fmt: skip
@@ -93,37 +87,24 @@ def test_entries_become_an_ensemble_that_is_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "said"),
     [
-        (("new", "made", "nothing.onnx"), ExitCode.USAGE, "nothing.onnx: there is no such file or folder"),
-        (("new", "made", DOUBLE), ExitCode.USAGE, "--input NAME:TYPE:DIMS"),
-        (("new", "../made", DOUBLE), ExitCode.USAGE, "no name for a model"),
-        (("new", "made", DOUBLE, "--framework", "pyton"), ExitCode.USAGE, "say python"),
-        (("new", "made", DOUBLE, *TENSORS, "--labels", "y"), ExitCode.USAGE, "OUTPUT=FILE"),
-        (("new", "made", DOUBLE, *TENSORS, "--settings", "no.pbtxt"), ExitCode.USAGE, "no.pbtxt"),
-        (
-            ("new", "made", DOUBLE, *TENSORS, "--settings", str(FILES / "weights.pt")),
-            ExitCode.USAGE,
-            "no text in UTF-8",
-        ),
-        (
-            ("new", "made", DOUBLE, *TENSORS, "--parameter", "FORCE_CPU_ONLY_INPUT_TENSORS=maybe"),
-            ExitCode.USAGE,
-            "Triton would refuse this entry",
-        ),
-        (("show", "nothing"), ExitCode.USAGE, "there is no such folder"),
+        (("made", "nothing.onnx"), "nothing.onnx: there is no such file or folder"),
+        (("made", DOUBLE), "--input NAME:TYPE:DIMS"),
+        (("../made", DOUBLE), "no name for a model"),
+        (("made", DOUBLE, "--framework", "pyton"), "say python"),
+        (("made", DOUBLE, *TENSORS, "--labels", "y"), "OUTPUT=FILE"),
+        (("made", DOUBLE, *TENSORS, "--settings", "no.pbtxt"), "no.pbtxt"),
+        (("made", DOUBLE, *TENSORS, "--settings", str(FILES / "weights.pt")), "no text in UTF-8"),
+        (("made", DOUBLE, *TENSORS, "--parameter", "FORCE_CPU_ONLY_INPUT_TENSORS=maybe"), "Triton would refuse this"),
     ],
-    ids=["source", "tensors", "name", "framework", "labels", "settings", "binary", "refused", "show"],
+    ids=["source", "tensors", "name", "framework", "labels", "settings", "binary", "refused"],
 )
-def test_what_is_wrong_is_one_message_and_an_exit_code(
-    tmp_path: Path, words: tuple[str, ...], code: ExitCode, said: str
-) -> None:
-    into = ("--into", str(tmp_path)) if words[0] == "new" else ()
-    done = run(*words, *into)
-    assert done.exit_code == code
+def test_what_is_wrong_is_one_message_and_an_exit_code(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    done = run("new", *words, "--into", str(tmp_path))
+    assert (done.exit_code, done.stdout) == (ExitCode.USAGE, "")
     assert said in done.stderr
     assert "Traceback" not in done.output
-    assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
 
 
@@ -134,11 +115,6 @@ def repository(tmp_path: Path) -> Path:
         (tmp_path / name / "1" / "model.py").write_text(MODEL)
         (tmp_path / name / "config.pbtxt").write_text(CONFIG + more)
     return tmp_path
-
-
-def test_a_good_entry_is_fine(repository: Path) -> None:
-    said = run("check", repository / "good")
-    assert (said.exit_code, said.output) == (ExitCode.OK, f"{repository / 'good'}: nothing found\n")
 
 
 def test_an_error_has_its_file_and_line_and_what_to_do(repository: Path) -> None:
@@ -152,6 +128,8 @@ def test_an_error_has_its_file_and_line_and_what_to_do(repository: Path) -> None
 
 
 def test_warnings_count_only_when_asked(repository: Path) -> None:
+    said = run("check", repository / "good")
+    assert (said.exit_code, said.output) == (ExitCode.OK, f"{repository / 'good'}: nothing found\n")
     assert run("check", repository / "odd").exit_code == ExitCode.OK
     assert run("check", repository / "odd", "--strict").exit_code == ExitCode.FOUND
 
@@ -160,11 +138,7 @@ def test_a_repository_is_checked_whole(repository: Path) -> None:
     said = run("check", repository, "--json")
     assert said.exit_code == ExitCode.FOUND
     results = json.loads(said.output)
-    assert {Path(result["entry"]).name: result["ok"] for result in results} == {
-        "good": True,
-        "odd": True,
-        "wrong": False,
-    }
+    assert {Path(each["entry"]).name: each["ok"] for each in results} == {"good": True, "odd": True, "wrong": False}
     (finding,) = results[2]["findings"]
     assert finding == {
         "severity": "error", "what": "there is no field 'max_batch_sice'", "where": "config.pbtxt:4", "why": "",
@@ -177,10 +151,3 @@ def test_the_server_is_described_by_options(repository: Path) -> None:
     assert said.exit_code == ExitCode.FOUND
     assert "it has fil, onnxruntime" in said.output
     assert run("check", repository / "good", "--backend", "python", "--no-gpu").exit_code == ExitCode.OK
-
-
-def test_what_is_nowhere_is_wrong_usage(repository: Path) -> None:
-    said = run("check", repository / "nowhere")
-    assert said.exit_code == ExitCode.USAGE
-    assert "there is no such folder" in said.output
-    assert "Traceback" not in said.output

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import Counter
-from types import TracebackType
 from typing import Any, Self
 
 from tidegate.calling.proxy import ProxyClient
@@ -18,17 +17,10 @@ class Caller:
     """Calls until its block ends, in a thread of its own, and remembers which factor answered."""
 
     def __init__(
-        self,
-        client: ProxyClient,
-        model: str,
-        version: int | None = None,
-        request: dict[str, Any] = REQUEST,
-        *,
-        comes_later: bool = False,
+        self, client: ProxyClient, model: str, request: dict[str, Any] = REQUEST, *, comes_later: bool = False
     ) -> None:
         """Call a model; what fails before the first answer is no failure of one that `comes_later`."""
-        self._comes_later = comes_later
-        self._client, self._model, self._version, self._request = client, model, version, request
+        self._client, self._model, self._request, self._comes_later = client, model, request, comes_later
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._call)
         self.answers: list[float] = []
@@ -38,13 +30,13 @@ class Caller:
         self._thread.start()
         return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 
     def factor(self) -> float:
         """Call once."""
-        answer = self._client.infer_json(self._model, self._request, version=self._version, deadline=20)
+        answer = self._client.infer_json(self._model, self._request, deadline=20)
         return float(answer["outputs"][0]["data"][0])
 
     def of_next(self, number: int, seconds: float = 60) -> Counter[float]:

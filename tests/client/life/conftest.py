@@ -50,4 +50,4 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         patch.setenv("TIDEGATE_ENVIRONMENTS", str(local.environments_file(folder, [dev, prod])))
         patch.setenv("TIDEGATE_DATASETS", local.datasets_variable([dev, prod]))
         patch.setenv("TIDEGATE_API_KEY", dev.keys[VISITOR])
-        yield World(folder, dev, prod, folder / "environments.json")
+        yield World(folder, dev, prod)

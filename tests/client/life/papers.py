@@ -15,7 +15,7 @@ from tidegate.registry import Golden, Record, RegisteredVersion
 from tidegate.registry.manifest import checked_name, manifest_of
 from tidegate.registry.version import Records
 from tidegate.triton.publishing import open_repository, read_published
-from tidegate_contracts.environments import Environments, WhoAmI
+from tidegate_contracts.environments import Environments, Location, ObjectStoreLocation, WhoAmI
 from tidegate_contracts.manifest import Manifest
 
 from .entries import write_entry
@@ -30,6 +30,7 @@ class Papers:
     def __init__(self, folder: Path, model: str) -> None:
         self.folder, self.model = folder, model
         self.aliases: dict[str, int] = {}
+        self.tags: dict[str, str] = {}
         self.written: list[Record] = []
         self.junk: tuple[str, ...] = ()
         self.request: Golden | None = None
@@ -71,8 +72,8 @@ class Papers:
         assert self.aliases.get(alias) == expect
         self.aliases[alias] = number
 
-    def tag(self, *_said: Any) -> None:
-        pass
+    def tag(self, _version: RegisteredVersion, key: str, value: str) -> None:
+        self.tags[key] = value
 
     def records(self, _model: str) -> Records:
         return Records(self.written, self.junk)
@@ -139,13 +140,14 @@ def context(known: Environments, papers: Papers, answers: Answers, dataset: Path
 class Life:
     """A model's life in prod, of which the repository alone is real."""
 
-    def __init__(self, folder: Path) -> None:
-        (folder / "dataset" / "models").mkdir(parents=True)
+    def __init__(self, folder: Path, location: Location | None = None) -> None:
+        """Take another location than a folder, which is `models` then."""
+        self.models = folder / "dataset" / "models"
+        self.models.mkdir(parents=True)
         (folder / "shelf").mkdir()
         self.papers = Papers(folder / "shelf", MODEL)
-        self.models = folder / "dataset" / "models"
-        self.answers = Answers(self.models)
-        self.of, everywhere = known(plane("east", dataset("a")))
+        self.answers = Answers(location.url if isinstance(location, ObjectStoreLocation) else self.models)
+        self.of, everywhere = known(plane("east", location or dataset("a")))
         self.here = context(everywhere, self.papers, self.answers, folder / "dataset")
         self.told: list[str] = []
         self.here.tell = self.told.append

@@ -6,16 +6,7 @@ from itertools import repeat
 from pathlib import Path
 
 import pytest
-from tidegate.errors import (
-    BusyError,
-    IntegrityError,
-    LoadFailedError,
-    NotFoundError,
-    RefusedError,
-    TidegateError,
-    UnreachableError,
-    UsageError,
-)
+from tidegate import errors
 from tidegate.life.audit import unserved
 from tidegate.life.deploy import deploy, promote, rollback
 from tidegate.life.plan import Plan, published_entry_config
@@ -82,7 +73,9 @@ def test_a_version_that_is_there_already_does_not_fail_to_come(life: Life, monke
 
 def test_a_load_that_fails_is_told_with_its_reason_before_the_time_is_up(life: Life) -> None:
     life.here.wait_seconds = 30
-    life.answers.broken[1] = repeat(LoadFailedError("the model cannot be loaded", why="no such file: weights.bin"))
+    life.answers.broken[1] = repeat(
+        errors.LoadFailedError("the model cannot be loaded", why="no such file: weights.bin")
+    )
     told = life.fails(1, "version 1 is not ready: it cannot be loaded")
     assert "why: no such file: weights.bin" in str(told)
     assert life.served() == ()
@@ -91,14 +84,17 @@ def test_a_load_that_fails_is_told_with_its_reason_before_the_time_is_up(life: L
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (NotFoundError("no", why="'fraud' version 1 is not found"), "has not seen it in its repository yet"),
-        (UnreachableError("no", why="'fraud' version 1 is not at ready state"), "has seen it, and is loading it still"),
-        (UnreachableError("the proxy cannot be reached", why="refused"), "refused"),
+        (errors.NotFoundError("no", why="'fraud' version 1 is not found"), "has not seen it in its repository yet"),
+        (
+            errors.UnreachableError("no", why="'fraud' version 1 is not at ready state"),
+            "has seen it, and is loading it still",
+        ),
+        (errors.UnreachableError("the proxy cannot be reached", why="refused"), "refused"),
     ],
     ids=["unseen", "seen", "away"],
 )
 def test_what_is_not_ready_in_time_is_told_with_how_far_it_came(
-    life: Life, monkeypatch: pytest.MonkeyPatch, said: TidegateError, words: str
+    life: Life, monkeypatch: pytest.MonkeyPatch, said: errors.TidegateError, words: str
 ) -> None:
     def metadata(*_: object, **__: object) -> None:
         raise said
@@ -110,7 +106,9 @@ def test_what_is_not_ready_in_time_is_told_with_how_far_it_came(
 
 
 def test_that_an_earlier_content_failed_to_load_does_not_end_it(life: Life) -> None:
-    life.answers.broken[1] = repeat(LoadFailedError("the model cannot be loaded", why="what was there before"), 2)
+    life.answers.broken[1] = repeat(
+        errors.LoadFailedError("the model cannot be loaded", why="what was there before"), 2
+    )
     assert life.bring(1).changed
 
 
@@ -135,7 +133,7 @@ def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(
             life.papers.aliases["prod"] = 1
 
     life.here.tell = move
-    with pytest.raises(BusyError, match="moved from version 2 to version 1 meanwhile"):
+    with pytest.raises(errors.BusyError, match="moved from version 2 to version 1 meanwhile"):
         life.bring(3)
     assert life.served() == (2,)
 
@@ -146,7 +144,7 @@ def test_of_two_who_deploy_at_once_one_wins_and_the_other_is_told(life: Life) ->
 
     def meanwhile(text: str) -> None:
         if text == "waiting until version 1 serves on east":
-            with pytest.raises(BusyError) as busy:
+            with pytest.raises(errors.BusyError) as busy:
                 life.bring(2)
             told.append(str(busy.value))
 
@@ -162,10 +160,10 @@ def test_a_configuration_that_is_no_text_is_told_with_its_place(life: Life) -> N
     life.papers.register(2)
     config = life.papers.folder / "2" / MODEL / "config.pbtxt"
     config.write_bytes(b"# caf\xe9\n" + config.read_bytes())
-    with pytest.raises(UsageError, match=f"a shelf: version 2 of {MODEL}: config.pbtxt is no text in UTF-8"):
+    with pytest.raises(errors.UsageError, match=f"a shelf: version 2 of {MODEL}: config.pbtxt is no text in UTF-8"):
         life.bring(2)
     (life.models / MODEL / "1" / ".entry" / "config.pbtxt").write_bytes(b"\xff")
-    with pytest.raises(UsageError, match=r"1/\.entry/config\.pbtxt: config\.pbtxt is no text"):
+    with pytest.raises(errors.UsageError, match=r"1/\.entry/config\.pbtxt: config\.pbtxt is no text"):
         published_entry_config(life.here.repository(places(life.of, MODEL, life.here.known)[0].homes[0]), MODEL, 1)
 
 
@@ -175,7 +173,7 @@ def test_what_lies_among_the_records_and_is_none_is_told_and_decides_nothing(lif
     life.papers.junk = ("records/x.json",)
     life.bring(3)
     assert [each for each in life.told if each.startswith("warning: records/x.json cannot be read")]
-    with pytest.raises(IntegrityError, match="it cannot be learned which version prod had before"):
+    with pytest.raises(errors.IntegrityError, match="it cannot be learned which version prod had before"):
         rollback(life.here, MODEL, "prod")
     assert rollback(life.here, MODEL, "prod", 2).version == 2
     life.papers.junk = ()
@@ -215,17 +213,17 @@ def deployed_to_dev(life: Life) -> None:
 @pytest.mark.parametrize(
     ("asks", "kind", "said"),
     [
-        (lambda here: promote(here, f"{MODEL}@1", "prod"), RefusedError, "version 1 was never deployed in dev"),
-        (lambda here: promote(here, MODEL, "prod"), NotFoundError, "dev has no version of fraud"),
-        (lambda here: promote(here, MODEL, "dev"), UsageError, "takes versions from no other environment"),
-        (lambda here: deploy(here, MODEL, "prod"), RefusedError, "tidegate promote fraud --to prod"),
-        (lambda here: deploy(here, f"{MODEL}@"), UsageError, "is no model"),
-        (lambda here: rollback(here, MODEL, "prod"), NotFoundError, "never had a version"),
-        (lambda here: rollback(here, MODEL, "prod", 1), RefusedError, "version 1 of fraud was never in prod"),
+        (lambda here: promote(here, f"{MODEL}@1", "prod"), errors.RefusedError, "version 1 was never deployed in dev"),
+        (lambda here: promote(here, MODEL, "prod"), errors.NotFoundError, "dev has no version of fraud"),
+        (lambda here: promote(here, MODEL, "dev"), errors.UsageError, "takes versions from no other environment"),
+        (lambda here: deploy(here, MODEL, "prod"), errors.RefusedError, "tidegate promote fraud --to prod"),
+        (lambda here: deploy(here, f"{MODEL}@"), errors.UsageError, "is no model"),
+        (lambda here: rollback(here, MODEL, "prod"), errors.NotFoundError, "never had a version"),
+        (lambda here: rollback(here, MODEL, "prod", 1), errors.RefusedError, "version 1 of fraud was never in prod"),
     ],
 )
 def test_every_way_says_what_it_takes_and_what_to_do(
-    life: Life, tmp_path: Path, asks: Callable[[object], object], kind: type[TidegateError], said: str
+    life: Life, tmp_path: Path, asks: Callable[[object], object], kind: type[errors.TidegateError], said: str
 ) -> None:
     between(life, tmp_path)
     with pytest.raises(kind, match=said):
@@ -236,5 +234,5 @@ def test_a_data_plane_that_tells_no_failures_is_no_proof_that_there_were_none(li
     between(life, tmp_path, soak_hours=1)
     deployed_to_dev(life)
     life.answers.failures = iter([0, None])
-    with pytest.raises(RefusedError, match="cannot be learned whether calls of version 1 failed"):
+    with pytest.raises(errors.RefusedError, match="cannot be learned whether calls of version 1 failed"):
         promote(life.here, f"{MODEL}@1", "prod")

@@ -8,7 +8,7 @@ from tidegate.life.checks import check_fits, check_staged, refuse
 from tidegate.life.target import Place, places
 from tidegate.triton.kind import TritonKind
 from tidegate.triton.publishing.folder import FolderRepository
-from tidegate_contracts.environments import PoolFacts
+from tidegate_contracts.environments import ModelFacts, PoolFacts
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
 
 from .entries import CONFIG, write_entry
@@ -25,17 +25,23 @@ def manifest(size: int) -> Manifest:
 
 
 def fits(config: str, size: int = 0, peak: int = 1, footprint: int | None = None, **pool: Any) -> list[str]:
-    made = plane("east", dataset("a"), footprint_bytes=footprint)
-    facts = PoolFacts.model_validate({"name": "main", "loading": "preload", "gpu": False} | pool)
-    server = made.servers[0].model_copy(update={"pools": (facts,)})
-    (place,) = places(*_of(made.model_copy(update={"servers": (server,)})))
-    found = check_fits(place, config, manifest(size), peak)
+    found = check_fits(on(footprint=footprint, **pool), config, manifest(size), peak)
     return [f"{each.severity}: {each.what}" for each in found]
 
 
-def _of(made: Any) -> Any:
-    of, all_of_them = known(made)
-    return of, MODEL, all_of_them
+def on(*backends: str, footprint: int | None = None, others: tuple[ModelFacts, ...] = (), **pool: Any) -> Place:
+    """Return where the model goes: a pool of such facts on a server that has these backends, and other models too."""
+    made = plane("east", dataset("a"), footprint_bytes=footprint)
+    facts = PoolFacts.model_validate({"name": "main", "loading": "preload", "gpu": False} | pool)
+    server = made.servers[0].model_copy(update={"pools": (facts,), "backends": backends})
+    of, everywhere = known(made.model_copy(update={"servers": (server,), "models": (*made.models, *others)}))
+    return places(of, MODEL, everywhere)[0]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> FolderRepository:
+    (tmp_path / "models").mkdir()
+    return FolderRepository(tmp_path / "models")
 
 
 @pytest.mark.parametrize("config", ['platform: "tensorrt_plan"', 'backend: "tensorrtllm"', 'backend: "dali"'])
@@ -82,25 +88,14 @@ def test_parameters_that_differ_are_told_and_no_more() -> None:
     assert refuse(findings, "", "")[0].startswith("config.pbtxt: version 1 runs under version 2's parameters")
 
 
-def test_an_entry_is_checked_as_tidegate_model_check_does(tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
-    repository = FolderRepository(tmp_path / "models")
+def test_an_entry_is_checked_as_tidegate_model_check_does(tmp_path: Path, repository: FolderRepository) -> None:
     entry = write_entry(tmp_path / "staged", 3)
     (entry / "config.pbtxt").write_text(CONFIG.format(name=MODEL, batch=4).replace("max_batch", "max_bach"))
     with pytest.raises(UsageError, match=r"config\.pbtxt:3: .*max_bach_size"):
         refuse(check_staged(entry, on(), repository), "it cannot be served", "there")
 
 
-def on(*backends: str, gpu: bool = False) -> Place:
-    made = plane("east", dataset("a"))
-    pools = tuple(each.model_copy(update={"gpu": gpu}) for each in made.servers[0].pools)
-    server = made.servers[0].model_copy(update={"pools": pools, "backends": backends})
-    return places(*_of(made.model_copy(update={"servers": (server,)})))[0]
-
-
-def test_what_the_server_does_not_have_is_refused_before_anything_is_published(tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
-    repository = FolderRepository(tmp_path / "models")
+def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: FolderRepository) -> None:
     entry = write_entry(tmp_path / "staged", 3)
     config = entry / "config.pbtxt"
 
@@ -115,8 +110,7 @@ def test_what_the_server_does_not_have_is_refused_before_anything_is_published(t
     assert said(on(gpu=True)) == []
 
 
-def test_an_ensemble_whose_steps_are_not_there_yet_says_which_to_deploy_first(tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
+def test_an_ensemble_says_which_steps_to_deploy_first(tmp_path: Path, repository: FolderRepository) -> None:
     (tmp_path / "staged" / "1").mkdir(parents=True)
     (tmp_path / "staged" / "config.pbtxt").write_text(
         f"""name: "{MODEL}"
@@ -129,21 +123,16 @@ ensemble_scheduling {{ step {{
 }} }}
 """
     )
-    findings = check_staged(tmp_path / "staged", on(), FolderRepository(tmp_path / "models"))
+    findings = check_staged(tmp_path / "staged", on(), repository)
     with pytest.raises(UsageError) as told:
         refuse(findings, "it cannot be served", "there")
     assert told.value.do == "deploy it first: tidegate deploy scorer"
 
 
 def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
-    made = plane("east", dataset("a"), footprint_bytes=300 * MIB)
-    other = made.models[0].model_copy(update={"name": "churn", "footprint_bytes": 800 * MIB})
-    pool = made.servers[0].pools[0].model_copy(update={"memory_bytes": 1000 * MIB})
-    server = made.servers[0].model_copy(update={"pools": (pool,)})
-    both = made.model_copy(update={"servers": (server,), "models": (*made.models, other)})
-    (said,) = check_fits(places(*_of(both))[0], "", manifest(0), 1)
+    churn = ModelFacts(name="churn", server="preload", pool="main", footprint_bytes=800 * MIB)
+    both: dict[str, Any] = {"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "others": (churn,)}
+    (said,) = check_fits(on(**both), "", manifest(0), 1)
     assert said.severity == "warning"
     assert "beside the 800 MiB that the pool's other models are declared to need" in said.what
-    lazy = server.model_copy(update={"pools": (pool.model_copy(update={"loading": "on-demand"}),)})
-    one_by_one = both.model_copy(update={"servers": (lazy,)})
-    assert check_fits(places(*_of(one_by_one))[0], "", manifest(0), 1) == []
+    assert check_fits(on(**both, loading="on-demand"), "", manifest(0), 1) == []

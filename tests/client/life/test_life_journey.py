@@ -28,48 +28,6 @@ def register(world: World, name: str, factor: int, folder: Path, expected: int |
     return registry.register(entry, registered_by="anna", golden=golden(expected or factor)).number
 
 
-def test_a_model_goes_to_dev_to_prod_and_back_and_every_call_is_answered(world: World, tmp_path: Path) -> None:
-    context = world.context()
-    one = register(world, "fraud", 3, tmp_path)
-    outcome = deploy(context, "fraud", "dev")
-    assert (outcome.version, outcome.previous, outcome.changed, outcome.who) == (one, None, True, VISITOR)
-    again = deploy(context, "fraud", "dev")
-    assert (again.version, again.previous, again.changed) == (one, None, False)
-    promoted = promote(context, "fraud", "prod")
-    assert (promoted.version, promoted.previous) == (one, None)
-
-    with Caller(world.client(world.dev), "fraud") as in_dev, Caller(world.client(world.prod), "fraud") as in_prod:
-        assert set(in_prod.of_next(5)) == {3}
-        two = register(world, "fraud", 5, tmp_path)
-        assert deploy(context, f"fraud@{two}", "dev").previous == one
-        assert set(in_dev.of_next(20)) <= {3, 5}
-        assert promote(context, "fraud", "prod").previous == one
-        in_prod.until(5)
-        assert set(in_prod.of_next(5)) == {5}
-        back = rollback(context, "fraud", "prod")
-        assert (back.version, back.previous) == (one, two)
-        in_prod.until(3)
-        assert set(in_prod.of_next(5)) == {3}
-        assert set(in_dev.of_next(5)) == {5}
-    assert in_dev.failures == in_prod.failures == []
-    registry = context.registry
-    assert (registry.alias("fraud", "dev"), registry.alias("fraud", "prod")) == (two, one)
-    told = [
-        (each.what, each.version, each.previous, each.environment, each.source)
-        for each in history(context, "fraud")
-        if each.what != "register"
-    ]
-    assert told == [
-        ("rollback", one, two, "prod", None),
-        ("promote", two, one, "prod", "dev"),
-        ("deploy", two, one, "dev", None),
-        ("promote", one, None, "prod", "dev"),
-        ("deploy", one, None, "dev", None),
-    ]
-    tags = registry.version("fraud", two).tags
-    assert (tags["tidegate.prod.by"], tags["tidegate.prod.from"]) == (VISITOR, "dev")
-
-
 def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_on(world: World, tmp_path: Path) -> None:
     context = world.context()
     one = register(world, "faulty", 3, tmp_path)
@@ -156,11 +114,7 @@ def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World,
     asks(soak_hours=1e-9)
     with pytest.raises(RefusedError, match=f"1 calls of version {number} failed in dev"):
         promote(context, "soaked", "prod")
-    asks(separation_of_duties=True)
-    context.registry.tag(context.registry.version("soaked", number), "tidegate.registered-by", VISITOR)
-    with pytest.raises(RefusedError, match=f"{VISITOR} registered version {number}"):
-        promote(context, "soaked", "prod")
-    context.registry.tag(context.registry.version("soaked", number), "tidegate.registered-by", "anna")
+    asks(separation_of_duties=True)  # it was registered by anna
     assert promote(context, "soaked", "prod").version == number
 
 

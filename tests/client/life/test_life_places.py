@@ -17,7 +17,7 @@ from tidegate_contracts.environments import ObjectStoreLocation
 from lab.local_plane.object_store import ObjectStore, object_store
 from tests.proxy.rigs.pytest_rigs import not_run
 
-from .papers import Answers, Papers, context
+from .papers import Answers, Life, Papers, context
 from .test_life_target import MODEL, dataset, known, plane
 
 
@@ -97,13 +97,9 @@ def url(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_who_is_killed_in_the_middle_of_an_upload_finishes_it_in_the_next_run(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: int | None, killed_at: str
 ) -> None:
-    (tmp_path / "shelf").mkdir()
-    papers, answers, repository = Papers(tmp_path / "shelf", MODEL), Answers(url), open_repository(url)
-    of, everywhere = known(plane("east", ObjectStoreLocation(url=url)))
-    here = context(everywhere, papers, answers, tmp_path)
+    life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
     if earlier is not None:
-        bring(here, "deploy", papers.register(earlier), of, "anna")
-    version = papers.register(2)
+        life.bring(earlier)
 
     def kill(when: str, step: str) -> None:
         if (when, step) == ("before", killed_at):
@@ -114,14 +110,14 @@ def test_who_is_killed_in_the_middle_of_an_upload_finishes_it_in_the_next_run(
         steps.watch(kill)
         try:
             with pytest.raises(SystemExit):
-                bring(here, "deploy", version, of, "anna")
+                life.bring(2)
         finally:
             steps.watch()
     assert 2 in repository.versions(MODEL)
     assert not any(file.path.endswith(killed_at.removeprefix("put ")) and file.path[0] == "2"
                    for file in repository.files(MODEL))  # fmt: skip
     assert read_published(repository.config(MODEL) or "").served == (() if earlier is None else (1,))
-    outcome = bring(here, "deploy", version, of, "anna")
+    outcome = life.bring(2)
     assert (outcome.version, outcome.previous, outcome.changed) == (2, earlier, True)
     assert read_published(repository.config(MODEL) or "").served == (2,)
 
@@ -129,13 +125,9 @@ def test_who_is_killed_in_the_middle_of_an_upload_finishes_it_in_the_next_run(
 def test_a_file_that_a_served_version_has_lost_is_no_upload_that_was_cut_short(
     url: str, store: ObjectStore, tmp_path: Path
 ) -> None:
-    (tmp_path / "shelf").mkdir()
-    papers, answers = Papers(tmp_path / "shelf", MODEL), Answers(url)
-    of, everywhere = known(plane("east", ObjectStoreLocation(url=url)))
-    here = context(everywhere, papers, answers, tmp_path)
-    version = papers.register(1)
-    bring(here, "deploy", version, of, "anna")
+    life = Life(tmp_path, ObjectStoreLocation(url=url))
+    life.bring(1)
     key = f"{url.removeprefix(f's3://{BUCKET}/')}/{MODEL}/1/factor"
     store.client().delete_object(Bucket=BUCKET, Key=key)
     with pytest.raises(IntegrityError, match="1/factor is not there"):
-        bring(here, "deploy", version, of, "anna")
+        life.bring(1)

@@ -3,36 +3,26 @@ from typing import Any
 import pytest
 from tidegate.errors import NotFoundError
 from tidegate.life.target import places, repositories
-from tidegate_contracts.environments import (
-    DatasetLocation,
-    Environment,
-    Environments,
-    Location,
-    ModelFacts,
-    ObjectStoreLocation,
-    Plane,
-    PoolFacts,
-    ServerFacts,
-)
+from tidegate_contracts import environments as facts
 from tidegate_contracts.routing import Mirror, VersionShare
 
 MODEL = "fraud"
 
 
-def plane(name: str, location: Location, wave: int = 1, **model: Any) -> Plane:
-    pool = PoolFacts(name="main", loading="preload", gpu=False, poll_seconds=1)
-    server = ServerFacts(name="preload", kind="triton", location=location, pools=(pool,))
-    facts = ModelFacts.model_validate({"name": MODEL, "server": "preload", "pool": "main"} | model)
-    return Plane(name=name, wave=wave, proxy_url=f"http://{name}", servers=(server,), models=(facts,))
+def plane(name: str, location: facts.Location, wave: int = 1, **model: Any) -> facts.Plane:
+    pool = facts.PoolFacts(name="main", loading="preload", gpu=False, poll_seconds=1)
+    server = facts.ServerFacts(name="preload", kind="triton", location=location, pools=(pool,))
+    made = facts.ModelFacts.model_validate({"name": MODEL, "server": "preload", "pool": "main"} | model)
+    return facts.Plane(name=name, wave=wave, proxy_url=f"http://{name}", servers=(server,), models=(made,))
 
 
-def dataset(volume: str, path: str = "models") -> DatasetLocation:
-    return DatasetLocation(dataset="models", path=path, volume=volume)
+def dataset(volume: str, path: str = "models") -> facts.DatasetLocation:
+    return facts.DatasetLocation(dataset="models", path=path, volume=volume)
 
 
-def known(*planes: Plane, **others: tuple[Plane, ...]) -> tuple[Environment, Environments]:
-    prod = Environment(name="prod", planes=planes)
-    return prod, Environments(environments=(prod, *(Environment(name=n, planes=p) for n, p in others.items())))
+def known(*planes: facts.Plane, **others: tuple[facts.Plane, ...]) -> tuple[facts.Environment, facts.Environments]:
+    prod, *rest = (facts.Environment(name=n, planes=p) for n, p in {"prod": planes, **others}.items())
+    return prod, facts.Environments(environments=(prod, *rest))
 
 
 def test_data_planes_that_read_one_volume_are_one_place_and_others_are_others() -> None:
@@ -47,8 +37,8 @@ def test_data_planes_that_read_one_volume_are_one_place_and_others_are_others() 
 
 def test_a_url_is_one_place_however_it_ends() -> None:
     of, all_of_them = known(
-        plane("east", ObjectStoreLocation(url="s3://b/models/")),
-        plane("west", ObjectStoreLocation(url="s3://b/models")),
+        plane("east", facts.ObjectStoreLocation(url="s3://b/models/")),
+        plane("west", facts.ObjectStoreLocation(url="s3://b/models")),
     )
     (place,) = places(of, MODEL, all_of_them)
     assert len(place.homes) == 2

@@ -22,8 +22,6 @@ class World:
     folder: Path
     dev: local.LocalEnvironment
     prod: local.LocalEnvironment
-    file: Path
-    """environments.json."""
 
     def context(self, wait_seconds: float = 60) -> Context:
         """Return what an operation works with, by the environment variables as they are."""
@@ -44,4 +42,4 @@ def model(name: str, server: str = local.PRELOAD, alias: str | None = "champion"
     return Model(name=name, server=server, pool=local.POOL, alias=alias)
 
 
-MODELS = (model("fraud"), model("killed"), model("faulty"), model("soaked", alias=None), model("ocr", local.ON_DEMAND))
+MODELS = (model("killed"), model("faulty"), model("soaked", alias=None), model("ocr", local.ON_DEMAND))

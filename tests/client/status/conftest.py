@@ -7,20 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from tidegate.cli.calls import models, predict, status
+from tidegate.cli.app import app
 from tidegate_contracts import routing
 from typer.testing import CliRunner
 
-from lab.local_plane.environment import (
-    ON_DEMAND,
-    POOL,
-    PRELOAD,
-    LocalEnvironment,
-    Plan,
-    environments_file,
-    local_environment,
-)
+from lab.local_plane import environment as local
 from lab.local_plane.repository import Model, publish
 from tests.proxy.rigs.pytest_rigs import not_run
 from tests.proxy.rigs.repository import MODELS, SOURCES
@@ -31,16 +22,16 @@ WORDS = Model("words", SOURCES / "echo.py", [("INPUT", "TYPE_STRING", "-1")], [(
 LATE, HUGE = (Model(name, SOURCES / "echo.py", *TENSORS) for name in ("late", "huge"))
 NAMED = {model.name: model for model in MODELS}
 SHARES = (routing.VersionShare(version=1, weight=100), routing.VersionShare(version=2, weight=0))
-PLAN = Plan(
+PLAN = local.Plan(
     "dev",
     (
-        routing.Model(name="batched", server=PRELOAD, pool=POOL),
-        routing.Model(name="versions", server=PRELOAD, pool=POOL, alias="champion"),
-        routing.Model(name="add_sub", server=PRELOAD, pool=POOL, versions=SHARES),
-        routing.Model(name="repeat", server=PRELOAD, pool=POOL),
-        routing.Model(name="words", server=PRELOAD, pool=POOL),
-        routing.Model(name="late", server=ON_DEMAND, pool=POOL, footprint_bytes=100 << 20),
-        routing.Model(name="huge", server=ON_DEMAND, pool=POOL, footprint_bytes=2 << 30),
+        routing.Model(name="batched", server=local.PRELOAD, pool=local.POOL),
+        routing.Model(name="versions", server=local.PRELOAD, pool=local.POOL, alias="champion"),
+        routing.Model(name="add_sub", server=local.PRELOAD, pool=local.POOL, versions=SHARES),
+        routing.Model(name="repeat", server=local.PRELOAD, pool=local.POOL),
+        routing.Model(name="words", server=local.PRELOAD, pool=local.POOL),
+        routing.Model(name="late", server=local.ON_DEMAND, pool=local.POOL, footprint_bytes=100 << 20),
+        routing.Model(name="huge", server=local.ON_DEMAND, pool=local.POOL, footprint_bytes=2 << 30),
     ),
     idle_seconds=3600,
 )
@@ -50,14 +41,11 @@ PLAN = Plan(
 class Desk:
     """Where somebody sits who has the command line and is set up to use it."""
 
-    environment: LocalEnvironment
+    environment: local.LocalEnvironment
     variables: dict[str, str]
 
     def run(self, *words: str, stdin: str | None = None, code: int = 0) -> str:
         """Run a command, which ends with this exit code, and return what it printed."""
-        app = typer.Typer(pretty_exceptions_enable=False)
-        for command in (models, predict, status):
-            app.command()(command)
         done = CliRunner().invoke(app, list(words), input=stdin)
         assert done.exit_code == code, (done.output, done.exception)
         return done.stdout if code == 0 else done.output
@@ -68,21 +56,21 @@ class Desk:
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEnvironment]:
-    made = LocalEnvironment(tmp_path_factory.mktemp("dev"), PLAN)
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local.LocalEnvironment]:
+    made = local.LocalEnvironment(tmp_path_factory.mktemp("dev"), PLAN)
     for model in (BATCHED, NAMED["versions"], NAMED["add_sub"], NAMED["repeat"], WORDS):
-        publish(model, made.repository(PRELOAD), made.staging(PRELOAD))
+        publish(model, made.repository(local.PRELOAD), made.staging(local.PRELOAD))
     for model in (LATE, HUGE):
-        publish(model, made.repository(ON_DEMAND), made.staging(ON_DEMAND))
-    with not_run("AN ENVIRONMENT OF REAL PROCESSES"), local_environment(made):
+        publish(model, made.repository(local.ON_DEMAND), made.staging(local.ON_DEMAND))
+    with not_run("AN ENVIRONMENT OF REAL PROCESSES"), local.local_environment(made):
         yield made
 
 
 @pytest.fixture
-def desk(environment: LocalEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(environment: local.LocalEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """Somebody with a key and a file of environments, and no variable that names a proxy."""
     variables = {
-        "TIDEGATE_ENVIRONMENTS": str(environments_file(tmp_path, [environment])),
+        "TIDEGATE_ENVIRONMENTS": str(local.environments_file(tmp_path, [environment])),
         "TIDEGATE_API_KEY": environment.keys["visitor"],
         "COLUMNS": "200",
     }

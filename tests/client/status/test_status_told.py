@@ -6,40 +6,32 @@ from typing import Any
 
 import pytest
 from tidegate import Tidegate
-from tidegate.cli.calls import _cells, models, status
+from tidegate.cli.app import app
+from tidegate.cli.calls import _cells
 from tidegate.errors import NotFoundError, UsageError
 from tidegate.status import _version, proxies, proxy_of
-from tidegate_contracts.environments import (
-    DatasetLocation,
-    Environment,
-    Environments,
-    ModelFacts,
-    Plane,
-    PoolFacts,
-    ServerFacts,
-)
+from tidegate_contracts import environments as facts
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
-from typer import Typer
 from typer.testing import CliRunner
 
 from tests.proxy.rigs.upstream import Caller, upstream
 
-POOL = PoolFacts(name="main", loading="preload", gpu=True)
-SERVER = ServerFacts(name="gpu", kind="triton", location=DatasetLocation(dataset="models", volume="v"), pools=(POOL,))
+POOL = facts.PoolFacts(name="main", loading="preload", gpu=True)
+VOLUME = facts.DatasetLocation(dataset="models", volume="v")
+SERVER = facts.ServerFacts(name="gpu", kind="triton", location=VOLUME, pools=(POOL,))
 
 
-def plane(name: str, wave: int, *models: str) -> Plane:
-    facts = tuple(ModelFacts(name=model, server="gpu", pool="main") for model in models)
-    return Plane(name=name, wave=wave, proxy_url=f"https://{name}.example.com", servers=(SERVER,), models=facts)
+def plane(name: str, wave: int, *models: str) -> facts.Plane:
+    made = tuple(facts.ModelFacts(name=model, server="gpu", pool="main") for model in models)
+    return facts.Plane(name=name, wave=wave, proxy_url=f"https://{name}.example.com", servers=(SERVER,), models=made)
 
 
-KNOWN = Environments(
-    environments=(
-        Environment(name="dev", planes=(plane("lab", 1, "fraud", "draft"),)),
-        Environment(name="prod", planes=(plane("west", 2, "fraud", "churn"), plane("east", 1, "fraud"))),
-        Environment(name="nowhere", planes=()),
-    )
-)
+PLANES = {
+    "dev": (plane("lab", 1, "fraud", "draft"),),
+    "prod": (plane("west", 2, "fraud", "churn"), plane("east", 1, "fraud")),
+    "nowhere": (),
+}
+KNOWN = facts.Environments(environments=tuple(facts.Environment(name=n, planes=p) for n, p in PLANES.items()))
 
 
 @pytest.fixture(autouse=True)
@@ -51,27 +43,23 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_1")
 
 
-def urls(*words: str | None) -> list[str]:
-    return [each.url for each in proxies(*words)]
-
-
 def test_without_a_word_every_environment_is_asked_in_the_order_of_a_rollout() -> None:
     names = [(each.environment, each.plane) for each in proxies()]
     assert names == [("dev", "lab"), ("prod", "east"), ("prod", "west")]
 
 
 def test_an_environment_and_a_data_plane_are_those_that_are_named() -> None:
-    assert urls("prod") == ["https://east.example.com", "https://west.example.com"]
-    assert urls("prod", "west") == ["https://west.example.com"]
-    assert urls(None, "lab") == ["https://lab.example.com"]
-    assert urls(None, None, "proxy:80") == ["http://proxy"]
+    assert [each.plane for each in proxies("prod")] == ["east", "west"]
+    assert [each.url for each in proxies("prod", "west")] == ["https://west.example.com"]
+    assert [each.environment for each in proxies(None, "lab")] == ["dev"]
+    assert [each.url for each in proxies(None, None, "proxy:80")] == ["http://proxy"]
 
 
 def test_the_file_of_environments_counts_before_the_variable_of_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", "proxy")
     assert len(proxies()) == 3
     monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
-    assert urls() == ["https://proxy"]
+    assert [each.url for each in proxies()] == ["https://proxy"]
 
 
 def test_a_model_is_called_where_it_is_first_in_a_rollout() -> None:
@@ -125,19 +113,12 @@ def proxy(caller: Caller) -> None:
 
 def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with upstream(proxy) as here:
-        facts = (
-            ModelFacts(name="there", server="gpu", pool="main"),
-            ModelFacts(name="plain", server="gpu", pool="main"),
-            ModelFacts(name="aliased", server="gpu", pool="main", alias="champion"),
-        )
-        only = plane("lab", 1).model_copy(update={"models": facts, "proxy_url": f"http://{here.http}"})
-        known = Environments(environments=(Environment(name="dev", planes=(only,)),))
+        made = plane("lab", 1, "there", "plain")
+        aliased = facts.ModelFacts(name="aliased", server="gpu", pool="main", alias="champion")
+        update = {"models": (*made.models, aliased), "proxy_url": f"http://{here.http}"}
+        dev = facts.Environment(name="dev", planes=(made.model_copy(update=update),))
+        known = facts.Environments(environments=(dev,))
         (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
-        monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
-        monkeypatch.setenv("TIDEGATE_API_KEY", "key")
-        app = Typer()
-        for command in (models, status):
-            app.command()(command)
         said = CliRunner().invoke(app, ["status", "--watch", "0"])
         assert (said.exit_code, said.stdout.count("not deployed")) == (0, 2), said.output
         assert "busy" not in said.output
@@ -150,8 +131,8 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkey
         }  # fmt: skip
         monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
         with Tidegate(environments=tmp_path / "environments.json") as tidegate:
-            [dev] = tidegate.status("plain", environment="dev")
-        assert [each.state for each in dev.models] == ["absent"]
+            [found] = tidegate.status("plain", environment="dev")
+        assert [each.state for each in found.models] == ["absent"]
 
 
 def counted(requests: int) -> dict[str, Any]:

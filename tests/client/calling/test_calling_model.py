@@ -136,14 +136,18 @@ def test_steps_of_a_sequence_are_not_done_twice(behind: Upstream, triton: Triton
 
 @pytest.mark.parametrize(
     "config",
-    [b"{}", b'{"input":[{"dims":[1]}]}', b'{"input":[1]}', b'{"max_batch_size":"x"}', b'{"max_batch_size":1e400}'],
-)
-def test_a_configuration_that_is_none_is_an_error_or_has_no_inputs(
-    behind: Upstream, triton: Triton, config: bytes
+    [b"{}", b'{"input":[{"dims":[1]}]}', b'{"input":[1]}', b'{"max_batch_size":"x"}', b'{"max_batch_size":1e400}',
+     Kind.UNKNOWN],
+)  # fmt: skip
+def test_a_configuration_that_is_none_is_an_error_and_is_found_once_it_is_one(
+    behind: Upstream, triton: Triton, config: bytes | Kind
 ) -> None:
     triton.config = config
-    with pytest.raises((UnreachableError, UsageError)):
-        model(behind).predict({"X": [1]})
+    called = model(behind)
+    with pytest.raises((UnreachableError, UsageError, NotFoundError)):
+        called.predict({"X": [1]})
+    triton.config = None
+    assert called.predict({"X": [1]})["Y"].tolist() == [1]
 
 
 def test_versions_have_signatures_of_their_own(behind: Upstream, triton: Triton) -> None:

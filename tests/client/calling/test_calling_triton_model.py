@@ -36,7 +36,7 @@ def environments(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) 
         for number, name in enumerate(("dev", "prod"), 1):
             shares = (routing.VersionShare(version=number, weight=100),)
             split = routing.Model(name="versions", server=SERVER, pool=POOL, versions=shares)
-            models = [split, "add_sub", "repeat"]
+            models: list[str | routing.Model] = [split, "add_sub", "repeat"]
             root = write_keyed(tmp_path_factory.mktemp(name), real_triton, models, found["key"])
             found[name] = f"http://{stack.enter_context(proxy(root, settings={'api_keys': 'true'})).http}"
         yield found

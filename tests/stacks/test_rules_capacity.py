@@ -100,12 +100,10 @@ KEPT: KeptTable = {
     capacity.node_selectors_leave_the_placement_alone: [{f"{COLD}/nodeSelector": {"example.com/pool": "gpu"}}],
     capacity.only_on_demand_models_are_pinned_or_idle: [
         {"models/ocr/pinned": True, "models/ocr/idleSeconds": 60},
-        {"models/churn/pinned": False},
     ],
     capacity.gpus_of_a_replica_are_in_one_node:
         [{**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 4}, f"{WARM}/replicas": 2,
           **gpus({**NODES, "perNode": 8})}],
-    capacity.products_that_are_asked_for_are_there: [{f"{COLD}/placement/product": PRODUCT}],
     capacity.whole_gpus_are_told_from_slices:
         [{**ON_CPU, f"{WARM}/placement": {"kind": "gpu"}, **gpus({**NODES, "nodes": 4})}],
     capacity.mig_profiles_exist_on_their_product: [
@@ -116,7 +114,6 @@ KEPT: KeptTable = {
     ],
     capacity.preloaded_models_fit_their_slice: [
         {"models/churn/footprint": "18Gi"},
-        {"models/churn/footprint": GONE},
         {"models/ocr/footprint": "100Gi"},
     ],
     capacity.on_demand_models_fit_their_capacity: [
@@ -126,7 +123,6 @@ KEPT: KeptTable = {
     capacity.models_stay_idle_longer_than_a_lease: [{"models/ocr/idleSeconds": 15}],
     capacity.slices_asked_for_are_there: [
         {f"{COLD}/replicas": 2},
-        {f"{COLD}/replicas": 0},
         {**ON_CPU, "dataPlanes/lab/gpus": GONE, "dataPlanes/east/gpus": GONE},
         {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 2}, **gpus({**NODES, "perNode": 2})},
     ],

@@ -82,20 +82,17 @@ KEPT: KeptTable = {
         {"environments/dev/namespace": "domino-platform"},
         {"domino": {}, "environments/dev/namespace": "domino-inference"},
     ],
-    names.no_two_stacks_share_a_name: [{"dataPlanes/east/environments": ["prod", "dev"]}],
     names.no_two_data_planes_share_a_cluster: [{"dataPlanes/east/context": "Lab"}],
     names.no_two_environments_of_a_cluster_share_a_namespace: [
         # The same namespace in two clusters is two namespaces.
         {"environments/dev/namespace": "n", "environments/prod/namespace": "n"},
     ],
-    names.no_two_pools_become_one_object: [{"servers/inference": server("proxy-2")}],
     names.pool_names_leave_room_for_what_kubernetes_appends: [{"servers/" + "s" * 30: server("p" * 21)}],
     names.no_two_stacks_of_a_cluster_share_a_host_and_path: [
         # Two clusters may answer at one host: a global load balancer stands before them.
         {"proxy/exposure": INGRESS},
         {**SHARED_PLANE, "proxy/exposure": INGRESS, "environments/prod/proxy": {"exposure": {"path": "/prod"}}},
     ],
-    names.no_two_stacks_of_a_cluster_share_a_volume: [SHARED_PLANE],
 }  # fmt: skip
 
 TWICE: dict[str, list[dict[str, Any]]] = {

@@ -44,10 +44,6 @@ BROKEN: BrokenTable = {
 }  # fmt: skip
 
 KEPT: KeptTable = {
-    promotion.promotions_come_from_other_environments: [
-        {"environments/prod/promotion": {"from": "dev"}},
-        {"environments/prod/promotion": {"groups": ["deployers"]}},
-    ],
     promotion.promotions_begin_somewhere: [
         {"environments/prod/promotion": {"from": "stage"}, "environments/stage": {"promotion": {"from": "dev"}},
          "environments/other": {"promotion": {"from": "dev"}}},
@@ -55,13 +51,11 @@ KEPT: KeptTable = {
         {"environments/prod/promotion": {"from": "prod"}},
         {"environments/prod/promotion": {"from": "dve"}},
     ],
-    promotion.versions_can_come_from_their_environment: [{"environments/prod/promotion": {"from": "dev"}}],
     promotion.groups_that_promote_are_told_by_an_issuer: [
         {"environments/prod/promotion": {"groups": ["deployers"]}},
         {**NO_ISSUER, "environments/prod/promotion": {"groups": ["deployers"], "principals": ["alice"]}},
     ],
     promotion.those_who_promote_may_look_and_call: [
-        {"environments/prod/promotion": {"groups": ["callers"]}},
         {"environments/prod/promotion": {"groups": ["deployers"]}, "proxy/access/callers/groups": ["dep*"]},
     ],
 }  # fmt: skip

@@ -74,19 +74,14 @@ BROKEN: BrokenTable = {
           "advisory")],
 }  # fmt: skip
 KEPT: KeptTable = {
-    references.access_rules_name_servers_and_models_that_exist: [{"proxy/access/callers/models": ["ch*", "ocr"]}],
     references.access_rules_name_sources_that_are_believed: [
-        {"proxy/access/callers/source": ISSUER},
         {"proxy/auth/apiKeys": {"secret": "keys"}, "proxy/access/callers/source": "api-keys"},
     ],
     references.mirrors_are_of_registries_that_are_used: [
-        {"dataPlanes/lab/registries": {"nvcr.io": "mirror"}},
         {"images/proxy/repository": "library/proxy", "dataPlanes/lab/registries": {"docker.io": "mirror"}},
     ],
-    references.data_planes_name_environments_that_exist: [{"dataPlanes/lab/environments": ["dev", "prod"]}],
     references.canaries_are_planes_of_the_first_wave:
         [{"dataPlanes/lab/environments": ["dev", "prod"], "environments/prod/rollout": {"canary": "lab"}}],
-    references.every_environment_lives_somewhere: [{}],
     references.images_that_are_used_are_named:
         [{"images/eviction-policy": GONE, "servers/main/pools/cold/loading": {"mode": "preload"}}],
     references.repositories_name_datasets_that_exist:
@@ -102,5 +97,4 @@ KEPT: KeptTable = {
         # An identity serves other purposes too: a model may read from a bucket at run time.
         {"servers/main/identity": AWS},
     ],
-    references.domino_principals_need_the_domino_integration: [{"proxy/auth/dominoPrincipal": True, "domino": {}}],
 }  # fmt: skip

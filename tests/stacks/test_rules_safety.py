@@ -93,7 +93,6 @@ KEPT: KeptTable = {
         {**SEVERAL, "proxy/access/callers/source": ISSUER},
         {"proxy/auth/apiKeys": {"secret": "keys"}, "proxy/access/callers": {"groups": ["callers"], "principals": []}},
     ],
-    safety.no_issuer_stands_twice: [{"proxy/auth/oidc/1": {"issuer": f"{ISSUER}2", "audiences": ["proxy"]}}],
     safety.host_paths_are_for_local_environments:
         [{"datasets": [{"name": "models", "kind": "hostPath", "path": "/a"}], "environments/dev/local": True,
           "environments/prod": GONE, "dataPlanes/east": GONE}],
@@ -103,25 +102,16 @@ KEPT: KeptTable = {
         {"proxy/access/all": {**EVERYTHING, "servers": ["no"]}},
         {"proxy/access/all": {**EVERYTHING, "actions": ["inspect"]}},
     ],
-    safety.secrets_are_never_written_inline: [{"servers/main/triton": {"environment": {"OMP_NUM_THREADS": "4"}}}],
     safety.the_proxy_can_reach_its_identity_provider: [
         {"network/reach": GONE, "domino": {},
          "proxy/auth/oidc/0/jwksUrl": "http://keycloak-http.domino-platform/auth/keys"},
-        {"network/reach": GONE, "proxy/auth/oidc": GONE},
     ],
-    safety.servers_can_reach_their_object_store:
-        [{"servers/main/repository": {"url": "s3://bucket/models"},
-          "servers/main/identity": {"cloud": "aws", "roleArn": "arn:aws:iam::123456789012:role/models"},
-          "network/reach/identity/by": ["proxy", "servers"]}],
     safety.somebody_may_call_the_proxy: [{"network/callers": GONE, "domino": {}}],
     safety.somebody_can_authenticate: [
         {"proxy/auth": {"apiKeys": {"secret": "keys"}}},
-        {"proxy/auth": {"dominoPrincipal": True}, "domino": {}},
     ],
-    safety.a_gateway_is_given_no_certificate_of_the_proxy: [{"proxy/exposure": ROUTE}],
     safety.production_shares_nothing_that_others_may_write: [
         {"servers/main/repository": {"url": "s3://bucket/models"}, "network/reach/identity/by": ["proxy", "servers"]},
-        {},
         {PROD_MODELS: GONE, "datasets/models/writers": GONE},
         shared({**EFS, "domino": {"datasetId": "d1"}}, {"domino": {"datasetId": "d2"}}),
         shared({**EFS, "domino": {"datasetId": "d1"}}, {"domino": {"datasetId": "d12"}}),

@@ -1,9 +1,11 @@
 """What all tests of the proxy share."""
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tidegate_service.json_lines import JsonLines
 
 from .http.house import Caller, House, served
 from .rigs.pytest_rigs import front, identity_provider, real_triton
@@ -15,6 +17,18 @@ __all__ = ["anyio_backend", "front", "identity_provider", "real_triton"]
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     """The loop that the proxy runs on."""
     return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture
+def no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing that begins like a token or a key is logged, and no tensor."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    said = "\n".join(map(JsonLines().format, caplog.get_records("call")))
+    assert said
+    for secret in ("eyJ", "tgk_", "NOBODY-LOGS"):
+        where = said.find(secret)
+        assert where < 0, said[max(0, where - 300) : where + 100]
 
 
 @pytest.fixture

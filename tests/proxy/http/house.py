@@ -19,7 +19,7 @@ from tidegate_proxy.settings import Layout
 
 from lab.local_plane.proxy import write_tables
 
-from .upstream import Act, Upstream, upstream
+from .upstream import Act, Upstream, headers_of, upstream
 
 KEY = new_key()
 MODEL = "resnet"
@@ -54,6 +54,7 @@ class Caller:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    body: bytes = b""
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -61,27 +62,29 @@ class Caller:
 
     async def reply(self) -> Reply:
         """Read an answer; raises asyncio.IncompleteReadError when it is cut short."""
-        head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        line, *rest = head.strip().split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in rest)}
-        body = b""
+        status, lines = await self.head()
+        headers = headers_of(lines)
+        await self.read_body(status, headers)
+        return Reply(status, headers, self.body)
+
+    async def head(self) -> tuple[int, list[str]]:
+        """Read the status and the headers of an answer."""
+        line, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
+        return int(line.split()[1]), lines
+
+    async def read_body(self, status: int, headers: dict[str, str]) -> None:
+        """Read the body of an answer; what there was of one that is cut short stays in `body`."""
+        self.body = b""
+        if status in (204, 304):
+            return
         if headers.get("transfer-encoding") == "chunked":
-            while chunk := await self.chunk():
-                body += chunk
+            while size := int((await self.reader.readuntil(b"\r\n")).strip(), 16):
+                self.body += (await self.reader.readexactly(size + 2))[:-2]
+            await self.reader.readexactly(2)
         elif "content-length" in headers:
-            body = await self.reader.readexactly(int(headers["content-length"]))
+            self.body = await self.reader.readexactly(int(headers["content-length"]))
         elif headers.get("connection") == "close":
-            body = await self.reader.read()
-        return Reply(int(line.split()[1]), headers, body)
-
-    async def head(self) -> str:
-        return (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-
-    async def chunk(self) -> bytes:
-        size = int((await self.reader.readuntil(b"\r\n")).strip(), 16)
-        data = await self.reader.readexactly(size)
-        await self.reader.readexactly(2)
-        return data
+            self.body = await self.reader.read()
 
     async def ended(self) -> bool:
         """Tell whether the proxy ends the connection, with nothing more to say."""

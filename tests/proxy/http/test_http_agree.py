@@ -6,26 +6,23 @@ kind (credential and connection known), and in pieces. Caller and replica must s
 
 import asyncio
 import json
-import logging
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
-import uvloop
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from tidegate_contracts import routing
 from tidegate_proxy.upstream.breaker import Breaker
-from tidegate_service.json_lines import JsonLines
 
 from ..rigs.issuer import Issuer
-from .house import KEY, House, house
-from .upstream import Asked, Upstream, upstream
+from .house import KEY, Caller, House, served
+from .upstream import Asked, head, headers_of, raw
 
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_secret_in_the_log")]
 GOOD = ["key", "key as token", "token", "token, oddly"]
 BAD = ["key of Domino", "expired token", "broken token", "stranger", "wrong key", "other scheme", "two", "none"]
 CANARY = b"GET /healthz HTTP/1.1\r\nHost: proxy\r\nConnection: close\r\n\r\n"
@@ -39,61 +36,11 @@ MODELS = [
 ]
 
 
-@dataclass
-class Script:
-    """What the replica does, and what it saw."""
-
-    parts: tuple[bytes, ...] = ()
-    cut: bool = False
-
-    async def __call__(self, _: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        for part in self.parts:
-            writer.write(part)
-            await writer.drain()
-            await asyncio.sleep(0)
-        if self.cut:
-            writer.transport.abort()
-            await asyncio.sleep(0)
-
-
-@dataclass(repr=False)
-class World:
-    """A proxy that runs whenever the test lets it."""
-
-    run: Callable[[Coroutine[Any, Any, None]], None]
-    here: House
-    replica: Upstream
-    script: Script
-    credentials: dict[str, bytes]
-    secrets: list[bytes] = field(default_factory=list)
-
-
-class Lines(logging.Handler):
-    """All that is logged, as the proxy writes it."""
-
-    said = b""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said += JsonLines().format(record).encode() + b"\n"
-
-
 @pytest.fixture
-def world(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    lines = Lines()
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.DEBUG)
-    root.addHandler(lines)
-    monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
-    both: tuple[routing.Action, ...] = ("infer", "inspect")
-    access = routing.AccessTable(
-        issuers=(identity_provider.told,),
-        rules=(_rule("all", both, "resnet", "split"), _rule("look", ("inspect",), "seen")),
-        rate_limit=routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000),
-    )
+def credentials(identity_provider: Issuer) -> dict[str, str]:
+    """How a caller may say who it is, well or ill."""
     good, late = (identity_provider.token("alice", ["callers"], seconds=seconds) for seconds in (3600, -3600))
-    stranger = identity_provider.token("mallory", ["others"])
-    credentials = {
+    return {
         "key": f"X-API-Key: {KEY}",
         "key of Domino": f"x-domino-api-key: {KEY}",
         "key as token": f"Authorization: Bearer {KEY}",
@@ -101,33 +48,25 @@ def world(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyP
         "token, oddly": f"AUTHORIZATION:bearer  {good} ",
         "expired token": f"Authorization: Bearer {late}",
         "broken token": f"Authorization: Bearer {good[:-4]}AAAA",
-        "stranger": f"Authorization: Bearer {stranger}",
+        "stranger": f"Authorization: Bearer {identity_provider.token('mallory', ['others'])}",
         "wrong key": "X-API-Key: tgk_wrong",
         "other scheme": "Authorization: Basic eDp5",
         "two": f"X-API-Key: {KEY}\r\nAuthorization: Bearer {good}",
         "none": "",
     }
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        stack = AsyncExitStack()
-        script = Script()
 
-        async def build() -> tuple[House, Upstream]:
-            replica = await stack.enter_async_context(upstream(script))
-            return await stack.enter_async_context(house(tmp_path, replica, models=MODELS, access=access)), replica
 
-        here, replica = runner.run(build())
-        made = World(runner.run, here, replica, script, {name: said.encode() for name, said in credentials.items()})
-        made.secrets = [KEY.encode(), good.encode(), late.encode(), stranger.encode(), TENSOR]
-        try:
-            yield made
-        finally:
-            runner.run(stack.aclose())
-    root.removeHandler(lines)
-    root.setLevel(level)
-    assert b"resnet" in lines.said
-    for secret in made.secrets:
-        where = lines.said.find(secret)
-        assert where < 0, lines.said[max(0, where - 300) : where + 100]
+@pytest.fixture
+async def here(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
+    """A proxy that logs every call."""
+    monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
+    access = routing.AccessTable(
+        issuers=(identity_provider.told,),
+        rules=(_rule("all", ("infer", "inspect"), "resnet", "split"), _rule("look", ("inspect",), "seen")),
+        rate_limit=routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000),
+    )
+    async with served(tmp_path, models=MODELS, access=access) as made:
+        yield made
 
 
 def _rule(name: str, actions: tuple[routing.Action, ...], *models: str) -> routing.AccessRule:
@@ -219,35 +158,31 @@ def requests(draw: st.DrawFn) -> tuple[list[bytes], str, bytes]:
     return [each.encode("latin-1") for each in head], one_of(GOOD, BAD, "credential"), sent
 
 
-def answered(*lines: bytes, status: bytes = b"200 OK") -> bytes:
-    return b"\r\n".join([b"HTTP/1.1 " + status, *lines, b"", b""])
-
-
-CHUNKED = answered(b"Content-Type: text/event-stream", b"Transfer-Encoding: chunked")
-BINARY = answered(b"Inference-Header-Content-Length: 1", b"content-length: 3", b"X-Twice: 1", b"X-Twice: 2")
-OK = answered(b"Content-Length: 2") + b"ok"
-LONG = answered(b"content-length: 40000") + b"long" * 10_000
+CHUNKED = head(b"Content-Type: text/event-stream", b"Transfer-Encoding: chunked")
+BINARY = head(b"Inference-Header-Content-Length: 1", b"content-length: 3", b"X-Twice: 1", b"X-Twice: 2")
+OK = head(b"Content-Length: 2") + b"ok"
+LONG = head(b"content-length: 40000") + b"long" * 10_000
 scripts = st.sampled_from(
     [
-        *([Script((OK,))] * 3),
-        Script((OK[:-2], b"ok")),
-        Script((OK[:9], OK[9:-1], b"k")),
-        Script((LONG,)),
-        Script((answered(b"Content-Length: 0"),)),
-        Script((BINARY + b"abc",)),
-        Script((CHUNKED + b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n",)),
-        Script((CHUNKED, b"3\r\none\r\n", b"3\r\ntwo\r\n", b"0\r\n\r\n")),
-        Script((answered(status=b"204 No Content"),)),
-        Script((answered(b"Content-Length: 9", status=b"304 Not Modified"),)),
-        Script((answered(status=b"100 Continue") + OK,)),
-        Script((answered(status=b"103 Early Hints"), OK)),
-        Script((answered(b"Content-Length: 11", status=b"400 Bad Request") + b'{"error":1}',)),
-        Script((answered(b"Content-Length: 2", status=b"599 Odd") + b"no",)),
-        Script((answered(b"Connection: close", b"Content-Length: 2") + b"ok",)),
-        Script((answered(b"Content-Length: 100") + b"short",), cut=True),
-        Script((CHUNKED + b"3\r\none\r\n",), cut=True),
-        Script((b"nonsense\r\n\r\n",)),
-        Script((), cut=True),
+        *([raw(OK)] * 3),
+        raw(OK[:-2], b"ok"),
+        raw(OK[:9], OK[9:-1], b"k"),
+        raw(LONG),
+        raw(head(b"Content-Length: 0")),
+        raw(BINARY + b"abc"),
+        raw(CHUNKED + b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"),
+        raw(CHUNKED, b"3\r\none\r\n", b"3\r\ntwo\r\n", b"0\r\n\r\n"),
+        raw(head(status=b"204 No Content")),
+        raw(head(b"Content-Length: 9", status=b"304 Not Modified")),
+        raw(head(status=b"100 Continue") + OK),
+        raw(head(status=b"103 Early Hints"), OK),
+        raw(head(b"Content-Length: 11", status=b"400 Bad Request") + b'{"error":1}'),
+        raw(head(b"Content-Length: 2", status=b"599 Odd") + b"no"),
+        raw(head(b"Connection: close", b"Content-Length: 2") + b"ok"),
+        raw(head(b"Content-Length: 100") + b"short", end="cut"),
+        raw(CHUNKED + b"3\r\none\r\n", end="cut"),
+        raw(b"nonsense\r\n\r\n"),
+        raw(end="cut"),
     ]
 )
 
@@ -296,12 +231,11 @@ def counts(here: House) -> dict[str, Any]:
     return found
 
 
-async def send(world: World, data: bytes, size: int) -> Outcome:
+async def send(here: House, data: bytes, size: int) -> Outcome:
     """Send a request in pieces of so many bytes, and then, where the connection is kept, another."""
-    here, replica = world.here, world.replica
     for each in here.pool.replicas:
         each.breaker = Breaker()
-    before, seen = counts(here), len(replica.asked)
+    before, seen = counts(here), len(here.replica.asked)
     async with here.caller() as caller, asyncio.timeout(20):
         try:
             for start in range(0, len(data), size):
@@ -309,7 +243,7 @@ async def send(world: World, data: bytes, size: int) -> Outcome:
                 await asyncio.sleep(0)
         except (ConnectionError, RuntimeError):
             pass  # refused before it was whole; RuntimeError is uvloop's
-        answer, kept = await _answer(caller.reader, data.startswith(b"HEAD ")), False
+        answer, kept = await _answer(caller, data.startswith(b"HEAD ")), False
         if answer and "connection: close" not in answer[1]:
             caller.writer.write(CANARY)
             kept = (await caller.reader.read()).endswith(b'{"status":"ok"}')
@@ -318,35 +252,25 @@ async def send(world: World, data: bytes, size: int) -> Outcome:
     assert not [each for each in here.pool.replicas if each.in_flight]
     after = counts(here)
     counted = {name: number - before.get(name, 0) for name, number in after.items() if number != before.get(name, 0)}
-    return Outcome(answer, kept, [_plain(asked) for asked in replica.asked[seen:]], counted)
+    return Outcome(answer, kept, [_plain(asked) for asked in here.replica.asked[seen:]], counted)
 
 
-async def _answer(reader: asyncio.StreamReader, is_head: bool) -> tuple[int, list[str], bytes] | None:
+async def _answer(caller: Caller, is_head: bool) -> tuple[int, list[str], bytes] | None:
     """Return status, headers and body of an answer but ids; None for none."""
-    while True:
-        try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
-        line, *headers = head.strip().split("\r\n")
-        status = int(line.split()[1])
-        if status >= 200:
-            break
-    said = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in headers)}
-    body = b""
+    status = 0
     try:
-        if is_head or status in (204, 304):
-            pass
-        elif "transfer-encoding" in said:
-            while size := int((await reader.readuntil(b"\r\n")).strip(), 16):
-                body += (await reader.readexactly(size + 2))[:-2]
-            await reader.readexactly(2)
-        elif "content-length" in said:
-            body = await reader.readexactly(int(said["content-length"]))
-        else:
-            body = await reader.read()
+        while status < 200:
+            status, headers = await caller.head()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    said = headers_of(headers)
+    caller.body = b""
+    try:
+        if not is_head:
+            await caller.read_body(status, said)
     except (asyncio.IncompleteReadError, ConnectionError) as error:
-        body += b" CUT " + getattr(error, "partial", b"")
+        caller.body += b" CUT " + getattr(error, "partial", b"")
+    body = caller.body
     request_id = said["x-request-id"]
     if request_id == "mine-1":
         return status, headers, body
@@ -366,21 +290,18 @@ def _plain(asked: Asked) -> tuple[str, dict[str, str], bytes]:
     report_multiple_bugs=False,
 )
 @given(data=st.data())
-def test_however_a_request_comes_its_answer_is_the_same(world: World, data: st.DataObject) -> None:
+async def test_however_a_request_comes_its_answer_is_the_same(
+    here: House, credentials: dict[str, str], data: st.DataObject
+) -> None:
     lines, credential, body = data.draw(requests())
-    script = data.draw(scripts)
-    world.script.parts, world.script.cut = script.parts, script.cut
-    said = world.credentials[credential]
-    whole = b"\r\n".join([*lines, *([said] if said else []), b"", b""]) + body
+    here.replica.act = data.draw(scripts)
+    said = [credentials[credential].encode()] if credentials[credential] else []
+    whole = b"\r\n".join([*lines, *said, b"", b""]) + body
     size = data.draw(st.sampled_from([1, 7, 40, 400]))
-
-    async def check() -> None:
-        forget(world.here)
-        cold = await send(world, whole, len(whole))
-        warm = await send(world, whole, len(whole))
-        event(str(warm.answer[0] if warm.answer else "no answer"))
-        assert warm == cold, "warm and cold"
-        in_pieces = await send(world, whole, size if len(whole) < 2000 else 1000 * size)
-        assert in_pieces.but_when_it_was_refused == cold.but_when_it_was_refused, "in pieces"
-
-    world.run(check())
+    forget(here)
+    cold = await send(here, whole, len(whole))
+    warm = await send(here, whole, len(whole))
+    event(str(warm.answer[0] if warm.answer else "no answer"))
+    assert warm == cold, "warm and cold"
+    in_pieces = await send(here, whole, size if len(whole) < 2000 else 1000 * size)
+    assert in_pieces.but_when_it_was_refused == cold.but_when_it_was_refused, "in pieces"

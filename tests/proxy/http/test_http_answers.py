@@ -6,13 +6,9 @@ from pathlib import Path
 import pytest
 
 from .house import House, Reply, house, request, served, until
-from .upstream import Act, raw
+from .upstream import Act, head, raw
 
 pytestmark = pytest.mark.anyio
-
-
-def head(*lines: bytes, status: bytes = b"200 OK") -> bytes:
-    return b"\r\n".join([b"HTTP/1.1 " + status, *lines, b"", b""])
 
 
 FIVE = head(b"Content-Length: 5")
@@ -94,7 +90,7 @@ async def test_an_answer_without_a_body_is_whole_and_none_after_it_is_taken_for_
     async with here.caller() as caller:
         for _ in range(4):
             await caller.send(request())
-            assert (await caller.head()).startswith(f"HTTP/1.1 {status[:3].decode()} ")
+            assert (await caller.head())[0] == int(status[:3])
     assert len(here.replica.asked) == 4
     here.replica.act = raw(end="closed")
     assert (await here.ask()).status == 502

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .house import ENVELOPE, KEY, METADATA, MODEL, PATH, Caller, House, request, served, until
+from .house import ENVELOPE, METADATA, MODEL, PATH, Caller, House, request, served, until
 from .upstream import Asked, Upstream, answer, answering, echo
 
 pytestmark = pytest.mark.anyio
@@ -89,8 +89,6 @@ async def test_a_request_that_is_its_connections_last_ends_it(here: House, data:
 async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(caller: Caller) -> None:
     for _ in range(3):
         await caller.send(request(f"/v2/models/{MODEL}", method="HEAD"))
-        head = await caller.head()
-        assert head.startswith("HTTP/1.1 405 ")
+        assert (await caller.head())[0] == 405
         await caller.send(METADATA)
         assert (await caller.reply()).status == 200
-    assert KEY not in head

@@ -1,7 +1,7 @@
 """A replica whose every answer is told beforehand; real sockets, real HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -86,6 +86,10 @@ def raw(*parts: bytes, end: str = "", pause: float = 0.0) -> Act:
 reset = raw(end="cut")
 
 
+def head(*lines: bytes, status: bytes = b"200 OK") -> bytes:
+    return b"\r\n".join([b"HTTP/1.1 " + status, *lines, b"", b""])
+
+
 async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Asked) -> None:
     await asyncio.sleep(60)
 
@@ -100,11 +104,14 @@ def only(text: str, act: Act, otherwise: Act | None = None) -> Act:
     return either
 
 
+def headers_of(lines: Iterable[str]) -> dict[str, str]:
+    return {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
+
+
 async def _read(reader: asyncio.StreamReader, upstream: Upstream) -> Asked:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
     upstream.begun += 1
-    line, *rest = head.strip().split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in rest)}
+    headers = headers_of(lines)
     if headers.get("transfer-encoding") == "chunked":
         body = b""
         while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):

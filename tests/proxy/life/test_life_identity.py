@@ -3,10 +3,8 @@ change under load.
 """
 
 import asyncio
-import logging
 import ssl
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,17 +17,7 @@ from ..rigs.issuer import Issuer, issuer
 from ..rigs.tables import GROUP
 from ..rigs.tables import access_table as trusting
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def no_token_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Nothing that begins like a token or a key is logged."""
-    caplog.set_level(logging.DEBUG)
-    yield
-    said = "".join(f"{record.getMessage()}{getattr(record, 'call', '')}" for record in caplog.records)
-    assert "eyJ" not in said
-    assert "tgk_" not in said
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_secret_in_the_log")]
 
 
 async def status(here: House | Caller, token: str) -> int:

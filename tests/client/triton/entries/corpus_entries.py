@@ -12,8 +12,8 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 CORPUS = Path(__file__).parent / "corpus"
 EXPECTED = CORPUS / "expected.txt"
 GOOD, IGNORED, BAD, ELSEWHERE = KINDS = ("good", "ignored", "bad", "elsewhere")
-Files = Mapping[str, str]
-"""Texts by their paths below the entry."""
+Files = Mapping[str, str | bytes | Path]
+"""Contents, or files and folders that have them, by their paths below the entry."""
 MODEL = (CORPUS / "model.py").read_text("utf-8")
 MODELS = {
     "onnxruntime": "model.onnx",
@@ -85,13 +85,28 @@ def names(kind: str) -> list[str]:
     return sorted([*(file.stem for file in (CORPUS / kind).glob("*.pbtxt")), *LAYOUTS[kind]])
 
 
+def entry(folder: Path, config: str, files: Files | None = None, name: str = "m") -> Path:
+    """Write an entry into a folder, of a model for the Python backend unless there are other files; return its own."""
+    return write_files(folder / name, {"config.pbtxt": config, **({"1/model.py": MODEL} if files is None else files)})
+
+
+def write_files(folder: Path, files: Files) -> Path:
+    """Write files and folders below one."""
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Path) and content.is_dir():
+            shutil.copytree(content, folder / path)
+        else:
+            content = content.read_bytes() if isinstance(content, Path) else content
+            (folder / path).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
 def write(repository: Path) -> None:
     """Write all of them into a repository."""
     for kind in KINDS:
         for name, files in LAYOUTS[kind].items():
-            for path, text in files.items():
-                (repository / name / path).parent.mkdir(parents=True, exist_ok=True)
-                (repository / name / path).write_text(text, "utf-8", newline="")
+            write_files(repository / name, files)
         for file in (CORPUS / kind).glob("*.pbtxt"):
             version = repository / file.stem / "1"
             version.mkdir(parents=True)

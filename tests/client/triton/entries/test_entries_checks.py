@@ -11,18 +11,10 @@ from tidegate.triton.entries.entry import read_entry
 
 from tests.counts import examples
 
-from .corpus_entries import CONFIG, CORPUS, MODEL, TENSORS, Files
+from .corpus_entries import CONFIG, CORPUS, MODEL, TENSORS, Files, entry
 
 FIL = 'backend: "fil" parameters { key: "model_type" value { string_value: "%s" } }'
 EVERYTHING = (CORPUS / "elsewhere" / "everything.pbtxt").read_text("utf-8")
-
-
-def entry(folder: Path, config: str, files: Files | None = None, name: str = "m") -> Path:
-    own = folder / name
-    for path, text in {"config.pbtxt": config, **({"1/model.py": MODEL} if files is None else files)}.items():
-        (own / path).parent.mkdir(parents=True, exist_ok=True)
-        (own / path).write_text(text)
-    return own
 
 
 def said(folder: Path, config: str, files: Files | None = None) -> list[str]:

@@ -3,7 +3,6 @@
 The verdicts are those of the backends' own code (see `checks.contents`): the Triton of the tests has none of them.
 """
 
-import shutil
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,11 @@ from tidegate.errors import UsageError
 from tidegate.findings import errors
 from tidegate.triton.entries.checks import check_entry
 from tidegate.triton.entries.frameworks.onnx import read_tensors
+from tidegate.triton.entries.frameworks.protobuf import varint
 
 from tests.client.triton.entries.files import FILES
+
+from .corpus_entries import Files, entry
 
 ONNX = 'backend: "onnxruntime"\n'
 X, Y = (
@@ -36,20 +38,8 @@ def network(x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()
     return helper.make_model(graph).SerializeToString()
 
 
-def entry(folder: Path, config: str, files: dict[str, bytes | Path], name: str = "m") -> Path:
-    own = folder / name
-    (own / "1").mkdir(parents=True)
-    (own / "config.pbtxt").write_text(config)
-    for path, content in files.items():
-        if isinstance(content, Path) and content.is_dir():
-            shutil.copytree(content, own / "1" / path)
-        else:
-            (own / "1" / path).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
-    return own
-
-
 def said(folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()) -> list[str]:
-    own = entry(folder, ONNX + config, {"model.onnx": network(x, y, more)})
+    own = entry(folder, ONNX + config, {"1/model.onnx": network(x, y, more)})
     return [str(finding) for finding in check_entry(own)]
 
 
@@ -132,7 +122,7 @@ def test_weights_are_not_read_however_large(tmp_path: Path) -> None:
     model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [size // 4]))
     graph = model.graph.SerializeToString()
     weights = helper.make_tensor("w2", TensorProto.FLOAT, [0], b"", raw=True).SerializeToString()
-    own = entry(tmp_path, ONNX + X + Y, {})
+    own = entry(tmp_path, ONNX + X + Y, {"1/empty": b""})
     with (own / "1" / "model.onnx").open("wb") as file:  # a graph that ends with weights, of which nothing is written
         data = b"\x4a" + varint(size)
         inner = b"\x2a" + varint(len(weights) + len(data) + size) + weights + data
@@ -147,20 +137,11 @@ def test_weights_are_not_read_however_large(tmp_path: Path) -> None:
     assert peak < 32 << 20
 
 
-def varint(number: int) -> bytes:
-    parts = []
-    while True:
-        parts.append(number & 0x7F | (0x80 if number > 0x7F else 0))
-        number >>= 7
-        if not number:
-            return bytes(parts)
-
-
 @pytest.mark.parametrize(
     "content", [b"garbage", b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x3a\x7f", b"\x0b"]
 )
 def test_a_file_that_is_no_model_is_an_error(tmp_path: Path, content: bytes) -> None:
-    (found,) = errors(check_entry(entry(tmp_path, ONNX + X + Y, {"model.onnx": content})))
+    (found,) = errors(check_entry(entry(tmp_path, ONNX + X + Y, {"1/model.onnx": content})))
     assert (found.where, "no ONNX model" in found.what) == ("1/model.onnx", True)
     with pytest.raises(UsageError, match="no ONNX model"):
         read_tensors(tmp_path / "m" / "1" / "model.onnx")
@@ -170,7 +151,7 @@ def test_what_cannot_be_compared_is_a_warning(tmp_path: Path) -> None:
     odd = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, [1])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [odd], [y])
-    own = entry(tmp_path, ONNX + X + Y, {"model.onnx": helper.make_model(graph).SerializeToString()})
+    own = entry(tmp_path, ONNX + X + Y, {"1/model.onnx": helper.make_model(graph).SerializeToString()})
     (found,) = check_entry(own)
     assert str(found).startswith("1/model.onnx: warning: its tensors were not compared: 'x' is a sequence")
 
@@ -185,9 +166,9 @@ NAMED = 'input { name: "a_name" data_type: TYPE_FP32 dims: [ 3 ] }\n'
 PROBABLE = 'output { name: "probabilities" data_type: TYPE_FP32 dims: [ 2 ] }\n'
 TORCH = 'platform: "pytorch_libtorch"\n'
 OUT = 'output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 2 ] }\n'
-COMPARED: dict[str, bytes | Path] = {
-    "model.savedmodel": FILES / "savedmodel", "model.xml": FILES / "openvino.xml", "model.bin": FILES / "openvino.bin",
-    "model.pt": FILES / "script.pt",
+COMPARED: Files = {
+    "1/model.savedmodel": FILES / "savedmodel", "1/model.xml": FILES / "openvino.xml",
+    "1/model.bin": FILES / "openvino.bin", "1/model.pt": FILES / "script.pt",
 }  # fmt: skip
 
 
@@ -227,7 +208,7 @@ def test_a_forest_that_is_given_rows_of_another_length_is_warned_of(tmp_path: Pa
     config = 'backend: "fil" max_batch_size: 8 parameters { key: "model_type" value { string_value: "lightgbm" } }\n'
     config += 'input { name: "input__0" data_type: TYPE_FP32 dims: [ %d ] }\n'
     config += 'output { name: "output__0" data_type: TYPE_FP32 dims: [ 1 ] }\n'
-    files: dict[str, bytes | Path] = {"model.txt": FILES / "lightgbm_regression.txt"}
+    files: Files = {"1/model.txt": FILES / "lightgbm_regression.txt"}
     assert check_entry(entry(tmp_path, config % features, files, "right")) == []
     (found,) = check_entry(entry(tmp_path, config % (features + 1), files, "wrong"))
     assert f"warning: input 'input__0' has dims [{features + 1}], and the forest has {features}" in str(found)

@@ -22,9 +22,9 @@ from .corpus_entries import (
     EXPECTED,
     GOOD,
     IGNORED,
-    MODEL,
     configs,
     described,
+    entry,
     found,
     names,
     write,
@@ -120,20 +120,13 @@ def server(tmp_path: Path) -> Iterator[Triton]:
         yield own
 
 
-def entry(repository: Path, name: str, *folders: str, program: str | None = "1/model.py") -> Path:
-    for folder in (*folders, "1"):
-        (repository / name / folder).mkdir(parents=True)
-    (repository / name / "config.pbtxt").write_text(CONFIG)
-    if program:
-        (repository / name / program).write_text(MODEL)
-    return repository / name
-
-
 @pytest.mark.thorough
 def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> None:
     """A version without its model, and a folder that begins with a number."""
     models = tmp_path / "models"
-    folders = [entry(models, "nothing_in_it", program=None), entry(models, "dated", "2024-11-21")]
+    folders = [entry(models, CONFIG, {}, "nothing_in_it"), entry(models, CONFIG, name="dated")]
+    (folders[0] / "1").mkdir()
+    (folders[1] / "2024-11-21").mkdir()
     with grpc.InferenceServerClient(server.grpc) as client, ThreadPoolExecutor(2) as loading:
         said = list(loading.map(lambda folder: load(client, folder.name, HANGS_SECONDS), folders))
         assert not any(client.is_model_ready(folder.name) for folder in folders)
@@ -147,7 +140,8 @@ def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> N
 @pytest.mark.thorough
 def test_a_folder_whose_number_ends_triton_is_an_error(tmp_path: Path, server: Triton) -> None:
     """Triton reads the number of a version without looking whether it is too large, and ends: for everybody."""
-    folder = entry(tmp_path / "models", "too_large", "9" * 20)
+    folder = entry(tmp_path / "models", CONFIG, name="too_large")
+    (folder / ("9" * 20)).mkdir()
     with grpc.InferenceServerClient(server.grpc) as client:
         assert load(client, folder.name)
     server.process.popen.wait(60)

@@ -11,29 +11,14 @@ from tidegate.triton.entries.detect import READERS, Framework, detect
 
 from tests.client.triton.entries.files import FILES
 
-OURS = (
-    ("savedmodel", Framework.SAVED_MODEL), ("graph.pb", Framework.GRAPH_DEF), ("script.pt", Framework.TORCHSCRIPT),
-    ("traced.pt", Framework.TORCHSCRIPT), ("openvino.xml", Framework.OPENVINO), ("double.py", Framework.PYTHON),
-    ("xgboost_multi.json", Framework.XGBOOST_JSON), ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON),
-    ("lightgbm_multi.txt", Framework.LIGHTGBM), ("treelite_forest.tl", Framework.TREELITE),
-)  # fmt: skip
 SERVED = "class TritonPythonModel:\n    def execute(self, requests): return []\n"
 WRITTEN: tuple[tuple[str, str | bytes, Framework], ...] = (
     ("any.plan", b"\x00\x01", Framework.TENSORRT),
     ("engine.bin", b"ftrt\x00\x00", Framework.TENSORRT),
     ("any.onnx", b"\x08\x08", Framework.ONNX),
     ("any.dali", b"\x00", Framework.DALI),
-    ("libtriton_mine.so", b"\x7fELF", Framework.CUSTOM),
-    ("model.json", '{"model": "facebook/opt-125m"}', Framework.VLLM),
-    ("serve.py", SERVED, Framework.PYTHON),
-    ("jaxed.py", "import jax.numpy as jnp\n" + SERVED, Framework.JAX),
     ("named.py", "from served import TritonPythonModel\n", Framework.PYTHON),
     ("net.py", "from torch import nn\nclass Net(nn.Module):\n    pass\n", Framework.TORCH_MODULE),
-    (
-        "pipe.py",
-        "from nvidia.dali.plugin.triton import autoserialize\n@autoserialize\ndef pipe():\n    pass\n",
-        Framework.DALI,
-    ),
 )
 WRITTEN += tuple(
     ("forest.model", (FILES / name).read_bytes(), kind)
@@ -55,13 +40,8 @@ REFUSED: tuple[tuple[str, bytes, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("name", "framework"), OURS, ids=[name for name, _ in OURS])
-def test_files_that_the_libraries_themselves_wrote_are_told(name: str, framework: Framework) -> None:
-    assert detect(FILES / name) == (framework, FILES / name)
-
-
 @pytest.mark.parametrize(("name", "content", "framework"), WRITTEN, ids=[name for name, _, _ in WRITTEN])
-def test_other_files_are_told_by_content_or_name(
+def test_files_are_told_by_content_or_name(
     tmp_path: Path, name: str, content: str | bytes, framework: Framework
 ) -> None:
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -17,31 +17,26 @@ from tidegate.triton.entries.entry import (
     read_entry,
 )
 
-from .corpus_entries import CONFIG, MODEL
+from .corpus_entries import CONFIG, MODEL, entry
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    own = tmp_path / "models" / "fraud"
-    (own / "1" / "weights").mkdir(parents=True)
-    (own / "config.pbtxt").write_text(CONFIG)
-    (own / "1" / "model.py").write_text(MODEL)
-    (own / "1" / "weights" / "a.bin").write_bytes(b"12345")
-    return own
+    return entry(tmp_path / "models", CONFIG, {"1/model.py": MODEL, "1/weights/a.bin": "12345"}, "fraud")
 
 
 def test_an_entry_has_its_name_files_and_versions(folder: Path) -> None:
     for name in ("3", "10", "007", "labels"):
         (folder / name).mkdir()
-    entry = read_entry(folder)
-    assert entry.name == "fraud"
-    assert [(file.path, file.size) for file in entry.files] == [
+    read = read_entry(folder)
+    assert read.name == "fraud"
+    assert [(file.path, file.size) for file in read.files] == [
         ("1/model.py", len(MODEL)), ("1/weights/a.bin", 5), ("config.pbtxt", len(CONFIG)),
     ]  # fmt: skip
-    assert entry.versions == (1, 3, 10)
-    assert entry.files_of(1) == {"model.py", "weights/a.bin"}
-    assert entry.where("output[0].dims") == "config.pbtxt:3"
-    assert entry.problems == ()
+    assert read.versions == (1, 3, 10)
+    assert read.files_of(1) == {"model.py", "weights/a.bin"}
+    assert read.where("output[0].dims") == "config.pbtxt:3"
+    assert read.problems == ()
     assert read_entry(folder, "staged").name == "staged"
 
 
@@ -64,10 +59,10 @@ def test_links_and_pipes_are_named_and_never_followed(folder: Path, tmp_path: Pa
     (folder / "1" / "round").symlink_to(folder)
     (folder / "2").symlink_to(folder / "1")
     os.mkfifo(folder / "1" / "pipe")
-    entry = read_entry(folder)
-    assert {problem.where for problem in entry.problems} == {"1/link", "1/round", "2", "1/pipe"}
-    assert "secret" not in str(entry.files)
-    assert len(entry.files) == 3
+    read = read_entry(folder)
+    assert {problem.where for problem in read.problems} == {"1/link", "1/round", "2", "1/pipe"}
+    assert "secret" not in str(read.files)
+    assert len(read.files) == 3
 
 
 def test_a_model_or_a_folder_in_the_place_of_the_config_is_not_read(folder: Path) -> None:

@@ -9,6 +9,8 @@ from tidegate.errors import UsageError
 from tidegate.triton.entries.show import Shown, draw, show_entry
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from .corpus_entries import entry
+
 PLAIN = """
 name: "m" backend: "python" max_batch_size: 8
 input { name: "x" data_type: TYPE_FP32 dims: [3, -1] optional: true allow_ragged_batch: true }
@@ -27,10 +29,7 @@ ensemble_scheduling {
 
 
 def shown(folder: Path, text: str) -> Shown:
-    (folder / "m" / "1").mkdir(parents=True, exist_ok=True)
-    (folder / "m" / "1" / "model.py").write_text("12345")
-    (folder / "m" / "config.pbtxt").write_text(text)
-    return show_entry(folder / "m")
+    return show_entry(entry(folder, text, {"1/model.py": "12345"}))
 
 
 def drawn(folder: Path, text: str) -> str:

@@ -168,13 +168,6 @@ def test_who_was_stopped_for_long_writes_nothing_more(tmp_path: Path) -> None:
     assert "Bob" in file.read_text()
 
 
-def test_two_models_are_published_at_once(tmp_path: Path) -> None:
-    root = tmp_path / "models"
-    root.mkdir()
-    with open_repository(root).lock("other", "Ada"):
-        assert publish(root, entry(1), 1) is True
-
-
 def test_a_volume_that_fails_when_all_is_done_makes_no_failure_of_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

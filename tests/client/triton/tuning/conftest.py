@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tidegate.triton.tuning.server import opened
 
 from lab.local_plane.process import CannotBeHadError
 from lab.local_plane.triton import Triton, installed, triton
@@ -29,9 +30,16 @@ def running(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Ite
     write_model(repository, "talker", TALKER, "model_transaction_policy { decoupled: true }\n", batch=0)
     write_model(repository, "open", SLEEPER.format(seconds=0), dims="3, -1")
     with triton(folder / "server", repository) as server:
-        log = server.process.log  # it serves its metrics a moment after it is ready
-        server.process.wait_until(lambda: "Started Metrics Service" in log.read_text("utf-8", errors="replace"), 60)
+        metrics = f"http://127.0.0.1:{server.metrics_port}/metrics"  # which it serves a moment after it is ready
+        server.process.wait_until(lambda: _answers(metrics), 60)
         yield server
+
+
+def _answers(url: str) -> bool:
+    try:
+        return opened(url, 5).status == 200
+    except OSError:
+        return False
 
 
 @pytest.fixture

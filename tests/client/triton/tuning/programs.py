@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.local_plane.triton import Installed
+from tests.client.triton.entries.corpus_entries import entry
 
 SLEEPER = """\
 import time
@@ -73,16 +74,12 @@ def write_program(path: Path, text: str) -> Path:
 
 def write_model(repository: Path, name: str, program: str, more: str = "", batch: int = 8, dims: str = "4") -> Path:
     """Write the entry of a model with one input and one output; return its folder."""
-    entry = repository / name
-    (entry / "1").mkdir(parents=True, exist_ok=True)
-    (entry / "1" / "model.py").write_text(program, "utf-8")
     tensors = "".join(
         f'{side} {{ name: "{tensor}" data_type: TYPE_FP32 dims: [ {dims} ] }}\n'
         for side, tensor in (("input", "IN"), ("output", "OUT"))
     )
     config = f'name: "{name}"\nbackend: "python"\nmax_batch_size: {batch}\n{tensors}{more}'
-    (entry / "config.pbtxt").write_text(config, "utf-8")
-    return entry
+    return entry(repository, config, {"1/model.py": program}, name)
 
 
 def _program(path: Path, real: Path, variables: dict[str, str]) -> Path:

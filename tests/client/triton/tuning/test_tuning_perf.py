@@ -16,7 +16,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from lab.local_plane.triton import Triton
 
-from .programs import Programs, write_program
+from .programs import Programs
 
 SETTING = Setting(batch=1, concurrency=1)
 HEAD = "Concurrency,Inferences/Second,p50 latency,p90 latency,p95 latency,p99 latency"
@@ -30,37 +30,26 @@ def measured(
     return perf.measure(program, running, setting, plan, folder)
 
 
-def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perf, "_MARGIN_SECONDS", 0.5)
-    program = write_program(tmp_path / "perf_analyzer", "exec sleep 60")
-    with pytest.raises(perf.LoadError, match="did not end within 1 s"):
-        measured(program, tmp_path)
-
-
 @pytest.mark.parametrize(
-    "report", ["", "Rate,Throughput\\n1,2", f"{HEAD}\\n1,x,1,2,3,4", f"{HEAD}\\n1,2,1,2,3,4\\n2,2,1,2,3,4"]
-)
-def test_a_report_in_another_form_is_said(tmp_path: Path, report: str) -> None:
-    program = write_program(tmp_path / "perf_analyzer", f"printf '{report}' > perf_analyzer.csv")
-    with pytest.raises(perf.LoadError, match="not in the form of the versions that are known"):
-        measured(program, tmp_path)
-
-
-def test_one_that_says_nothing_and_one_that_is_no_program_are_said(tmp_path: Path) -> None:
-    silent = write_program(tmp_path / "silent", "exit 3")
-    with pytest.raises(perf.LoadError, match="ended without a word"):
-        measured(silent, tmp_path)
-    broken = tmp_path / "broken"
-    broken.write_bytes(b"\x7fELF no program")
-    broken.chmod(0o755)
-    with pytest.raises(UsageError, match="broken: cannot be run"):
-        measured(broken, tmp_path)
-
-
-def test_an_old_report_is_never_taken_for_a_new_one(tmp_path: Path) -> None:
+    ("does", "kind", "said"),
+    [
+        ("#!/bin/sh\nexec sleep 60", perf.LoadError, "did not end within 1 s"),
+        ("#!/bin/sh\nexit 3", perf.LoadError, "ended without a word"),
+        ("#!/bin/sh\nexit 0", perf.LoadError, "ended without a word"),  # an old report is never taken for a new one
+        ("\x7fELF no program", UsageError, "perf_analyzer: cannot be run"),
+        *((f"#!/bin/sh\nprintf '{report}' > perf_analyzer.csv", perf.LoadError, "not in the form of the versions")
+          for report in ("", "Rate,Throughput\\n1,2", f"{HEAD}\\n1,x,1,2,3,4", f"{HEAD}\\n1,2,1,2,3,4\\n2,2,1,2,3,4")),
+    ],
+)  # fmt: skip
+def test_a_program_that_does_not_measure_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, kind: type[Exception], said: str
+) -> None:
+    monkeypatch.setattr(perf, "_MARGIN_SECONDS", 0.5 if "sleep" in does else 60)
     (tmp_path / "perf_analyzer.csv").write_text(f"{HEAD}\n1,2,1,2,3,4\n", "utf-8")
-    program = write_program(tmp_path / "perf_analyzer", "exit 0")
-    with pytest.raises(perf.LoadError):
+    program = tmp_path / "perf_analyzer"
+    program.write_text(does, "latin-1")
+    program.chmod(0o755)
+    with pytest.raises(kind, match=said):
         measured(program, tmp_path)
 
 

@@ -76,7 +76,7 @@ def _described_part(content: mmap, at: int, end: int, message: Any) -> bytearray
             kept += content[start:stop]
         else:
             inner = _described_part(content, value, stop, field.message_type)
-            kept += _varint(tag) + _varint(len(inner)) + inner
+            kept += varint(tag) + varint(len(inner)) + inner
         if len(kept) > MOST_BYTES:
             raise ValueError("it has too many tensors")
     return kept
@@ -118,7 +118,8 @@ def _read_varint(content: mmap, at: int) -> tuple[int, int]:
             raise ValueError(f"byte {at} belongs to no number")
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Return a number as the wire format has it."""
     said = bytearray()
     while value > 0x7F:
         said.append(value & 0x7F | 0x80)

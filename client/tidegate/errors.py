@@ -1,7 +1,8 @@
 """Errors that people see: one message that says what, where, why, and what to do; and the exit code of each kind."""
 
 from enum import IntEnum
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 
 class ExitCode(IntEnum):
@@ -32,9 +33,9 @@ class TidegateError(Exception):
 
     exit_code = ExitCode.FOUND
 
-    def __init__(self, what: str, *, where: str = "", why: str = "", do: str = "") -> None:
+    def __init__(self, what: str, *, where: str | Path = "", why: str = "", do: str = "") -> None:
         """Say what is wrong, where (a file and its line, an address), why, and what to do about it."""
-        self.what, self.where, self.why, self.do = what, where, why, do
+        self.what, self.where, self.why, self.do = what, str(where), why, do
         super().__init__(message(f"{where}: {what}" if where else what, why, do))
 
 
@@ -55,7 +56,7 @@ class BusyError(TidegateError):
 
     exit_code = ExitCode.BUSY
 
-    def __init__(self, what: str, *, retry_after: float | None = None, **more: str) -> None:
+    def __init__(self, what: str, *, retry_after: float | None = None, **more: Any) -> None:
         """The same; `retry_after` is the seconds after which it is worth another try, where that was said."""
         super().__init__(what, **more)
         self.retry_after = retry_after

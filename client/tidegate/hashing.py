@@ -5,6 +5,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CHUNK_BYTES = 1 << 20
@@ -27,16 +28,23 @@ def chunks_of(descriptor: int) -> Iterator[bytes]:
         yield chunk
 
 
-def hashed(file: Path, each: Callable[[int], None] | None = None) -> tuple[int, str]:
-    """Return the size and the digest of a file on disk; raises OSError for a link (ELOOP) and for what is no file."""
+@contextmanager
+def opened(file: Path) -> Iterator[int]:
+    """Open a file for reading; raises OSError, with ELOOP for a link and for what is no file."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.ELOOP, "this is no file", str(file))
-        sha256 = sha256_of(chunks_of(descriptor), each)
-        return os.lseek(descriptor, 0, os.SEEK_CUR), sha256
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def hashed(file: Path, each: Callable[[int], None] | None = None) -> tuple[int, str]:
+    """Return the size and the digest of a file on disk; raises OSError like `opened`."""
+    with opened(file) as descriptor:
+        sha256 = sha256_of(chunks_of(descriptor), each)
+        return os.lseek(descriptor, 0, os.SEEK_CUR), sha256
 
 
 def remember_written(status: os.stat_result, sha256: str) -> None:

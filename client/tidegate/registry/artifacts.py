@@ -32,11 +32,9 @@ class Artifacts:
     """The artifacts below one URI. Paths are below it, with `/` between their steps."""
 
     def __init__(self, uri: str, tracking_uri: str) -> None:
-        """Open the artifacts of a registry at `tracking_uri`.
+        """Open the artifacts of a registry at `tracking_uri`; raises UsageError for a kind of URI that is not known.
 
-        Raises UsageError for a kind of URI that is not known, and RefusedError for one of another server than the
-        registry's: the maker of a version says where its files are, and the registry's credential goes with each
-        request.
+        Raises RefusedError for another server than the registry's: its credential goes with each request.
         """
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
         from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepository
@@ -79,10 +77,7 @@ class Artifacts:
         return HASHING if max(sizes, default=0) > CHUNK_BYTES else 1
 
     def download(self, path: str, to: Path) -> tuple[int, str]:
-        """Write a file to a place on disk; return the size and the SHA-256 of what came, which is to be verified.
-
-        Raises NotFoundError, RefusedError, UnreachableError; OSError of the disk.
-        """
+        """Write a file to disk; return size and SHA-256 of what came. Raises TidegateError, and OSError of the disk."""
         what = f"{path} cannot be downloaded"
         if self._folder is not None and is_inside(path):  # MLflow's own way takes longer than a small file
             try:

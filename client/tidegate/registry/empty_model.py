@@ -1,7 +1,4 @@
-"""The empty model that a registered version is for MLflow: its files are an entry for Triton, not for this process.
-
-MLflow runs this file when somebody loads the version as a model, which is a mistake that it names.
-"""
+"""The empty model that a registered version is for MLflow, which runs this file where it is loaded by mistake."""
 
 import mlflow
 from mlflow.pyfunc.model import PythonModel

@@ -83,10 +83,7 @@ class Golden(Message):
 
 
 def read_golden(text: str | bytes, where: str) -> Golden:
-    """Return the golden request that a file holds.
-
-    Either `{"request": …, "outputs": …}`, or the bare request. Raises UsageError, which says what is wrong with it.
-    """
+    """Return the golden request of a file: `{"request": …, "outputs": …}`, or the bare request; raises UsageError."""
     try:
         said = json.loads(text)
     except ValueError as error:

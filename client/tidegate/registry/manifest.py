@@ -36,7 +36,7 @@ def manifest_of(entry: Path, name: str | None = None, progress: Progress = lambd
     config = kind_of_entry(entry).configs.CONFIG
     if config not in paths:
         do = "write one (`tidegate model new`), beside the version folder and not in it"
-        raise UsageError(f"it has no {config}", where=str(entry), do=do)
+        raise UsageError(f"it has no {config}", where=entry, do=do)
     try:
         files = in_parallel(lambda path: _hashed(entry, path, version, progress), paths, HASHING)
     except OSError as error:
@@ -45,18 +45,15 @@ def manifest_of(entry: Path, name: str | None = None, progress: Progress = lambd
 
 
 def version_folder(entry: Path) -> str:
-    """Return the name of the one version folder of an entry, ENTRY_VERSION where it has none (an ensemble may).
-
-    Raises UsageError for several.
-    """
+    """Return the name of an entry's version folder, ENTRY_VERSION where it has none; raises UsageError for several."""
     try:
         found = sorted(item.name for item in entry.iterdir() if _VERSION.fullmatch(item.name) and item.is_dir())
     except OSError as error:
         what, why = "this is no folder that can be read", error.strerror or ""
-        raise UsageError(what, where=str(entry), why=why, do="name the folder that config.pbtxt lies in") from None
+        raise UsageError(what, where=entry, why=why, do="name the folder that config.pbtxt lies in") from None
     if len(found) > 1:
         why, do = "what is registered is one version, and the registry gives it its number", "leave one of them in it"
-        raise UsageError(f"it has the version folders {', '.join(found)}", where=str(entry), why=why, do=do)
+        raise UsageError(f"it has the version folders {', '.join(found)}", where=entry, why=why, do=do)
     return found[0] if found else ENTRY_VERSION
 
 
@@ -89,13 +86,13 @@ def _paths(entry: Path) -> list[str]:
                 if item.is_symlink():
                     what = "this is a symbolic link"
                     why = "what it points to need not be there where the model is served"
-                    raise UsageError(what, where=str(entry / path), why=why, do="put the file itself in its place")
+                    raise UsageError(what, where=entry / path, why=why, do="put the file itself in its place")
                 if item.is_dir():
                     folders.append(path)
                 elif item.is_file():
                     found.append(path)
                 else:
-                    raise UsageError("this is neither a file nor a folder", where=str(entry / path), do="take it away")
+                    raise UsageError("this is neither a file nor a folder", where=entry / path, do="take it away")
     return sorted(found)
 
 
@@ -110,7 +107,7 @@ def _check(entry: Path, path: str) -> None:
     elif any(sign in path for sign in "#%?"):
         why = "MLflow keeps no file whose name has #, % or ? in it"
     if why:
-        raise UsageError(f"the name {path!r} cannot be registered", where=str(entry), why=why, do="rename it")
+        raise UsageError(f"the name {path!r} cannot be registered", where=entry, why=why, do="rename it")
 
 
 def _unreadable(entry: Path, error: OSError) -> UsageError:

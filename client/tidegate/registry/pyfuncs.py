@@ -1,7 +1,4 @@
-"""The two models that MLflow sees of a version: an empty one with the files, and the client model that is called.
-
-Both are logged as code, never pickled.
-"""
+"""The two models that MLflow sees of a version, logged as code: an empty one with the files, and the client model."""
 
 import json
 import shutil

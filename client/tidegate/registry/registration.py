@@ -196,16 +196,15 @@ class Registration:
 
 
 def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
-    """Return what is to be said of an entry; raises TidegateError when its servers would not serve it as a model.
-
-    Raises UsageError for a golden request that names other tensors than the configuration does.
+    """Return what is to be said of an entry; raises TidegateError where servers would not serve it, or for the golden
+    request's tensors.
     """
     kind = kind_of_entry(entry)
     findings = kind.check(entry, model)
     if wrong := errors(findings):
         lines = "\n".join(map(str, wrong)).replace("\n", "\n  ")
         what = f"Triton would not serve this entry, and it is not registered\n  {lines}"
-        raise TidegateError(what, where=str(entry), do="mend it; `tidegate model check` looks at it again")
+        raise TidegateError(what, where=entry, do="mend it; `tidegate model check` looks at it again")
     if golden is not None:
         golden.check(*kind.tensors(entry), str(entry))
     return [*map(str, findings), *_strangers(entry)]

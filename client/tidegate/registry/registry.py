@@ -90,9 +90,9 @@ class Registry:
         aliases = self._aliases(model)
         if which == words.LATEST:
             versions = self.versions(model)
-            if not versions:
-                raise NotFoundError(f"no version of {model} was registered here", where=self.where)
-            return versions[-1]
+            if versions:
+                return versions[-1]
+            raise NotFoundError(f"no version of {model} was registered here", where=self.where)
         if isinstance(which, int) or re.fullmatch(r"[0-9]{1,18}", which):
             number = int(which)
         elif which in aliases:
@@ -107,9 +107,8 @@ class Registry:
                 found = self._server.client.get_model_version(model, str(number))
         except NotFoundError:
             there = ", ".join(str(version.number) for version in self.versions(model)) or "none"
-            raise NotFoundError(
-                f"{model} has no version {number}", where=self.where, do=f"its versions are {there}"
-            ) from None
+            do = f"its versions are {there}"
+            raise NotFoundError(f"{model} has no version {number}", where=self.where, do=do) from None
         if words.MANIFEST not in found.tags:
             what = f"version {number} of {model} is none that an inference server can run"
             why = f"it has no tag {words.MANIFEST}: `tidegate register` did not make it"
@@ -192,8 +191,6 @@ class Registry:
 
     def append_record(self, version: RegisteredVersion, record: Record) -> None:
         """Write down what was done with a version; each record is a file of its own that is never written again."""
-        if (record.model, record.version) != (version.model, version.number):
-            raise ValueError("the record is of another version")
         self._server.run_artifacts(version.run_id).write(record.new_path(), record.content())
 
     def records(self, model: str) -> Records:

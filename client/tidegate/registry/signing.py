@@ -18,6 +18,11 @@ from ..errors import IntegrityError, UsageError, install
 from .server import quiet
 from .version import MANIFEST_FILE
 
+_WANTED = (
+    "give a private key of an elliptic curve (prime256v1, secp384r1 or secp521r1) in PEM, and its password where it "
+    "has one"
+)
+
 
 @dataclass(frozen=True)
 class SigningKey:
@@ -60,13 +65,8 @@ def sign(manifest: Manifest, key: SigningKey) -> bytes:
             config.sign(folder, signature)
         except Exception as error:  # of a key of another kind, the library raises whatever it stumbles over
             # Its words may hold the key: of those, only the system's own are told.
-            raise UsageError(
-                "the key cannot sign",
-                where=str(key.private_key),
-                why=(error.strerror or "" if isinstance(error, OSError) else type(error).__name__),
-                do="give a private key of an elliptic curve (prime256v1, secp384r1 or secp521r1) in PEM, and its "
-                "password where it has one",
-            ) from None
+            why = error.strerror or "" if isinstance(error, OSError) else type(error).__name__
+            raise UsageError("the key cannot sign", where=key.private_key, why=why, do=_WANTED) from None
         return signature.read_bytes()
 
 
@@ -82,12 +82,9 @@ def verify(manifest: Manifest, signature: bytes, trust: Trust, where: str) -> No
             else:
                 config.use_certificate_verifier(certificate_chain=trust.roots)
         except Exception as error:
-            raise UsageError(
-                "what signatures are verified with cannot be read",
-                where=", ".join(map(str, [trust.public_key] if trust.public_key else trust.roots)),
-                why=str(error),
-                do="give a public key or certificates in PEM",
-            ) from None
+            what, do = "what signatures are verified with cannot be read", "give a public key or certificates in PEM"
+            where = ", ".join(map(str, [trust.public_key] if trust.public_key else trust.roots))
+            raise UsageError(what, where=where, why=str(error), do=do) from None
         try:
             config.verify(folder, file)
         except Exception as error:  # of a bundle that is none, the library and its libraries raise whatever they like

@@ -45,7 +45,7 @@ def upload(
                 changed = True
             if changed:
                 what = "the file changed while it was being registered"
-                raise IntegrityError(what, where=str(local), do="let nobody write the entry, and register it again")
+                raise IntegrityError(what, where=local, do="let nobody write the entry, and register it again")
         progress(file.size)
 
     in_parallel(send, manifest.files, artifacts.threads(file.size for file in manifest.files))
@@ -83,7 +83,7 @@ def download(
         for below in (target / each for each in sorted(_folders(files))):
             below.mkdir(exist_ok=True)
             if below.is_symlink():
-                raise IntegrityError("this is a symbolic link", where=str(below), do="take it away")
+                raise IntegrityError("this is a symbolic link", where=below, do="take it away")
     except OSError as error:
         raise _not_written(partial, error) from None
     try:
@@ -108,10 +108,7 @@ def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> b
 
 
 def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> None:
-    """Raise IntegrityError for files in the artifact store that the manifest does not name, or that are larger.
-
-    What a listing leaves out is no matter: files are asked for by the manifest's names.
-    """
+    """Raise IntegrityError for files in the artifact store that the manifest does not name, or that are larger."""
     there = _sizes(artifacts, folder, manifest)
     known = {file.path: file.size for file in manifest.files}
     strays = sorted(there.keys() - known.keys())
@@ -212,4 +209,4 @@ def _not_written(path: Path, error: OSError) -> UnfinishedError:
         errno.ESTALE: "see that the network share is mounted",
     }.get(error.errno or 0, "see that it can be written")
     do = f"{remedy}, and run the same command again: what is whole stays"
-    return UnfinishedError("the file cannot be written", where=str(path), why=error.strerror or str(error), do=do)
+    return UnfinishedError("the file cannot be written", where=path, why=error.strerror or str(error), do=do)

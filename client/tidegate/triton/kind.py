@@ -106,10 +106,7 @@ class TritonKind:
         return next((each for each in (config.backend, config.platform) if each in NEEDS_GPU), None)
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
-        """Check that two versions can be served beside each other: Triton has one configuration for both.
-
-        Where they cannot, calls of the old version would be answered by the new one's rules while the new one comes.
-        """
+        """Check that two versions can be served beside each other: Triton has one configuration for both."""
         from .publishing.config import CONFIG, config_differences
 
         why = "Triton has one configuration for all versions of a model"

@@ -76,13 +76,12 @@ def complete(reading: Reading, name: str, settings: Any) -> Any:
     config.MergeFrom(reading.config)
     chosen = ModelConfig()
     chosen.CopyFrom(settings)
-    chosen.ClearField("name")
+    for field in ("name", "input", "output"):
+        chosen.ClearField(field)
     if chosen.WhichOneof("scheduling_choice"):
         config.ClearField(config.WhichOneof("scheduling_choice") or "dynamic_batching")
     if chosen.instance_group:
         config.ClearField("instance_group")
-    for side in ("input", "output"):
-        chosen.ClearField(side)
     config.MergeFrom(chosen)
     for side, told in (("input", reading.inputs), ("output", reading.outputs)):
         _tensors(config, side, told, reading, getattr(settings, side))

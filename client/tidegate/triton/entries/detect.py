@@ -57,6 +57,10 @@ READERS: dict[Framework, Callable[[Path], Reading]] = {
 """Who reads the files of each; an ensemble is read of several entries (`ensemble.chain`)."""
 
 _PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".sav", ".dill"})
+_NO_PICKLE = (
+    "scikit-learn: treelite.sklearn.import_model(model).serialize('checkpoint.tl') for a forest of trees, else "
+    "skl2onnx.to_onnx(model, sample), or a model.py for the Python backend"
+)
 _PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """First bytes of pickles, with their protocol."""
 _OTHERS = {
@@ -78,17 +82,16 @@ _PROGRAMS = (python.PROGRAM, dali.PROGRAM)
 
 
 def detect(source: Path) -> tuple[Framework, Path]:
-    """Return the framework of a file or folder, and which file or folder of it is the model.
+    """Return the framework of a file or folder, and which file or folder of it is the model; nothing of it is run.
 
-    Nothing of it is run or unpickled. Raises UsageError that says what to do with a model that
-    Triton cannot serve as it is, or that is of no known framework.
+    Raises UsageError that says what to do with a model that is of no known framework, or not to be served as it is.
     """
     if not source.exists():
-        raise UsageError("there is no such file or folder", where=str(source))
+        raise UsageError("there is no such file or folder", where=source)
     if source.is_dir():
         return _folder(source)
     if not source.is_file():
-        raise UsageError("it is no file", where=str(source), do="give a file or a folder")
+        raise UsageError("it is no file", where=source, do="give a file or a folder")
     return _file(source), source
 
 
@@ -101,17 +104,14 @@ def _file(file: Path) -> Framework:
     if begin.startswith(fil.LIGHTGBM_HEAD):
         return Framework.LIGHTGBM
     if suffix in _OTHERS:
-        raise UsageError("Triton cannot serve this as it is", where=str(file), do=_OTHERS[suffix])
+        raise UsageError("Triton cannot serve this as it is", where=file, do=_OTHERS[suffix])
     if zipfile.is_zipfile(file):
         return _archive(file)
     if suffix in (".pt", ".pth", ".bin", ".ckpt") and begin.startswith(_PICKLED):
-        raise UsageError("these are pickled weights", where=str(file), do=torch.NO_SCRIPT)
+        raise UsageError("these are pickled weights", where=file, do=torch.NO_SCRIPT)
     if suffix in _PICKLES or begin.startswith(_PICKLED):
-        raise UsageError(
-            "a pickle is never loaded, here or in Triton: it would run whatever code is in it", where=str(file),
-            do="scikit-learn: treelite.sklearn.import_model(model).serialize('checkpoint.tl') for a forest of trees, "
-            "else skl2onnx.to_onnx(model, sample), or a model.py for the Python backend",
-        )  # fmt: skip
+        what = "a pickle is never loaded, here or in Triton: it would run whatever code is in it"
+        raise UsageError(what, where=file, do=_NO_PICKLE)
     if suffix == ".py":
         return _program(file)
     if suffix == ".json":
@@ -136,12 +136,10 @@ def _archive(file: Path) -> Framework:
     if torch.is_package(names):
         return Framework.TORCH_PACKAGE
     if any(name.endswith("data.pkl") for name in names):
-        raise UsageError("these are pickled weights", where=str(file), do=torch.NO_SCRIPT)
+        raise UsageError("these are pickled weights", where=file, do=torch.NO_SCRIPT)
     if file.suffix == ".pt2":
-        raise UsageError(
-            "it is an exported program, which nobody has compiled", where=str(file),
-            do="compile it for the target: torch._inductor.aoti_compile_and_package(program, package_path='model.pt2')",
-        )  # fmt: skip
+        do = "compile it for the target: torch._inductor.aoti_compile_and_package(program, package_path='model.pt2')"
+        raise UsageError("it is an exported program, which nobody has compiled", where=file, do=do)
     raise _unknown(file)
 
 
@@ -153,10 +151,9 @@ def _program(file: Path) -> Framework:
         return Framework.DALI
     if python.is_torch_module(module):
         return Framework.TORCH_MODULE
-    raise UsageError(
-        "it has neither a TritonPythonModel, nor a torch.nn.Module, nor a DALI pipeline with @autoserialize",
-        where=str(file), do="write a class TritonPythonModel with execute(self, requests), for the Python backend",
-    )  # fmt: skip
+    what = "it has neither a TritonPythonModel, nor a torch.nn.Module, nor a DALI pipeline with @autoserialize"
+    do = "write a class TritonPythonModel with execute(self, requests), for the Python backend"
+    raise UsageError(what, where=file, do=do)
 
 
 def _json(file: Path, begin: bytes) -> Framework:
@@ -169,10 +166,8 @@ def _json(file: Path, begin: bytes) -> Framework:
 
 def _folder(folder: Path) -> tuple[Framework, Path]:
     if (folder / "config.pbtxt").is_file():
-        raise UsageError(
-            "it is an entry already", where=str(folder),
-            do="`tidegate model check` and `tidegate model show` take it; several entries make an ensemble",
-        )  # fmt: skip
+        do = "`tidegate model check` and `tidegate model show` take it; several entries make an ensemble"
+        raise UsageError("it is an entry already", where=folder, do=do)
     if (folder / tensorflow.SAVED_MODEL_FILE).is_file():
         return Framework.SAVED_MODEL, folder
     if (folder / llm.ENGINE).is_file() and (folder / llm.CONFIG).is_file():
@@ -190,7 +185,7 @@ def _folder(folder: Path) -> tuple[Framework, Path]:
         return kind, file
     if found:
         what = "there are several models in it"
-        raise UsageError(what, where=str(folder), do=f"give one: {', '.join(map(str, found))}")
+        raise UsageError(what, where=folder, do=f"give one: {', '.join(map(str, found))}")
     raise _unknown(folder)
 
 
@@ -203,4 +198,4 @@ def _known(file: Path) -> Framework | None:
 
 def _unknown(path: Path) -> UsageError:
     what = "nothing tells what model this is"
-    return UsageError(what, where=str(path), do=f"say --framework, one of {', '.join(Framework)}")
+    return UsageError(what, where=path, do=f"say --framework, one of {', '.join(Framework)}")

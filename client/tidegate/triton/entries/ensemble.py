@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import Message
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...errors import UsageError
@@ -58,10 +57,7 @@ class Graph:
 
     @cached_property
     def order(self) -> tuple[tuple[int, ...], ...]:
-        """The steps in waves: those of a wave can run together, after the waves before it.
-
-        A step that waits for a tensor that no step makes, or for itself, is in none of them.
-        """
+        """The steps in waves, each of which can run once those before it have; what can never run is in none."""
         waves: list[tuple[int, ...]] = []
         there = set(self.inputs)
         takers: dict[str, list[Step]] = {}
@@ -95,16 +91,14 @@ def graph(config: Any) -> Graph:
         tuple(tensor.name for tensor in config.input),
         tuple(tensor.name for tensor in config.output),
         tuple(
-            Step(
-                index,
-                step.model_name,
-                step.model_version,
-                tuple(sorted(step.input_map.items())),
-                tuple(sorted(step.output_map.items())),
-            )
+            Step(index, step.model_name, step.model_version, _sorted(step.input_map), _sorted(step.output_map))
             for index, step in enumerate(config.ensemble_scheduling.step)
         ),
     )
+
+
+def _sorted(names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(names.items()))
 
 
 def chain(sources: Sequence[Path], links: Mapping[str, str] | None = None) -> Reading:
@@ -137,10 +131,8 @@ def chain(sources: Sequence[Path], links: Mapping[str, str] | None = None) -> Re
             name = names.pop(f"{config.name}.{tensor.name}", tensor.name)
             if name in made or name in entrances:
                 first = made.get(name) or entrances[name]
-                raise UsageError(
-                    f"{config.name} makes a tensor {name!r}, which is there already, of {first[0]}",
-                    do=f"give it another name: --link {config.name}.{tensor.name}=NAME",
-                )  # fmt: skip
+                what = f"{config.name} makes a tensor {name!r}, which is there already, of {first[0]}"
+                raise UsageError(what, do=f"give it another name: --link {config.name}.{tensor.name}=NAME")
             step.output_map[tensor.name] = name
             made[name] = (config.name, tensor, config.max_batch_size)
     if names:
@@ -179,21 +171,19 @@ def _config(source: Path) -> Any:
     entry = read_entry(source)
     if entry.config is None:
         why = "; ".join(f"{problem.where}: {problem.what}" for problem in entry.problems)
-        raise UsageError("it is no entry with a configuration", where=str(source), why=why)
+        raise UsageError("it is no entry with a configuration", where=source, why=why)
     if not entry.config.input or not entry.config.output:
-        raise UsageError(
-            "its configuration names no tensors", where=str(source / "config.pbtxt"),
-            do="name its inputs and outputs there; Triton can complete them, but whoever chains it must know them",
-        )  # fmt: skip
+        do = "name its inputs and outputs there; Triton can complete them, but whoever chains it must know them"
+        raise UsageError("its configuration names no tensors", where=source / "config.pbtxt", do=do)
     config = ModelConfig()
     config.CopyFrom(entry.config)
     config.name = config.name or entry.name
     return config
 
 
-def _same(name: str, new: tuple[str, Message, int], entrances: dict[str, tuple[str, Any, int]]) -> None:
+def _same(name: str, new: tuple[str, Any, int], entrances: dict[str, tuple[str, Any, int]]) -> None:
     model, tensor, _ = new
     first_model, first, _ = entrances.setdefault(name, new)
-    if first.data_type != getattr(tensor, "data_type", None):
+    if first.data_type != tensor.data_type:
         what = f"{first_model} and {model} both take {name!r}, of different types"
-        raise UsageError(what, do=f"give one of them another name: --link {model}.{getattr(tensor, 'name', name)}=NAME")
+        raise UsageError(what, do=f"give one of them another name: --link {model}.{tensor.name}=NAME")

@@ -62,7 +62,7 @@ class Entry:
 
     def where(self, field: str = "") -> str:
         """Return the place of a field of the configuration, such as `input[0].dims`: `config.pbtxt:12`."""
-        return f"{CONFIG}:{self.text.lines.line(field)}" if self.text else CONFIG
+        return f"{CONFIG}:{self.text.line(field)}" if self.text else CONFIG
 
 
 def is_version(name: str) -> bool:
@@ -71,23 +71,17 @@ def is_version(name: str) -> bool:
 
 
 def is_mistaken_for_a_version(name: str) -> bool:
-    """Tell whether Triton reads a number at the beginning of a name that is none: `1-old`, `-1`, `2024-11-01`.
-
-    It takes such a folder for that version, does not find the version's own folder, and hangs or ends.
-    """
+    """Tell whether Triton reads a number at the beginning of a name, `1-old` or `-1`: it then hangs or ends."""
     if is_version(name) or (len(name) > 1 and name.startswith("0")):
         return False
     return _LIKE_A_VERSION.match(name) is not None
 
 
 def read_entry(folder: Path, name: str | None = None) -> Entry:
-    """Read an entry; its name is the folder's unless another is said. Raises UsageError where there is no folder.
-
-    Whatever is wrong with what it holds is among its problems.
-    """
+    """Read an entry, named as its folder unless another name is said; raises UsageError where there is no folder."""
     if not folder.is_dir():
         what = "is a file, not the folder of a model" if folder.exists() else "there is no such folder"
-        raise UsageError(what, where=str(folder), do="name the folder that holds config.pbtxt and the version's folder")
+        raise UsageError(what, where=folder, do="name the folder that holds config.pbtxt and the version's folder")
     problems: list[Finding] = []
     files: list[StoredFile] = []
     folders: list[str] = []
@@ -95,27 +89,15 @@ def read_entry(folder: Path, name: str | None = None) -> Entry:
         if path.count("/") == 0 and at.is_dir():
             folders.append(path)
         if at.is_symlink():
-            problems.append(
-                warning(
-                    "is a symbolic link",
-                    path,
-                    "a registered model holds files only: what a link names on this machine is not there on another",
-                    "put the file itself here",
-                )
-            )
+            why = "a registered model holds files only: what a link names on this machine is not there on another"
+            problems.append(warning("is a symbolic link", path, why, "put the file itself here"))
         elif at.is_file(follow_symlinks=False):
             files.append(StoredFile(path, at.stat(follow_symlinks=False).st_size))
         elif not at.is_dir(follow_symlinks=False):
             problems.append(warning("is no file", path, "it is a pipe, a socket or a device", "take it out"))
     text, said = _config(folder)
-    return Entry(
-        folder,
-        name or Path(os.path.abspath(folder)).name,  # a link's own name, which is what Triton goes by
-        text,
-        tuple(sorted(files)),
-        tuple(sorted(folders)),
-        (*said, *problems),
-    )
+    name = name or Path(os.path.abspath(folder)).name  # a link's own name, which is what Triton goes by
+    return Entry(folder, name, text, tuple(sorted(files)), tuple(sorted(folders)), (*said, *problems))
 
 
 def entries_in(folder: Path) -> list[Path]:

@@ -40,7 +40,6 @@ class ShownStep(BaseModel):
 
     model: str
     version: int
-    """-1 is the newest."""
     inputs: dict[str, str]
     outputs: dict[str, str]
 
@@ -69,11 +68,9 @@ def show_entry(folder: Path) -> Shown:
     entry = read_entry(folder)
     config = entry.config
     if config is None or errors(entry.text.problems if entry.text else ()):
-        found = errors(entry.text.problems if entry.text else entry.problems)
-        raise UsageError(
-            f"its {CONFIG} cannot be read" if entry.text else f"it has no {CONFIG}", where=str(folder),
-            why="\n".join(map(str, found)), do=f"`tidegate model check {folder}` explains it",
-        )  # fmt: skip
+        what = f"its {CONFIG} cannot be read" if entry.text else f"it has no {CONFIG}"
+        found = "\n".join(map(str, errors(entry.text.problems if entry.text else entry.problems)))
+        raise UsageError(what, where=folder, why=found, do=f"`tidegate model check {folder}` explains it")
     return Shown(
         name=config.name or entry.name,
         backend=config.backend or config.platform or "(Triton guesses it from the files)",

@@ -5,7 +5,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf import text_format
@@ -38,24 +38,6 @@ _ENOUGH = 50
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Where fields stand."""
-
-    by_path: Mapping[str, int] = field(default_factory=dict)
-
-    def line(self, path: str) -> int:
-        """Return the line, from 1, of a field such as `input[0].dims`, else of the nearest that it is within, else 1.
-
-        Elements of lists have numbers from 0, entries of maps their key: `parameters["key"]`.
-        """
-        while path:
-            if path in self.by_path:
-                return self.by_path[path]
-            path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return 1
-
-
-@dataclass(frozen=True)
 class ConfigText:
     """A configuration as it was read."""
 
@@ -63,7 +45,15 @@ class ConfigText:
     """None where the text cannot be parsed."""
     problems: tuple[Finding, ...]
     """All errors: Triton would refuse this text."""
-    lines: Lines
+    lines: Mapping[str, int]
+    """Where fields stand, from 1. Elements of lists have numbers from 0, entries of maps their key:
+    `input[0].dims`, `parameters["key"]`."""
+
+    def line(self, path: str) -> int:
+        """Return the line of a field, else of the nearest that it is within, else 1."""
+        while path and path not in self.lines:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.lines.get(path, 1)
 
 
 def read_config(text: str, file: str = CONFIG) -> ConfigText:
@@ -87,7 +77,7 @@ def read_config(text: str, file: str = CONFIG) -> ConfigText:
         if not seen.refused and problem.where not in {each.where for each in seen.strict}:
             problems.append(problem)
         config = None
-    return ConfigText(config, tuple(dict.fromkeys(problems)), Lines(seen.lines))
+    return ConfigText(config, tuple(dict.fromkeys(problems)), seen.lines)
 
 
 def parse_config(text: str, where: str = CONFIG) -> ModelConfig:
@@ -119,8 +109,7 @@ def _problem(failure: Exception, file: str) -> Finding:
 class _Scan:
     """Goes through the tokens of a text beside the descriptors of what they stand for: places only, never values.
 
-    Protobuf's own parser reads the values; it keeps no line numbers, and stops at the first thing that is wrong. Its
-    tokenizer is used here too.
+    Protobuf's own parser, which reads the values, keeps no line numbers, and stops at the first thing that is wrong.
     """
 
     def __init__(self, text: str, file: str) -> None:
@@ -134,10 +123,7 @@ class _Scan:
         self._tokens = text_format.Tokenizer(text.split("\n"))
 
     def fields(self, message: Any, prefix: str = "", closing: str = "") -> dict[str, str]:
-        """Go through the fields of a message, given by its descriptor; return those that are scalars, as written.
-
-        Raises ParseError where the text is none of the format's.
-        """
+        """Go through a message's fields, and return those that are scalars, as written; raises ParseError."""
         counts: Counter[str] = Counter()
         scalars: dict[str, str] = {}
         while not self._tokens.LookingAt(closing):

@@ -25,6 +25,7 @@ from .frameworks.llm import place_engine
 from .frameworks.reading import Reading, in_range
 from .text import CONFIG, config_text
 
+_MAY_BATCH = "all tensors have a variable first dimension: where it is the batch, --max-batch-size N lets Triton batch"
 _KEPT = "Triton wants this folder; an ensemble has no files in it.\n"
 
 
@@ -90,9 +91,7 @@ def new_entry(
         raise
     notes = list(reading.notes)
     if not config.max_batch_size and first_dimension_varies(reading):
-        notes.append(
-            "all tensors have a variable first dimension: where it is the batch, --max-batch-size N lets Triton batch"
-        )
+        notes.append(_MAY_BATCH)
     return NewEntry(folder, framework, config, tuple(notes), tuple(findings))
 
 
@@ -127,9 +126,9 @@ def _label(config: Any, labels: Mapping[str, Path]) -> None:
             known = ", ".join(outputs)
             raise UsageError(f"the model has no output {output!r} to label", do=f"its outputs are {known}")
         if not file.is_file():
-            raise UsageError("there is no such file with labels", where=str(file))
+            raise UsageError("there is no such file with labels", where=file)
         if names.setdefault(file.name, file) != file:
-            raise UsageError("another file of the entry has this name", where=str(file), do="give it another name")
+            raise UsageError("another file of the entry has this name", where=file, do="give it another name")
         outputs[output].label_filename = file.name
 
 
@@ -160,4 +159,4 @@ def _lay(staged: Path, config: Any, reading: Reading, framework: Framework, labe
 def _check_free(folder: Path) -> None:
     if os.path.lexists(folder):
         do = "take it away first, or name another folder with --into"
-        raise UsageError("it is there already, and is not overwritten", where=str(folder), do=do)
+        raise UsageError("it is there already, and is not overwritten", where=folder, do=do)

@@ -89,10 +89,7 @@ def _in_model_folder(path: str, owner: int) -> str:
 
 
 def closed_config(config: str) -> str:
-    """Return the configuration with no version that there is: so Triton loads nothing of the model, whatever comes.
-
-    For a model whose files come or go one by one, or that is taken back. It reads back as serving none.
-    """
+    """Return the configuration with no version that there is: Triton then loads nothing of the model."""
     try:
         closed = _parse(config)
     except UsageError:
@@ -107,23 +104,17 @@ def read_published(text: str) -> Published:
     config = _parse(text)
     start = triton.ALIAS_PARAMETER
     said = {key: each.string_value for key, each in sorted(config.parameters.items()) if key.startswith(start)}
-    whole = [key for key, value in said.items() if value.isascii() and value.isdigit()]
-    aliases = {key.removeprefix(start): int(said[key]) for key in whole}
+    aliases = {key.removeprefix(start): int(text) for key, text in said.items() if text.isascii() and text.isdigit()}
     served = sorted(set(config.version_policy.specific.versions) - {_NEVER})
     owner = _OWNER.match(text)
     return Published(int(owner[1]) if owner else None, tuple(served), aliases)
 
 
 def loaded_at_once(one: str | None, other: str) -> int:
-    """Return how many versions are loaded at one time while a configuration takes another's place.
-
-    When anything but the set of served versions changes, Triton loads all of them beside the old ones.
-    """
+    """Return how many versions are loaded at one time while a configuration takes another's place."""
     after = set(read_published(other).served)
-    if one is None:
-        return len(after)
-    before = set(read_published(one).served)
-    if all(each.startswith("version_policy") for each in config_differences(one, other)):
+    before = set(read_published(one).served) if one is not None else set()
+    if one is not None and all(each.startswith("version_policy") for each in config_differences(one, other)):
         return len(before | after)
     return len(before) + len(after)
 

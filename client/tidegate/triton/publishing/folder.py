@@ -6,7 +6,6 @@ model's lock, with what is staged, and with what is being deleted.
 
 import errno
 import os
-import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +16,7 @@ from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 
 from ...errors import IntegrityError, NotFoundError, UsageError
 from ...failures import explained
-from ...hashing import chunks_of, hashed
+from ...hashing import chunks_of, hashed, opened
 from ...parallel import Progress
 from ...repository import StoredFile
 from . import staged as staging
@@ -37,7 +36,7 @@ class FolderRepository(TritonRepository):
         super().__init__()
         if not root.is_dir():
             do = "mount the dataset, or make the folder if the repository is to begin"
-            raise NotFoundError("there is no such folder for a model repository", where=str(root), do=do)
+            raise NotFoundError("there is no such folder for a model repository", where=root, do=do)
         self._root = root.resolve()
 
     @property
@@ -69,19 +68,16 @@ class FolderRepository(TritonRepository):
         file = folder / checked_path(path)
         with explained(self.where):
             steps.refuse_links(folder, file.parent)
-            special = IntegrityError(f"{path} of model {model} is a link or a special file", where=self.where)
             try:
-                descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                with opened(file) as descriptor:
+                    yield from chunks_of(descriptor)
             except FileNotFoundError:
                 raise NotFoundError(f"model {model} has no file {path}", where=self.where) from None
             except OSError as error:
                 if error.errno == errno.ELOOP:
-                    raise special from None
+                    what = f"{path} of model {model} is a link or a special file"
+                    raise IntegrityError(what, where=self.where) from None
                 raise
-            with open(descriptor, "rb", buffering=0):
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise special
-                yield from chunks_of(descriptor)
 
     def config_age(self, model: str) -> float:
         """Return the seconds since config.pbtxt was written."""

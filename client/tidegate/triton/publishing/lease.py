@@ -21,6 +21,7 @@ from secrets import token_hex
 from threading import Event, Thread
 
 from ...errors import BusyError, IntegrityError, TidegateError
+from ...hashing import opened
 
 _LIMIT_BYTES = 1 << 16
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
@@ -121,7 +122,7 @@ class FolderLease(Lease):
         for file in (self._guard, self._file):
             with suppress(FileNotFoundError):  # another holder may be giving it back
                 if not stat.S_ISREG(file.lstat().st_mode):
-                    raise IntegrityError("this is a link or no file", where=str(file), do="take it away")
+                    raise IntegrityError("this is a link or no file", where=file, do="take it away")
         self._written = True
 
     def check(self) -> None:
@@ -201,10 +202,7 @@ class FolderLease(Lease):
 
     def _read(self) -> Holder:
         try:
-            descriptor = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with opened(self._file) as descriptor:
+                return read_holder(os.read(descriptor, _LIMIT_BYTES))
         except FileNotFoundError:
             return read_holder(b"")
-        try:
-            return read_holder(os.read(descriptor, _LIMIT_BYTES))
-        finally:
-            os.close(descriptor)

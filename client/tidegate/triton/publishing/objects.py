@@ -61,33 +61,28 @@ class ObjectStore:
         """Open it; raises UsageError for what is no URL of a repository."""
         self.where = url
         scheme, _, rest = url.partition("://")
-        options: dict[str, Any] = {}
+        endpoint = ""
         if (found := _ENDPOINT.fullmatch(rest)) and scheme == "s3":
-            options["endpoint"] = (found["scheme"] or "http://") + found["host"]
-            rest = found["path"]
+            endpoint, rest = (found["scheme"] or "http://") + found["host"], found["path"]
         parts = [part for part in rest.split("/") if part]
         account = [parts.pop(0)] if scheme == "as" and parts else []
         if scheme not in ("s3", "gs", "as") or not parts or "@" in rest or urlsplit(f"//{rest}").query:
             raise UsageError("that is no URL of a repository in an object store", do=f"write {_FORMS}")
         bucket, *folders = parts
         if not folders:
-            why = (
-                "what is staged and locked lies beside the repository, and Triton takes every folder in it for a model"
-            )
+            why = "beside it lies what is locked, and Triton takes every folder in it for a model"
             raise UsageError("the repository is a whole bucket", where=url, why=why, do=f"give it a folder: {_FORMS}")
         self.root = folders[-1]
         """Name of the repository's folder."""
-        prefix = "/".join(folders[:-1]) or None
+        options: dict[str, Any] = {"prefix": "/".join(folders[:-1]) or None, "retry_config": _RETRY}
         if scheme == "gs":
-            self._store: Any = GCSStore(bucket, prefix=prefix, retry_config=_RETRY)
+            self._store: Any = GCSStore(bucket, **options)
         elif scheme == "as":
-            self._store = AzureStore(
-                bucket, account_name=account[0].partition(".")[0], prefix=prefix, retry_config=_RETRY
-            )
+            self._store = AzureStore(bucket, account_name=account[0].partition(".")[0], **options)
         else:
-            endpoint = options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL", "")
-            plain = {"allow_http": True} if endpoint.startswith("http://") else {}
-            self._store = S3Store(bucket, prefix=prefix, client_options=plain or None, retry_config=_RETRY, **options)  # type: ignore[arg-type]
+            plain = (endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://")
+            options |= {"endpoint": endpoint} if endpoint else {}
+            self._store = S3Store(bucket, client_options={"allow_http": True} if plain else None, **options)
 
     def folders(self, path: str) -> list[str]:
         """Return the names of the folders below a path."""
@@ -294,9 +289,8 @@ class ObjectLease(Lease):
 
     @contextmanager
     def _acquired(self) -> Iterator[None]:
-        asked = monotonic()
+        self._renewed = monotonic()
         self._state = self._acquire()
-        self._renewed = asked
         yield
 
     def _acquire(self) -> Tag:

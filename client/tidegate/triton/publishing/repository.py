@@ -4,7 +4,7 @@ import hashlib
 import shutil
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +87,9 @@ class TritonRepository(Repository):
         expected = {
             published_path(file.path, number): file for number, manifest in manifests.items() for file in manifest.files
         }
-        config = self.config(model)
-        try:
-            owner = read_published(config).owner if config else None
-        except TidegateError:
-            owner = None
+        owner = None
+        with suppress(TidegateError):
+            owner = read_published(self.config(model) or "").owner
         there = [stored.path for stored in self.files(model)]
         for path in there:
             first, _, rest = path.partition("/")
@@ -135,7 +133,7 @@ class TritonRepository(Repository):
             if (missing := size - there) > (free := shutil.disk_usage(folder).free):
                 what = f"version {number} of model {model} needs {missing} bytes more, and {free} are free"
                 do = f"{self.room}, then run the same command again: it goes on from here"
-                raise UnfinishedError(what, where=str(folder), do=do)
+                raise UnfinishedError(what, where=folder, do=do)
             return folder
 
     def publish(

@@ -26,10 +26,7 @@ _LIKE_A_NUMBER = re.compile(r"\s*[-+]?[0-9]")
 
 
 def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path and status of every file below a folder, in order; raises IntegrityError for links and the like.
-
-    Nothing is followed, so nothing outside of the folder is ever looked at.
-    """
+    """Yield path and status of every file below a folder, in order, following nothing; IntegrityError for links."""
     with os.scandir(folder) as scan:
         items = sorted(scan, key=lambda item: item.name)
     for item in items:
@@ -37,13 +34,13 @@ def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
         status = item.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             if path.count("/") > _DEEPEST:
-                raise IntegrityError("folders lie in one another deeper than in any entry", where=str(folder))
+                raise IntegrityError("folders lie in one another deeper than in any entry", where=folder)
             yield from walk(folder / item.name, f"{path}/")
         elif stat.S_ISREG(status.st_mode):
             yield path, status
         else:
             do = "delete it: in a repository there are files and folders only"
-            raise IntegrityError(f"{path} is a link or a special file", where=str(folder), do=do)
+            raise IntegrityError(f"{path} is a link or a special file", where=folder, do=do)
 
 
 def wrong_sizes(there: Mapping[str, int], expected: Mapping[str, ManifestFile]) -> list[str]:
@@ -70,19 +67,19 @@ def verify(staged: Path, manifest: Manifest, progress: Progress | None = None) -
     if problems:
         what = f"what was fetched of model {manifest.model} is not what was registered: {'; '.join(problems)}"
         do = f"delete {staged} and run the command again; should it come again, the registry's artifacts are damaged"
-        raise IntegrityError(what, where=str(staged), do=do)
+        raise IntegrityError(what, where=staged, do=do)
 
 
 def _check_names(staged: Path, manifest: Manifest) -> None:
     for file in manifest.files:
         first, _, rest = file.path.partition("/")
         if rest.split("/")[0] == ENTRY and first == ENTRY_VERSION:
-            raise IntegrityError(f"the entry has a folder {ENTRY} of its own: {file.path}", where=str(staged))
+            raise IntegrityError(f"the entry has a folder {ENTRY} of its own: {file.path}", where=staged)
         if _LIKE_A_NUMBER.match(first) and not (first == ENTRY_VERSION and rest):
             why = "Triton takes every folder for a version whose name begins like a number, and some end it"
             do = f"register an entry with one version folder, {ENTRY_VERSION}"
             what = f"the entry has another version folder: {file.path}"
-            raise IntegrityError(what, where=str(staged), why=why, do=do)
+            raise IntegrityError(what, where=staged, why=why, do=do)
 
 
 def _wrong(

@@ -18,14 +18,10 @@ Watch = Callable[[str, str], None]
 _CHUNK = 4 << 20
 
 
-def _nobody(_when: str, _step: str) -> None:
-    """Watch nothing."""
+_watch: Watch | None = None
 
 
-_watch: Watch = _nobody
-
-
-def watch(watcher: Watch = _nobody) -> None:
+def watch(watcher: Watch | None = None) -> None:
     """Have each step watched, by one watcher: what it raises is raised in the place of the step."""
     global _watch
     _watch = watcher
@@ -34,9 +30,11 @@ def watch(watcher: Watch = _nobody) -> None:
 @contextmanager
 def step(name: str) -> Iterator[None]:
     """Make one change."""
-    _watch("before", name)
+    if _watch:
+        _watch("before", name)
     yield
-    _watch("after", name)
+    if _watch:
+        _watch("after", name)
 
 
 def refuse_links(below: Path, path: Path) -> None:
@@ -46,7 +44,7 @@ def refuse_links(below: Path, path: Path) -> None:
             return
         if each.is_symlink():
             do = "find out who laid it there, and take it away"
-            raise IntegrityError("this is a symbolic link, which nobody follows here", where=str(each), do=do)
+            raise IntegrityError("this is a symbolic link, which nobody follows here", where=each, do=do)
 
 
 def make_folder(folder: Path) -> None:

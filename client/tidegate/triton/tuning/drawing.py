@@ -14,7 +14,7 @@ def check_plot(path: Path) -> None:
     if path.suffix.lower() not in KINDS:
         raise UsageError(f"--plot {path}: a plot is written as PNG or SVG", do="let its name end in .png or .svg")
     if not path.parent.is_dir():
-        raise UsageError("there is no such folder", where=str(path.parent))
+        raise UsageError("there is no such folder", where=path.parent)
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -59,7 +59,7 @@ def plot(path: Path, report: Report) -> None:
         try:
             figure.savefig(path, dpi=150, metadata=metadata)
         except OSError as error:
-            raise UsageError(f"the plot cannot be written: {error.strerror}", where=str(path)) from None
+            raise UsageError(f"the plot cannot be written: {error.strerror}", where=path) from None
 
 
 def _lines(report: Report) -> dict[str, list[Measurement]]:

@@ -38,10 +38,7 @@ def find_perf_analyzer(program: str | Path | None) -> Path:
 
 
 def measure(program: Path, running: Running, setting: Setting, plan: Plan, folder: Path) -> Measurement:
-    """Call a model as a setting says until three windows agree; raises LoadError with what perf_analyzer says.
-
-    Where they never agree, three are taken as they are, and the measurement says so.
-    """
+    """Call a model until three windows agree, else take three as they are; LoadError has what perf_analyzer says."""
     said, report = "", folder / "perf_analyzer.csv"
     for longer in _LONGER_WINDOWS:
         for stability in (STABILITY_PERCENT, _ANY_STABILITY):
@@ -172,10 +169,7 @@ def host_bytes(group: int) -> int | None:
 
 
 def gpu_bytes(metrics: str, *, needed: bool = False) -> int | None:
-    """Return the memory in use on all GPUs that a Triton's metrics tell of; None where they tell of none.
-
-    Raises UnreachableError where the metrics are needed and cannot be read.
-    """
+    """Return the memory in use on all GPUs that metrics tell of; raises UnreachableError where they are needed."""
     try:
         with opened(metrics, 2) as answer:
             values = [float(value) for value in _GPU.findall(answer.read().decode(errors="replace"))]

@@ -106,9 +106,8 @@ class Plan:
     """How long a Triton may take until the model is ready."""
 
     def __post_init__(self) -> None:
-        lists = {"batch": self.batches, "concurrency": self.concurrencies, "instances": self.instances,
-                 "max-batch": self.max_batches}  # fmt: skip
-        for name, values in lists.items():
+        lists = self.batches, self.concurrencies, self.instances, self.max_batches
+        for name, values in zip(("batch", "concurrency", "instances", "max-batch"), lists, strict=True):
             if wrong := [value for value in values if not 1 <= value <= MOST]:
                 raise UsageError(f"--{name} {wrong[0]} is not within 1–{MOST}")
             if len(set(values)) < len(values):
@@ -122,7 +121,7 @@ class Plan:
         if any(not dims or min(dims) < 1 for dims in self.shapes.values()):
             raise UsageError("--shape takes dimensions from 1 on, such as IN:3,224,224")
         if self.input_data is not None and not self.input_data.exists():
-            raise UsageError("there is no such file or folder", where=str(self.input_data))
+            raise UsageError("there is no such file or folder", where=self.input_data)
         if self.max_batches and max(self.max_batches) < min(self.batches):
             raise UsageError(f"no --max-batch takes requests of {min(self.batches)} rows")
         if (count := sum(1 for _ in self.settings())) > MOST_SETTINGS:

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -93,10 +93,7 @@ class TritonProgram:
 
     @contextmanager
     def serving(self, entry: Entry, config: ModelConfig, plan: Plan, folder: Path) -> Iterator[Running]:
-        """Run a Triton with the entry's files and this configuration; the model is ready, and it ends with the block.
-
-        The files are linked to, not copied. Raises NotLoadedError with what Triton says.
-        """
+        """Run a Triton with links to the entry's files, and its model loaded; NotLoadedError has what Triton says."""
         repository = folder / "models"
         _link(entry, config, repository / entry.name)
         http, grpc, metrics = _free_ports(3)
@@ -117,7 +114,7 @@ class TritonProgram:
                     start_new_session=True,
                 )  # fmt: skip
             except OSError as error:
-                raise UsageError(f"cannot be run: {error.strerror}", where=str(self.path)) from None
+                raise UsageError(f"cannot be run: {error.strerror}", where=self.path) from None
         try:
             ready = f"http://{HOST}:{http}/v2/models/{urllib.parse.quote(entry.name, safe='')}/ready"
             _wait(process, ready, plan.load_seconds, log)
@@ -162,21 +159,14 @@ def described(address: Address, model: str) -> ModelConfig:
                 json_format.ParseDict(json.load(answer), config, ignore_unknown_fields=True)
     except (OSError, ValueError) as error:
         said = error.read(2000).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else str(error)
-        raise UnreachableError(
-            f"model {model} cannot be measured",
-            where=address.where,
-            why=said,
-            do=f"check that a Triton's {'gRPC' if address.protocol == 'grpc' else 'HTTP'} side listens there, and that "
-            "the model is loaded",
-        ) from None
+        side = "gRPC" if address.protocol == "grpc" else "HTTP"
+        do = f"check that a Triton's {side} side listens there, and that the model is loaded"
+        raise UnreachableError(f"model {model} cannot be measured", where=address.where, why=said, do=do) from None
     return config
 
 
 def _link(entry: Entry, config: ModelConfig, home: Path) -> None:
-    """Make an entry of this configuration and links to the entry's files, in folders of its own.
-
-    For backends write beside what they read, such as the Python backend its `__pycache__`.
-    """
+    """Make an entry of links to another's files, in folders of its own: backends write beside what they read."""
     shutil.copytree(entry.folder.absolute(), home, copy_function=os.symlink)
     (home / CONFIG).unlink(missing_ok=True)
     (home / CONFIG).write_text(config_text(config), "utf-8")
@@ -216,9 +206,6 @@ def _why(log: Path) -> str:
 
 
 def _free_ports(number: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(number)]
-    try:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(number)]
         return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

@@ -1,6 +1,5 @@
 """The sweep: configurations made of the owner's, call after call on each, and the one that is written in the end."""
 
-import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -53,10 +52,8 @@ def tune(
             progress(f"{number}/{total} {outcome.setting}: {found}")
     if not measurements:
         first = failures[0]
-        raise UnreachableError(
-            "nothing could be measured", where=model if isinstance(model, str) else str(model.folder),
-            why=f"{first.setting}: {first.why}", do="mend that, or try other settings",
-        )  # fmt: skip
+        where, why = model if isinstance(model, str) else model.folder, f"{first.setting}: {first.why}"
+        raise UnreachableError("nothing could be measured", where=where, why=why, do="mend that, or try other settings")
     return Report(
         model=model if isinstance(model, str) else model.name,
         latency_limit_seconds=plan.latency_limit_seconds,
@@ -127,26 +124,18 @@ def _check_callable(config: ModelConfig, plan: Plan) -> None:
 
 
 def require_sound(entry: Entry) -> None:
-    """Raise UsageError about the first reason for which an entry cannot be measured on a Triton of its own.
-
-    What `check` refuses Triton may hang over, of links only files are taken along, and an ensemble needs its steps.
-    """
+    """Raise UsageError about the first reason for which an entry cannot be measured on a Triton of its own."""
     if _config(entry).HasField("ensemble_scheduling"):
         what = "an ensemble is not measured alone, and has no instances of its own"
         do = "tune the models of its steps, one by one; or measure it with --url where it runs with them"
         raise UsageError(what, where=entry.where("ensemble_scheduling"), do=do)
-    _refuse_errors(check_entry(entry), entry.folder)
-    for path in entry.folder.rglob("*"):
-        if path.is_symlink():
-            why = "a model's entry holds files"
-            raise UsageError("is a symbolic link", where=str(path), why=why, do="put the file itself here")
+    _refuse(errors(check_entry(entry)), entry.folder)
+    links = [each for each in entry.problems if (entry.folder / each.where).is_symlink()]
+    _refuse(links, entry.folder)
 
 
 def variant(entry: Entry, instances: int | None, max_batch: int | None) -> ModelConfig:
-    """Return the entry's configuration with so many instances in each group, and batches of so many rows.
-
-    None leaves either as it is. Raises UsageError where the model's configuration has no room for it.
-    """
+    """Return the entry's configuration with so many instances in each group, and batches of so many rows, if said."""
     config = ModelConfig()
     config.CopyFrom(_config(entry))
     if instances is not None:
@@ -169,10 +158,7 @@ def variant(entry: Entry, instances: int | None, max_batch: int | None) -> Model
 
 
 def tuned_text(entry: Entry, report: Report) -> str:
-    """Return the text of the best configuration, which says at its head what it was found by.
-
-    Raises UsageError where nothing keeps to the limit, or where `check` would not accept the configuration.
-    """
+    """Return the text of the best configuration, with a heading; raises UsageError where nothing keeps to the limit."""
     best = report.best
     if best is None:
         raise UsageError(f"nothing that was tried keeps to the limit, so no {CONFIG} is written")
@@ -183,7 +169,7 @@ def tuned_text(entry: Entry, report: Report) -> str:
     )
     text = heading + config_text(config)
     checked = replace(entry, text=read_config(text), problems=())
-    _refuse_errors(check_entry(checked))
+    _refuse(errors(check_entry(checked)))
     return text
 
 
@@ -196,37 +182,32 @@ def has_comments(entry: Entry) -> bool:
 def write_config(path: Path, text: str, *, overwrite: bool = False) -> None:
     """Write a configuration, whole or not at all; raises UsageError where something is there that may not go."""
     check_target(path, overwrite=overwrite)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as new:
-            new.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
+        new = Path(scratch, path.name)
+        new.write_text(text, "utf-8")
+        new.chmod(0o644)
+        new.replace(path)
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:
     """Raise UsageError where a configuration cannot be written: asked before an hour is spent on it."""
     if path.is_dir():
-        raise UsageError("is a folder", where=str(path), do=f"name a file, such as {path / CONFIG}")
+        raise UsageError("is a folder", where=path, do=f"name a file, such as {path / CONFIG}")
     if not path.parent.is_dir():
-        raise UsageError("there is no such folder", where=str(path.parent))
+        raise UsageError("there is no such folder", where=path.parent)
     if path.exists() and not overwrite:
-        raise UsageError("is there already", where=str(path), do="name another file, or say --overwrite")
+        raise UsageError("is there already", where=path, do="name another file, or say --overwrite")
 
 
 def _config(entry: Entry) -> ModelConfig:
     if entry.text is None:
         what = f"there is no {CONFIG}"
-        raise UsageError(what, where=str(entry.folder), do="make one with `tidegate model new`, and tune it then")
-    _refuse_errors(entry.text.problems)
+        raise UsageError(what, where=entry.folder, do="make one with `tidegate model new`, and tune it then")
+    _refuse(errors(entry.text.problems))
     assert entry.config is not None  # what cannot be parsed has a problem
     return entry.config
 
 
-def _refuse_errors(findings: Iterable[Finding], folder: Path | None = None) -> None:
-    for finding in errors(findings):
-        where = str(folder / finding.where) if folder else finding.where
-        raise UsageError(finding.what, where=where, why=finding.why, do=finding.do)
+def _refuse(findings: Iterable[Finding], folder: Path = Path()) -> None:
+    for finding in findings:
+        raise UsageError(finding.what, where=folder / finding.where, why=finding.why, do=finding.do)

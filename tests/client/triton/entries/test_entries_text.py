@@ -68,13 +68,13 @@ def test_what_is_written_is_read_the_same(config: ModelConfig) -> None:
 @given(CONFIG)
 def test_every_field_is_found_where_it_is_written(config: ModelConfig) -> None:
     text = config_text(config).split("\n")
-    lines = read_config("\n".join(text)).lines
-    for path, line in lines.by_path.items():
+    read = read_config("\n".join(text))
+    for path, line in read.lines.items():
         if not path.endswith("]"):
             assert path.rpartition(".")[2] in text[line - 1], path
     for side in ("input", "output"):
         for number in range(len(getattr(config, side))):
-            assert text[lines.line(f"{side}[{number}]") - 1].startswith(f"{side} {{")
+            assert text[read.line(f"{side}[{number}]") - 1].startswith(f"{side} {{")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_every_field_is_found_where_it_is_written(config: ModelConfig) -> None:
 def test_a_field_has_its_line_or_that_of_what_it_is_within(path: str, line: int) -> None:
     read = read_config(FIELDS)
     assert read.problems == ()
-    assert read.lines.line(path) == line
+    assert read.line(path) == line
 
 
 @given(st.text(max_size=60) | st.text("{}[]<>:,;\"'\\#-+ \nabinput1", max_size=60))
@@ -155,7 +155,7 @@ def test_texts_of_any_size_are_gone_through_once_and_those_of_slips_given_up_ear
     assert read_config(f"input {{ data_type: {'9' * 5000} }}").problems
     parameter = 'parameters { key: "%d" value { string_value: "" } }\n'
     read = read_config("".join(parameter % number for number in range(15_000)))  # the largest that is read
-    assert read.lines.line('parameters["14999"].string_value') == 15_000
+    assert read.line('parameters["14999"].string_value') == 15_000
     assert time.monotonic() - begun < 30
 
 

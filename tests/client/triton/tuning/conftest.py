@@ -37,7 +37,7 @@ def running(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 def _answers(url: str) -> bool:
     try:
-        return opened(url, 5).status == 200
+        return bool(opened(url, 5).status == 200)
     except OSError:
         return False
 

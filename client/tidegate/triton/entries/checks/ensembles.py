@@ -115,10 +115,7 @@ def _tensors(seen: Graph) -> Iterator[Finding]:
 def check_steps(
     entry: Entry, config: Any, find: Callable[[str], Neighbour | None], *, complete: bool
 ) -> Iterator[Finding]:
-    """Yield where an ensemble does not fit the models of its steps.
-
-    `find` returns a model by its name; `complete` says that what it does not find is nowhere.
-    """
+    """Yield where an ensemble does not fit its steps' models; `complete`: what `find` does not find is nowhere."""
     if not config.HasField("ensemble_scheduling"):
         return
     seen = graph(config)

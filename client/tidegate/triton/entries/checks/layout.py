@@ -63,12 +63,10 @@ def _config_files(entry: Entry) -> Iterator[Finding]:
             what = "Triton reads this in place of config.pbtxt only when it is started with --model-config-name"
             yield warning(what, file.path, "the platform's servers are not started so")
     if entry.text is None and not any(problem.where.startswith(CONFIG) for problem in entry.problems):
-        yield warning(
-            f"there is no {CONFIG}",
-            CONFIG,
-            "Triton guesses: inputs, outputs and batches are then those that the backend finds in the model, if it can",
-            "write one: `tidegate model new` does",
+        why = (
+            "Triton guesses: inputs, outputs and batches are then those that the backend finds in the model, if it can"
         )
+        yield warning(f"there is no {CONFIG}", CONFIG, why, "write one: `tidegate model new` does")
 
 
 def _versions(entry: Entry) -> Iterator[Finding]:
@@ -77,19 +75,19 @@ def _versions(entry: Entry) -> Iterator[Finding]:
             what = f"Triton takes the folder '{name}' for a version"
             why = "it reads the number in front, does not find the folder of that number, and hangs or ends"
             yield error(what, name, why, "rename it, so that it begins with a letter, or move it out of the entry")
-        elif _is_padded(name):
+        elif _PADDED.fullmatch(name):
             do = f"rename it to {int(name)}"
             yield warning(f"Triton ignores the version '{name}'", name, "its name begins with 0", do)
     if not entry.versions:
         top = [file.path for file in entry.files if "/" not in file.path]
         lost = [path for path in top if path.startswith("model.") or path.endswith(_MODELS)]
-        yield error(
-            "there is no version",
-            ".",
-            f"{', '.join(lost[:3])} must lie in the folder of a version" if lost else
+        why, do = (
             "a model's files lie in a folder with a number, such as 1/",
-            f"move {lost[0]} to 1/{lost[0]}" if lost else "make the folder 1/, and put the model into it",
-        )  # fmt: skip
+            "make the folder 1/, and put the model into it",
+        )
+        if lost:
+            why, do = f"{', '.join(lost[:3])} must lie in the folder of a version", f"move {lost[0]} to 1/{lost[0]}"
+        yield error("there is no version", ".", why, do)
     elif len(entry.versions) > 1 and not entry.is_published:
         numbers = ", ".join(map(str, entry.versions))
         what = f"there are {len(entry.versions)} versions ({numbers})"
@@ -99,20 +97,14 @@ def _versions(entry: Entry) -> Iterator[Finding]:
 
 def _rest(entry: Entry) -> Iterator[Finding]:
     for name in entry.folders:
-        if is_version(name) or _is_padded(name) or is_mistaken_for_a_version(name):
-            continue
-        if name in NO_VERSIONS or name.lower() in _LITTER:
-            continue
-        what = f"Triton ignores the folder '{name}'"
-        yield warning(what, name, "it is no version", "put what the model reads into its version")
+        said = is_version(name) or _PADDED.fullmatch(name) or is_mistaken_for_a_version(name)
+        if not said and name not in NO_VERSIONS and name.lower() not in _LITTER:
+            do = "put what the model reads into its version"
+            yield warning(f"Triton ignores the folder '{name}'", name, "it is no version", do)
     for file in entry.files:
         steps = file.path.lower().split("/")
         if litter := next((step for step in steps if step in _LITTER), None):
             yield warning(f"'{litter}' is no part of a model", file.path, "it would be registered with it", "delete it")
-
-
-def _is_padded(name: str) -> bool:
-    return _PADDED.fullmatch(name) is not None
 
 
 def check_policy(entry: Entry, config: Any) -> Iterator[Finding]:

@@ -28,10 +28,7 @@ _NOTE = (
 
 
 def read(source: Path) -> Reading:
-    """Take a pipeline (`model.dali`, `dali.py`), or a folder with it and what it needs.
-
-    The tensors of a serialised one are told where it says the types and dimensions of all of them.
-    """
+    """Take a pipeline or a folder with it; the tensors of a serialised one are told where it says all of them."""
     if source.is_dir() or source.suffix == ".py":
         return Reading(config_of("dali"), files_of(source, PROGRAM), whole_shapes=False, notes=(_NOTE,))
     pipeline = parsed(_CLASSES["Pipeline"], bounded(source, LIMIT, "a DALI pipeline"), source, "DALI pipeline")

@@ -101,7 +101,7 @@ def read_treelite(source: Path) -> Reading:
         raise unreadable(source, "checkpoint of treelite", error) from None
     if major != _TREELITE_MAJOR or not 0 <= task <= 4 or features < 1 or targets != count:
         what = "it is no checkpoint of treelite 4"
-        raise UsageError(what, where=str(source), do="write it with treelite 4 (Model.serialize)")
+        raise UsageError(what, where=source, do="write it with treelite 4 (Model.serialize)")
     if targets > 1:
         raise unreadable(source, "model that FIL serves", f"it has {targets} targets")
     return _reading(
@@ -119,11 +119,10 @@ def _xgboost(said: Mapping[str, Any]) -> _Forest:
 
 
 def _reading(source: Path, kind: str, name: str, forest: _Forest) -> Reading:
-    parameters = [("model_type", kind)]
-    notes: tuple[str, ...] = ()
     # FIL calls it is_classifier since 25.09, output_class before: it ignores the other word, but not its own's lack.
     said = "true" if forest.classifier else "false"
-    parameters += [("is_classifier", said), ("output_class", said)]
+    parameters = [("model_type", kind), ("is_classifier", said), ("output_class", said)]
+    notes: tuple[str, ...] = ()
     if forest.classifier:
         parameters += [("predict_proba", "true"), ("threshold", "0.5")]
         notes = (

@@ -60,7 +60,7 @@ def read_vllm(source: Path) -> Reading:
         raise unreadable(file, "model.json of vLLM", error) from None
     model = said.get("model") if isinstance(said, dict) else None
     if not isinstance(model, str) or not model:
-        raise UsageError("it names no model", where=str(file), do='say {"model": "name at Hugging Face, or a folder"}')
+        raise UsageError("it names no model", where=file, do='say {"model": "name at Hugging Face, or a folder"}')
     config = config_of("vllm")
     config.instance_group.add(count=1, kind=ModelInstanceGroup.KIND_MODEL)  # vLLM takes its GPUs itself
     config.model_transaction_policy.decoupled = True

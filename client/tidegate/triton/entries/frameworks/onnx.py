@@ -72,7 +72,7 @@ def _tensors(graph: Any, source: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor
         outputs = tuple(_tensor(value) for value in graph.output)
     except ValueError as error:
         what = str(error)
-        raise UsageError(what, where=str(source), do="export the model with plain tensors on its outside") from None
+        raise UsageError(what, where=source, do="export the model with plain tensors on its outside") from None
     if not outputs:
         raise unreadable(source, "ONNX model", "its graph has no output")
     return inputs, outputs
@@ -110,11 +110,10 @@ def _places_outside(graph: Any) -> Iterator[str]:
 
 def _beside(source: Path, place: str) -> Path:
     if not is_inside(place) or place == MODEL:
-        raise UsageError(
-            f"its weights lie in {place!r}", where=str(source), why="weights must lie in or below the model's folder",
-            do="save the model again with weights beside it (onnx.save_model(…, location=NAME))",
-        )  # fmt: skip
+        why = "weights must lie in or below the model's folder"
+        do = "save the model again with weights beside it (onnx.save_model(…, location=NAME))"
+        raise UsageError(f"its weights lie in {place!r}", where=source, why=why, do=do)
     file = source.parent / place
     if not file.is_file():
-        raise UsageError(f"its weights lie in {place!r}, which is not there", where=str(source), do="copy it there")
+        raise UsageError(f"its weights lie in {place!r}, which is not there", where=source, do="copy it there")
     return file

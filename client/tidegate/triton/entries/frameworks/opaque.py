@@ -15,14 +15,11 @@ LIBRARY = re.compile(r"libtriton_([A-Za-z0-9_.-]+)\.so")
 
 def read_plan(source: Path) -> Reading:
     """Take a plan; Triton reads the tensors from it when it loads it, and completes the configuration."""
-    return Reading(
-        config_of("tensorrt", "tensorrt_plan"),
-        ((PLAN, source),),
-        notes=(
-            "Triton reads the plan's tensors when it loads it; --input and --output say them beforehand",
-            "a plan runs on the kind of GPU, and with the version of TensorRT, that it was built for",
-        ),
+    notes = (
+        "Triton reads the plan's tensors when it loads it; --input and --output say them beforehand",
+        "a plan runs on the kind of GPU, and with the version of TensorRT, that it was built for",
     )
+    return Reading(config_of("tensorrt", "tensorrt_plan"), ((PLAN, source),), notes=notes)
 
 
 def library(source: Path) -> Path | None:
@@ -34,10 +31,8 @@ def library(source: Path) -> Path | None:
 def read_library(source: Path) -> Reading:
     """Take a library, or a folder with it and what it needs."""
     file = library(source)
-    if file is None:
-        raise UsageError("there is no libtriton_<backend>.so", where=str(source), do="name the library so")
-    found = LIBRARY.fullmatch(file.name)
-    assert found
-    return Reading(
-        config_of(found[1]), files_of(source, file.name), missing="a backend of one's own has the tensors you say"
-    )
+    found = LIBRARY.fullmatch(file.name) if file else None
+    if not file or not found:
+        raise UsageError("there is no libtriton_<backend>.so", where=source, do="name the library so")
+    missing = "a backend of one's own has the tensors you say"
+    return Reading(config_of(found[1]), files_of(source, file.name), missing=missing)

@@ -22,7 +22,7 @@ def read(source: Path) -> Reading:
     """Read the `.xml`; the `.bin` beside it comes along."""
     weights = source.with_suffix(".bin")
     if not weights.is_file():
-        raise UsageError("its weights are not there", where=str(source), do=f"copy {weights.name} beside it")
+        raise UsageError("its weights are not there", where=source, do=f"copy {weights.name} beside it")
     ports: dict[tuple[str, str], Element] = {}
     layers: dict[str, list[str]] = {"Parameter": [], "Result": []}
     feeds: dict[str, tuple[str, str]] = {}
@@ -63,11 +63,11 @@ def _tensor(ports: dict[tuple[str, str], Element], place: tuple[str, str], sourc
         raise unreadable(source, "OpenVINO model", f"nothing feeds layer {place[0] or '?'}")
     precision = port.get("precision", "")
     if precision.lower() not in _TYPES:
-        raise UsageError(f"a tensor has type {precision!r}, which Triton does not have", where=str(source))
+        raise UsageError(f"a tensor has type {precision!r}, which Triton does not have", where=source)
     # Where a tensor has several names, the backend takes the first of them in their order (get_any_name).
     name = min(port.get("names", "").split(","))
     if not name:
         do = "name it before saving: model.inputs[0].get_tensor().set_names({'input'}), outputs alike"
-        raise UsageError(f"the tensor of layer {place[0]} has no name", where=str(source), do=do)
+        raise UsageError(f"the tensor of layer {place[0]} has no name", where=source, do=do)
     dims = tuple(max(int(dim.text or ""), ANY) for dim in port.iterfind("dim"))
     return Tensor(name, _TYPES[precision.lower()], dims)

@@ -53,10 +53,7 @@ def parsed(message: Any, content: bytes, file: Path, what: str) -> Any:
 
 
 def read_message(message: Any, file: Path, what: str) -> Any:
-    """Return the message of this class in a file, of which all that the class does not describe is never read.
-
-    Raises UnreadableError for what is no such message.
-    """
+    """Return the message of this class in a file, and read nothing else of it; raises UnreadableError."""
     try:
         with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
             kept = bytes(_described_part(content, 0, len(content), message.DESCRIPTOR))

@@ -2,6 +2,7 @@
 
 import ast
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 from ....errors import UsageError
@@ -15,12 +16,11 @@ _LEFT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".DS_Store"})
 
 def read(source: Path) -> Reading:
     """Read a model.py with a TritonPythonModel, or a folder with it and what it needs."""
+    config, files = config_of("python"), files_of(source)
     if completes_itself(program(source)):
         note = "its program tells Triton the tensors that config.pbtxt does not name (auto_complete_config)"
-        return Reading(config_of("python"), files_of(source), notes=(note,))
-    return Reading(
-        config_of("python"), files_of(source), missing="a Python program's tensors are what you say they are"
-    )
+        return Reading(config, files, notes=(note,))
+    return Reading(config, files, missing="a Python program's tensors are what you say they are")
 
 
 def read_jax(source: Path) -> Reading:
@@ -30,7 +30,7 @@ def read_jax(source: Path) -> Reading:
         "the target's image must have JAX, or the entry a packed environment with it: --parameter "
         "EXECUTION_ENV_PATH='$$TRITON_MODEL_DIRECTORY/1/env.tar.gz'"
     )
-    return Reading(reading.config, reading.files, missing=reading.missing, notes=(*reading.notes, note))
+    return replace(reading, notes=(*reading.notes, note))
 
 
 def program(source: Path) -> ast.Module:
@@ -70,16 +70,13 @@ def classes(module: ast.Module) -> list[ast.ClassDef]:
 
 def is_served(module: ast.Module) -> bool:
     """Tell whether it is a program of the Python backend, which is to have a TritonPythonModel."""
-    named = [node.name for node in classes(module)]
-    imported = [
-        each.asname or each.name for node in module.body if isinstance(node, ast.ImportFrom) for each in node.names
-    ]
-    assigned = [
-        target.id
-        for node in module.body if isinstance(node, ast.Assign)
-        for target in node.targets if isinstance(target, ast.Name)
-    ]  # fmt: skip
-    return "TritonPythonModel" in {*named, *imported, *assigned}
+    names = {node.name for node in classes(module)}
+    for node in module.body:
+        if isinstance(node, ast.ImportFrom):
+            names |= {each.asname or each.name for each in node.names}
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return "TritonPythonModel" in names
 
 
 def is_torch_module(module: ast.Module) -> bool:
@@ -102,10 +99,7 @@ def completes_itself(module: ast.Module) -> bool:
 
 
 def files_of(source: Path, name: str = PROGRAM) -> tuple[tuple[str, Path], ...]:
-    """Return what goes into the version's folder: the program, or everything beside the one in a folder.
-
-    Raises UsageError for what is neither file nor folder.
-    """
+    """Return what goes into the version's folder: the program, or all of a folder; raises UsageError for odd files."""
     if not source.is_dir():
         return ((name, source),)
     found = []
@@ -114,6 +108,6 @@ def files_of(source: Path, name: str = PROGRAM) -> tuple[tuple[str, Path], ...]:
         if _LEFT & set(below.parts) or (path.is_dir() and not path.is_symlink()):
             continue
         if not path.exists() or not stat.S_ISREG(path.stat().st_mode):  # links to files are followed
-            raise UsageError("it is no file that can be copied", where=str(path), do="take it out of the folder")
+            raise UsageError("it is no file that can be copied", where=path, do="take it out of the folder")
         found.append((below.as_posix(), path))
     return tuple(found)

@@ -65,10 +65,7 @@ def config_of(backend: str, platform: str = "", parameters: Iterable[tuple[str, 
 
 
 def data_type(text: str) -> str:
-    """Return Triton's name of a data type (`FP32`), however it is written (`fp32`, `TYPE_FP32`, `float32`).
-
-    Raises UsageError for one that Triton does not have.
-    """
+    """Return Triton's name of a data type, however it is written: `fp32`, `TYPE_FP32`. Raises UsageError."""
     name = text.strip().upper().removeprefix("TYPE_")
     name = {"BYTES": "STRING", "FLOAT16": "FP16", "FLOAT32": "FP32", "FLOAT64": "FP64", "BFLOAT16": "BF16"}.get(
         name, name
@@ -101,10 +98,10 @@ def bounded(file: Path, limit: int, what: str, do: str = "") -> bytes:
     with file.open("rb") as opened:
         content = opened.read(limit + 1)
     if len(content) > limit:
-        raise UsageError(f"{what} of more than {limit >> 20} MiB is not read", where=str(file), do=do)
+        raise UsageError(f"{what} of more than {limit >> 20} MiB is not read", where=file, do=do)
     return content
 
 
 def unreadable(file: Path, what: str, why: object) -> UnreadableError:
     """Return the error that says that a file is not what it seems to be."""
-    return UnreadableError(f"this is no {what} that can be read", where=str(file), why=str(why) or type(why).__name__)
+    return UnreadableError(f"this is no {what} that can be read", where=file, why=str(why) or type(why).__name__)

@@ -62,13 +62,9 @@ def read_saved_model(source: Path) -> Reading:
     if name != SIGNATURE:
         parameters.append(("TF_SIGNATURE_DEF", name))
     config = config_of("tensorflow", "tensorflow_savedmodel", parameters)
-    return Reading(
-        config,
-        tuple((f"{SAVED_MODEL}/{below}", path) for below, path in files_of(source)),
-        _named_tensors(signatures[name].inputs, file),
-        _named_tensors(signatures[name].outputs, file),
-        notes=(_NOTE,),
-    )
+    files = tuple((f"{SAVED_MODEL}/{below}", path) for below, path in files_of(source))
+    inputs, outputs = (_named_tensors(side, file) for side in (signatures[name].inputs, signatures[name].outputs))
+    return Reading(config, files, inputs, outputs, notes=(_NOTE,))
 
 
 def read_graph(source: Path) -> Reading:
@@ -103,18 +99,15 @@ def _signature(signatures: dict[str, Any], file: Path) -> str:
         return SIGNATURE
     callable_ones = sorted(name for name in signatures if not name.startswith("__"))
     if len(callable_ones) != 1:
-        raise UsageError(
-            f"it has no signature {SIGNATURE!r}, but {', '.join(callable_ones) or 'none at all'}",
-            where=str(file), do=f"save it with signatures={{{SIGNATURE!r}: …}} (Keras: model.export(…))",
-        )  # fmt: skip
+        what = f"it has no signature {SIGNATURE!r}, but {', '.join(callable_ones) or 'none at all'}"
+        do = f"save it with signatures={{{SIGNATURE!r}: …}} (Keras: model.export(…))"
+        raise UsageError(what, where=file, do=do)
     return callable_ones[0]
 
 
 def _named_tensors(named: Iterable[Any], file: Path) -> tuple[Tensor, ...]:
-    return tuple(
-        _tensor(each.key, each.value.dtype, each.value.tensor_shape, file)
-        for each in sorted(named, key=lambda each: str(each.key))
-    )
+    tensors = sorted(named, key=lambda each: str(each.key))
+    return tuple(_tensor(each.key, each.value.dtype, each.value.tensor_shape, file) for each in tensors)
 
 
 def _attribute(node: Any, name: str) -> Any:
@@ -124,10 +117,8 @@ def _attribute(node: Any, name: str) -> Any:
 def _tensor(name: str, kind: int, shape: Any, file: Path) -> Tensor:
     if kind not in _TYPES:
         what = f"tensor {name!r} has a type that Triton does not have (TensorFlow type {kind})"
-        raise UsageError(what, where=str(file))
+        raise UsageError(what, where=file)
     if shape.unknown_rank:
-        raise UsageError(
-            f"tensor {name!r} has a shape of unknown rank", where=str(file),
-            do="save the model with an input signature that says the shapes (tf.TensorSpec)",
-        )  # fmt: skip
+        do = "save the model with an input signature that says the shapes (tf.TensorSpec)"
+        raise UsageError(f"tensor {name!r} has a shape of unknown rank", where=file, do=do)
     return Tensor(name, _TYPES[kind], tuple(each.size if each.size > 0 else ANY for each in shape.dim))

@@ -9,7 +9,9 @@ import pickletools
 import zipfile
 import zlib
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeGuard
 
 from ....errors import UsageError
 from .python import LIMIT as CODE_LIMIT
@@ -47,7 +49,7 @@ def read_script(source: Path) -> Reading:
     try:
         with zipfile.ZipFile(source) as archive:
             if not is_script(archive.namelist()):
-                raise UsageError("it is an archive of PyTorch, but not TorchScript", where=str(source), do=NO_SCRIPT)
+                raise UsageError("it is an archive of PyTorch, but not TorchScript", where=source, do=NO_SCRIPT)
             forward = _script_forward(archive)
     except BROKEN as error:
         raise unreadable(source, "TorchScript archive", error) from None
@@ -76,28 +78,26 @@ def read_module(source: Path) -> Reading:
     return Reading(config, files_of(source), missing=missing)
 
 
-def _is_forward(node: ast.AST) -> bool:
+def _is_forward(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
     return isinstance(node, ast.FunctionDef) and node.name == "forward"
 
 
-def _said(forward: ast.AST | None) -> str:
-    if not isinstance(forward, ast.FunctionDef):
+def _said(forward: ast.FunctionDef | None) -> str:
+    if forward is None:
         return _NAMES
     names = ", ".join(each.arg for each in forward.args.args[1:])
     returned = f", and returns {text_of(forward.returns)}" if forward.returns else ""
     return f"forward takes {names or 'nothing'}{returned}; {_NAMES}"
 
 
-def _arguments(forward: ast.AST | None) -> tuple[str, ...] | None:
-    if not isinstance(forward, ast.FunctionDef):
-        return None
-    taken = forward.args.args[1:]
+def _arguments(forward: ast.FunctionDef | None) -> tuple[str, ...] | None:
+    taken = forward.args.args[1:] if forward else []
     types = [text_of(each.annotation) if each.annotation else "" for each in taken]
     plain = all(each == "Tensor" or each.startswith("List[") for each in types)
-    return tuple(each.arg for each in taken) if plain else None
+    return tuple(each.arg for each in taken) if forward and plain else None
 
 
-def _script_forward(archive: zipfile.ZipFile) -> ast.AST | None:
+def _script_forward(archive: zipfile.ZipFile) -> ast.FunctionDef | None:
     """Return forward of the class that the archive's data is of; None where the text, which is Python, lacks it."""
     root = archive.namelist()[0].partition("/")[0]
     package, name = _outermost(_unpacked(archive, f"{root}/data.pkl"))
@@ -114,13 +114,11 @@ def _script_forward(archive: zipfile.ZipFile) -> ast.AST | None:
 
 def _outermost(pickled: bytes) -> tuple[str, str]:
     """Return package and name of the first class that pickled data names; its operations are listed, not done."""
-    try:
+    with suppress(ValueError):
         for operation, argument, _ in pickletools.genops(pickled):
             if operation.name == "GLOBAL":
                 package, _, name = str(argument).partition(" ")
                 return package, name
-    except ValueError:
-        pass
     return "", ""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import eviction_process
-from tidegate_contracts.eviction import EvictionSettings, ManagedModel
+from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core.events import Unload
 from tidegate_eviction.listing import ListingError, retry
@@ -23,6 +23,7 @@ from lab.local_plane.process import HOST, free_ports
 from lab.local_plane.triton import Triton
 
 from .rigs.caller import Holder, until
+from .rigs.house import pool
 from .rigs.stand_in import SECRET, StandIn, serving
 from .rigs.stand_in import until as until_true
 
@@ -30,11 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 def settings(root: Path, **changes: Any) -> EvictionSettings:
-    said: dict[str, Any] = {
-        "policy": "lru-idle", "repository": str(root / "models"), "capacity_bytes": 10**9, "idle_seconds": 0,
-        "lease_seconds": 5, "wait_seconds": 1, "models": (ManagedModel(name="a"),),
-    }  # fmt: skip
-    return EvictionSettings(**(said | changes))
+    return pool(root, "a", **changes)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ RULES = PoolRules(
 )
 
 
-def calls(task: Callable[[], object]) -> int:
+def calls(task: Callable[..., object], *given: object) -> int:
     """How many functions a task calls, C's included."""
     count = 0
 
@@ -32,7 +32,7 @@ def calls(task: Callable[[], object]) -> int:
 
     sys.setprofile(seen)
     try:
-        task()
+        task(*given)
     finally:
         sys.setprofile(None)
     return count
@@ -44,46 +44,40 @@ def full(residents: int, policy: str) -> Residency:
     specs = {f"m{n}": ModelSpec(f"m{n}", footprint_bytes=10, load_seconds=1.0 + n % 7) for n in range(residents + 1)}
     residency.configure(rules, specs, (), 0.0)
     residency.recover(ServerInventory(tuple(f"m{n}" for n in range(residents))), 0.0)
+    residency.tick(20.0)
     return residency
-
-
-def decision(residency: Residency, model: str) -> None:
-    step, answer = residency.acquire(model, "p", None, 20.0)
-    assert isinstance(answer, Ticket)
-    assert any(isinstance(command, Unload) for command in step.commands)
 
 
 @pytest.mark.parametrize("policy", ["lru", "lru-idle", "cost-aware"])
 def test_a_decision_grows_no_faster_than_the_residents(policy: str) -> None:
-    counts = []
-    for residents in (1_000, 10_000):
-        residency = full(residents, policy)
-        residency.tick(20.0)
-        counts.append(calls(lambda r=residency, n=residents: decision(r, f"m{n}")))  # type: ignore[misc]
-    assert counts[1] <= 11 * counts[0]
+    def decide(residency: Residency, residents: int) -> None:
+        step, answer = residency.acquire(f"m{residents}", "p", None, 20.0)
+        assert isinstance(answer, Ticket)
+        assert any(isinstance(command, Unload) for command in step.commands)
+
+    few, many = (calls(decide, full(residents, policy), residents) for residents in (1_000, 10_000))
+    assert many <= 11 * few
 
 
 def test_a_lease_on_a_resident_model_costs_the_same_however_many_there_are() -> None:
-    counts = []
-    for residents in (1_000, 10_000):
-        residency = full(residents, "lru")
-        residency.tick(20.0)
-        counts.append(calls(lambda r=residency: r.acquire("m5", "p", None, 21.0)))  # type: ignore[misc]
-        counts.append(calls(lambda r=residency: r.release("p", "one", ["m5"], 22.0)))  # type: ignore[misc]
-    assert counts[:2] == counts[2:]
+    def use(residency: Residency) -> None:
+        residency.acquire("m5", "p", None, 21.0)
+        residency.release("p", "one", ["m5"], 22.0)
+
+    few, many = (calls(use, full(residents, "lru")) for residents in (1_000, 10_000))
+    assert few == many
 
 
 def test_a_load_and_its_end_cost_the_same_however_many_there_are() -> None:
+    def load(residency: Residency, models: int) -> None:
+        step, _ = residency.acquire(f"m{models}", "p", None, 21.0)
+        (command,) = step.commands
+        assert isinstance(command, Load)
+        residency.load_ended(command.number, 22.0)
+
     counts = []
     for models in (1_000, 10_000):
         residency = full(models, "lru")
         residency.configure(replace(RULES, capacity_bytes=20 * models), residency._pool.specs, (), 20.0)
-
-        def load(residency: Residency = residency, model: str = f"m{models}") -> None:
-            step, _ = residency.acquire(model, "p", None, 21.0)
-            (command,) = step.commands
-            assert isinstance(command, Load)
-            residency.load_ended(command.number, 22.0)
-
-        counts.append(calls(load))
+        counts.append(calls(load, residency, models))
     assert counts[1] == pytest.approx(counts[0], rel=0.05)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import eviction_process
-from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
+from tidegate_contracts.eviction import ManagedModel, Tuning
 from tritonclient.utils import InferenceServerException
 
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
@@ -22,6 +22,7 @@ from tests.proxy.rigs.pytest_rigs import not_run
 
 from ..rigs import certificates, zoo
 from ..rigs.caller import Holder, infer, until
+from ..rigs.house import pool
 from ..rigs.nvml import library
 
 MIB = 1 << 20
@@ -31,17 +32,9 @@ STUB = 18
 
 def write(root: Path, *names: str, models: tuple[ManagedModel, ...] = (), **changes: Any) -> None:
     """Write settings for a pool with these models; by their names alone all is measured."""
-    models += tuple(ManagedModel(name=name) for name in names)
-    said: dict[str, Any] = {
-        "policy": "lru-idle",
-        "repository": str(root / "models"),
-        "capacity_bytes": 200 * MIB,
-        "idle_seconds": 0,
-        "lease_seconds": 3,
-        "wait_seconds": 20,
-        "tuning": Tuning(tolerance_bytes=8 * MIB, freeing_seconds=5, residency_factor=0, failure_backoff_seconds=0.1),
-    }
-    write_settings(root, EvictionSettings(models=models, **(said | changes)))
+    tuning = Tuning(tolerance_bytes=8 * MIB, freeing_seconds=5, residency_factor=0, failure_backoff_seconds=0.1)
+    said: dict[str, Any] = {"capacity_bytes": 200 * MIB, "lease_seconds": 3, "wait_seconds": 20, "tuning": tuning}
+    write_settings(root, pool(root, *models, *names, **(said | changes)))
 
 
 @dataclass
@@ -62,19 +55,20 @@ class Plane:
 
 
 @contextmanager
-def plane(root: Path, environment: dict[str, str] | None = None, drain_seconds: float = 0) -> Iterator[Plane]:
-    """Run a Triton and its policy over the repository and settings in `root`."""
-    before = dict(os.environ)
-    os.environ.update(environment or {})
+def real_triton(root: Path, *options: str) -> Iterator[Triton]:
     with ExitStack() as stack:
-        try:
-            with not_run("A REAL TRITON"):
-                server = stack.enter_context(triton(root / "triton", root / "models", options=triton_options(root)))
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
-        options = ["--drain-seconds", str(drain_seconds)]
-        yield Plane(root, server, stack.enter_context(policy(root, server, options=options)))
+        with not_run("A REAL TRITON"):
+            options = (*triton_options(root), *options)
+            server = stack.enter_context(triton(root / "triton", root / "models", options=options))
+        yield server
+
+
+@contextmanager
+def plane(root: Path, drain_seconds: float = 0) -> Iterator[Plane]:
+    """Run a Triton and its policy over the repository and settings in `root`."""
+    options = ["--drain-seconds", str(drain_seconds)]
+    with real_triton(root) as server, policy(root, server, options=options) as made:
+        yield Plane(root, server, made)
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +110,20 @@ def test_just_the_versions_that_get_traffic_are_loaded(zoo_plane: Plane) -> None
     holder.release("many")
 
 
+def test_room_is_made_and_what_was_unloaded_does_not_answer(zoo_plane: Plane) -> None:
+    holder = zoo_plane.holder
+    for name in ("a", "many", "c"):
+        assert holder.acquire(name)["outcome"] == "granted"
+        holder.release(name)
+    listing = holder.listing()
+    assert listing.resident_bytes + listing.freeing_bytes + listing.leaked_bytes <= listing.capacity_bytes
+    cold = [each.model for each in listing.models if each.state == "cold" and each.model in ("a", "many")]
+    assert cold
+    with pytest.raises(InferenceServerException, match=r"not found|no available versions|unknown model"):
+        infer(zoo_plane.triton.http, cold[0])
+    assert listing.leaked_bytes == 0
+
+
 def test_an_ensemble_brings_its_parts_and_takes_them_along(zoo_plane: Plane) -> None:
     holder = zoo_plane.holder
     assert holder.acquire("both")["outcome"] == "granted"
@@ -155,10 +163,7 @@ def small(root: Path, *names: str, seconds: float = 0, **changes: Any) -> None:
 
 def test_a_policy_killed_in_the_middle_of_a_load_watches_it_and_loads_nothing_twice(tmp_path: Path) -> None:
     small(tmp_path, "a", "b", seconds=2)
-    with ExitStack() as stack:
-        with not_run("A REAL TRITON"):
-            options = [*triton_options(tmp_path), "--log-verbose=1"]
-            server = stack.enter_context(triton(tmp_path / "triton", tmp_path / "models", options=options))
+    with real_triton(tmp_path, "--log-verbose=1") as server:
         secret = (tmp_path / "control" / "secret").read_text()
         with policy(tmp_path, server) as first:
             holder = Holder(first)
@@ -180,11 +185,8 @@ def test_a_policy_killed_in_the_middle_of_a_load_watches_it_and_loads_nothing_tw
 def test_triton_killed_is_seen_within_a_second_and_its_successor_serves(tmp_path: Path) -> None:
     small(tmp_path, "a", "b")
     with ExitStack() as stack:
-        with not_run("A REAL TRITON"):
-            inner = stack.enter_context(ExitStack())
-            server = inner.enter_context(
-                triton(tmp_path / "triton", tmp_path / "models", options=triton_options(tmp_path))
-            )
+        inner = stack.enter_context(ExitStack())
+        server = inner.enter_context(real_triton(tmp_path))
         holder = Holder(stack.enter_context(policy(tmp_path, server)))
         said = holder.acquire("a")
         assert said["outcome"] == "granted"
@@ -233,12 +235,13 @@ def test_a_repository_that_cannot_be_written_is_no_hindrance(tmp_path: Path) -> 
 
 
 @pytest.mark.thorough
-def test_in_a_slice_the_driver_is_asked_in_tritons_own_process(tmp_path: Path) -> None:
+def test_in_a_slice_the_driver_is_asked_in_tritons_own_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small(tmp_path, "a")
     with not_run("THE STAND-IN FOR NVML"):
         made = library(tmp_path)
-    saying = {"NVML_GPUS": "1", "NVML_USED": str(3 << 30), "LD_PRELOAD": str(made)}
-    with plane(tmp_path, saying) as running:
+    for name, value in {"NVML_GPUS": "1", "NVML_USED": str(3 << 30), "LD_PRELOAD": str(made)}.items():
+        monkeypatch.setenv(name, value)
+    with plane(tmp_path) as running:
         assert running.holder.acquire("a")["outcome"] == "granted"
         text = running.holder.ask("GET", eviction_process.METRICS_PATH, address=running.policy.admin)[1]
         assert 'tidegate_eviction_memory_source{source="nvml"} 1.0' in text
@@ -252,10 +255,7 @@ def test_with_tls_triton_is_known_by_its_name_and_no_other_is_spoken_to(tmp_path
     small(tmp_path, "a", grpc_tls=True)
     tls = certificates.write(tmp_path / "tls", name)
     options = ["--grpc-use-ssl=true", f"--grpc-server-cert={tls / 'tls.crt'}", f"--grpc-server-key={tls / 'tls.key'}"]
-    with ExitStack() as stack:
-        with not_run("A REAL TRITON"):
-            options += triton_options(tmp_path)
-            server = stack.enter_context(triton(tmp_path / "triton", tmp_path / "models", options=options))
+    with real_triton(tmp_path, *options) as server:
         with policy(tmp_path, server, options=["--tls", str(tls), "--drain-seconds", "0"]) as known:
             assert Holder(known).acquire("a")["outcome"] == "granted"
         other = certificates.write(tmp_path / "other", name)

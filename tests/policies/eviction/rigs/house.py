@@ -21,21 +21,22 @@ MIB = 1 << 20
 TUNING = Tuning(tolerance_bytes=MIB, freeing_seconds=1, residency_factor=0, failure_backoff_seconds=0.2)
 
 
+def pool(root: Path, *models: ManagedModel | str, **changes: Any) -> EvictionSettings:
+    """Return settings of a pool of models, some of them by their names alone; the repository is below `root`."""
+    said: dict[str, Any] = {
+        "policy": "lru-idle", "repository": str(root / "models"), "capacity_bytes": 10**9, "idle_seconds": 0,
+        "lease_seconds": 5, "wait_seconds": 1,
+        "models": tuple(ManagedModel(name=each) if isinstance(each, str) else each for each in models),
+    }  # fmt: skip
+    return EvictionSettings(**(said | changes))
+
+
 def settings_for(root: Path, declared: Mapping[str, int] | None = None, **changes: Any) -> EvictionSettings:
     """Return settings of a pool with every model of a repository; `declared` footprints need not be measured."""
     names = [folder.name for folder in sorted((root / "models").iterdir())]
     models = [ManagedModel(name=name, footprint_bytes=(declared or {}).get(name)) for name in names]
-    said: dict[str, Any] = {
-        "policy": "lru-idle",
-        "repository": str(root / "models"),
-        "capacity_bytes": 100 * MIB,
-        "idle_seconds": 0,
-        "lease_seconds": 1,
-        "wait_seconds": 5,
-        "models": tuple(models),
-        "tuning": TUNING,
-    }
-    return EvictionSettings(**(said | changes))
+    said = {"capacity_bytes": 100 * MIB, "lease_seconds": 1, "wait_seconds": 5, "tuning": TUNING}
+    return pool(root, *models, **(said | changes))
 
 
 def write_models(root: Path, *names: str, config: str = "") -> None:

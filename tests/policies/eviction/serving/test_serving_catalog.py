@@ -5,30 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_contracts.eviction import EvictionSettings, ManagedModel
+from tidegate_contracts.eviction import ManagedModel
 from tidegate_eviction.core.rules import ModelSpec
 from tidegate_eviction.server import ModelFiles
 from tidegate_eviction.serving.catalog import Catalog
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.triton.repository import LEAST_BYTES, TritonRepository
 
-
-def settings(repository: Path | str, *models: ManagedModel) -> EvictionSettings:
-    return EvictionSettings(
-        policy="lru",
-        repository=str(repository),
-        capacity_bytes=10**9,
-        idle_seconds=300,
-        lease_seconds=30,
-        wait_seconds=20,
-        models=models,
-    )
-
-
-def write(root: Path, name: str, config: str = "") -> None:
-    (root / name / "1").mkdir(parents=True)
-    (root / name / "1" / "model.bin").write_bytes(b"x")
-    (root / name / "config.pbtxt").write_text(config)
+from ..rigs.house import pool, write_models
 
 
 def specs(catalog: Catalog, footprints: Footprints | None = None) -> dict[str, ModelSpec]:
@@ -36,47 +20,46 @@ def specs(catalog: Catalog, footprints: Footprints | None = None) -> dict[str, M
 
 
 def test_a_version_that_is_not_there_yet_is_loaded_when_it_comes(tmp_path: Path) -> None:
-    write(tmp_path, "a")
-    catalog = Catalog(settings(tmp_path, ManagedModel(name="a", versions=(1, 2))))
+    write_models(tmp_path, "a")
+    catalog = Catalog(pool(tmp_path, ManagedModel(name="a", versions=(1, 2))))
     before = specs(catalog)["a"]
     assert before.versions == (1,)
-    shutil.copytree(tmp_path / "a" / "1", tmp_path / "a" / "2")
+    shutil.copytree(tmp_path / "models" / "a" / "1", tmp_path / "models" / "a" / "2")
     after = specs(catalog)["a"]
     assert after.versions == (1, 2)
     assert after.stamp != before.stamp
-    shutil.rmtree(tmp_path / "a")
-    (tmp_path / "a").mkdir()
+    shutil.rmtree(tmp_path / "models" / "a")
+    (tmp_path / "models" / "a").mkdir()
     assert specs(catalog)["a"].versions == (1, 2), "never another one instead"
 
 
 def test_sizes_are_measured_before_they_are_guessed(tmp_path: Path) -> None:
-    write(tmp_path, "a")
-    catalog = Catalog(settings(tmp_path, ManagedModel(name="a")))
+    write_models(tmp_path, "a")
+    catalog = Catalog(pool(tmp_path, "a"))
     learned = Footprints(Path("/nowhere"))
     spec = specs(catalog, learned)["a"]
     assert (spec.estimate_bytes, spec.estimate_from, spec.load_seconds) == (LEAST_BYTES, "estimated", None)
     learned.learn("a", spec.stamp, 700, 2)
     spec = specs(catalog, learned)["a"]
     assert (spec.estimate_bytes, spec.estimate_from, spec.load_seconds) == (700, "measured", 2)
-    (tmp_path / "a" / "1" / "model.bin").write_bytes(b"other")
+    (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"other")
     spec = specs(catalog, learned)["a"]
     assert (spec.estimate_bytes, spec.estimate_from) == (700, "estimated")
 
 
 def test_a_folder_that_cannot_be_understood_is_tritons_to_judge(tmp_path: Path) -> None:
-    write(tmp_path, "a", "backend: [")
-    catalog = Catalog(settings(tmp_path, ManagedModel(name="a")))
+    write_models(tmp_path, "a", config="backend: [")
+    catalog = Catalog(pool(tmp_path, "a"))
     broken = specs(catalog)["a"]
     assert broken.estimate_from == "unknown"
-    (tmp_path / "a" / "config.pbtxt").write_text("")
+    (tmp_path / "models" / "a" / "config.pbtxt").write_text("")
     assert specs(catalog)["a"].stamp != broken.stamp, "what is repaired is tried again"
 
 
 def test_a_file_system_that_fails_takes_no_model_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "root"
-    for name in ("a", "b"):
-        write(root, name)
-    catalog = Catalog(settings(root, ManagedModel(name="a"), ManagedModel(name="b")))
+    write_models(root, "a", "b")
+    catalog = Catalog(pool(root, "a", "b"))
     before = catalog.look({})
     real = TritonRepository.look
 
@@ -90,12 +73,12 @@ def test_a_file_system_that_fails_takes_no_model_away(tmp_path: Path, monkeypatc
     monkeypatch.undo()
     shutil.rmtree(root)
     assert catalog.look(before) == before, "an unmounted volume is no empty repository"
-    root.mkdir()
+    (root / "models").mkdir(parents=True)
     assert catalog.look(before) == {}
 
 
 def test_of_object_storage_nothing_is_known_but_the_names(tmp_path: Path) -> None:
-    catalog = Catalog(settings("s3://bucket/models", ManagedModel(name="a", footprint_bytes=5)))
+    catalog = Catalog(pool(tmp_path, ManagedModel(name="a", footprint_bytes=5), repository="s3://bucket/models"))
     learned = Footprints(tmp_path)
     assert catalog.look({}) == {}
     assert specs(catalog, learned)["a"] == ModelSpec("a", footprint_bytes=5)

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from components import Environment, EnvironmentArgs
 from components.evaluate import declared
 from components.values import RECORDER
 
-from .comments import Comments
 from .placeholders import Recorder, placeholder
 from .recording import Opened, Recording, Spread, Value
 from .writers import YamlWriter, action
@@ -25,19 +23,17 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 """What Helm is told of objects that Pulumi retains."""
 
 _ROOT = Path(__file__).parents[1]
-_COMPONENTS = _ROOT / "components"
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """A resource when it was declared: by which component, below which guards, and by which line of the source."""
+    """A resource when it was declared: by which component, and below which guards."""
 
     type: str
     name: str
     owner: Any
     opened: tuple[Opened, ...]
     retained: bool
-    call: tuple[str, int]
 
 
 def chart_templates() -> dict[str, str]:
@@ -51,7 +47,6 @@ def templates_of(program: Callable[[EnvironmentArgs], object]) -> dict[str, str]
     root = placeholder(recording, Value("$.Values", EnvironmentArgs))
     with _watched(recording) as seen:
         objects = {(kind, name): item for kind, name, item in declared(lambda: program(root), with_outputs=False)}
-    comments = Comments({*_COMPONENTS.rglob("*.py"), *(Path(inspect.getfile(one.owner)) for one in seen)})
     files: dict[str, list[str]] = {}
     below: dict[str, tuple[Opened, ...]] = {}
     for one in seen:
@@ -59,12 +54,11 @@ def templates_of(program: Callable[[EnvironmentArgs], object]) -> dict[str, str]
         lines = files.setdefault(name, _heading(one.owner))
         lines += [*_between(below.get(name, ()), one.opened), "---"]
         below[name] = one.opened
-        lines += [f"# {comments.lines[one.call]}"] if one.call in comments.lines else []
         item = objects[one.type, one.name]
         if one.retained:
             item["metadata"]["annotations"] = _kept(recording, item["metadata"].get("annotations"))
         holds = [guard.opening.removeprefix("if ") for guard in one.opened]
-        lines += YamlWriter(recording, comments, holds).mapping(item, 0)
+        lines += YamlWriter(recording, holds).mapping(item, 0)
     for name, lines in files.items():
         lines += _between(below[name], ())
     if recording.helpers:
@@ -83,7 +77,7 @@ def _watched(recording: Recorder) -> Iterator[list[_Seen]]:
     def watched(self: Any, t: str, name: str, props: Any = None, opts: Any = None, *more: Any, **named: Any) -> None:
         owner = type(opts.parent) if opts is not None and opts.parent is not None else Environment
         retained = opts is not None and bool(opts.retain_on_delete)
-        seen.append(_Seen(t, name, owner, tuple(recording.opened), retained, _call(owner)))
+        seen.append(_Seen(t, name, owner, tuple(recording.opened), retained))
         original(self, t, name, props, opts, *more, **named)
 
     token = RECORDER.set(recording)
@@ -93,18 +87,6 @@ def _watched(recording: Recorder) -> Iterator[list[_Seen]]:
     finally:
         pulumi.CustomResource.__init__ = original  # type: ignore[method-assign]
         RECORDER.reset(token)
-
-
-def _call(owner: Any) -> tuple[str, int]:
-    """Return file and line of the call of the components, or of the owner's own file, that is being made now."""
-    own = inspect.getfile(owner)
-    frame = sys._getframe()
-    while frame.f_back is not None:
-        frame = frame.f_back
-        file = frame.f_code.co_filename
-        if file == own or _COMPONENTS in Path(file).parents:
-            return file, frame.f_lineno
-    return own, 0
 
 
 def _kept(recording: Recording, annotations: Any) -> dict[str, Any]:

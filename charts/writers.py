@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .arguments import is_list, is_mapping, item_type
-from .comments import Comments
 from .recording import AS_TEXT, TOKEN, Branch, File, Guard, Recording, Spread, Value, both, enclosed, go_text, types_of
 from .values_file import scalar
 
@@ -175,16 +174,10 @@ class JsonWriter(Writer):
 class YamlWriter(Writer):
     """Writes objects; the trees of their files become named templates."""
 
-    def __init__(self, recording: Recording, comments: Comments, known: Iterable[str] = ()) -> None:
-        super().__init__(recording, known)
-        self.comments = comments
-
     def mapping(self, tree: Mapping[str, Any], indent: int) -> Lines:
         """Yield the lines of a mapping: its head first, what may be missing last, else by name."""
         keys = [key for key in tree if not self.recording.mark(key)]
         for key in sorted(keys, key=lambda key: self._place(key, tree[key])):
-            if text := self.comments.of_key(key, tree):
-                yield indented(indent, f"# {text}")
             yield from self.entry(key, tree[key], indent)
         for branch in self.recording.branches(tree):
             if isinstance(branch.mark, Spread):
@@ -230,8 +223,6 @@ class YamlWriter(Writer):
     def items(self, values: Any, indent: int) -> Lines:
         """Yield the lines of a list's items."""
         for value in values if isinstance(values, list) else [values]:
-            if isinstance(value, str) and (text := self.comments.texts.get(value)):
-                yield indented(indent, f"# {text}")
             if not isinstance(value, Mapping) or not value:
                 yield indented(indent, f"- {self._scalar(value, indent + 2)}")
             elif branches := self.recording.only_branches(value):
@@ -241,12 +232,11 @@ class YamlWriter(Writer):
                 yield from self._item(list(self.mapping(value, indent + 2)), indent)
 
     def _item(self, lines: list[str], indent: int) -> Lines:
-        """Yield the lines of a mapping behind a dash; comments on its first key stand before it."""
-        first = next(number for number, line in enumerate(lines) if not line.lstrip().startswith("#"))
-        assert not lines[first].lstrip().startswith("{{-"), f"an item needs a key that is always there: {lines}"
-        yield from (line[2:] for line in lines[:first])
-        yield indented(indent, f"- {lines[first].lstrip()}")
-        yield from lines[first + 1 :]
+        """Yield the lines of a mapping behind a dash."""
+        first, *rest = lines
+        assert not first.lstrip().startswith("{{-"), f"an item needs a key that is always there: {lines}"
+        yield indented(indent, f"- {first.lstrip()}")
+        yield from rest
 
     def _entries(self, expression: str, indent: int) -> Lines:
         """Yield the entries of a mapping of texts."""

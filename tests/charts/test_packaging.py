@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from charts import CHART
+from charts.helm import helm as charts_helm
 from charts.packaging import changes, files, gzipped, package, packaged, version
 from lab import tools
 
@@ -47,14 +48,16 @@ def registry(tmp_path: Path) -> Iterator[str]:
         server.wait(SECONDS)
 
 
-def helm(home: Path, *arguments: str | Path) -> str:
-    """Run Helm with folders of its own; it must succeed."""
-    environment = os.environ | {"HOME": str(home), "KUBECONFIG": os.devnull}
-    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
-        environment[name] = str(home / name.lower())
-    done = subprocess.run(
-        [tools.path("helm"), *arguments], capture_output=True, text=True, env=environment, timeout=SECONDS
-    )
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Helm's folders are the test's own."""
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+
+
+def helm(*arguments: str | Path) -> str:
+    """Run Helm; it must succeed."""
+    done = charts_helm(arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -80,7 +83,7 @@ def test_packaging_twice_gives_the_same_bytes_whenever_and_wherever_the_files_we
 
 
 def test_the_package_holds_what_helm_itself_would_pack(archive: Path, tmp_path: Path) -> None:
-    helm(tmp_path, "package", CHART, "--destination", tmp_path / "helm")
+    helm("package", CHART, "--destination", tmp_path / "helm")
     ours, theirs = members(archive), members(tmp_path / "helm" / archive.name)
     assert ours.keys() == theirs.keys()
     assert {"tidegate/Chart.yaml", "tidegate/templates/NOTES.txt", "tidegate/LICENSE"} <= ours.keys()
@@ -96,7 +99,7 @@ def test_scenarios_and_what_editors_leave_stay_out_of_the_package(tmp_path: Path
     (chart / "templates" / "proxy.yaml.orig").write_text("")
     (chart / "templates" / ".proxy.yaml.swp").write_text("")
     assert packaged(chart) == packaged(CHART)
-    helm(tmp_path, "package", chart, "--destination", tmp_path / "helm")
+    helm("package", chart, "--destination", tmp_path / "helm")
     assert members(package(chart, tmp_path)).keys() == members(next((tmp_path / "helm").iterdir())).keys()
     assert not [path for path in files(CHART) if path.parts[0] == "ci"]
 
@@ -106,14 +109,14 @@ def test_a_registry_gives_back_the_bytes_that_were_pushed_and_helm_renders_them(
 ) -> None:
     (tmp_path / "pulled").mkdir()
     address = f"oci://{registry}/charts"
-    helm(tmp_path, "push", archive, address, "--plain-http")
+    helm("push", archive, address, "--plain-http")
     source = (f"{address}/tidegate", "--version", version(), "--plain-http")
-    helm(tmp_path, "pull", *source, "--destination", tmp_path / "pulled")
+    helm("pull", *source, "--destination", tmp_path / "pulled")
     assert (tmp_path / "pulled" / archive.name).read_bytes() == archive.read_bytes()
-    straight = helm(tmp_path, "template", "x", *source)
+    straight = helm("template", "x", *source)
     # Helm says first what it pulled.
-    assert straight.partition("---\n")[2] == helm(tmp_path, "template", "x", CHART).partition("---\n")[2]
-    shown = yaml.safe_load(helm(tmp_path, "show", "chart", archive))
+    assert straight.partition("---\n")[2] == helm("template", "x", CHART).partition("---\n")[2]
+    shown = yaml.safe_load(helm("show", "chart", archive))
     assert (shown["name"], shown["version"]) == ("tidegate", version())
 
 

@@ -40,21 +40,6 @@ def test_a_template_says_where_it_comes_from_and_what_it_is(generated: dict[str,
             assert len(heading.strip().splitlines()) >= 4, name
 
 
-def test_comments_of_the_components_stand_above_the_same_lines(generated: dict[str, str]) -> None:
-    lines = [line.strip() for line in generated["triton-pool.yaml"].splitlines()]
-    for comment, below in {
-        "# Replicas share nothing: none needs to wait for another.": "podManagementPolicy: Parallel",
-        "# One model that fails to load must not take the others down.": '- "--exit-on-error=false"',
-        "# Patient: a big load can hold up Triton's HTTP front end for seconds.": "livenessProbe:",
-        "# A query without a result must not scale to the minimum: it says nothing.": 'ignoreNullValues: "false"',
-    }.items():
-        assert lines.count(comment) == 1, comment
-        assert lines[lines.index(comment) + 1] == below
-    proxy = [line.strip() for line in generated["proxy.yaml"].splitlines()]
-    comment = "# By its addresses a replica knows how many there are, and so its share of a rate limit."
-    assert proxy[proxy.index(comment) - 1 : proxy.index(comment) + 2] == ["---", comment, "apiVersion: v1"]
-
-
 def test_helpers_hold_files_and_conditions_that_are_no_expressions_and_nothing_else(generated: dict[str, str]) -> None:
     names = re.findall(r'define "([^"]+)"', generated["_helpers.tpl"])
     assert set(names) == {

@@ -23,7 +23,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if not sys.platform.startswith("linux") and _REAL & {*getattr(item, "fixturenames", ())}:
         pytest.skip("NOT RUN: A REAL CONTROL PLANE NEEDS LINUX, so that the tests on one did not run.")
     engines = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    if ("pulumi" in engines or "pulumi_site" in getattr(item, "fixturenames", ())) and shutil.which("pulumi") is None:
+    if "pulumi" in engines and shutil.which("pulumi") is None:
         pytest.skip("NOT RUN: PULUMI IS NOT ON THE PATH, so that nothing was brought up in a cluster with it.")
 
 
@@ -67,16 +67,8 @@ def site(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Site]:
-    """Dev and prod in the shared cluster, brought up with each engine."""
+    """Dev and prod in the shared cluster, brought up with each engine, or with the one that a mark names."""
     made = site_in(cluster, namespace, request.param, tmp_path, monkeypatch)
-    yield made
-    made.end()
-
-
-@pytest.fixture
-def helm_site(cluster: LocalCluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """The same for what is Helm's alone, or not the engine's."""
-    made = site_in(cluster, namespace, "helm", tmp_path, monkeypatch)
     yield made
     made.end()
 

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from .world import Site, until
+from .world import HELM, Site, until
 
 WHAT_A_NAMESPACE_HAS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 
@@ -46,9 +46,9 @@ def test_down_leaves_volumes_and_nothing_else_and_up_again_finds_them_bound(site
 
 
 @pytest.mark.thorough
-def test_what_it_says_deletes_the_rest_for_good(helm_site: Site) -> None:
+@HELM
+def test_what_it_says_deletes_the_rest_for_good(site: Site) -> None:
     """The commands are run as they stand there; the volume of a namesake elsewhere in the cluster is not in them."""
-    site = helm_site
     site.up()
     theirs = site.cluster.get("persistentvolume", f"{site.prefix}-dev-models")
     labels = theirs["metadata"]["labels"]
@@ -71,9 +71,9 @@ def test_what_it_says_deletes_the_rest_for_good(helm_site: Site) -> None:
 
 
 @pytest.mark.thorough
-def test_production_is_taken_down_only_by_somebody_who_is_sure(helm_site: Site) -> None:
+@HELM
+def test_production_is_taken_down_only_by_somebody_who_is_sure(site: Site) -> None:
     """And nothing else goes either before that."""
-    site = helm_site
     site.up(stack=None)
     before = site.state("uid")
     ended = site.down(stack=None, ok=False)
@@ -85,9 +85,9 @@ def test_production_is_taken_down_only_by_somebody_who_is_sure(helm_site: Site) 
 
 
 @pytest.mark.thorough
-def test_what_was_taken_down_half_is_taken_down_wholly_by_the_next_down(helm_site: Site) -> None:
+@HELM
+def test_what_was_taken_down_half_is_taken_down_wholly_by_the_next_down(site: Site) -> None:
     """A release that is being uninstalled, as a Helm that was killed leaves it; and an object that it does not know."""
-    site = helm_site
     site.up()
     site.kubectl("delete", "service", "small-main")
     labels = "app.kubernetes.io/part-of=tidegate,app.kubernetes.io/instance=dev"

@@ -6,7 +6,7 @@ import pytest
 
 from rollout.changes.compare import MISSING, ObjectChange
 
-from .world import Site, until
+from .world import HELM, Site, until
 
 
 def fields(changes: list[ObjectChange]) -> dict[tuple[str, str, str], tuple[Any, Any]]:
@@ -86,9 +86,9 @@ def test_an_object_that_somebody_replaced_by_an_export_of_itself_has_not_drifted
 
 
 @pytest.mark.thorough
-def test_what_an_autoscaler_sets_is_no_drift_and_stays(helm_site: Site) -> None:
+@HELM
+def test_what_an_autoscaler_sets_is_no_drift_and_stays(site: Site) -> None:
     """Neither what the autoscaler chose, nor what somebody chose in its place for a while."""
-    site = helm_site
     site.up(stack="prod-lab")
     namespace = f"{site.prefix}-prod"
     proxy = "Deployment", namespace, "inference-proxy"

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,27 +11,16 @@ from charts import CHART
 from charts.__main__ import app as charts_app
 from charts.packaging import package
 from lab import tools
-from lab.local_cluster import LocalCluster
 
-from .world import KINDS, ROOT, Site, settled, site_in
+from .world import HELM, KINDS, PULUMI, ROOT, Site, settled
 
 EVERYTHING = f"{KINDS},pods"
 
 
-@pytest.fixture
-def pulumi_site(
-    cluster: LocalCluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Site]:
-    """A site where Pulumi is."""
-    made = site_in(cluster, namespace, "pulumi", tmp_path, monkeypatch)
-    yield made
-    made.end()
-
-
 @pytest.mark.thorough
-def test_from_helm_to_pulumi_and_back(pulumi_site: Site) -> None:
+@PULUMI
+def test_from_helm_to_pulumi_and_back(site: Site) -> None:
     """Each engine refuses what is the other's, says so, and adopts it when it is told to."""
-    site = pulumi_site
     site.up(engine="helm")
     settled(site.cluster, f"{site.prefix}-dev")
     before = site.state("uid", EVERYTHING)
@@ -64,9 +52,9 @@ def test_from_helm_to_pulumi_and_back(pulumi_site: Site) -> None:
     assert site.changes() == []
 
 
-def test_what_kubectl_applied_is_adopted_by_helm(helm_site: Site) -> None:
+@HELM
+def test_what_kubectl_applied_is_adopted_by_helm(site: Site) -> None:
     """The rendered files were the way before; now it is a release."""
-    site = helm_site
     site.cluster.apply(site.rendered("dev-lab").objects)
     settled(site.cluster, f"{site.prefix}-dev")
     before = site.state("uid", EVERYTHING)
@@ -91,8 +79,8 @@ def apply_rendered(site: Site) -> None:
 
 
 @pytest.mark.thorough
-def test_one_of_two_environments_leaves_helm_and_nothing_is_made_anew(helm_site: Site) -> None:
-    site = helm_site
+@HELM
+def test_one_of_two_environments_leaves_helm_and_nothing_is_made_anew(site: Site) -> None:
     site.edit("{name: dev, ", "{name: dev, labels: {example.com/owner: me}, ")
     for stack in ("dev-lab", "prod-lab"):
         site.up(stack=stack)
@@ -119,11 +107,11 @@ OLDER = "0.0.9"
 
 
 @pytest.fixture
-def values(helm_site: Site) -> Path:
+def values(site: Site) -> Path:
     """Dev's values, as `make values STACK=dev-lab` writes them."""
-    done = CliRunner().invoke(charts_app, ["values", str(helm_site.definition), "--stack", "dev-lab"])
+    done = CliRunner().invoke(charts_app, ["values", str(site.definition), "--stack", "dev-lab"])
     assert done.exit_code == 0, done.output
-    path = helm_site.folder / "dev-lab.yaml"
+    path = site.folder / "dev-lab.yaml"
     path.write_text(done.stdout, "utf-8")
     return path
 
@@ -143,11 +131,12 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / f"tidegate-{OLDER}.tgz", package(CHART, folder)
 
 
+@HELM
 def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
-    helm_site: Site, values: Path, charts: tuple[Path, Path]
+    site: Site, values: Path, charts: tuple[Path, Path]
 ) -> None:
     """Every step by plain Helm; volumes outlive all of them."""
-    site, (older, today) = helm_site, charts
+    older, today = charts
     where = ["--namespace", f"{site.prefix}-dev"]
     wait = ["--wait", "--timeout", "120s"]
     site.helm(
@@ -184,9 +173,9 @@ def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
 
 
 @pytest.mark.thorough
-def test_plain_helm_adopts_what_kubectl_applied(helm_site: Site, values: Path, charts: tuple[Path, Path]) -> None:
+@HELM
+def test_plain_helm_adopts_what_kubectl_applied(site: Site, values: Path, charts: tuple[Path, Path]) -> None:
     """With --take-ownership, as docs/helm.md says: objects and pods stay the ones that they are."""
-    site = helm_site
     site.cluster.apply(site.rendered("dev-lab").objects)
     settled(site.cluster, f"{site.prefix}-dev")
     before = site.state("uid", EVERYTHING)

@@ -13,7 +13,7 @@ from rollout.engines import lease
 from rollout.kubectl import Kubectl
 from stacks.command import CommandError
 
-from .world import Site, read_until, settled, until
+from .world import HELM, Site, read_until, settled, until
 
 
 def kill(site: Site, seconds: float) -> None:
@@ -51,9 +51,9 @@ def test_an_up_that_was_killed_at_random_moments_is_finished_by_the_next_one(sit
         assert "pending" not in statuses
 
 
-def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew(helm_site: Site) -> None:
+@HELM
+def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew(site: Site) -> None:
     """As a Helm that was killed while it waited leaves it."""
-    site = helm_site
     site.up()
     settled(site.cluster, f"{site.prefix}-dev")
     pods = site.state("uid", "pods")
@@ -76,9 +76,9 @@ def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew
 
 
 @pytest.mark.thorough
-def test_a_release_that_was_left_uninstalling_is_taken_down_first(helm_site: Site) -> None:
+@HELM
+def test_a_release_that_was_left_uninstalling_is_taken_down_first(site: Site) -> None:
     """As a Helm that was killed in `make down` leaves it: no upgrade of such a release is possible."""
-    site = helm_site
     site.up()
     service = site.objects()["Service", f"{site.prefix}-dev", "small-main"]["metadata"]["uid"]
     # A finalizer of somebody keeps one object, and Helm waits for it.
@@ -106,9 +106,9 @@ def test_a_release_that_was_left_uninstalling_is_taken_down_first(helm_site: Sit
 
 
 @pytest.mark.thorough
-def test_a_second_up_waits_for_the_first_and_says_for_whom(helm_site: Site) -> None:
+@HELM
+def test_a_second_up_waits_for_the_first_and_says_for_whom(site: Site) -> None:
     """Two people, or a person and a pipeline; the first one is at work for as long as no node takes its proxy."""
-    site = helm_site
     site.up()
     only = f"example.com/only-{site.prefix}"
     site.edit("proxy:\n  replicas: 1", f"proxy:\n  replicas: 1\n  nodeSelector: {{{only}: here}}")

@@ -10,7 +10,7 @@ from rollout.kubectl import Kubectl, as_list
 from stacks.command import CommandError
 
 from .conftest import MakeCluster
-from .world import Site, read_until, roomy_nodes, until
+from .world import HELM, Site, read_until, roomy_nodes, until
 
 NO_NODE_HAS_THAT = 'resources: {cpu: "5000", memory: 8Gi}'
 
@@ -42,11 +42,11 @@ def test_a_quota_on_objects_is_named_with_the_object(site: Site) -> None:
     assert site.changes() == []
 
 
+@HELM
 def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_nothing_pending(
-    helm_site: Site,
+    site: Site,
 ) -> None:
     """The person at the terminal sees what is missing, and may stop; the next `up` goes on."""
-    site = helm_site
     site.edit("replicas: 1}\n      - {name: extra", f"replicas: 1, {NO_NODE_HAS_THAT}}}\n      - {{name: extra")
     process = site.start()
     said = read_until(process, "Insufficient cpu")
@@ -116,9 +116,9 @@ def test_a_missing_crd_says_what_must_be_installed(site: Site, make_cluster: Mak
 
 
 @pytest.mark.thorough
-def test_a_cluster_that_does_not_answer_and_a_context_that_there_is_not_are_said(helm_site: Site) -> None:
+@HELM
+def test_a_cluster_that_does_not_answer_and_a_context_that_there_is_not_are_said(site: Site) -> None:
     """Each with the command that shows the same."""
-    site = helm_site
     config = json.loads(site.cluster.kubectl("config", "view", "--raw", "--output=json").stdout)
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
     path = site.folder / "dead"

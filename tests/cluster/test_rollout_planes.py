@@ -24,20 +24,16 @@ from stacks.command import CommandError
 from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
 from tests.rollout.conftest import Ended
 
-from .world import ENGINES, ROOT, Site, checkout_for_pulumi, read_until, until
+from .world import COMMON, ENGINES, ROOT, Site, checkout_for_pulumi, read_until, until
 
 pytestmark = pytest.mark.thorough
 PLANES = ("east", "west", "north")
 PRODUCT = "NVIDIA-A100-SXM4-80GB"
 PATIENCE = {"helm": 240, "pulumi": 180}
 """Seconds that an engine has: Pulumi itself waits for what never becomes ready, and Helm leaves that to the gate."""
-DEFINITION = """\
-images:
-  - {{name: triton, repository: registry.test/triton, tag: "1"}}
-  - {{name: proxy, repository: registry.test/proxy, tag: "1"}}
-  - {{name: eviction-policy, repository: registry.test/eviction-policy, tag: "1"}}
-datasets:
-  - {{name: models, kind: nfs, server: nfs.test, path: /models}}
+DEFINITION = (
+    COMMON
+    + """\
 servers:
   - name: main
     repository: {{dataset: models}}
@@ -46,12 +42,6 @@ servers:
         loading: {{mode: preload}}
         placement: {{kind: mig, profile: 1g.10gb, product: {product}}}
         replicas: 1
-proxy:
-  replicas: 1
-  auth: {{apiKeys: {{secret: keys}}}}
-  access: [{{name: all, principals: [ci]}}]
-network:
-  callers: [{{name: ci, namespaceLabels: {{kubernetes.io/metadata.name: ci}}}}]
 gate: {{timeoutSeconds: 20, settleSeconds: 1}}
 environments:
   - {{name: {name}, local: true, rollout: {{engineTimeoutSeconds: {patience}}}}}
@@ -63,6 +53,7 @@ dataPlanes:
   - {{<<: *plane, name: west, wave: 2}}
   - {{<<: *plane, name: north, wave: 2}}
 """
+)
 
 
 @dataclass
@@ -132,7 +123,7 @@ def world(clusters: Mapping[str, LocalCluster], tmp_path: Path, request: pytest.
     environment |= {"KUBECACHEDIR": str(tmp_path / "kubectl-cache")}
     made = World(clusters["east"], name, engine, tmp_path, environment, checkout, clusters=clusters)
     made.definition.parent.mkdir()
-    made.write(DEFINITION.format(name=name, product=PRODUCT, patience=PATIENCE[engine]))
+    made.write(DEFINITION.format(name=name, product=PRODUCT, patience=PATIENCE[engine], server="main"))
     yield made
     made.end()
     for cluster in clusters.values():
@@ -154,7 +145,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert max(west.began_at, north.began_at) < min(west.changed_at, north.changed_at), "the others side by side"
 
     world.quota("west", 2)
-    world.edit("replicas: 1\nproxy", "replicas: 3\nproxy")
+    world.edit("replicas: 1\ngate", "replicas: 3\ngate")
     ended = world.roll()
     assert ended.code == 1
     assert "FAILED" in row(ended.out, "west")
@@ -165,7 +156,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert world.warm("east") == 3
 
     world.quota("west", None)
-    world.edit("replicas: 3\nproxy", "replicas: 4\nproxy")
+    world.edit("replicas: 3\ngate", "replicas: 4\ngate")
     ended = world.roll("--resume")
     assert ended.code == 0, ended.out + ended.err
     assert "it goes on with the texts that it began with" in ended.err
@@ -176,7 +167,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert ended.code == 0, ended.out + ended.err
     assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 1)
 
-    world.edit("replicas: 4\nproxy", "replicas: 1\nproxy")
+    world.edit("replicas: 4\ngate", "replicas: 1\ngate")
 
     def generations() -> list[int]:
         found = [cluster.get("statefulset", "main-warm", world.namespace) for cluster in world.clusters.values()]

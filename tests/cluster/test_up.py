@@ -6,7 +6,7 @@ import pytest
 
 from charts import CHART
 
-from .world import Site, read_until, settled, until
+from .world import HELM, Site, read_until, settled, until
 
 POD_KINDS = "pods"
 
@@ -42,12 +42,13 @@ def test_dev_and_prod_come_up_side_by_side_and_a_second_up_changes_nothing(site:
     assert site.state("uid", POD_KINDS) == pods
     for stack in ("dev-lab", "prod-lab"):
         assert site.changes(stack) == []
+    assert_who_may_do_all_in_dev_cannot_even_read_prod_and_our_own_accounts_may_do_nothing(site)
 
 
 @pytest.mark.thorough
-def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(helm_site: Site) -> None:
+@HELM
+def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(site: Site) -> None:
     """Nothing is taken for unchanged but what is: not by hand, not by somebody's Helm, not when Helm has failed."""
-    site = helm_site
     where = ["--namespace", f"{site.prefix}-dev"]
 
     def revisions() -> list[str]:
@@ -78,9 +79,9 @@ def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(helm
 
 
 @pytest.mark.thorough
-def test_what_stands_as_declared_and_is_not_ready_is_waited_for(helm_site: Site) -> None:
+@HELM
+def test_what_stands_as_declared_and_is_not_ready_is_waited_for(site: Site) -> None:
     """Nothing has to be changed, and yet it is not up."""
-    site = helm_site
     site.up()
     # No pod finds a node until that is gone, and it is no part of the stack.
     site.cluster.kubectl("taint", "nodes", "--all", "test=held:NoSchedule")
@@ -134,10 +135,8 @@ def may(site: Site, verb: str, resource: str, namespace: str, *who: str) -> bool
     return answer.stdout.strip() == "yes"
 
 
-def test_who_may_do_all_in_dev_cannot_even_read_prod_and_our_own_accounts_may_do_nothing(helm_site: Site) -> None:
+def assert_who_may_do_all_in_dev_cannot_even_read_prod_and_our_own_accounts_may_do_nothing(site: Site) -> None:
     """A user who is bound to the strongest role that a namespace can have."""
-    site = helm_site
-    site.up(stack=None)
     dev, prod = f"{site.prefix}-dev", f"{site.prefix}-prod"
     site.kubectl("create", "rolebinding", "owner", "--clusterrole=admin", "--user=owner-of-dev")
     someone = ["--as=owner-of-dev"]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import yaml
 from typer.testing import CliRunner
 
 from lab import tools
+from lab.bench.iac import checkout
 from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import cpu_node, mig_mixed
 from rollout.changes.compare import ObjectChange, compare
@@ -125,13 +125,23 @@ def planes(stacks: Sequence[Stack]) -> list[Any]:
 
 # ---- dev and prod, by the command line and with each engine ----
 
-DEFINITION = """\
+COMMON = """\
 images:
   - {{name: triton, repository: registry.test/triton, tag: "1"}}
   - {{name: proxy, repository: registry.test/proxy, tag: "1"}}
   - {{name: eviction-policy, repository: registry.test/eviction-policy, tag: "1"}}
+proxy:
+  replicas: 1
+  auth: {{apiKeys: {{secret: keys}}}}
+  access: [{{name: all, principals: [ci], servers: [{server}]}}]
+network:
+  callers: [{{name: ci, namespaceLabels: {{kubernetes.io/metadata.name: ci}}}}]
 datasets:
   - {{name: models, kind: nfs, server: nfs.test, path: /models}}
+"""
+DEFINITION = (
+    COMMON
+    + """\
   - {{name: spare, kind: nfs, server: nfs.test, path: /spare}}
 servers:
   - name: small
@@ -139,14 +149,8 @@ servers:
     pools:
       - {{name: main, loading: {{mode: on-demand}}, replicas: 1}}
       - {{name: extra, loading: {{mode: on-demand, capacity: 1Gi}}, replicas: 1}}
-proxy:
-  replicas: 1
-  auth: {{apiKeys: {{secret: keys}}}}
-  access: [{{name: all, principals: [ci], servers: [small]}}]
 models:
   - {{name: one, server: small, pool: main}}
-network:
-  callers: [{{name: ci, namespaceLabels: {{kubernetes.io/metadata.name: ci}}}}]
 environments:
   - {{name: dev, namespace: {prefix}-dev}}
   - name: prod
@@ -157,8 +161,11 @@ environments:
 dataPlanes:
   - {{name: lab, context: {context}, environments: [dev, prod]}}
 """
+)
 KINDS = "sa,pv,pvc,cm,netpol,svc,deploy,sts,pdb,hpa"
 ENGINES = ("helm", "pulumi")
+HELM, PULUMI = (pytest.mark.parametrize("site", [engine], indirect=True) for engine in ENGINES)
+"""For what is an engine's alone, or not the engine's."""
 
 
 @dataclass
@@ -328,7 +335,7 @@ def site_in(cluster: LocalCluster, prefix: str, engine: str, folder: Path, monke
     own = cluster.environment()
     environment = {name: own[name] for name in own if own[name] != os.environ.get(name)}
     site = Site(cluster, prefix, engine, folder, environment)
-    site.write(DEFINITION.format(prefix=prefix, context=cluster.context))
+    site.write(DEFINITION.format(prefix=prefix, context=cluster.context, server="small"))
     if engine == "pulumi":
         site.checkout, settings = checkout_for_pulumi(folder)
         site.environment = environment | settings
@@ -338,12 +345,8 @@ def site_in(cluster: LocalCluster, prefix: str, engine: str, folder: Path, monke
 
 def checkout_for_pulumi(folder: Path) -> tuple[Path, dict[str, str]]:
     """Return a copy of the checkout, since Pulumi writes the configuration of stacks there, and Pulumi's settings."""
-    away = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "bench", "docs", "encryptionsalt")
-    checkout = folder / "checkout"
-    shutil.copytree(ROOT, checkout, ignore=away)
-    (checkout / ".venv").symlink_to(sys.prefix)  # as make links it; otherwise each Pulumi would make one there
     (folder / "state").mkdir()
-    return checkout, {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
+    return checkout(folder), {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
 
 
 def read_until(process: "subprocess.Popen[str]", words: str) -> str:

@@ -255,10 +255,8 @@ def calls(environment: Environment, model: str, *arguments: str, name: str = "ca
     """Call a model through the proxy's Service, a hundred times a second, from a pod of another namespace."""
     node, url = environment.machine, f"http://inference-proxy.{environment.namespace}.svc/v2/models/{model}/infer"
     overrides = json.dumps({"spec": {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 5}})
-    node.kubectl(
-        *("run", name, "--image=localhost/caller:test", "--restart=Never", f"--overrides={overrides}"),
-        *("--command", "--", "caller", url, *arguments),
-    )
+    of_pod = ["--image=localhost/caller:test", "--restart=Never", f"--overrides={overrides}"]
+    node.kubectl("run", name, *of_pod, "--command", "--", "caller", url, *arguments)
     try:
         ready = ("--for=condition=Ready", f"pod/{name}", f"--timeout={PATIENCE}s")
         node.kubectl("wait", *ready, seconds=PATIENCE + 30)

@@ -85,38 +85,21 @@ def archives(packages: debian.Unpacked) -> list[Path]:
 
 
 def pack(root: Path, names: Sequence[str], archive: Path, entrypoint: Sequence[str] = ()) -> None:
-    """Write a folder as an image with these names: an OCI layout in a tar file, the same bytes each time."""
+    """Write a folder as an image with these names, in the form that `docker save` writes; the same bytes each time."""
     layer = _tar({"": root})
     config = {
         "architecture": pins.system()[1],
         "os": "linux",
         "config": {"Entrypoint": [*entrypoint], "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()]},
-        "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
-    blobs = [layer, _json(config)]
-    described = {"config": _described(blobs[1], "config.v1+json"), "layers": [_described(layer, "layer.v1.tar")]}
-    media = "application/vnd.oci.image.manifest.v1+json"
-    manifest = _json({"schemaVersion": 2, "mediaType": media, **described})
-    named = [
-        {**_described(manifest, "manifest.v1+json"), "annotations": {"io.containerd.image.name": name}}
-        for name in names
-    ]
-    files = {f"blobs/sha256/{_digest(blob).removeprefix('sha256:')}": blob for blob in (*blobs, manifest)}
-    files["index.json"] = _json({"schemaVersion": 2, "manifests": named})
-    files["oci-layout"] = _json({"imageLayoutVersion": "1.0.0"})
+    about = [{"Config": "config.json", "RepoTags": [*names], "Layers": ["layer.tar"]}]
+    files = {
+        "config.json": json.dumps(config).encode(),
+        "layer.tar": layer,
+        "manifest.json": json.dumps(about).encode(),
+    }
     archive.write_bytes(_tar(files))
-
-
-def _described(blob: bytes, kind: str) -> dict[str, Any]:
-    return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": _digest(blob), "size": len(blob)}
-
-
-def _digest(blob: bytes) -> str:
-    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
-
-
-def _json(tree: Any) -> bytes:
-    return json.dumps(tree, sort_keys=True).encode()
 
 
 def _tar(content: dict[str, Path] | dict[str, bytes]) -> bytes:
@@ -255,10 +238,8 @@ def _build(product: Product, partial: Path) -> None:
     settings = {"TMPDIR": str(room), "CONTAINERS_REGISTRIES_CONF": str(room / "registries.conf")}
     environment = packages.environment() | settings
     policy, dockerfile = f"--signature-policy={room}/policy.json", ROOT / product.folder / "Dockerfile"
-    build = [
-        *(*buildah, "build", policy, "--isolation=chroot", f"--build-arg=BASE=oci-archive:{room}/base.tar"),
-        *(f"--secret=id=pip,src={room}/pip.conf", f"--file={dockerfile}", f"--tag={product.image}", str(ROOT)),
-    ]
+    build = [*buildah, "build", policy, "--isolation=chroot", f"--build-arg=BASE=docker-archive:{room}/base.tar"]
+    build += [f"--secret=id=pip,src={room}/pip.conf", f"--file={dockerfile}", f"--tag={product.image}", str(ROOT)]
     push = [*buildah, "push", policy, product.image, f"docker-archive:{partial}:{product.image}"]
     for command in (build, push):
         _run(command, environment, f"building {product.image} failed", f"see {dockerfile}")

@@ -10,14 +10,14 @@ import os
 import select
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from lab import tools
 from lab.local_cluster import LocalCluster, Network
 from lab.local_cluster.control_plane import PODS
+from lab.local_cluster.processes import wait_for
 from lab.tools.debian import Unpacked
 
 HERE = Path(__file__).resolve().parent
@@ -115,7 +115,7 @@ class Inside:
         def answers() -> bool:
             return subprocess.run([*ctr, "version"], env=self.environment, capture_output=True).returncode == 0
 
-        self._wait("containerd", containerd, answers)
+        wait_for("containerd", answers, {"containerd": containerd}, self.folder, START_SECONDS)
         for archive in archives:
             self._call(*ctr, "images", "import", str(archive))
         # The same image under another tag, to roll out.
@@ -142,7 +142,11 @@ class Inside:
             f"--cert-dir={self.room / 'kubelet-pki'}",
         )
         ready = ("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=1s")
-        self._wait("kubelet", kubelet, lambda: cluster.kubectl(*ready, check=False).returncode == 0)
+
+        def is_ready() -> bool:
+            return cluster.kubectl(*ready, check=False).returncode == 0
+
+        wait_for("kubelet", is_ready, {"kubelet": kubelet}, self.folder, START_SECONDS)
 
     def _kube_proxy(self, cluster: LocalCluster) -> None:
         file = self.room / "kube-proxy.yaml"
@@ -155,18 +159,8 @@ class Inside:
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
 
     def _start(self, name: str, *command: str) -> "subprocess.Popen[bytes]":
-        with (self.folder / "log" / f"{name}.log").open("ab") as log:
+        with (self.folder / "logs" / f"{name}.log").open("ab") as log:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment)
-
-    def _wait(self, name: str, process: "subprocess.Popen[bytes]", ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not ready():
-            ended = process.poll()
-            if ended is not None or time.monotonic() > deadline:
-                lines = (self.folder / "log" / f"{name}.log").read_text(errors="replace").splitlines()[-15:]
-                state = "is not ready" if ended is None else f"ended with exit code {ended}"
-                raise RuntimeError("\n  ".join([f"{name} {state}; its last lines:", *lines]))
-            time.sleep(0.1)
 
 
 # ---- what the programs are told ----

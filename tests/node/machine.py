@@ -118,10 +118,10 @@ def machine() -> Iterator[Machine]:
         tools.path(tool)
     tools.module_files("kwok-stages")  # all of it while there is a network
     folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=base))
-    (folder / "log").mkdir()
+    (folder / "logs").mkdir()
     for place in cgroup_mounts():
         (place / f"tidegate-{folder.name}").mkdir()
-    log, pipe = folder / "log" / "inside.log", subprocess.PIPE
+    log, pipe = folder / "logs" / "inside.log", subprocess.PIPE
     inside = [sys.executable, "-m", "tests.node.inside", str(folder), str(packages.root), *map(str, images)]
     command = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, *inside]
     try:

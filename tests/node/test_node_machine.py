@@ -9,6 +9,7 @@ import pytest
 
 from lab import tools
 
+from ..processes import marked
 from .environment import PATIENCE, until
 from .images import ROOT
 from .machine import CONTROLLERS, cgroup_mounts, handed_down, sweep, why_not
@@ -65,23 +66,11 @@ def test_of_a_run_that_is_killed_no_process_is_left_and_the_next_one_sweeps_up_t
                 assert other.stdout.readline() == "up\n"
             started = folder / "cluster" / "logs" / "kube-apiserver.log"
             until(started.exists, PATIENCE, "a control plane")
-            until(lambda: processes(str(folder)), PATIENCE, "its processes")
+            until(lambda: marked(str(folder)), PATIENCE, "its processes")
         finally:
             other.kill()
-    until(lambda: not processes(str(folder)), PATIENCE, "the processes to be gone")
+    until(lambda: not marked(str(folder)), PATIENCE, "the processes to be gone")
     assert str(folder) not in Path("/proc/self/mounts").read_text()
     sweep(base)
     assert not folder.exists()
     assert not [group for place in cgroup_mounts() for group in place.glob(f"tidegate-{folder.name}")]
-
-
-def processes(mark: str) -> list[Path]:
-    """Return the processes whose command or environment names a text."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (process / "cmdline").read_text() or mark in (process / "environ").read_text(errors="replace"):
-                found.append(process)
-        except OSError:
-            continue
-    return found

@@ -29,25 +29,11 @@ def test_an_environment_is_made_and_marked_as_whole(nothing: Path, tmp_path: Pat
 @pytest.mark.thorough
 def test_two_runs_at_once_make_one_environment(nothing: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv/a"
-    program = "; ".join(
-        [
-            "import sys",
-            "from pathlib import Path",
-            "from requirements.install import install",
-            "install(*map(Path, sys.argv[1:]))",
-        ]
-    )
+    program = "import sys, pathlib, requirements.install as i; i.install(*map(pathlib.Path, sys.argv[1:]))"
+    command = [sys.executable, "-c", program, str(nothing), str(venv)]
 
     def run(_: int) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(nothing), str(venv)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        return done.stderr
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stderr
 
     with ThreadPoolExecutor(3) as runs:
         said = list(runs.map(run, range(3)))

@@ -16,6 +16,7 @@ import pytest
 from lab.demo import scenes, zoo
 from lab.demo.scenes import SCENES
 from lab.local_plane.triton import installed
+from tests.processes import marked
 from tests.proxy.rigs.pytest_rigs import not_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,38 +33,12 @@ def _triton() -> None:
         installed()
 
 
-def processes() -> dict[int, tuple[int, str]]:
-    """Return the parent and the start of every process that lives."""
-    found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        if fields[0] != "Z":
-            found[int(stat.parent.name)] = int(fields[1]), fields[19]
-    return found
-
-
-def family(pid: int) -> set[tuple[int, str]]:
-    """Return all that a process has started, and what that has; those who took their place are not taken for them."""
-    living, found = processes(), {pid}
-    while more := {child for child, (parent, _) in living.items() if parent in found} - found:
-        found |= more
-    return {(each, living[each][1]) for each in found - {pid}}
-
-
-def left_of(members: set[tuple[int, str]]) -> set[int]:
-    """Return who of these still lives."""
-    living = processes()
-    return {pid for pid, start in members if living.get(pid, (0, ""))[1] == start}
-
-
-def nothing_is_left(members: set[tuple[int, str]], pid: int) -> None:
+def nothing_is_left(tmp_path: Path, pid: int) -> None:
+    """Of a demo whose temporary folder this was: its processes know it."""
     end = time.monotonic() + GONE_SECONDS
-    while left_of(members) and time.monotonic() < end:
+    while (left := marked(str(tmp_path))) and time.monotonic() < end:
         time.sleep(0.2)
-    assert not left_of(members)
+    assert not left
     assert not list(SHARED_MEMORY.glob(f"tidegate_{pid}_*"))
 
 
@@ -150,11 +125,10 @@ def test_what_it_says_to_try_works_and_ctrl_c_ends_it(tmp_path: Path) -> None:
             assert re.search(r"canary +resident", paste(listing))
         assert "[ 0. 31. 62. 93.]" in paste(client)
         assert re.search(r"moose +resident", paste(listing))
-        members = family(running.pid)
-        assert len(members) >= 5
+        assert len(marked(str(tmp_path))) > 5
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does
         assert running.wait(GONE_SECONDS) == 0
-    nothing_is_left(members, running.pid)
+    nothing_is_left(tmp_path, running.pid)
     assert not list(tmp_path.glob("tidegate-demo-*"))
 
 
@@ -165,8 +139,7 @@ def test_what_it_says_to_try_works_and_ctrl_c_ends_it(tmp_path: Path) -> None:
 )
 def test_nothing_is_left_running_of_one_that_was_killed(tmp_path: Path) -> None:
     with up(tmp_path) as (running, _):
-        members = family(running.pid)
-        assert len(members) >= 5
+        assert len(marked(str(tmp_path))) > 5
         running.kill()
         running.wait()
-        nothing_is_left(members, running.pid)
+        nothing_is_left(tmp_path, running.pid)

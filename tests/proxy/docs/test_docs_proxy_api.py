@@ -14,7 +14,6 @@ import grpc
 import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import concurrency, serve
-from tidegate_proxy.access.api_keys import hash_line, new_key
 from tidegate_proxy.grpc.response import IDLE_STREAM_SECONDS
 from tidegate_proxy.http import head
 from tidegate_proxy.http2.frames import MOST_HEAD_BYTES
@@ -23,12 +22,11 @@ from tidegate_proxy.problems import TYPE_ROOT, Kind
 from tidegate_proxy.request_ids import is_request_id
 from tidegate_proxy.targets import is_name
 
-from lab.local_plane.proxy import proxy, write_tables
 from lab.local_plane.triton import Triton
 from stacks.definition.proxy import Proxy, RateLimit
 
 from ..rigs.repository import MODELS
-from ..rigs.tables import POOL, SERVER, access_table, routing_table
+from ..rigs.tables import POOL, SERVER, keyed_proxy, routing_table
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/proxy-api.md").read_text("utf-8")
 CALLER = "reader"
@@ -65,21 +63,11 @@ def examples() -> Iterator[Example]:
 @pytest.fixture(scope="module")
 def reader(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The variables that the page names, and what they lead to."""
-    root = tmp_path_factory.mktemp("reader")
     shares = (routing.VersionShare(version=1, weight=80), routing.VersionShare(version=2, weight=20))
     split = routing.Model(name="versions", server=SERVER, pool=POOL, versions=shares)
     models = [split if model.name == "versions" else model.name for model in MODELS]
-    access = access_table([])
-    rule = access.rules[0].model_copy(update={"principals": (CALLER,)})
-    write_tables(
-        root,
-        routing_table(real_triton.http_port, real_triton.grpc_port, models),
-        access.model_copy(update={"rules": (rule,)}),
-    )
-    key = new_key()
-    (root / "api-keys").mkdir()
-    (root / "api-keys" / CALLER).write_text(hash_line(key), "utf-8")
-    with proxy(root, settings={"api_keys": "true"}) as running:
+    table = routing_table(real_triton.http_port, real_triton.grpc_port, models)
+    with keyed_proxy(tmp_path_factory.mktemp("reader"), table, caller=CALLER) as (running, key):
         yield {"TIDEGATE_URL": f"http://{running.http}", "TIDEGATE_GRPC": running.grpc, "TIDEGATE_KEY": key}
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 from tidegate_contracts import routing
 from tidegate_contracts.proxy_settings import ProxySettings
-from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.access.api_keys import new_key
 from tidegate_proxy.pools import Address
 from tidegate_proxy.serve import Proxy
 from tidegate_proxy.settings import Layout
 
 from lab.local_plane.proxy import write_tables
 
+from ..rigs.tables import access_table, write_key
 from .upstream import Act, Upstream, headers_of, upstream
 
 KEY = new_key()
@@ -183,14 +184,6 @@ def routing_table(models: Sequence[routing.Model] = ()) -> routing.RoutingTable:
     return routing.RoutingTable(environment="test", servers=(server,), models=tuple(models) or (plain,))
 
 
-def access_table(a_minute: int = 1_000_000, burst: int = 1_000_000) -> routing.AccessTable:
-    """Return a table in which `ci` may do all, and `eve` nothing."""
-    rule = routing.AccessRule(
-        name="ci", principals=("ci",), actions=("infer", "inspect"), servers=("*",), models=("*",)
-    )
-    return routing.AccessTable(rules=(rule,), rate_limit=routing.RateLimit(requests_per_minute=a_minute, burst=burst))
-
-
 @asynccontextmanager
 async def house(
     root: Path,
@@ -204,8 +197,7 @@ async def house(
     """Run a proxy in front of these replicas; it ends with the block."""
     root.mkdir(exist_ok=True)
     write_tables(root, table or routing_table(models), access or access_table())
-    (root / "api-keys").mkdir(exist_ok=True)
-    (root / "api-keys" / "ci").write_text(hash_line(KEY) + "\n")
+    write_key(root, KEY)
     addresses: list[Address] = []
 
     async def find(host: str, _: int) -> list[Address]:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.access.api_keys import new_key
 from tidegate_proxy.http import body, connection
 from tidegate_proxy.http.connection import ClientConnection
 from tidegate_proxy.targets import LONGEST
 
-from .house import KEY, MODEL, PATH, Caller, House, access_table, house, request, served, until
+from ..rigs.tables import access_table, write_key
+from .house import KEY, MODEL, PATH, Caller, House, house, request, served, until
 from .upstream import answering, hang, only
 
 pytestmark = pytest.mark.anyio
@@ -217,7 +218,7 @@ async def test_a_caller_who_asks_for_much_leaves_places_for_others(tmp_path: Pat
     both = access.rules[0].model_copy(update={"principals": ("ci", "eve")})
     async with served(tmp_path, hang, models=models, access=access.model_copy(update={"rules": (both,)})) as here:
         key = new_key()
-        (here.root / "api-keys" / "eve").write_text(hash_line(key) + "\n")
+        write_key(here.root, key, "eve")
         await here.proxy.config.watched[2].look()
         greedy = [asyncio.ensure_future(here.ask(request(f"/v2/models/{name}/infer", key=key))) for name in names * 10]
         places = here.proxy.shared.limiter

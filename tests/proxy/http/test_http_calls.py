@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tidegate_contracts import routing
 
+from ..rigs.tables import access_table
 from .house import BODY, KEY, MODEL, PATH, House, request, routing_table, served
 from .upstream import Asked, Upstream, answer, answering
 
@@ -121,9 +122,7 @@ async def test_shares_of_traffic_are_exact_and_sticky_where_the_caller_says_so(t
 
 
 async def test_too_many_requests_are_told_when_there_is_room(tmp_path: Path) -> None:
-    from .house import access_table
-
-    async with served(tmp_path, access=access_table(60, 3)) as here:
+    async with served(tmp_path, access=access_table((), 60, 3)) as here:
         replies = [await here.ask() for _ in range(5)]
         assert [reply.status for reply in replies] == [200, 200, 200, 429, 429]
         assert replies[-1].headers["retry-after"] == "1"

@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 import uvloop
-from tidegate_contracts import routing
-from tidegate_proxy.access.api_keys import hash_line, new_key
 
-from lab.local_plane.proxy import proxy, write_tables
 from lab.tools.running import tail
 
-from ..rigs.tables import SERVER, routing_table
+from ..rigs.tables import SERVER, keyed_proxy, routing_table
 from ..rigs.upstream import Caller
 from ..rigs.upstream import upstream as threaded_upstream
 from .house import KEY, MODEL, House, Reply, house
@@ -100,35 +97,27 @@ def like_triton(caller: Caller) -> None:
 
 @pytest.mark.thorough
 def test_the_proxy_keeps_what_its_openapi_document_says(tmp_path: Path) -> None:
-    key = new_key()
-    (tmp_path / "api-keys").mkdir()
-    (tmp_path / "api-keys" / "ci").write_text(hash_line(key) + "\n")
-    rule = routing.AccessRule(
-        name="ci", principals=("ci",), actions=("infer", "inspect"), servers=("*",), models=("*",)
-    )
-    rate = routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000)
-    settings = {"api_keys": "true", "log_level": "info"}
     config = tmp_path / "schemathesis.toml"
     config.write_text(f'[parameters]\n"path.model" = "m"\n"path.server" = "{SERVER}"\n')
-    with threaded_upstream(like_triton) as behind:
-        table = routing_table(behind.port, behind.port, ["m"])
-        write_tables(tmp_path, table, routing.AccessTable(rules=(rule,), rate_limit=rate))
-        with proxy(tmp_path, settings=settings) as front:
-            options = ["--checks", CHECKS, "--max-examples", "5", "--phases", "examples,coverage,fuzzing"]
-            options += ["--header", f"X-API-Key: {key}", "--request-timeout", "10", "--suppress-health-check", "all"]
-            options += ["--generation-with-security-parameters", "false"]  # two credentials are one too many
-            command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
-            done = subprocess.run(
-                [*command, f"http://{front.http}/openapi.json", *options, "--no-shrink", "--output-sanitize", "false"],
-                capture_output=True,
-                text=True,
-                timeout=MOST_SECONDS,
-                cwd=tmp_path,
-                check=False,
-            )
-            assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-            asked = re.search(r"(\d+) generated", done.stdout)
-            assert asked is not None, done.stdout[-4000:]
-            assert int(asked[1]) > 1000
-            log = tail(front.process.log)
-            assert "Traceback" not in front.process.log.read_text(), log
+    with (
+        threaded_upstream(like_triton) as behind,
+        keyed_proxy(tmp_path, routing_table(behind.port, behind.port, ["m"])) as (front, key),
+    ):
+        options = ["--checks", CHECKS, "--max-examples", "5", "--phases", "examples,coverage,fuzzing"]
+        options += ["--header", f"X-API-Key: {key}", "--request-timeout", "10", "--suppress-health-check", "all"]
+        options += ["--generation-with-security-parameters", "false"]  # two credentials are one too many
+        command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
+        done = subprocess.run(
+            [*command, f"http://{front.http}/openapi.json", *options, "--no-shrink", "--output-sanitize", "false"],
+            capture_output=True,
+            text=True,
+            timeout=MOST_SECONDS,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+        asked = re.search(r"(\d+) generated", done.stdout)
+        assert asked is not None, done.stdout[-4000:]
+        assert int(asked[1]) > 1000
+        log = tail(front.process.log)
+        assert "Traceback" not in front.process.log.read_text(), log

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from .house import METADATA, House, Reply, access_table, house, request, served, until
+from ..rigs.tables import access_table
+from .house import METADATA, House, Reply, house, request, served, until
 from .upstream import Asked, Upstream, answer, answering, echo, hang, reset, upstream
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.components.alerts import asked_for
 
-from .house import BODY, METADATA, MODEL, Caller, House, access_table, house, request, served, until
+from ..rigs.tables import access_table
+from .house import BODY, METADATA, MODEL, Caller, House, house, request, served, until
 from .upstream import hang, reset
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +59,7 @@ async def test_calls_are_counted_with_their_bytes_and_seconds(here: House) -> No
 
 
 async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
-    async with served(tmp_path, access=access_table(60, 2)) as here:
+    async with served(tmp_path, access=access_table((), 60, 2)) as here:
         for data in (request(), request(), request(), request(key=None), request("/v2/models/nobody/infer")):
             await here.ask(data)
         await here.ask(request("/v2/models/stats", method="GET", key=None))

@@ -9,7 +9,8 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.mirror import MOST_BYTES, MOST_COPIES, MOST_OF_A_MODEL
 
-from .house import BODY, MODEL, House, access_table, request, served, until
+from ..rigs.tables import access_table
+from .house import BODY, MODEL, House, request, served, until
 from .upstream import Act, Asked, Upstream, answering, hang, only, raw, reset
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +108,7 @@ async def test_a_candidate_that_never_answers_costs_bounded_copies_and_no_caller
             tmp_path,
             only("/versions/3/", hang),
             models=models,
-            access=access_table(10_000, 60),
+            access=access_table((), 10_000, 60),
             concurrency=1,
             request_timeout_seconds=5,
         ) as here,

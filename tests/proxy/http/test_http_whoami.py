@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_contracts.environments import WhoAmI
 
 from ..rigs.issuer import Issuer, issuer
-from .house import KEY, House, Reply, access_table, house, request
+from ..rigs.tables import access_table
+from .house import KEY, House, Reply, house, request
 
 pytestmark = pytest.mark.anyio
 NOBODY_HOME = 1
@@ -21,17 +21,13 @@ def provider() -> Iterator[Issuer]:
         yield running
 
 
-def trusting(provider: Issuer) -> routing.AccessTable:
-    return access_table().model_copy(update={"issuers": (provider.told,)})
-
-
 async def who(here: House, key: str | None = None, **headers: str) -> Reply:
     return await here.ask(request("/whoami", b"", "GET", key, **headers))
 
 
 async def test_a_token_tells_name_groups_and_issuer(tmp_path: Path, provider: Issuer) -> None:
     token = provider.token("ada", ["writers", "data-scientists"])  # whom no rule grants anything
-    async with house(tmp_path, NOBODY_HOME, access=trusting(provider)) as here:
+    async with house(tmp_path, NOBODY_HOME, access=access_table([provider])) as here:
         reply = await who(here, Authorization=f"Bearer {token}")
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
     assert reply.json() == {

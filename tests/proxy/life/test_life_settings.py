@@ -38,7 +38,7 @@ def run(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    write_tables(tmp_path, routing_table(1, 2, ["m"]), access_table([]))
+    write_tables(tmp_path, routing_table(1, 2, ["m"]), access_table())
     return tmp_path
 
 

@@ -5,17 +5,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from lab.local_plane.process import CannotBeHadError
-from lab.local_plane.proxy import Proxy, proxy, write_tables
+from lab.local_plane.proxy import Proxy
 from lab.local_plane.triton import Triton, triton
 
 from .issuer import Issuer, issuer
 from .repository import MODELS, write
-from .tables import GROUP, access_table, routing_table
-
-CALLER = "caller"
+from .tables import CALLER, GROUP, keyed_proxy, routing_table
 
 
 @contextmanager
@@ -59,18 +56,6 @@ class Front:
 @pytest.fixture(scope="session")
 def front(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     """One proxy process in front of the real Triton, with all its models, which the tests of a process share."""
-    root = tmp_path_factory.mktemp("front")
-    key = new_key()
-    with issuer() as provider:
-        # API keys have no groups: their principals are named.
-        table = access_table([provider])
-        rule = table.rules[0].model_copy(update={"principals": (CALLER,)})
-        write_tables(
-            root,
-            routing_table(real_triton.http_port, real_triton.grpc_port, [model.name for model in MODELS]),
-            table.model_copy(update={"rules": (rule,)}),
-        )
-        (root / "api-keys").mkdir()
-        (root / "api-keys" / CALLER).write_text(hash_line(key) + "\n", "utf-8")
-        with proxy(root, settings={"api_keys": "true"}) as running:
-            yield Front(real_triton, running, provider.token(CALLER, [GROUP]), key)
+    table = routing_table(real_triton.http_port, real_triton.grpc_port, [model.name for model in MODELS])
+    with issuer() as provider, keyed_proxy(tmp_path_factory.mktemp("front"), table, [provider]) as (running, key):
+        yield Front(real_triton, running, provider.token(CALLER, [GROUP]), key)

@@ -1,16 +1,20 @@
 """The tables of a proxy in front of one Triton: all of its models, for everybody of a group."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from tidegate_contracts import routing
+from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from lab.local_plane.process import HOST
-from lab.local_plane.proxy import ENVIRONMENT
+from lab.local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_tables
 
 from .issuer import Issuer
 
 SERVER, POOL = "triton", "cpu"
-GROUP = "callers"
+GROUP, CALLER = "callers", "ci"
+MANY = 600_000_000
 
 
 def routing_table(http_port: int, grpc_port: int, models: Sequence[str | routing.Model]) -> routing.RoutingTable:
@@ -25,13 +29,38 @@ def routing_table(http_port: int, grpc_port: int, models: Sequence[str | routing
     )
 
 
-def access_table(issuers: Sequence[Issuer], requests_per_minute: int = 600_000_000) -> routing.AccessTable:
-    """Return a table in which those of the group may do all; its limit counts, and is out of reach by default."""
+def access_table(
+    issuers: Sequence[Issuer] = (), requests_per_minute: int = MANY, burst: int = MANY, caller: str = CALLER
+) -> routing.AccessTable:
+    """Return a table in which a caller, by its API key, and those of the group may do all; limits are out of reach."""
     rule = routing.AccessRule(
-        name="callers", groups=(GROUP,), actions=("infer", "inspect"), servers=("*",), models=("*",)
+        name="callers",
+        principals=(caller,),
+        groups=(GROUP,),
+        actions=("infer", "inspect"),
+        servers=("*",),
+        models=("*",),
     )
     return routing.AccessTable(
         issuers=tuple(each.told for each in issuers),
         rules=(rule,),
-        rate_limit=routing.RateLimit(requests_per_minute=requests_per_minute, burst=requests_per_minute),
+        rate_limit=routing.RateLimit(requests_per_minute=requests_per_minute, burst=burst),
     )
+
+
+def write_key(root: Path, key: str, caller: str = CALLER) -> None:
+    """Let a caller have this API key."""
+    (root / "api-keys").mkdir(exist_ok=True)
+    (root / "api-keys" / caller).write_text(hash_line(key) + "\n", "utf-8")
+
+
+@contextmanager
+def keyed_proxy(
+    root: Path, table: routing.RoutingTable, issuers: Sequence[Issuer] = (), caller: str = CALLER
+) -> Iterator[tuple[Proxy, str]]:
+    """Run a proxy with these models, whose caller has the API key that is returned, too."""
+    key = new_key()
+    write_tables(root, table, access_table(issuers, caller=caller))
+    write_key(root, key, caller)
+    with proxy(root, settings={"api_keys": "true"}) as running:
+        yield running, key

@@ -168,10 +168,6 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "Not a directory" in refused(*folders(tmp_path), "--control", tmp_path / "file" / "control")
     assert refused(*folders(tmp_path), "--log-level", "loud").startswith("--log-level: it is none of debug, ")
-
-
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    write_settings(tmp_path, settings(tmp_path))
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         for which, other in (("--lease-port", "--admin-port"), ("--admin-port", "--lease-port")):

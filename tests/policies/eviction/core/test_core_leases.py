@@ -42,22 +42,6 @@ def test_who_waited_for_a_load_counts_his_lease_from_when_he_asked(empty: World)
         assert (answer.waited_seconds, answer.lease_seconds) == (waited, RULES.lease_seconds + waited)
 
 
-def test_200_callers_of_a_cold_model_are_one_load(empty: World) -> None:
-    tickets = [empty.ask(f"p{1 + n % 2}", "c", None) for n in range(200)]
-    assert all(isinstance(empty.answer(ticket), lease.Granted) for ticket in tickets)
-    assert empty.loads == ["c"]
-
-
-def test_a_leased_model_is_not_evicted_however_idle_it_is(world: World) -> None:
-    for name in ("a", "b"):
-        world.ask("p1", name, None)
-    for _ in range(20):
-        world.advance(5.0)
-        world.renew("p1")
-        assert isinstance(world.ask("p2", "c", 0.0), lease.Busy)
-    assert world.evictions == []
-
-
 def test_an_unrenewed_lease_ends_to_the_second_and_counts_as_used_until_then(world: World) -> None:
     for name in ("a", "b"):
         world.ask("p1", name, None)
@@ -117,15 +101,6 @@ def test_a_changed_model_drains_and_what_is_in_flight_holds_it(world: World) -> 
     assert isinstance(world.ask("p2", "a", 0.0), lease.Busy)
     world.advance(RULES.lease_seconds)
     assert world.states["a"] == "unloading"
-
-
-def test_a_cancelled_ticket_gets_no_answer_and_its_load_goes_on(empty: World) -> None:
-    ticket = empty.ask("p1", "c", None)
-    assert isinstance(ticket, Ticket)
-    del empty.open[ticket.number]
-    empty.take(empty.residency.cancel(ticket, empty.now))
-    empty.until(lambda: empty.states["c"] == "resident")
-    assert ticket.number not in empty.answers
 
 
 def test_who_waits_in_vain_is_told_so_at_his_bound_and_the_load_is_not_issued_again(empty: World) -> None:

@@ -22,13 +22,13 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> None:
     async with live(tmp_path, StandIn({"a": 5 * MIB}, load_seconds=0.2)) as house:
-        answers = await asyncio.gather(*(house.acquire("a", f"p{number}") for number in range(50)))
+        answers = await asyncio.gather(*(house.acquire("a", f"p{number}") for number in range(200)))
         assert {answer.outcome for answer in answers} == {"granted"}
         assert house.triton.did("load") == [MODEL, "a"]
         again = await house.acquire("a")
         assert isinstance(again, lease.Granted)
         assert (again.versions, again.waited_seconds) == ((1,), 0)
-        assert [house.counted("acquires_total", outcome=each) for each in ("loaded", "hit")] == [50, 1]
+        assert [house.counted("acquires_total", outcome=each) for each in ("loaded", "hit")] == [200, 1]
 
 
 async def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> None:

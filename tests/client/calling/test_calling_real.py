@@ -18,8 +18,8 @@ from tidegate_proxy.access.api_keys import new_key
 from lab.local_plane.process import HOST
 from lab.local_plane.proxy import proxy
 from lab.local_plane.triton import Triton
+from tests.certificates import Authority
 from tests.counts import examples
-from tests.proxy.grpc.test_grpc_tls import Authority
 from tests.proxy.rigs.pytest_rigs import Front
 from tests.proxy.rigs.tables import SERVER
 
@@ -65,10 +65,7 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
 ) -> None:
     authority, key = Authority(), new_key()
     write_keyed(tmp_path, real_triton, ["echo", "repeat"], key)
-    (tmp_path / "tls").mkdir()
-    for name, content in zip(("tls.key", "tls.crt"), authority.pair("proxy"), strict=True):
-        (tmp_path / "tls" / name).write_bytes(content)
-    (tmp_path / "ca.crt").write_bytes(authority.pem)
+    tls = authority.write(tmp_path / "tls", "proxy")
     with proxy(tmp_path, settings={"api_keys": "true", "tls": "true"}) as front:
         monkeypatch.setenv("DOMINO_INFERENCE_PROXY", front.http)
         monkeypatch.setenv("TIDEGATE_API_KEY", key)
@@ -76,7 +73,7 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
             ProxyClient().whoami()
         with pytest.raises(UnreachableError):
             ProxyClient(f"http://{front.http}", seconds=2).whoami()
-        monkeypatch.setenv("TIDEGATE_PROXY_CA", str(tmp_path / "ca.crt"))
+        monkeypatch.setenv("TIDEGATE_PROXY_CA", str(tls / "ca.crt"))
         with ProxyClient() as calls:
             assert calls.url == f"https://{front.http}"
             with pytest.raises(UnreachableError, match="not believed"):  # the certificate is of another name

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from typing import Any, cast
+from unittest.mock import Mock
 
 import hpack
 import pytest
@@ -70,8 +71,17 @@ BROKEN: list[Any] = [
     (SIZE, [b"\xff\xff\xff\x00\x00\x00\x00\x00\x01"]),
     (COMPRESSION, [frame(HEADERS, 5, 1, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff")]),
     (COMPRESSION, [frame(HEADERS, 5, 1, b"\xfe")]),
-    (CLOSED, [frame(HEADERS, 5, 1, request(path="/grpc.health.v1.Health/Watch")), frame(DATA, 0, 1, b"x")]),
-    (CALM, [frame(HEADERS, 1, 1, request()), *(frame(CONTINUATION, 0, 1, b"\0\1a\1b" * 1000) for _ in range(40))]),
+    (
+        CLOSED,
+        [frame(HEADERS, 5, 1, request(path="/grpc.health.v1.Health/Watch")), frame(DATA, 0, 1, b"x")],
+    ),
+    (
+        CALM,
+        [
+            frame(HEADERS, 1, 1, request()),
+            *(frame(CONTINUATION, 0, 1, b"\0\1a\1b" * 1000) for _ in range(40)),
+        ],
+    ),
     (CALM, [frame(HEADERS, 1, 1, request()), *(frame(CONTINUATION, 0, 1) for _ in range(40))]),
     (CALM, [frame(PING, 0, 0, b"12345678") * 10_001]),
     (CALM, [frame(SETTINGS) * 10_001]),
@@ -231,24 +241,13 @@ def test_no_frames_whatever_hurt_anybody_else(door: Rig, frames: list[bytes]) ->
     until(lambda: not door.proxy.shared.open_calls and not door.proxy.shared.limiter.in_flight)
 
 
-class Written(asyncio.Transport):
-    """Takes what is written."""
+def transport() -> Mock:
+    return Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None))
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.data = b""
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.data += data
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def abort(self) -> None:
-        pass
+def written(link: Http2Connection[None]) -> bytes:
+    writes: Any = link.transport.write
+    return b"".join(call.args[0] for call in writes.call_args_list)
 
 
 class Hoarder(Http2Connection[None]):
@@ -300,8 +299,8 @@ def test_small_updates_of_windows_make_little_work(updates: bytes) -> None:
     """Each costs its sender a few bytes, and whoever answers a look at every stream: it is one look for all of them."""
 
     async def run() -> tuple[int, bytes]:
-        link, transport = Laborious(), Written()
-        link.connection_made(transport)
+        link = Laborious()
+        link.connection_made(transport())
         opened = b"".join(frame(HEADERS, 5, number, request()) for number in range(1, 201, 2))
         link.data_received(frame(SETTINGS, 0, 0, window(0)) + opened)
         link.work = 0
@@ -309,7 +308,7 @@ def test_small_updates_of_windows_make_little_work(updates: bytes) -> None:
         work = link.work
         link.data_received(frame(SETTINGS, 0, 0, window(6)))
         await asyncio.sleep(0)
-        return work, transport.data
+        return work, written(link)
 
     work, said = asyncio.run(run())
     assert work <= 400
@@ -319,13 +318,13 @@ def test_small_updates_of_windows_make_little_work(updates: bytes) -> None:
 @pytest.mark.parametrize(("pieces", "code"), [([65_535], None), ([65_535, 1], FLOW), ([30_000, 30_000, 5_536], FLOW)])
 def test_more_data_than_there_is_room_for_ends_the_connection(pieces: list[int], code: int | None) -> None:
     async def run() -> bytes:
-        link, transport = Hoarder(), Written()
-        link.connection_made(transport)
+        link = Hoarder()
+        link.connection_made(transport())
         link.data_received(frame(SETTINGS) + frame(HEADERS, 4, 1, request()))
         for piece in pieces:
             link.data_received(frame(DATA, 0, 1, b"x" * piece))
         await asyncio.sleep(0)
-        return transport.data
+        return written(link)
 
     said = frame(GOAWAY, 0, 0, struct.pack(">LL", 1, code or 0))[3:17]
     assert (said in asyncio.run(run())) == (code is not None)

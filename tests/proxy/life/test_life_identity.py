@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
-from ..grpc.test_grpc_tls import Authority
+from tests.certificates import Authority
+
 from ..http.house import KEY, Caller, House, request, served, until
 from ..http.upstream import answering
 from ..rigs.issuer import Issuer, issuer

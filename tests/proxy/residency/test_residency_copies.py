@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -60,9 +62,11 @@ async def test_when_all_are_busy_the_caller_is_told_the_shortest_wait(tmp_path: 
         assert "everything is in use" in reply.json()["detail"]
 
 
-async def load(front: Estate, model: str, callers: int, stop: asyncio.Event, pause: float = 0.0) -> Counter[str]:
-    """Call a model from so many connections until it is stopped; return where the calls went."""
+@asynccontextmanager
+async def load(front: Estate, model: str, callers: int = 1, pause: float = 0.02) -> AsyncIterator[Counter[str]]:
+    """Call a model over so many connections until the block ends; yields where the calls go."""
     found: Counter[str] = Counter()
+    stop = asyncio.Event()
 
     async def one() -> None:
         async with front.caller() as caller:
@@ -71,8 +75,10 @@ async def load(front: Estate, model: str, callers: int, stop: asyncio.Event, pau
                 found[at(await caller.reply())] += 1
                 await asyncio.sleep(pause)
 
-    await asyncio.gather(*(one() for _ in range(callers)))
-    return found
+    calls = asyncio.gather(*(one() for _ in range(callers)))
+    yield found
+    stop.set()
+    await calls
 
 
 @pytest.fixture
@@ -86,17 +92,12 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_hot_model_gets_a_second_copy_and_loses_it_when_it_is_cold(tmp_path: Path) -> None:
     async with sites(3) as here, estate(tmp_path, here) as front:
         first, second, third = in_rank("slow", here)
-        stop = asyncio.Event()
-        calls = asyncio.ensure_future(load(front, "slow", 40, stop))
-        await until(lambda: set(front.held()) == {first.host, second.host})
-        await until(lambda: "/v2/models/slow/infer" in second.calls)
-        stop.set()
-        assert set(await calls) == {first.host, second.host}
-        stop.clear()
-        few = asyncio.ensure_future(load(front, "slow", 1, stop))
-        await until(lambda: list(front.held()) == [first.host])
-        stop.set()
-        await few
+        async with load(front, "slow", 40) as places:
+            await until(lambda: set(front.held()) == {first.host, second.host})
+            await until(lambda: "/v2/models/slow/infer" in second.calls)
+        assert set(places) == {first.host, second.host}
+        async with load(front, "slow"):
+            await until(lambda: list(front.held()) == [first.host])
         await until(lambda: second.released == ["slow"])
         assert not third.loads
         assert not [site.wrong for site in here if site.wrong]
@@ -107,11 +108,9 @@ async def test_a_hot_model_that_can_have_no_second_copy_goes_on_with_one(tmp_pat
     async with sites(2) as here, estate(tmp_path, here) as front:
         first, second = in_rank("slow", here)
         second.room = 0
-        stop = asyncio.Event()
-        calls = asyncio.ensure_future(load(front, "slow", 40, stop))
-        await until(lambda: len(second.acquires) > 1)
-        stop.set()
-        assert set(await calls) == {first.host}
+        async with load(front, "slow", 40) as places:
+            await until(lambda: len(second.acquires) > 1)
+        assert set(places) == {first.host}
 
 
 async def test_proxies_that_found_a_model_at_two_places_come_together(tmp_path: Path) -> None:
@@ -122,11 +121,8 @@ async def test_proxies_that_found_a_model_at_two_places_come_together(tmp_path: 
             assert at(await one.call("a")) == second.host
             first.room = 9
             first.resident.add("a")
-            stop = asyncio.Event()
-            calls = [asyncio.ensure_future(load(front, "a", 1, stop, 0.03)) for front in (one, other)]
-            await until(lambda: [*one.held()] == [*other.held()] == [first.host])
-            stop.set()
-            assert all([await each for each in calls])
+            async with load(one, "a"), load(other, "a"):
+                await until(lambda: [*one.held()] == [*other.held()] == [first.host])
             await until(lambda: "a" in second.released)
         assert not [site.wrong for site in here if site.wrong]
 
@@ -134,13 +130,11 @@ async def test_proxies_that_found_a_model_at_two_places_come_together(tmp_path: 
 async def test_a_model_in_use_moves_before_its_replica_leaves(tmp_path: Path) -> None:
     async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
-        stop = asyncio.Event()
-        calls = asyncio.ensure_future(load(front, "a", 2, stop, 0.05))
-        await until(lambda: len(first.calls) > 5)
-        first.accepts = False
-        await until(lambda: list(front.held()) == [second.host] and second.calls)
-        stop.set()
-        assert set(await calls) == {first.host, second.host}
+        async with load(front, "a", 2) as places:
+            await until(lambda: len(first.calls) > 5)
+            first.accepts = False
+            await until(lambda: list(front.held()) == [second.host] and second.calls)
+        assert set(places) == {first.host, second.host}
         await until(lambda: first.released == ["a"])
 
 

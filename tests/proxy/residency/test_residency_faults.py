@@ -148,14 +148,12 @@ async def test_a_replica_whose_triton_fails_is_left_and_its_leases_are_not_used(
 async def test_models_of_a_policy_that_is_silent_for_a_while_are_not_loaded_elsewhere(tmp_path: Path) -> None:
     async with sites(2, lease_seconds=1.5) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
-        stop = asyncio.Event()
-        calls = asyncio.ensure_future(load(front, "a", 1, stop, 0.02))
-        await until(lambda: first.calls)
-        await first.policy.close()
-        first.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
-        await asyncio.sleep(2.0)
-        stop.set()
-        assert set(await calls) == {first.host}
+        async with load(front, "a") as places:
+            await until(lambda: first.calls)
+            await first.policy.close()
+            first.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
+            await asyncio.sleep(2.0)
+        assert set(places) == {first.host}
         assert not second.loads
 
 

@@ -37,6 +37,7 @@ class Loop(asyncio.SelectorEventLoop):
     """Its clock jumps to whatever is due next."""
 
     now = 1000.0
+    world: "World"
 
     def time(self) -> float:
         return self.now
@@ -227,6 +228,7 @@ class World:
 
     def __init__(self, seed: int, replicas: int, proxies: int, room: int, loss: float = 0.0) -> None:
         self.loop = Loop()
+        self.loop.world = self
         self.chance = random.Random(seed)
         self.loss = loss
         self.begun = 0
@@ -357,7 +359,8 @@ def simulated() -> Iterator[None]:
             patch.setattr(module, "monotonic", lambda: asyncio.get_running_loop().time())
 
         def site_of(replica: Replica) -> Site:
-            return WORLDS[asyncio.get_running_loop()].sites[replica.address[0]]
+            loop: Any = asyncio.get_running_loop()
+            return loop.world.sites[replica.address[0]]  # type: ignore[no-any-return]
 
         async def is_ready(self: replica_leases.ReplicaLeases, model: str) -> bool:
             await asyncio.sleep(0.001)
@@ -375,9 +378,6 @@ def simulated() -> Iterator[None]:
         yield
 
 
-WORLDS: dict[asyncio.AbstractEventLoop, World] = {}
-
-
 def play(world: World, *scenes: Coroutine[Any, Any, None]) -> None:
     """Run a world: its scenes one after the other, then its end."""
 
@@ -387,11 +387,9 @@ def play(world: World, *scenes: Coroutine[Any, Any, None]) -> None:
             await scene
         await world.end()
 
-    WORLDS[world.loop] = world
     asyncio.set_event_loop(world.loop)
     try:
         world.loop.run_until_complete(run())
     finally:
-        del WORLDS[world.loop]
         world.loop.close()
         asyncio.set_event_loop(None)

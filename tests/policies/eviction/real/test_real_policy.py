@@ -18,9 +18,10 @@ from tritonclient.utils import InferenceServerException
 
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
 from lab.local_plane.triton import Triton, triton
+from tests.certificates import Authority
 from tests.proxy.rigs.pytest_rigs import not_run
 
-from ..rigs import certificates, zoo
+from ..rigs import zoo
 from ..rigs.caller import Holder, infer, until
 from ..rigs.house import pool
 from ..rigs.nvml import library
@@ -253,12 +254,12 @@ def test_in_a_slice_the_driver_is_asked_in_tritons_own_process(tmp_path: Path, m
 )
 def test_with_tls_triton_is_known_by_its_name_and_no_other_is_spoken_to(tmp_path: Path, name: str) -> None:
     small(tmp_path, "a", grpc_tls=True)
-    tls = certificates.write(tmp_path / "tls", name)
+    tls = Authority().write(tmp_path / "tls", name)
     options = ["--grpc-use-ssl=true", f"--grpc-server-cert={tls / 'tls.crt'}", f"--grpc-server-key={tls / 'tls.key'}"]
     with real_triton(tmp_path, *options) as server:
         with policy(tmp_path, server, options=["--tls", str(tls), "--drain-seconds", "0"]) as known:
             assert Holder(known).acquire("a")["outcome"] == "granted"
-        other = certificates.write(tmp_path / "other", name)
+        other = Authority().write(tmp_path / "other", name)
         with policy(tmp_path, server, options=["--tls", str(other)]) as stranger:
             assert Holder(stranger).acquire("a", 2)["outcome"] == "busy"
             assert "no connection to the server" in Holder(stranger).ask("GET", "/", address=stranger.admin)[1]

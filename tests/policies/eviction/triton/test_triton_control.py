@@ -16,7 +16,8 @@ from tidegate_eviction.triton.control import (
     certified_name,
 )
 
-from ..rigs import certificates
+from tests.certificates import Authority
+
 from ..rigs.stand_in import SECRET, StandIn, serving
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +77,7 @@ def test_a_model_is_unloaded_when_all_its_versions_are(
 def test_triton_is_known_by_the_first_name_of_its_certificate(
     tmp_path: Path, names: tuple[str, ...], said: str
 ) -> None:
-    tls = certificates.write(tmp_path / "tls", *names)
+    tls = Authority().write(tmp_path / "tls", *names)
     assert certified_name((tls / "tls.crt").read_bytes()) == said
     for wrong in (b"", b"no certificate", (tls / "ca.crt").read_bytes()):
         with pytest.raises(LostError, match="names no host"):

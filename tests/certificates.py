@@ -1,0 +1,50 @@
+"""An authority and its certificates, for tests of TLS."""
+
+import datetime
+import ipaddress
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+
+class Authority:
+    """Signs certificates."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")])
+        self._own = self._sign(self._name, self._key, x509.BasicConstraints(ca=True, path_length=None))
+        self.pem = self._own.public_bytes(serialization.Encoding.PEM)
+
+    def pair(self, *names: str) -> tuple[bytes, bytes]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        also = [x509.DNSName(name) for name in names] + [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        certificate = self._sign(
+            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])]), key, x509.SubjectAlternativeName(also)
+        )
+        plain = serialization.NoEncryption()
+        form = serialization.PrivateFormat.PKCS8
+        pem = serialization.Encoding.PEM
+        return key.private_bytes(pem, form, plain), certificate.public_bytes(pem)
+
+    def write(self, folder: Path, *names: str) -> Path:
+        """Write `tls.crt`, `tls.key` and `ca.crt` for a server with these names; return the folder."""
+        folder.mkdir(exist_ok=True, parents=True)
+        key, certificate = self.pair(*names)
+        for name, data in (("tls.key", key), ("tls.crt", certificate), ("ca.crt", self.pem)):
+            (folder / name).write_bytes(data)
+        return folder
+
+    def _sign(
+        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType
+    ) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        builder = x509.CertificateBuilder(self._name, name, key.public_key(), x509.random_serial_number())
+        builder = builder.not_valid_before(now - datetime.timedelta(hours=1))
+        builder = builder.not_valid_after(now + datetime.timedelta(hours=1)).add_extension(extension, critical=True)
+        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        theirs = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(own, critical=False).add_extension(theirs, critical=False)
+        return builder.sign(self._key, hashes.SHA256())

@@ -136,13 +136,9 @@ def form(pattern: str, hint: str, *, min_length: int | None = None, max_length: 
     return Field(pattern=pattern, json_schema_extra={"hint": hint}, min_length=min_length, max_length=max_length)
 
 
-DnsLabel = Annotated[
-    str,
-    form(
-        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
-        "lower-case letters, digits and dashes, at most 63, no dash at either end",
-    ),
-]
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DNS = "lower-case letters, digits and dashes, at most 63, no dash at either end"
+DnsLabel = Annotated[str, form(f"^{_LABEL}$", _DNS)]
 
 
 class Named(Section):
@@ -152,33 +148,20 @@ class Named(Section):
     """Its name: lower-case letters, digits and dashes (a DNS label, RFC 1123)."""
 
 
-ServiceLabel = Annotated[
-    str,
-    form(
-        r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$",
-        "lower-case letters, digits and dashes, with a letter first, as Services want it",
-    ),
-]
+_LETTER_FIRST = "lower-case letters, digits and dashes, with a letter first, as Services want it"
+ServiceLabel = Annotated[str, form(r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$", _LETTER_FIRST)]
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 ObjectName = Annotated[
     str,
     form(rf"^{_SUBDOMAIN}$", "a Kubernetes object name: lower-case letters, digits, dashes and dots", max_length=253),
 ]
+LABEL_TEXT = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = rf"^({_SUBDOMAIN}/)?{LABEL_TEXT}$"
 LabelKey = Annotated[
-    str,
-    form(
-        rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$",
-        "a Kubernetes label key, such as app or example.com/team",
-        max_length=253 + 1 + 63,
-    ),
+    str, form(_LABEL_KEY, "a Kubernetes label key, such as app or example.com/team", max_length=253 + 1 + 63)
 ]
-LabelValue = Annotated[
-    str,
-    form(
-        r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$",
-        "a Kubernetes label value: at most 63 letters, digits, dashes, dots and underscores",
-    ),
-]
+_VALUE = "a Kubernetes label value: at most 63 letters, digits, dashes, dots and underscores"
+LabelValue = Annotated[str, form(f"^({LABEL_TEXT})?$", _VALUE)]
 Labels = dict[LabelKey, LabelValue]
 Annotations = dict[LabelKey, str]
 EnvironmentName = Annotated[
@@ -193,23 +176,15 @@ HttpPath = Annotated[
 ]
 
 
+_BELOW = "must be a path below the volume's root, without . or .. and without a slash at its start"
 RelativePath = Annotated[
     str,
     form(r"^[A-Za-z0-9._/-]+$", "a path below the volume's root: letters, digits, dots, dashes, underscores, slashes"),
-    Without(
-        r"(^|/)(\.\.?)?(/|$)",
-        "must be a path below the volume's root, without . or .. and without a slash at its start",
-    ),
+    Without(r"(^|/)(\.\.?)?(/|$)", _BELOW),
 ]
-
-
 Host = Annotated[
     str,
-    form(
-        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$",
-        "a host name such as inference.example.com",
-        max_length=253,
-    ),
+    form(rf"^{_LABEL}(\.{_LABEL})*$", "a host name such as inference.example.com", max_length=253),
     Without(r"^[0-9.]+$", "is an address, and a host name is wanted"),
 ]
 

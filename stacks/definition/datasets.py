@@ -118,12 +118,8 @@ class ClaimDataset(DatasetBase):
 Dataset = Annotated[EfsDataset | NfsDataset | CsiDataset | HostPathDataset | ClaimDataset, Field(discriminator="kind")]
 
 
-ObjectStoreUrl = Annotated[
-    str,
-    form(
-        r"^(s3|gs|as)://[A-Za-z0-9.:/_-]+$", "s3://bucket/prefix, gs://bucket/prefix or as://account/container/prefix"
-    ),
-]
+_STORES = "s3://bucket/prefix, gs://bucket/prefix or as://account/container/prefix"
+ObjectStoreUrl = Annotated[str, form(r"^(s3|gs|as)://[A-Za-z0-9.:/_-]+$", _STORES)]
 
 
 class DatasetRepository(Section):

@@ -6,22 +6,10 @@ from pydantic import Field, model_validator
 
 from .base import MOST_NUMBER, NOT_IN_VALUES, ByteQuantity, Condition, Conditional, DnsLabel, Section, Without, form
 
-ModelName = Annotated[
-    str,
-    form(
-        r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}$",
-        "letters, digits, dots, dashes and underscores, as its folder in the repository",
-    ),
-]
-
-
-Alias = Annotated[
-    ModelName,
-    Without(
-        r"^([lL][aA][tT][eE][sS][tT]|[vV][0-9]+)$",
-        "is an alias that MLflow keeps for itself; name another, such as champion",
-    ),
-]
+_AS_A_FOLDER = "letters, digits, dots, dashes and underscores, as its folder in the repository"
+ModelName = Annotated[str, form(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}$", _AS_A_FOLDER)]
+_MLFLOWS_OWN = "is an alias that MLflow keeps for itself; name another, such as champion"
+Alias = Annotated[ModelName, Without(r"^([lL][aA][tT][eE][sS][tT]|[vV][0-9]+)$", _MLFLOWS_OWN)]
 Weight = Annotated[int, Field(ge=0, le=100)]
 
 

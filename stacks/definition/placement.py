@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .base import Condition, Conditional, ObjectName, Section, Without, form
+from .base import LABEL_TEXT, Condition, Conditional, ObjectName, Section, Without, form
 from .gpu_products import fits_on_one_gpu, gpu_product
 
 _PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb$"
@@ -13,9 +13,7 @@ MigProfile = Annotated[str, form(_PROFILE, "a MIG profile, such as 1g.10gb or 3g
 
 Product = Annotated[
     str,
-    form(
-        r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$", "the value of a node label, such as NVIDIA-A100-SXM4-80GB"
-    ),
+    form(f"^{LABEL_TEXT}$", "the value of a node label, such as NVIDIA-A100-SXM4-80GB"),
     Without(r"-(MIG-.*|SHARED)$", "carries an ending that the device plugin adds; leave -MIG-… and -SHARED out"),
 ]
 

@@ -6,20 +6,14 @@ from pydantic import Field
 
 from .base import NOT_IN_VALUES, Cidr, Condition, Conditional, DnsLabel, Labels, Named, ObjectName, Port, Section
 
+_ALONE = "cidr stands alone: labels cannot be joined to an address range"
+_WHO = "say who: namespaceLabels (and podLabels), or a cidr"
+
 
 class _Peer(Named, Conditional):
     conditions: ClassVar = (
-        Condition(
-            "addresses_stand_alone",
-            "cidr stands alone: labels cannot be joined to an address range",
-            forbids=("namespaceLabels", "podLabels"),
-            when={"cidr": ()},
-        ),
-        Condition(
-            "somebody_is_meant",
-            "say who: namespaceLabels (and podLabels), or a cidr",
-            needs=("namespaceLabels", "cidr"),
-        ),
+        Condition("addresses_stand_alone", _ALONE, forbids=("namespaceLabels", "podLabels"), when={"cidr": ()}),
+        Condition("somebody_is_meant", _WHO, needs=("namespaceLabels", "cidr")),
     )
     namespace_labels: Labels = Field(default_factory=dict)
     """Labels of the pods' namespaces, such as kubernetes.io/metadata.name: ingress-nginx."""

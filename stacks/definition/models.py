@@ -31,22 +31,16 @@ class Mirror(Section):
     """Share of the requests that is copied, in per cent. The candidate's work costs the pool as much as any other."""
 
 
+_ONE_WAY = "versions and alias cannot stand together: say either the versions or the alias"
+_BESIDE = "mirror stands beside versions: without them the newest version is served, which may be the candidate"
+
+
 class Model(Conditional):
     """One model that clients may call."""
 
     conditions: ClassVar = (
-        Condition(
-            "traffic_is_said_once",
-            "versions and alias cannot stand together: say either the versions or the alias",
-            forbids=("alias",),
-            when={"versions": ()},
-        ),
-        Condition(
-            "a_mirror_has_versions_beside_it",
-            "mirror stands beside versions: without them the newest version is served, which may be the candidate",
-            needs=("versions",),
-            when={"mirror": ()},
-        ),
+        Condition("traffic_is_said_once", _ONE_WAY, forbids=("alias",), when={"versions": ()}),
+        Condition("a_mirror_has_versions_beside_it", _BESIDE, needs=("versions",), when={"mirror": ()}),
     )
     name: ModelName
     """Its name, which is its folder in the repository."""

@@ -27,16 +27,21 @@ WantedProduct = Annotated[
 ]
 
 
+_WHICH_PRODUCT = (
+    "MIG strategy single needs a product: only the node label nvidia.com/gpu.product tells one profile from another; "
+    "add it, as the label says it without its -MIG-… ending"
+)
+_WHICH_SLICE = "deviceClass mig.nvidia.com gives slices: say which profile, or use gpu.nvidia.com"
+_NO_SLICE = "deviceClass gpu.nvidia.com gives whole GPUs: take profile away, or use mig.nvidia.com"
+_TWO_WAYS = "mig and sharing cannot stand together: a GPU is cut into slices, or shared"
+
+
 class MigPlacement(Conditional):
     """One MIG slice for each replica."""
 
     conditions: ClassVar = (
         Condition(
-            "a_strategy_of_single_names_a_product",
-            "MIG strategy single needs a product: only the node label nvidia.com/gpu.product tells one profile from "
-            "another; add it, as the label says it without its -MIG-… ending",
-            needs=("product",),
-            when={"strategy": ("single",)},
+            "a_strategy_of_single_names_a_product", _WHICH_PRODUCT, needs=("product",), when={"strategy": ("single",)}
         ),
     )
     kind: Literal["mig"]
@@ -70,16 +75,10 @@ class DraPlacement(Conditional):
 
     conditions: ClassVar = (
         Condition(
-            "slices_have_a_profile",
-            "deviceClass mig.nvidia.com gives slices: say which profile, or use gpu.nvidia.com",
-            needs=("profile",),
-            when={"deviceClass": ("mig.nvidia.com", None)},
+            "slices_have_a_profile", _WHICH_SLICE, needs=("profile",), when={"deviceClass": ("mig.nvidia.com", None)}
         ),
         Condition(
-            "whole_gpus_have_no_profile",
-            "deviceClass gpu.nvidia.com gives whole GPUs: take profile away, or use mig.nvidia.com",
-            forbids=("profile",),
-            when={"deviceClass": ("gpu.nvidia.com",)},
+            "whole_gpus_have_no_profile", _NO_SLICE, forbids=("profile",), when={"deviceClass": ("gpu.nvidia.com",)}
         ),
     )
     kind: Literal["dra"]
@@ -122,14 +121,7 @@ class GpuSharing(Section):
 class GpuNodes(Conditional):
     """Nodes of one kind in a data plane."""
 
-    conditions: ClassVar = (
-        Condition(
-            "cut_or_shared",
-            "mig and sharing cannot stand together: a GPU is cut into slices, or shared",
-            forbids=("sharing",),
-            when={"mig": ()},
-        ),
-    )
+    conditions: ClassVar = (Condition("cut_or_shared", _TWO_WAYS, forbids=("sharing",), when={"mig": ()}),)
     nodes: Annotated[int, Field(ge=1, le=10_000)]
     """How many nodes."""
     product: Product

@@ -11,6 +11,9 @@ ExactName = Annotated[
 ]
 
 
+_WHERE = "soakHours counts hours of service in another environment: name it in from"
+
+
 class Promotion(Conditional):
     """Who may bring versions of models into the environment, and what they must have been through before.
 
@@ -19,12 +22,7 @@ class Promotion(Conditional):
     """
 
     conditions: ClassVar = (
-        Condition(
-            "hours_of_service_are_counted_somewhere",
-            "soakHours counts hours of service in another environment: name it in from",
-            needs=("from",),
-            when={"soakHours": ()},
-        ),
+        Condition("hours_of_service_are_counted_somewhere", _WHERE, needs=("from",), when={"soakHours": ()}),
     )
     source: Annotated[DnsLabel | None, Field(alias="from")] = None
     """Environment in which a version must have been deployed before; without it, whatever is registered will do."""

@@ -122,18 +122,16 @@ class SecretTls(Section):
 ProxyTls = Annotated[CertManagerTls | SecretTls, Field(discriminator="kind")]
 
 
+_ANY_AUDIENCE = (
+    "the issuer has no audiences: tokens that it made for any other application would be accepted here; name the "
+    "audience of this proxy"
+)
+
+
 class OidcIssuer(Conditional):
     """An identity provider whose tokens are accepted."""
 
-    conditions: ClassVar = (
-        # Tokens that an issuer made for other applications are not for this one.
-        Condition(
-            "an_audience_is_named",
-            "the issuer has no audiences: tokens that it made for any other application would be accepted here; name "
-            "the audience of this proxy",
-            needs=("audiences",),
-        ),
-    )
+    conditions: ClassVar = (Condition("an_audience_is_named", _ANY_AUDIENCE, needs=("audiences",)),)
     issuer: HttpUrl
     """The `iss` of its tokens."""
     audiences: tuple[Text, ...] = ()
@@ -173,16 +171,13 @@ class Auth(Section):
         return self.issuers + [source for source, is_there in more.items() if is_there]
 
 
+_NOBODY = "the rule names neither principals nor groups, so it grants nothing"
+
+
 class AccessRule(Named, Conditional):
     """Grants actions on servers and models; what no rule grants is refused."""
 
-    conditions: ClassVar = (
-        Condition(
-            "somebody_is_named",
-            "the rule names neither principals nor groups, so it grants nothing",
-            needs=("principals", "groups"),
-        ),
-    )
+    conditions: ClassVar = (Condition("somebody_is_named", _NOBODY, needs=("principals", "groups")),)
     principals: tuple[Text, ...] = ()
     """Callers by name (`sub`, or the API key's principal); globs are allowed."""
     groups: tuple[Text, ...] = ()

@@ -18,6 +18,7 @@ from stacks.definition.base import (
     Section,
     ServiceLabel,
     byte_count,
+    form,
 )
 from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, ObjectStoreUrl, VolumeBase
 from stacks.definition.environment import Domino, Network, PrometheusPeer, PullSecret
@@ -35,13 +36,8 @@ from .values import of_kind
 Made = TypeVar("Made")
 _REPOSITORY = TypeAdapter(Repository).json_schema()["pattern"].removeprefix("^").removesuffix("$")
 
-ImageReference = Annotated[
-    str,
-    Field(
-        pattern=rf"^{_REPOSITORY}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?$",
-        json_schema_extra={"hint": "repository:tag@sha256:digest"},
-    ),
-]
+_TAG_AND_DIGEST = r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+ImageReference = Annotated[str, form(f"^{_REPOSITORY}{_TAG_AND_DIGEST}$", "repository:tag@sha256:digest")]
 Bytes = Annotated[int, Field(ge=LEAST_BYTES, le=MOST_NUMBER)]
 
 PRE_STOP_SECONDS: Final = 10

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from .definition.base import Section
+from .definition.base import Section, form
 from .load import Document, frozen, load
 from .problems import DefinitionError
 from .schema_errors import problems_from
@@ -23,13 +23,7 @@ class PinnedImage(Section):
 
     image: Annotated[str, Field(min_length=1)]
     """`repository:tag`."""
-    digest: Annotated[
-        str,
-        Field(
-            pattern=r"^sha256:[0-9a-f]{64}$",
-            json_schema_extra={"hint": "sha256: and 64 hexadecimal digits; `make pin` writes it"},
-        ),
-    ]
+    digest: Annotated[str, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits; `make pin` writes it")]
     """Digest of the manifest (of the index, for an image of several architectures)."""
 
 

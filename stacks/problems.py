@@ -117,10 +117,7 @@ def shown(value: Any) -> str:
         return f'"{escaped(shortened(value))}"'
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1_000:
         return "a very long number"  # Python refuses to write such numbers out in decimal
-    try:
-        return escaped(shortened(json.dumps(value, ensure_ascii=False)))
-    except (TypeError, ValueError, RecursionError):
-        return escaped(shortened(str(value)))
+    return escaped(shortened(json.dumps(value, ensure_ascii=False, default=str)))
 
 
 def nearest(word: Any, choices: Iterable[str], cutoff: float = 0.6) -> str:

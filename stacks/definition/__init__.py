@@ -49,18 +49,10 @@ class Platform(Section):
     """What no stack may do: severities, exceptions and a ceiling for GPUs."""
 
 
-Namespace = Annotated[
-    DnsLabel, Without(r"^(default|kube-.*)$", "belongs to Kubernetes; an environment owns its namespace")
-]
-
-
-NamespaceLabels = Annotated[
-    Labels,
-    Without(
-        r"^(((app|pod-security)\.)?kubernetes\.io/|tidegate\.dev/|domino-compute$)",
-        "is a label that Tidegate or Kubernetes sets itself",
-    ),
-]
+_KUBERNETES_OWN = "belongs to Kubernetes; an environment owns its namespace"
+Namespace = Annotated[DnsLabel, Without(r"^(default|kube-.*)$", _KUBERNETES_OWN)]
+_OURS = r"^(((app|pod-security)\.)?kubernetes\.io/|tidegate\.dev/|domino-compute$)"
+NamespaceLabels = Annotated[Labels, Without(_OURS, "is a label that Tidegate or Kubernetes sets itself")]
 
 
 class Environment(Named):

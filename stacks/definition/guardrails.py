@@ -36,21 +36,16 @@ Day = Annotated[
 ]
 
 
+_KIND_AND_NAME = "kind and name of an object, such as StatefulSet/ondemand-small"
+OneObject = Annotated[str, form(r"^[A-Z][A-Za-z]*/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", _KIND_AND_NAME)]
+
+
 class Waiver(Named):
     """An exception from a guardrail: somebody answers for it, for a reason, and until a day."""
 
     rule: GuardrailName
     """Name of the guardrail, as docs/guardrails.md has it."""
-    object: (
-        Annotated[
-            str,
-            form(
-                r"^[A-Z][A-Za-z]*/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-                "kind and name of an object, such as StatefulSet/ondemand-small",
-            ),
-        ]
-        | None
-    ) = None
+    object: OneObject | None = None
     """The one object that it is about, as findings name it; every object of the environment without."""
     owner: Text
     """Who answers for it: a person or a team that can be asked."""

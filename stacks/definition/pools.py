@@ -98,10 +98,8 @@ class OnDemand(Section):
     def _idle_is_at_least_the_lease(self) -> Self:
         """Otherwise a model in use would count as idle before its lease ends."""
         if self.idle_seconds < self.lease_seconds and self.policy != "lru":
-            raise ValueError(
-                f"idleSeconds {self.idle_seconds} is less than leaseSeconds {self.lease_seconds}: a model in use would "
-                "count as idle before its lease ends"
-            )
+            times = f"idleSeconds {self.idle_seconds} is less than leaseSeconds {self.lease_seconds}"
+            raise ValueError(f"{times}: a model in use would count as idle before its lease ends")
         return self
 
 
@@ -162,8 +160,6 @@ class Pool(Named):
     def _shared_memory_is_part_of_the_memory(self) -> Self:
         """What lies in /dev/shm counts against the memory limit."""
         if byte_count(self.shared_memory) >= byte_count(self.resources.memory):
-            raise ValueError(
-                f"sharedMemory {self.shared_memory} counts against the memory limit, {self.resources.memory}, "
-                "and must be less"
-            )
+            limit = f"the memory limit, {self.resources.memory}"
+            raise ValueError(f"sharedMemory {self.shared_memory} counts against {limit}, and must be less")
         return self

@@ -31,12 +31,8 @@ from .base import (
 
 HttpUrl = Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://idp.example.com/realms/x")]
 
-Source = Annotated[
-    str,
-    form(
-        r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$", "https://idp.example.com/realms/x, api-keys or domino"
-    ),
-]
+_SOURCE = r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$"
+Source = Annotated[str, form(_SOURCE, "https://idp.example.com/realms/x, api-keys or domino")]
 
 
 class ClusterIpExposure(Section):

@@ -102,9 +102,8 @@ class Gate(Section):
     def _there_is_time_to_settle(self) -> Self:
         """The time to settle lies within the time-out."""
         if self.settle_seconds >= self.timeout_seconds:
-            raise ValueError(
-                f"settleSeconds {self.settle_seconds} is not less than timeoutSeconds {self.timeout_seconds}"
-            )
+            times = f"settleSeconds {self.settle_seconds} is not less than timeoutSeconds {self.timeout_seconds}"
+            raise ValueError(times)
         return self
 
 

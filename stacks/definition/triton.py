@@ -91,13 +91,8 @@ OWNED_PREFIXES = (
 
 RESOLVED_ARGUMENTS = ("metrics-config", "rate-limit", "rate-limit-resource")
 """Those that latency summaries and the rate limiter become, which components are not told otherwise."""
-ExtraArgument = Annotated[
-    str,
-    form(
-        r"^--[a-z0-9][a-z0-9-]*(=.*)?$",
-        "one argument of tritonserver, such as --pinned-memory-pool-byte-size=268435456",
-    ),
-]
+_ONE_ARGUMENT = "one argument of tritonserver, such as --pinned-memory-pool-byte-size=268435456"
+ExtraArgument = Annotated[str, form(r"^--[a-z0-9][a-z0-9-]*(=.*)?$", _ONE_ARGUMENT)]
 
 
 class TritonSettings(Section):
@@ -135,10 +130,8 @@ class TritonSettings(Section):
             # Triton reads its arguments with getopt_long, which takes the beginning of a name for the name.
             begun = any(owned.startswith(option) for owned in (*OWNED_ARGUMENTS, *OWNED_PREFIXES))
             if begun or option in OWNED_ARGUMENTS or option.startswith(OWNED_PREFIXES):
-                raise ValueError(
-                    f"extraArguments may not set --{option}: Tidegate sets it itself"
-                    + (f", from {OWNED_ARGUMENTS[option]}" if OWNED_ARGUMENTS.get(option) else "")
-                )
+                source = f", from {OWNED_ARGUMENTS[option]}" if OWNED_ARGUMENTS.get(option) else ""
+                raise ValueError(f"extraArguments may not set --{option}: Tidegate sets it itself{source}")
         return self
 
 

@@ -23,7 +23,6 @@ def check_plot(path: Path) -> None:
 
 def plot(path: Path, report: Report) -> None:
     """Draw a line for each configuration and batch, with a point for each concurrency; raises UsageError."""
-    check_plot(path)
     import matplotlib
 
     # Not pyplot: that one wants to know about displays.

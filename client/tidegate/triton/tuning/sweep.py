@@ -67,7 +67,8 @@ def tune(
 def _outcomes(
     model: Entry | str, plan: Plan, server: TritonProgram | Address, perf_analyzer: Path, scratch: Path
 ) -> Iterator[Measurement | Failure]:
-    if isinstance(model, str) and isinstance(server, Address):
+    if isinstance(server, Address):
+        assert isinstance(model, str), "what is measured at an address is named"
         if plan.instances or plan.max_batches:
             do = "name the model's entry without --url: a Triton is then run for each configuration"
             raise UsageError("at an address, --instances and --max-batch change nothing", do=do)
@@ -76,8 +77,7 @@ def _outcomes(
         running = Running(server, described(server, model))
         yield from _calls(running, plan, plan.calls(None, None), perf_analyzer, scratch)
         return
-    if isinstance(model, str) or isinstance(server, Address):
-        raise UsageError("an entry is measured on a Triton of our own, and a model's name at an address")
+    assert isinstance(model, Entry), "what is measured on a Triton of our own is an entry"
     # What makes no sense is said before anything is started.
     require_sound(model)
     configs = [(variant(model, *each), plan.calls(*each)) for each in plan.variants()]

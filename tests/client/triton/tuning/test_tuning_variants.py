@@ -9,6 +9,7 @@ import pytest
 from tidegate.errors import UsageError
 from tidegate.triton.entries.entry import Entry, read_entry
 from tidegate.triton.tuning import Measurement, Report, Setting, plot, tuned_text, write_config
+from tidegate.triton.tuning.drawing import check_plot
 from tidegate.triton.tuning.sweep import require_sound, variant
 
 from .programs import SLEEPER, write_model
@@ -155,9 +156,9 @@ def test_it_shows_a_line_for_each_configuration_and_the_limit_and_the_best(tmp_p
     for word in ("sleeper", "instances 1, batch 1", "instances 2, batch 1", "limit", "best", "p99 latency, ms"):
         assert f"<!-- {word}" in text, word
     with pytest.raises(UsageError, match=r"let its name end in \.png or \.svg"):
-        plot(tmp_path / "plot.pdf", report)
+        check_plot(tmp_path / "plot.pdf")
     with pytest.raises(UsageError, match="there is no such folder"):
-        plot(tmp_path / "no" / "plot.png", report)
+        check_plot(tmp_path / "no" / "plot.png")
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:

@@ -52,9 +52,7 @@ def test_a_version_is_registered_once_with_its_golden_request(world: World, tmp_
     assert found.outputs == {"OUT": [1.0]}
 
 
-def test_what_triton_would_refuse_is_not_registered_and_nothing_is_asked_of_the_registry(
-    world: World, tmp_path: Path
-) -> None:
+def test_what_triton_would_refuse_is_not_registered(world: World, tmp_path: Path) -> None:
     root = entry(tmp_path, "refused", {"config.pbtxt": CONFIG + b"no_such_field: 1\n", "1/model.py": MODEL})
     done = register(world, root, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
     assert done.returncode == ExitCode.FOUND

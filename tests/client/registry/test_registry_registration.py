@@ -44,9 +44,7 @@ def test_two_who_register_the_same_at_once_make_one_version(world: World, tmp_pa
     assert contents(tmp_path / "fetched") == contents(root)
 
 
-def test_a_killed_registration_is_finished_by_the_next_and_sends_only_what_is_missing(
-    world: World, before: Relay, tmp_path: Path
-) -> None:
+def test_a_killed_registration_is_finished_by_the_next(world: World, before: Relay, tmp_path: Path) -> None:
     root = entry(tmp_path, "killed", {f"1/{number}.part": noise(number, 300_000) for number in range(12)})
     before.hold = lambda method, path: method == "PUT" and path.endswith("entry/1/9.part")
     program = (
@@ -77,9 +75,7 @@ def test_a_killed_registration_is_finished_by_the_next_and_sends_only_what_is_mi
 
 
 @pytest.mark.thorough
-def test_what_lies_in_the_store_of_the_right_size_and_is_another_thing_is_sent_again(
-    world: World, before: Relay, tmp_path: Path
-) -> None:
+def test_what_is_another_thing_of_the_right_size_is_sent_again(world: World, before: Relay, tmp_path: Path) -> None:
     """An upload that broke between the files and the version, into a run where somebody wrote something else."""
     root = entry(tmp_path, "resumed")
 

@@ -56,9 +56,7 @@ def test_an_entry_comes_back_as_it_went_in(world: World, tmp_path: Path, way: st
 
 
 @EACH_WAY
-def test_the_same_content_is_the_same_version_and_other_content_is_the_next(
-    world: World, tmp_path: Path, way: str
-) -> None:
+def test_the_same_content_is_the_same_version(world: World, tmp_path: Path, way: str) -> None:
     registry = world.registry(way)
     root = entry(tmp_path, f"twice-{way}")
     first = registered(registry, root)
@@ -196,9 +194,7 @@ def test_another_golden_request_for_the_same_content_is_told_and_written_down(wo
     assert record.note == f"golden request {one.digest()} → {other.digest()}"
 
 
-def test_what_triton_would_not_serve_and_a_golden_request_for_other_tensors_are_not_registered(
-    world: World, tmp_path: Path
-) -> None:
+def test_what_triton_would_not_serve_or_cannot_be_asked_is_not_registered(world: World, tmp_path: Path) -> None:
     with pytest.raises(TidegateError, match=r"Triton would not serve this entry[\s\S]*2024-11-01"):
         registered(world.registry(), entry(tmp_path, "unservable", {"2024-11-01/model.py": program()}))
     config = b"""backend: "python"
@@ -223,9 +219,7 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }
     assert registry.golden(registry.register(root, registered_by="anna", golden=right)) == right
 
 
-def test_what_lies_among_the_records_and_is_none_is_named_and_keeps_nobody_from_the_others(
-    world: World, tmp_path: Path
-) -> None:
+def test_what_lies_among_the_records_and_is_none_is_named(world: World, tmp_path: Path) -> None:
     registry = world.registry("in-a-folder")
     registered(registry, entry(tmp_path, "littered"))
     assert registry.records("littered").unreadable == ()
@@ -238,9 +232,7 @@ def test_what_lies_among_the_records_and_is_none_is_named_and_keeps_nobody_from_
     assert [each.rpartition("/")[2] for each in records.unreadable] == ["garbage.json", "long.json", "newer.json"]
 
 
-def test_a_registrant_whom_nobody_has_proven_is_one_until_somebody_proven_registers_the_same(
-    world: World, tmp_path: Path
-) -> None:
+def test_a_registrant_counts_until_a_proven_one_registers_the_same(world: World, tmp_path: Path) -> None:
     registry = world.registry()
     root = entry(tmp_path, "proven")
     first = registry.register(root, registered_by="root", unproven="it is the login name")

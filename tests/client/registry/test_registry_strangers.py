@@ -57,7 +57,7 @@ def test_a_download_is_not_written_through_a_link_that_others_laid(tmp_path: Pat
     assert not (staged / PARTIAL).is_symlink()
 
 
-def test_forged_records_say_nothing_and_a_version_whose_run_is_gone_keeps_nobody_from_the_others(
+def test_forged_records_and_a_run_that_is_gone_keep_nobody_from_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def record(version: int, model: str = "m") -> bytes:

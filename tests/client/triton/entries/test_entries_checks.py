@@ -41,9 +41,7 @@ def said(folder: Path, config: str, files: Files | None = None) -> list[str]:
         ('backend: "onnxruntime" default_model_filename: "deep/other.onnx"', "deep/other.onnx"),
     ],
 )  # fmt: skip
-def test_each_backend_finds_its_file_and_a_version_without_it_is_an_error(
-    tmp_path: Path, config: str, file: str
-) -> None:
+def test_each_backend_finds_its_file_or_it_is_an_error(tmp_path: Path, config: str, file: str) -> None:
     assert said(tmp_path / "with", f"{config}\n{TENSORS}", {f"1/{file}": ""}) == []
     (finding,) = check_entry(entry(tmp_path / "without", f"{config}\n{TENSORS}", {"1/weights.bin": ""}))
     assert finding.severity is Severity.ERROR

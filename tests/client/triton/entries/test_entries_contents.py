@@ -89,7 +89,7 @@ def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any
     ids=["input", "output", "input-type", "output-type", "size", "fixed-size", "rank", "output-exact", "no-batch",
          "fixed-batch", "completed-batch", "batch-in-dims", "batch-undeclared", "number", "ragged"],
 )  # fmt: skip
-def test_what_the_backend_refuses_is_an_error_with_its_line(
+def test_what_the_backend_refuses_is_an_error(
     tmp_path: Path, config: str, x: list[Any], y: list[Any], expected: str
 ) -> None:
     found = [each for each in said(tmp_path, config, x, y) if "error" in each.split("\n")[0]]

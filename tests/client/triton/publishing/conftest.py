@@ -1,7 +1,8 @@
-"""A real S3 (MinIO), which repositories in object stores are tested with."""
+"""Repositories: in a folder of a dataset, and in a real S3 (MinIO)."""
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,13 @@ from lab.local_plane.process import CannotBeHadError
 
 BUCKET = "models"
 numbers = count()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder of a repository, with the dataset's around it."""
+    (tmp_path / "dataset" / "models").mkdir(parents=True)
+    return tmp_path / "dataset" / "models"
 
 
 @pytest.fixture(scope="package")

@@ -155,9 +155,7 @@ def small_volume(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("free", first_only(*range(0, 24, 4)), ids=lambda kb: f"{kb} KB free")
-def test_a_volume_that_is_really_full_leaves_the_old_and_goes_on_when_there_is_room(
-    small_volume: Path, free: int
-) -> None:
+def test_a_full_volume_leaves_the_old_and_goes_on_when_there_is_room(small_volume: Path, free: int) -> None:
     root = small_volume / "models"
     root.mkdir()
     publish(root, ONE, 1, prod=1)

@@ -17,12 +17,6 @@ ONE, TWO = entry(1), entry(2)
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "dataset" / "models").mkdir(parents=True)
-    return tmp_path / "dataset" / "models"
-
-
-@pytest.fixture
 def repository(root: Path) -> Repository:
     return open_repository(root)
 
@@ -106,9 +100,7 @@ def test_a_folder_without_a_configuration_has_one_before_a_version_comes_into_it
     assert read_published((root / "m" / "config.pbtxt").read_text()).served == (1,)
 
 
-def test_what_the_configuration_may_need_stays_and_one_that_nobody_can_read_is_withdrawn(
-    root: Path, repository: Repository
-) -> None:
+def test_what_the_configuration_may_need_stays(root: Path, repository: Repository) -> None:
     publish(root, ONE, 1)
     publish(root, TWO, 2, [1, 2])
     with repository.lock("m", "a test"):
@@ -176,9 +168,7 @@ def test_what_is_missing_or_changed_is_found_to_the_byte(root: Path, repository:
 
 
 @pytest.mark.parametrize("umask", [0o002, 0o077], ids=oct)
-def test_everybody_may_read_it_whatever_the_umask_and_others_of_a_group_go_on_where_it_lets_them(
-    root: Path, umask: int
-) -> None:
+def test_everybody_may_read_it_whatever_the_umask(root: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         publish(root, ONE, 1)

@@ -19,11 +19,6 @@ from .entries import config, entry, publish, tree
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path
-
-
-@pytest.fixture
 def no_flock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system without locks, as some mounts of NFS and of object stores are."""
 
@@ -48,9 +43,9 @@ def another_process(work: Callable[[], None]) -> Iterator[int]:
         os.waitpid(child, 0)
 
 
-def hold(folder: Path, who: str) -> None:
+def hold(tmp_path: Path, who: str) -> None:
     """Hold the lease for ever."""
-    with FolderLease("m", folder, who).held():
+    with FolderLease("m", tmp_path, who).held():
         signal.pause()
 
 
@@ -61,49 +56,47 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_other_is_told_who_is_at_it_until_that_one_is_killed(folder: Path) -> None:
-    with another_process(lambda: hold(folder, "Ada")) as ada:
-        wait_for(lambda: "Ada" in tree(folder).get("lease.json", b"").decode())
+def test_the_other_is_told_who_is_at_it_until_that_one_is_killed(tmp_path: Path) -> None:
+    with another_process(lambda: hold(tmp_path, "Ada")) as ada:
+        wait_for(lambda: "Ada" in tree(tmp_path).get("lease.json", b"").decode())
         told = rf"Ada is at it since 2\d\d\d-\S+ \(process {ada} on \S+\)"
-        with pytest.raises(BusyError, match=told), FolderLease("m", folder, "Bob").held():
+        with pytest.raises(BusyError, match=told), FolderLease("m", tmp_path, "Bob").held():
             pass
     # Killed, it holds it no more.
-    assert "Ada" in tree(folder)["lease.json"].decode()
-    with FolderLease("m", folder, "Bob").held():
-        assert json.loads(tree(folder)["lease.json"])["who"] == "Bob"
-    assert set(tree(folder)) == {"lock"}
+    assert "Ada" in tree(tmp_path)["lease.json"].decode()
+    with FolderLease("m", tmp_path, "Bob").held():
+        assert json.loads(tree(tmp_path)["lease.json"])["who"] == "Bob"
+    assert set(tree(tmp_path)) == {"lock"}
 
 
-def test_a_holder_on_another_host_is_believed_as_long_as_it_renews_its_lease(folder: Path) -> None:
+def test_a_holder_on_another_host_is_believed_as_long_as_it_renews_its_lease(tmp_path: Path) -> None:
     ada = {"who": "Ada", "host": "elsewhere", "process": 1, "since": "today", "kernel": "another", "token": "t"}
-    (folder / "lease.json").write_text(json.dumps(ada))
-    with pytest.raises(BusyError, match="Ada is at it") as told, FolderLease("m", folder, "Bob").held():
+    (tmp_path / "lease.json").write_text(json.dumps(ada))
+    with pytest.raises(BusyError, match="Ada is at it") as told, FolderLease("m", tmp_path, "Bob").held():
         pass
     assert told.value.retry_after is not None
     assert FolderLease.EXPIRY_SECONDS - 10 < told.value.retry_after <= FolderLease.EXPIRY_SECONDS
     long_ago = time.time() - FolderLease.EXPIRY_SECONDS - 1
-    os.utime(folder / "lease.json", (long_ago, long_ago))
-    with FolderLease("m", folder, "Bob").held():
-        assert json.loads(tree(folder)["lease.json"])["who"] == "Bob"
+    os.utime(tmp_path / "lease.json", (long_ago, long_ago))
+    with FolderLease("m", tmp_path, "Bob").held():
+        assert json.loads(tree(tmp_path)["lease.json"])["who"] == "Bob"
 
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("no_flock")
-def test_without_flock_the_lease_alone_keeps_others_out_and_is_renewed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_flock_the_lease_alone_keeps_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FolderLease, "BEAT_SECONDS", 0.1)
     monkeypatch.setattr(FolderLease, "EXPIRY_SECONDS", 1.0)
-    with another_process(lambda: hold(folder, "Ada")):
-        wait_for(lambda: "Ada" in tree(folder).get("lease.json", b"").decode())
+    with another_process(lambda: hold(tmp_path, "Ada")):
+        wait_for(lambda: "Ada" in tree(tmp_path).get("lease.json", b"").decode())
         end = time.monotonic() + 3
         while time.monotonic() < end:
-            with pytest.raises(BusyError, match="Ada"), FolderLease("m", folder, "Bob").held():
+            with pytest.raises(BusyError, match="Ada"), FolderLease("m", tmp_path, "Bob").held():
                 pass
 
     def free() -> bool:
         try:
-            with FolderLease("m", folder, "Bob").held():
+            with FolderLease("m", tmp_path, "Bob").held():
                 return True
         except BusyError:
             return False
@@ -113,18 +106,18 @@ def test_without_flock_the_lease_alone_keeps_others_out_and_is_renewed(
 
 
 @pytest.mark.parametrize("flock", [True, False], ids=["with flock", "without flock"])
-def test_of_many_that_race_there_is_one_at_a_time(folder: Path, flock: bool, request: pytest.FixtureRequest) -> None:
+def test_of_many_that_race_there_is_one_at_a_time(tmp_path: Path, flock: bool, request: pytest.FixtureRequest) -> None:
     if not flock:
         request.getfixturevalue("no_flock")
     processes, turns = 4, 15
-    counter = folder / "counter"
+    counter = tmp_path / "counter"
     counter.write_text("0")
 
     def count() -> None:
         for _ in range(turns):
             while True:
                 try:
-                    with FolderLease("m", folder, "a racer").held():
+                    with FolderLease("m", tmp_path, "a racer").held():
                         now = int(counter.read_text())
                         time.sleep(0.001)
                         counter.write_text(str(now + 1))
@@ -145,14 +138,12 @@ def test_of_many_that_race_there_is_one_at_a_time(folder: Path, flock: bool, req
     assert int(counter.read_text()) == processes * turns
 
 
-def test_who_was_stopped_for_long_writes_nothing_more(tmp_path: Path) -> None:
+def test_who_was_stopped_for_long_writes_nothing_more(root: Path) -> None:
     """Its lease was taken over meanwhile, from a host that knows nothing of its flock."""
-    root = tmp_path / "models"
-    root.mkdir()
     publish(root, entry(1), 1)
     before = tree(root)
     repository = open_repository(root)
-    file = tmp_path / ".tidegate" / "models" / "m" / "lease.json"
+    file = root.parent / ".tidegate" / "models" / "m" / "lease.json"
     with repository.lock("m", "Ada"):
         staged = repository.staging("m", 2)
         entry(2).write(staged)
@@ -168,10 +159,8 @@ def test_who_was_stopped_for_long_writes_nothing_more(tmp_path: Path) -> None:
     assert "Bob" in file.read_text()
 
 
-def test_a_volume_that_fails_when_all_is_done_makes_no_failure_of_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with FolderLease("m", folder, "Ada").held():
+def test_a_volume_that_fails_when_all_is_done_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FolderLease("m", tmp_path, "Ada").held():
 
         def stale(_lease: FolderLease) -> None:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))

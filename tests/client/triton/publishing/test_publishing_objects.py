@@ -72,7 +72,7 @@ def test_a_lease_that_is_renewed_outlives_its_expiry(
         repository.staging("m", 1)
 
 
-def test_who_was_stopped_for_long_and_lost_the_lease_writes_nothing_more(
+def test_who_lost_the_lease_writes_nothing_more(
     url: str, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ObjectLease, "EXPIRY_SECONDS", EXPIRY)
@@ -152,9 +152,7 @@ def test_credentials_that_are_wrong_are_told_without_showing_any(
     assert not any(secret in str(told.value) for secret in secrets)
 
 
-def test_a_bucket_that_is_not_there_and_a_store_that_is_not_there_are_told(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bucket_or_a_store_that_is_not_there_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnreachableError, match="NoSuchBucket"):
         open_repository(url.replace(BUCKET, "no-such-bucket", 1)).models()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

@@ -44,9 +44,7 @@ STATE = ("new", "trash", "staged", "staged/2", "staged/2/1", "staged/2/1/.entry"
     [".tidegate", ".tidegate/models", ".tidegate/models/m", *(f".tidegate/models/m/{name}" for name in STATE),
      "models/m/2", "models/m/notes", "models/m/1/.entry"],
 )  # fmt: skip
-def test_a_link_in_the_place_of_a_folder_is_refused_and_what_it_points_to_stays(
-    root: Path, victim: Path, place: str
-) -> None:
+def test_a_link_in_the_place_of_a_folder_is_refused(root: Path, victim: Path, place: str) -> None:
     before = tree(victim)
     laid = root.parent / place
     if laid.is_dir():

@@ -41,9 +41,7 @@ def failures(real: Polling, since: int) -> list[str]:
 
 
 @pytest.mark.thorough
-def test_whoever_is_killed_after_any_rename_leaves_what_serves_and_the_next_run_completes(
-    real: Polling, tmp_path: Path
-) -> None:
+def test_a_publisher_killed_after_any_rename_leaves_what_serves(real: Polling, tmp_path: Path) -> None:
     """The publisher is a process of its own, and killed; Triton looks before the next run begins.
 
     What other steps do is outside of what Triton sees: test_publishing_crashes.py kills at each of all.

@@ -86,9 +86,7 @@ def test_a_model_or_a_triton_that_is_not_there_is_said(running: Triton, programs
 
 
 @pytest.mark.thorough
-def test_people_get_a_table_and_a_plot_and_the_best_within_the_limit(
-    running: Triton, call: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_people_get_a_table_and_a_plot(running: Triton, call: Callable[..., Any], tmp_path: Path) -> None:
     svg = tmp_path / "sleeper.svg"
     arguments = ("sleeper", "--url", running.grpc, "--concurrency", "1,2", "--window", SHORT, "--latency-ms", 60_000)
     ended = call(*arguments, "--plot", svg)
@@ -103,9 +101,7 @@ def test_people_get_a_table_and_a_plot_and_the_best_within_the_limit(
 
 
 @pytest.mark.thorough
-def test_programs_get_json_and_exit_code_one_where_nothing_keeps_to_the_limit(
-    running: Triton, call: Callable[..., Any]
-) -> None:
+def test_programs_get_json_and_exit_code_one_above_the_limit(running: Triton, call: Callable[..., Any]) -> None:
     arguments = ("sleeper", "--url", running.grpc, "--concurrency", "1", "--window", SHORT, "--latency-ms", 1)
     ended = call(*arguments, "--json")
     assert ended.exit_code == 1
@@ -143,9 +139,7 @@ def test_metrics_that_cannot_be_read_are_said(running: Triton, call: Callable[..
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_started(
-    call: Callable[..., Any], arguments: tuple[str, ...], said: str
-) -> None:
+def test_what_makes_no_sense_is_refused(call: Callable[..., Any], arguments: tuple[str, ...], said: str) -> None:
     ended = call("sleeper", *arguments)
     assert ended.exit_code == 2, ended.output
     assert said in ended.stderr
@@ -153,7 +147,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_started(
     assert "hunter2" not in ended.output
 
 
-def test_programs_that_are_not_there_are_named_with_where_to_get_them(
+def test_missing_programs_are_named_with_where_to_get_them(
     sleeper: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")

@@ -41,9 +41,7 @@ def tritons_of(pid: int) -> set[str]:
     return found
 
 
-def test_a_sweep_finds_what_serves_most_and_writes_a_configuration_that_check_accepts(
-    programs: Programs, sleeper: Path, tmp_path: Path
-) -> None:
+def test_a_sweep_finds_and_writes_what_serves_most(programs: Programs, sleeper: Path, tmp_path: Path) -> None:
     said: list[str] = []
     before = {path: path.read_bytes() for path in sleeper.rglob("*") if path.is_file()}
     plan = Plan(
@@ -86,7 +84,7 @@ def test_a_sweep_finds_what_serves_most_and_writes_a_configuration_that_check_ac
 
 
 @pytest.mark.thorough
-def test_a_configuration_that_does_not_load_is_reported_in_the_models_own_words_and_the_others_are_measured(
+def test_a_configuration_that_does_not_load_is_reported_and_the_others_are_measured(
     programs: Programs, tmp_path: Path
 ) -> None:
     entry = write_model(tmp_path, "one_only", SLEEPER.format(seconds=0) + _initialize_of(ONE_ONLY))

@@ -54,18 +54,14 @@ def test_a_program_that_does_not_measure_is_told(
 
 
 @pytest.mark.thorough
-def test_windows_grow_for_requests_that_take_longer_than_one(
-    running: Triton, programs: Programs, tmp_path: Path
-) -> None:
+def test_windows_grow_for_slow_requests(running: Triton, programs: Programs, tmp_path: Path) -> None:
     # A request takes 10 ms, and three windows of 50 ms never agree to a tenth for long: it is measured all the same.
     found = measured(programs.perf_analyzer, tmp_path, running.grpc)
     assert 20 < found.inferences_per_second < 100
     assert 0.01 < found.p50_seconds < 0.2
 
 
-def test_why_it_failed_is_said_without_what_is_said_of_every_thread(
-    running: Triton, programs: Programs, tmp_path: Path
-) -> None:
+def test_why_it_failed_is_said_once(running: Triton, programs: Programs, tmp_path: Path) -> None:
     with pytest.raises(perf.LoadError) as refused:
         measured(programs.perf_analyzer, tmp_path, running.grpc, setting=Setting(batch=64, concurrency=4))
     assert refused.value.what.count("batch-size must be <= 8 for 'sleeper'") == 1

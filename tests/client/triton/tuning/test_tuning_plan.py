@@ -73,7 +73,7 @@ limits = st.none() | st.floats(0.0001, 10)
 
 
 @given(measurements, limits, st.sampled_from([50, 90, 95, 99]))
-def test_the_best_keeps_to_the_limit_and_nothing_that_does_is_much_faster(
+def test_the_best_is_about_the_fastest_within_the_limit(
     tried: list[Measurement], limit: float | None, percentile: int
 ) -> None:
     best = best_of(tried, limit, percentile)  # type: ignore[arg-type]

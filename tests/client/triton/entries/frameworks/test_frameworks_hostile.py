@@ -88,7 +88,7 @@ def test_lines_in_an_openvino_model_are_gone_through_once(tmp_path: Path) -> Non
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("line", [b"x" * 1000, b"%d=\n"])
-def test_a_lightgbm_model_without_a_tree_takes_little_memory(
+def test_lightgbm_without_a_tree_takes_little_memory(
     tmp_path: Path, line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.triton.entries.frameworks.fil.LIGHTGBM_LIMIT", 1 << 20)

@@ -122,7 +122,7 @@ class DominoFake:
             case "silent":
                 return json_reply({"canonicalName": "alice"})
         for name in ("Authorization", "X-Domino-Api-Key"):
-            if (said := self.known.get((name, headers.get(name, "")))) is not None:
+            if (said := self.known.get((name, headers.get(name.lower(), "")))) is not None:
                 return json_reply({"isAnonymous": False, **said})
         return json_reply({"isAnonymous": True})
 

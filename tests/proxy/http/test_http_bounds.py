@@ -46,15 +46,6 @@ async def pushed(caller: Caller, size: int, seconds: float = 0.5) -> int:
     return sent
 
 
-@pytest.mark.parametrize("path", ["/predict?", "/%70redict?x=y"])
-async def test_predict_is_predict_however_its_address_is_spelled(here: House, path: str) -> None:
-    envelope = {"inference_server_name": "vision", "model_name": MODEL, "payload": {}}
-    reply = await here.ask(request(path, json.dumps(envelope).encode()))
-    assert (reply.status, reply.body) == (200, b'{"ok":1}')
-    too_long = await here.ask(head(path, 2_000_000, f"X-API-Key: {KEY}") + b"{")
-    assert (too_long.status, too_long.problem) == (413, "too-large")
-
-
 @pytest.mark.parametrize("path", ["/Predict", "/v2/health/live", "/docs", "/nothing"])
 async def test_what_is_no_call_of_a_model_is_answered_without_its_body(tmp_path: Path, path: str) -> None:
     async with house(tmp_path, body_limit_bytes=LIMIT) as here, here.caller() as caller:

@@ -89,18 +89,6 @@ async def test_a_call_that_met_the_end_of_a_kept_connection_is_told_so_and_not_s
     assert len(here.replica.asked) == 3
 
 
-async def test_a_replica_that_fails_again_and_again_is_left_alone_and_tried_later(tmp_path: Path) -> None:
-    async with served(tmp_path, reset) as here:
-        for _ in range(5):
-            assert (await here.ask()).status == 502
-        for _ in range(20):
-            assert (await here.ask()).status == 503
-        assert len(here.replica.asked) == 5
-        here.replica.act = None
-        await asyncio.sleep(1.1)
-        assert {(await here.ask()).status for _ in range(5)} == {200}
-
-
 async def test_a_caller_who_leaves_is_not_worked_for(here: House) -> None:
     here.replica.act = hang
     async with here.caller() as caller:

@@ -157,16 +157,3 @@ async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_one_in_large_ones
 
 
 # --- what is no envelope
-@pytest.mark.parametrize(
-    "body",
-    [
-        ENVELOPE % (b"[" * 200_000 + b"]" * 200_000),
-        b'{"x":' * 100_000,
-        b'{"inference_server_name":"\xff","model_name":"resnet","payload":{}}',
-    ],
-)
-async def test_what_cannot_be_read_is_the_callers_fault(here: House, body: bytes) -> None:
-    reply = await here.ask(request("/predict", body))
-    assert (reply.status, reply.problem) == (400, "malformed")
-    assert (await here.ask(request("/predict", body, key=None))).status == 401
-    assert not here.replica.asked

@@ -54,19 +54,6 @@ async def test_a_body_that_grows_too_long_behind_another_request_is_refused_in_i
         assert len(here.replica.asked) == 1
 
 
-async def test_a_body_that_looks_like_a_request_is_a_body(here: House, caller: Caller) -> None:
-    inner = METADATA
-    here.replica.act = echo
-    before = len(here.replica.asked)
-    for _ in range(3):
-        head, body = request(body=inner).split(b"\r\n\r\n", 1)
-        await caller.send(head + b"\r\n\r\n")
-        await asyncio.sleep(0.02)
-        await caller.send(body)  # a whole request, where a body is due
-        assert (await caller.reply()).body == inner
-    assert {asked.line.split()[0] for asked in here.replica.asked[before:]} == {"POST"}
-
-
 async def test_a_head_after_empty_lines_is_a_request(caller: Caller) -> None:
     for before in (b"\r\n", b"", b"\r\n", b""):
         await caller.send(before)

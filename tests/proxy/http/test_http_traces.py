@@ -56,13 +56,6 @@ def parents(replica: Upstream) -> list[str | None]:
     return [asked.headers.get("traceparent") for asked in replica.asked]
 
 
-async def test_without_a_collector_the_context_goes_on_as_it_came(here: House) -> None:
-    assert here.proxy.shared.tracer is None
-    await here.ask(request(Traceparent=SAMPLED, Tracestate="a=1,b=2"))
-    [asked] = here.replica.asked
-    assert (asked.headers["traceparent"], asked.headers["tracestate"]) == (SAMPLED, "a=1,b=2")
-
-
 async def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(tmp_path: Path) -> None:
     async with upstream() as replica, upstream() as collector:
         async with house(tmp_path, replica, models=[VERSION], **traced(collector)) as here:

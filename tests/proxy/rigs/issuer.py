@@ -2,12 +2,10 @@
 
 import itertools
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import jwt
@@ -15,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from tidegate_contracts import routing
 
-from lab.local_plane.process import HOST
+from .upstream import Caller, head, upstream
 
 AUDIENCE = "inference-proxy"
 CONFIGURATION_PATH = "/.well-known/openid-configuration"
@@ -120,45 +118,20 @@ def json_reply(found: Any, status: int = 200) -> Reply:
     return status, json.dumps(found).encode(), {"Content-Type": "application/json"}
 
 
-class Server(ThreadingHTTPServer):
-    """A server to which many may connect at once."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-
 @contextmanager
 def answering(answer: Callable[[str, Mapping[str, str]], Reply]) -> Iterator[str]:
     """Run a server that answers each GET by its path and headers, on loopback; yields its URL."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            reply = answer(self.path, self.headers)  # type: ignore[arg-type]
-            if reply is None:
-                self.close_connection = True
-                return
+    def behave(caller: Caller) -> None:
+        reply = answer(caller.request.path, caller.request.headers)
+        if reply is None:
+            caller.close()
+        else:
             status, body, headers = reply
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            with suppress(ConnectionError):  # whoever asked may wait no longer
-                self.wfile.write(body)
+            caller.send(head(status, length=str(len(body)), **headers), body)
 
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-    server = Server((HOST, 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://{HOST}:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with upstream(behave) as running:
+        yield f"http://{running.http}"
 
 
 def _make(algorithm: str) -> PrivateKey:

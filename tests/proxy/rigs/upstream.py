@@ -77,9 +77,12 @@ class Caller:
         self.connection.connection.close()
 
 
-def head(status: int, kind: str, length: str | None, **headers: str) -> bytes:
+def head(status: int, kind: str = "", length: str | None = None, **headers: str) -> bytes:
     """Return the head of an answer; without a length it is chunked."""
-    said = {"Content-Type": kind, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    said = {
+        **({"Content-Type": kind} if kind else {}),
+        **{name.replace("_", "-"): value for name, value in headers.items()},
+    }
     said |= {"Transfer-Encoding": "chunked"} if length is None else {"Content-Length": length}
     lines = [f"HTTP/1.1 {status} Answer", *(f"{name}: {value}" for name, value in said.items())]
     return "\r\n".join([*lines, "", ""]).encode()

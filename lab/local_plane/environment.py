@@ -37,6 +37,7 @@ class Plan:
     """Whether it has a preload Triton."""
     proxies: int = 1
     poll_seconds: int = 1
+    policy: str = "lru-idle"
     capacity_bytes: int = 1 << 30
     idle_seconds: int = 1
     lease_seconds: int = 2
@@ -48,7 +49,7 @@ class Plan:
     def settings(self, repository: Path) -> EvictionSettings:
         """Return what the policy is told about its pool."""
         return EvictionSettings(
-            policy="lru-idle",
+            policy=self.policy,
             repository=str(repository),
             capacity_bytes=self.capacity_bytes,
             idle_seconds=self.idle_seconds,
@@ -180,7 +181,7 @@ class LocalEnvironment:
         for number in range(self.plan.proxies):
             root = self.root / f"proxy-{number + 1}"
             root.mkdir()
-            write_tables(root, self._routing(), self.plan.access())
+            write_tables(root, self.routing(), self.plan.access())
             (root / "api-keys").mkdir()
             for caller, key in self.keys.items():
                 (root / "api-keys" / caller).write_text(hash_line(key) + "\n", "utf-8")
@@ -191,7 +192,7 @@ class LocalEnvironment:
         self.plan = plan
         write_settings(self._policy_root, plan.settings(self.repository(ON_DEMAND)))
         for each in self.proxies:
-            write_tables(each.root, self._routing(), plan.access())
+            write_tables(each.root, self.routing(), plan.access())
 
     def kill_policy(self) -> None:
         """Kill the eviction policy, without a chance to say anything."""
@@ -214,7 +215,8 @@ class LocalEnvironment:
             for stack in self._stacks.values():
                 all_of_it.push(stack)
 
-    def _routing(self) -> routing.RoutingTable:
+    def routing(self) -> routing.RoutingTable:
+        """Return what the proxies are told of its servers and models."""
         servers = [(ON_DEMAND, self.on_demand)]
         if self.plan.preloads:
             servers.insert(0, (PRELOAD, self.preload))

@@ -108,46 +108,30 @@ IMAGE = "  - name: proxy\n    repository"
 NEXT = "  - name: triton-next\n    repository: nvcr.io/nvidia/tritonserver\n    tag: 26.09-py3\n"
 SMALL_POOL = "{mode: on-demand, policy: lru-idle, idleSeconds: 300, capacity: 8Gi}"
 EDITS: list[tuple[str, dict[str, str], set[str]]] = [
-    (
-        "an image of one server",
-        {IMAGE: NEXT + IMAGE, "  - name: preload #": "  - name: preload\n    image: triton-next #"},
-        {PRELOAD},
-    ),
+    ("an image of one server",
+        {IMAGE: NEXT + IMAGE, "  - name: preload #": "  - name: preload\n    image: triton-next #"}, {PRELOAD}),
     ("the image of all servers", {"tag: 26.08-py3": "tag: 26.09-py3"}, SERVERS),
-    (
-        "the image of the eviction policy",
-        {"eviction-policy\n    tag: 0.1.0": "eviction-policy\n    tag: 0.2.0"},
-        {LARGE, SMALL},
-    ),
+    ("the image of the eviction policy",
+        {"eviction-policy\n    tag: 0.1.0": "eviction-policy\n    tag: 0.2.0"}, {LARGE, SMALL}),
     ("the image of the proxy", {"inference-proxy\n    tag: 0.1.0": "inference-proxy\n    tag: 0.2.0"}, {PROXY}),
-    (
-        "the routing table",
-        {"{version: 3, weight: 80}": "{version: 3, weight: 70}", "weight: 20}": "weight: 30}"},
-        set(),
-    ),
+    ("the routing table",
+        {"{version: 3, weight: 80}": "{version: 3, weight: 70}", "weight: 20}": "weight: 30}"}, set()),
     ("who may do what", {"rateLimit: {requestsPerMinute: 1000}": "rateLimit: {requestsPerMinute: 900}"}, set()),
     ("settings of an eviction policy", {SMALL_POOL: SMALL_POOL.replace("300", "400")}, set()),
-    (
-        "settings of the proxy",
-        {"rateLimit: {requestsPerMinute": "logLevel: debug\n  rateLimit: {requestsPerMinute"},
-        {PROXY},
-    ),
+    ("settings of the proxy",
+        {"rateLimit: {requestsPerMinute": "logLevel: debug\n  rateLimit: {requestsPerMinute"}, {PROXY}),
     ("a model more", {"  - name: churn\n": "  - {name: more, server: preload}\n  - name: churn\n"}, set()),
-    ("replicas", {"restarts-dev\n    proxy:\n      replicas: 1": "restarts-dev\n    proxy:\n      replicas: 2"}, set()),
-    (
-        "a MIG profile",
+    ("replicas",
+        {"restarts-dev\n    proxy:\n      replicas: 1": "restarts-dev\n    proxy:\n      replicas: 2"}, set()),
+    ("a MIG profile",
         {"kind: mig, profile: 2g.20gb": "kind: mig, profile: 1g.10gb", "small, replicas: 3": "small, replicas: 2"},
-        {PRELOAD},
-    ),
+        {PRELOAD}),
     ("labels of the namespace", {"restarts-dev\n": "restarts-dev\n    labels: {example.com/a: b}\n"}, set()),
     ("memory", {'{cpu: "8", memory: 48Gi}': '{cpu: "8", memory: 47Gi}'}, {LARGE}),
     ("the same amount in other words", {'{cpu: "8", memory: 48Gi}': "{cpu: 8000m, memory: 49152Mi}"}, set()),
-    (
-        "how long a start may take",
-        {'{cpu: "2", memory: 16Gi}': '{cpu: "2", memory: 16Gi}\n        startupSeconds: 60'},
-        {SMALL},
-    ),
-]
+    ("how long a start may take",
+        {'{cpu: "2", memory: 16Gi}': '{cpu: "2", memory: 16Gi}\n        startupSeconds: 60'}, {SMALL}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lab.bench.report import Found, say
 from lab.local_plane.process import repeating
 
 from .goals import Effort
-from .plane import RIGHT, Ballast, Plane, Pool, infer_path, plane, post
+from .plane import RIGHT, Ballast, Plane, infer_path, plane, post
 
 ZIPF = 1.1
 ENOUGH = 0.99
@@ -74,7 +74,7 @@ def serve(room: int, times: int, seconds: float, seed: int = 1) -> Served:
         most = max(most, sum(state in ("READY", "LOADING", "UNLOADING") for state in made.states().values()))
 
     with (
-        plane(Pool(models, room * EACH_MIB)) as made,
+        plane(models, room * EACH_MIB) as made,
         repeating(look, pause=_LOOK_SECONDS),
         ThreadPoolExecutor(THREADS) as pool,
     ):

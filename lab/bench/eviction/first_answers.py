@@ -8,7 +8,7 @@ from operator import truediv
 from lab.bench.report import Found, NotHereError, say
 
 from .goals import Effort
-from .plane import RIGHT, Ballast, Plane, Pool, infer_path, plane, post
+from .plane import RIGHT, Ballast, Plane, infer_path, plane, post
 
 SIZES = 4, 32, 128
 """MiB that cold models hold."""
@@ -28,7 +28,7 @@ def cold(effort: Effort) -> Found:
     theirs = [Ballast(f"bare-{number}", size) for number, size in enumerate(sizes)]
     warm_up = Ballast("first"), Ballast("first-bare")
     through, bare = [], []
-    with plane(Pool([*ours, warm_up[0]], _ROOM_MIB), [*theirs, warm_up[1]]) as made:
+    with plane([*ours, warm_up[0]], _ROOM_MIB, [*theirs, warm_up[1]]) as made:
         made.first_answer(warm_up[0].name)  # the proxy's connections, Triton's shared memory, the disk's caches
         made.bare_answer(warm_up[1].name)
         made.unload(warm_up[1].name)
@@ -53,7 +53,7 @@ def stampede(effort: Effort) -> Found:
     models = [Ballast(f"wanted-{number}", 4, STAMPEDE_SECONDS) for number in range(effort.stampedes)]
     worst = 0.0
     found = Found()
-    with plane(Pool(models, _ROOM_MIB), proxies=2) as made:
+    with plane(models, _ROOM_MIB, proxies=2) as made:
         for model in models:
             say(f"{effort.callers} callers at once …")
             counted = made.loads_counted()

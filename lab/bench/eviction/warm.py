@@ -10,11 +10,12 @@ from tempfile import TemporaryDirectory
 from lab.bench.proxy.contestants import cores
 from lab.bench.proxy.load import Call, answer, load
 from lab.bench.report import Found, NotHereError, say, turns
+from lab.local_plane.environment import ON_DEMAND, PRELOAD
 from lab.local_plane.process import repeating
 from tests.policies.eviction.rigs.caller import Holder
 
 from .goals import Effort
-from .plane import CALL_SECONDS, ON_DEMAND, PRELOADED, REQUEST, RIGHT, Ballast, Plane, Pool, infer_path, plane
+from .plane import CALL_SECONDS, REQUEST, RIGHT, Ballast, Plane, infer_path, plane
 
 WARM = Ballast("warm", 4, declared_mib=32)
 CONNECTIONS = 32
@@ -29,12 +30,12 @@ def against_preloaded(effort: Effort) -> Found:
     use = cores()
     found = Found()
     with (
-        plane(Pool([WARM], 256), cores=(use.measured, use.rest)) as made,
+        plane([WARM], 256, cores=(use.measured, use.rest)) as made,
         TemporaryDirectory(prefix="tidegate-bench-") as folder,
     ):
         made.first_answer(WARM.name)
-        rates: dict[str, list[float]] = {ON_DEMAND: [], PRELOADED: []}
-        work: dict[str, list[float]] = {ON_DEMAND: [], PRELOADED: []}
+        rates: dict[str, list[float]] = {ON_DEMAND: [], PRELOAD: []}
+        work: dict[str, list[float]] = {ON_DEMAND: [], PRELOAD: []}
         for run, name in turns([*rates], effort.runs):
             say(f"warm model, {name}: run {run + 1} of {effort.runs} …")
             call = Call(infer_path(WARM.name, name), REQUEST, made.headers)
@@ -42,7 +43,7 @@ def against_preloaded(effort: Effort) -> Found:
             if run >= 0:
                 rates[name].append(rate)
                 work[name].append(microseconds)
-    ratio = statistics.median(map(truediv, rates[ON_DEMAND], rates[PRELOADED]))
+    ratio = statistics.median(map(truediv, rates[ON_DEMAND], rates[PRELOAD]))
     found.figures["warm_vs_preloaded"] = ratio
     sides = (
         f"{name} {statistics.median(rates[name]):,.0f}/s ({statistics.median(work[name]):.0f} µs)" for name in rates
@@ -65,7 +66,7 @@ def while_loading(effort: Effort) -> Found:
 
     Whoever loads holds leases of its own, and gives them back at once.
     """
-    with plane(Pool([WARM, *CHURNED], 32 + 64 + 16, residency_factor=0)) as made:
+    with plane([WARM, *CHURNED], 32 + 64 + 16, residency_factor=0) as made:
         made.first_answer(WARM.name)
         holder = Holder(made.policy, "churn")
 

@@ -22,7 +22,6 @@ from lab.bench.eviction.offline import decision_microseconds, simulated
 from lab.bench.iac import pinned
 from lab.bench.lifecycle import memory
 from lab.bench.lifecycle.__main__ import PARTS
-from lab.bench.lifecycle.entries import make_entry
 from lab.bench.lifecycle.goals import GOALS as LIFECYCLE
 from lab.bench.lifecycle.goals import MB
 from lab.bench.lifecycle.goals import QUICK as QUICK_LIFE
@@ -252,12 +251,6 @@ def test_each_part_of_a_models_life_measures_its_figures(part: str, figures: set
         found = PARTS[part](QUICK_LIFE)
     assert figures <= set(found.figures) <= set(LIFECYCLE)
     assert all(figure > 0 for figure in found.figures.values())
-
-
-def test_an_entry_has_files_of_these_sizes(tmp_path: Path) -> None:
-    entry = make_entry(tmp_path, "two", [5, 3 << 20])
-    weights = sorted((entry / "1" / "weights").iterdir())
-    assert [file.stat().st_size for file in weights] == [5, 3 << 20]
 
 
 @pytest.mark.parametrize(("takes", "least", "most"), [(1, 1, 60), (200, 200, 260)], ids=["little", "much"])

@@ -63,14 +63,17 @@ class Refused:
 
 
 def edited(edits: Values, of: Values = BASE) -> Values:
-    """Values in which something else stands at some keys, such as `servers[main].pools[cold].placement`."""
+    """Values in which something else stands at some keys, such as `servers[main].pools[cold].placement`.
+
+    A function makes it of what stands there.
+    """
     values = copy.deepcopy(of)
     for path, value in edits.items():
         *steps, last = re.findall(r"[^.\[\]]+", path)
         place: Any = values
         for step in steps:
             place = next(item for item in place if item["name"] == step) if isinstance(place, list) else place[step]
-        place[last] = value
+        place[last] = value(place[last]) if callable(value) else value
         if value is GONE:
             del place[last]
     return values

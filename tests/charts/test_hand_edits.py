@@ -17,6 +17,7 @@ from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 
+from .broken_values import GONE, edited
 from .rendering import ROOT, declared, object_differences, rendered, without_policy
 
 Values = dict[str, Any]
@@ -26,24 +27,13 @@ Values = dict[str, Any]
 class Edit:
     """One wish of a person, written into the definition, and into the values; often both are the same words."""
 
-    definition: Callable[[Tree], object]
-    values: Callable[[Values], object] | None = None
+    definition: Values
+    values: Values | None = None
     stack: str = "prod-east"
 
 
-def named(items: list[Any], name: str) -> Any:
-    (found,) = (item for item in items if item["name"] == name)
-    return found
-
-
-def pool(tree: Tree, server: str = "ondemand", name: str = "small") -> Any:
-    return named(named(tree["servers"], server)["pools"], name)
-
-
-def environment(tree: Tree, name: str = "prod") -> Any:
-    return named(tree["environments"], name)
-
-
+SERVERS, POOL = "servers[ondemand]", "servers[ondemand].pools[small]"
+PROD = "environments[prod]"
 INGRESS = {"kind": "ingress", "host": "models.example.com", "path": "/dev", "className": "nginx"}
 PLAIN = ("resources", "rateLimit", "bodyLimit", "concurrency", "timeouts", "logLevel", "nodeSelector", "tolerations")
 XLARGE = {
@@ -52,63 +42,42 @@ XLARGE = {
     "replicas": 2,
     "resources": {"cpu": "16", "memory": "96Gi"},
 }
+TRANSLATE = {"name": "translate", "footprintBytes": 40 << 30}
 
 
-def add_pool(tree: Tree) -> None:
-    tree["servers"][-1]["pools"].append({**XLARGE, "loading": {"mode": "on-demand", "capacity": "72Gi"}})
-    tree["models"].append({"name": "translate", "server": "ondemand", "pool": "xlarge", "footprint": "40Gi"})
+def and_one(item: Tree) -> Callable[[list[Tree]], list[Tree]]:
+    return lambda items: [*items, item]
 
 
-def add_pool_to_values(values: Values) -> None:
-    loading, models = (
-        {"mode": "on-demand", "capacityBytes": 72 << 30},
-        [{"name": "translate", "footprintBytes": 40 << 30}],
-    )
-    named(values["servers"], "ondemand")["pools"].append({**XLARGE, "loading": loading, "models": models})
-
-
-def plain_proxy(tree: Tree) -> None:
-    for part in (tree["proxy"], environment(tree)["proxy"]):
-        for key in PLAIN:
-            part.pop(key, None)
-
-
-def no_autoscaling(tree: Tree) -> None:
-    proxy = environment(tree)["proxy"]
-    del proxy["autoscaling"]
-    proxy["replicas"] = 4
-
-
-def larger_slice(capacity: str) -> Callable[[Tree], None]:
-    def edit(tree: Tree) -> None:
-        pool(tree)["placement"].update(profile="2g.20gb")
-        pool(tree)["loading"].pop(capacity, None)
-
-    return edit
+def plain(proxy: Tree) -> Tree:
+    return {key: value for key, value in proxy.items() if key not in PLAIN}
 
 
 EDITS = {
-    "add a pool with a model": Edit(add_pool, add_pool_to_values),
-    "switch autoscaling off": Edit(no_autoscaling, lambda values: values["proxy"].update(autoscaling=None, replicas=4)),
-    "let everything be what it is by default": Edit(plain_proxy, lambda values: values["proxy"].update(
-        {"bodyLimitBytes" if key == "bodyLimit" else key: None for key in PLAIN})),
-    "scale a pool to nothing": Edit(lambda tree: pool(environment(tree)).update(replicas=0),
-        lambda values: pool(values).update(replicas=0)),
-    "change a MIG profile, from which the capacity follows":
-        Edit(larger_slice("capacity"), larger_slice("capacityBytes")),
-    "take whole GPUs instead of slices": Edit(lambda tree: pool(tree).update(placement={"kind": "gpu", "count": 2})),
-    "change the eviction policy's image": Edit(
-        lambda tree: named(tree["images"], "eviction-policy").update(tag="0.2.0"),
-        lambda values: values.update(evictionPolicyImage="registry.example.com/tidegate/eviction-policy:0.2.0")),
+    "add a pool with a model": Edit(
+        {f"{SERVERS}.pools": and_one({**XLARGE, "loading": {"mode": "on-demand", "capacity": "72Gi"}}),
+         "models": and_one({"name": "translate", "server": "ondemand", "pool": "xlarge", "footprint": "40Gi"})},
+        {f"{SERVERS}.pools": and_one(
+            {**XLARGE, "loading": {"mode": "on-demand", "capacityBytes": 72 << 30}, "models": [TRANSLATE]})}),
+    "switch autoscaling off": Edit({f"{PROD}.proxy.autoscaling": GONE, f"{PROD}.proxy.replicas": 4},
+        {"proxy.autoscaling": None, "proxy.replicas": 4}),
+    "let everything be what it is by default": Edit({"proxy": plain, f"{PROD}.proxy": plain},
+        {f"proxy.{'bodyLimitBytes' if key == 'bodyLimit' else key}": None for key in PLAIN}),
+    "scale a pool to nothing": Edit({f"{PROD}.{POOL}.replicas": 0}, {f"{POOL}.replicas": 0}),
+    "change a MIG profile, from which the capacity follows": Edit(
+        {f"{POOL}.placement.profile": "2g.20gb", f"{POOL}.loading.capacity": GONE},
+        {f"{POOL}.placement.profile": "2g.20gb", f"{POOL}.loading.capacityBytes": GONE}),
+    "take whole GPUs instead of slices": Edit({f"{POOL}.placement": {"kind": "gpu", "count": 2}}),
+    "change the eviction policy's image": Edit({"images[eviction-policy].tag": "0.2.0"},
+        {"evictionPolicyImage": "registry.example.com/tidegate/eviction-policy:0.2.0"}),
     "add a model": Edit(
-        lambda tree: tree["models"].append({"name": "zebra", "server": "ondemand", "pool": "small", "pinned": True}),
-        lambda values: pool(values)["models"].append({"name": "zebra", "pinned": True})),
-    "expose the proxy by an Ingress": Edit(lambda tree: environment(tree, "dev")["proxy"].update(exposure=INGRESS),
-        lambda values: values["proxy"].update(exposure=INGRESS), stack="dev-lab"),
-    "join the mesh": Edit(lambda tree: tree["domino"].update(mesh={"mode": "istio", "mtls": "STRICT"}),
-        lambda values: values["domino"].update(mesh={"mtls": "STRICT"})),
-    "move to another namespace": Edit(lambda tree: environment(tree).update(namespace="models-prod"),
-        lambda values: values["namespace"].update(name="models-prod")),
+        {"models": and_one({"name": "zebra", "server": "ondemand", "pool": "small", "pinned": True})},
+        {f"{POOL}.models": and_one({"name": "zebra", "pinned": True})}),
+    "expose the proxy by an Ingress": Edit({"environments[dev].proxy.exposure": INGRESS}, {"proxy.exposure": INGRESS},
+        stack="dev-lab"),
+    "join the mesh": Edit({"domino.mesh": {"mode": "istio", "mtls": "STRICT"}}, {"domino.mesh": {"mtls": "STRICT"}}),
+    "move to another namespace":
+        Edit({f"{PROD}.namespace": "models-prod"}, {"namespace.name": "models-prod"}),
 }  # fmt: skip
 
 
@@ -134,12 +103,9 @@ def resolved(tree: Tree, name: str) -> EnvironmentArgs:
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
 def test_an_edit_of_the_values_gives_what_the_same_edit_of_the_definition_gives(edit: Edit) -> None:
     before = resolved(reference(), edit.stack)
-    tree = reference()
-    edit.definition(tree)
-    wanted = declared(resolved(tree, edit.stack))
+    wanted = declared(resolved(edited(edit.definition, reference()), edit.stack))
     assert object_differences(declared(before), wanted), "the edit changes nothing"
-    values = values_of(before)
-    (edit.values or edit.definition)(values)
+    values = edited(edit.values or edit.definition, values_of(before))
     assert object_differences(wanted, without_policy(rendered(values))) == []
 
 

@@ -20,43 +20,32 @@ EVERYBODY = ("0.0.0.0/0", "::/0")
 def expose(name: str, args: ProxyArgs, place: Place, child: pulumi.ResourceOptions) -> None:
     """Declare the Services, and what leads to them from outside."""
     exposure = args.exposure
-    k8s.core.v1.Service(
+    annotations = of_kind(exposure, LoadBalancerExposure, lambda balancer: none_if_empty(balancer.annotations))
+    ports = [
+        either(
+            args.tls,
+            lambda _: pods.service_port("https", proxy_process.HTTPS_SERVICE_PORT, "http"),
+            lambda: pods.service_port("http", proxy_process.HTTP_SERVICE_PORT, "http"),
+        ),
+        pods.service_port("grpc", proxy_process.GRPC_SERVICE_PORT, "grpc"),
+    ]
+    pods.service(
         f"{name}-service",
-        metadata=place.metadata(
-            PROXY,
-            place.labels(PROXY),
-            of_kind(exposure, LoadBalancerExposure, lambda balancer: none_if_empty(balancer.annotations)),
+        place.metadata(PROXY, place.labels(PROXY), annotations),
+        place.proxy_selector,
+        ports,
+        child,
+        type=if_true(equals(exposure.kind, "load-balancer"), lambda: "LoadBalancer", lambda: "ClusterIP"),
+        load_balancer_source_ranges=of_kind(
+            exposure, LoadBalancerExposure, lambda balancer: none_if_empty(balancer.source_ranges)
         ),
-        spec=k8s.core.v1.ServiceSpecArgs(
-            type=if_true(equals(exposure.kind, "load-balancer"), lambda: "LoadBalancer", lambda: "ClusterIP"),
-            selector=place.proxy_selector,
-            load_balancer_source_ranges=of_kind(
-                exposure, LoadBalancerExposure, lambda balancer: none_if_empty(balancer.source_ranges)
-            ),
-            # Keeps the callers' addresses, which the network policy looks at.
-            external_traffic_policy=of_kind(exposure, LoadBalancerExposure, lambda _: "Local"),
-            ports=[
-                either(
-                    args.tls,
-                    lambda _: pods.service_port("https", proxy_process.HTTPS_SERVICE_PORT, "http"),
-                    lambda: pods.service_port("http", proxy_process.HTTP_SERVICE_PORT, "http"),
-                ),
-                pods.service_port("grpc", proxy_process.GRPC_SERVICE_PORT, "grpc"),
-            ],
-        ),
-        opts=child,
+        # Keeps the callers' addresses, which the network policy looks at.
+        external_traffic_policy=of_kind(exposure, LoadBalancerExposure, lambda _: "Local"),
     )
     # By its addresses a replica knows how many there are, and so its share of a rate limit.
-    k8s.core.v1.Service(
-        f"{name}-headless",
-        metadata=place.metadata(PROXY_HEADLESS, place.labels(PROXY)),
-        spec=k8s.core.v1.ServiceSpecArgs(
-            cluster_ip="None",
-            selector=place.proxy_selector,
-            ports=[pods.service_port("http", proxy_process.HTTP_PORT, "http")],
-        ),
-        opts=child,
-    )
+    metadata = place.metadata(PROXY_HEADLESS, place.labels(PROXY))
+    ports = [pods.service_port("http", proxy_process.HTTP_PORT, "http")]
+    pods.service(f"{name}-headless", metadata, place.proxy_selector, ports, child, cluster_ip="None")
     of_kind(exposure, IngressExposure, lambda ingress: _ingress(f"{name}-ingress", args, ingress, place, child))
     of_kind(exposure, HttpRouteExposure, lambda route: _http_route(f"{name}-route", args, route, place, child))
 

@@ -141,11 +141,22 @@ def mount(name: str, path: str, *, read_only: bool = True) -> k8s.core.v1.Volume
     return k8s.core.v1.VolumeMountArgs(name=name, mount_path=path, read_only=read_only or None)
 
 
-def disruption_budget_spec(selector: Texts, max_unavailable: Input[int]) -> k8s.policy.v1.PodDisruptionBudgetSpecArgs:
-    """Return a budget of how many pods a node drain may take away at once."""
-    return k8s.policy.v1.PodDisruptionBudgetSpecArgs(
+def service(
+    resource_name: str, metadata: Any, selector: Texts, ports: Sequence[Any], opts: pulumi.ResourceOptions, **more: Any
+) -> k8s.core.v1.Service:
+    """Declare a Service of pods; `more` of its spec."""
+    spec = k8s.core.v1.ServiceSpecArgs(selector=selector, ports=ports, **more)
+    return k8s.core.v1.Service(resource_name, metadata=metadata, spec=spec, opts=opts)
+
+
+def disruption_budget(
+    resource_name: str, metadata: Any, selector: Texts, max_unavailable: Input[int], opts: pulumi.ResourceOptions
+) -> k8s.policy.v1.PodDisruptionBudget:
+    """Declare a budget of how many pods a node drain may take away at once."""
+    spec = k8s.policy.v1.PodDisruptionBudgetSpecArgs(
         max_unavailable=max_unavailable, selector=k8s.meta.v1.LabelSelectorArgs(match_labels=selector)
     )
+    return k8s.policy.v1.PodDisruptionBudget(resource_name, metadata=metadata, spec=spec, opts=opts)
 
 
 def cpu_autoscaler(

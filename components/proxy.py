@@ -78,12 +78,7 @@ class Proxy(pulumi.ComponentResource):
         )
         expose(name, args, place, child)
         when(args.tls, lambda tls: certificate(f"{name}-certificate", tls, args.exposure, place, child))
-        k8s.policy.v1.PodDisruptionBudget(
-            f"{name}-budget",
-            metadata=place.metadata(PROXY, labels),
-            spec=pods.disruption_budget_spec(place.proxy_selector, 1),
-            opts=child,
-        )
+        pods.disruption_budget(f"{name}-budget", place.metadata(PROXY, labels), place.proxy_selector, 1, child)
         when(
             args.autoscaling,
             lambda scaling: pods.cpu_autoscaler(

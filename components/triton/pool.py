@@ -63,13 +63,8 @@ class TritonPool(pulumi.ComponentResource):
                 parent=self, depends_on=when(settings, lambda made: [made]), custom_timeouts=timeouts
             ),
         )
-        k8s.policy.v1.PodDisruptionBudget(
-            f"{name}-budget",
-            metadata=place.metadata(pool.name, pool.labels),
-            spec=pods.disruption_budget_spec(pool.selector, args.max_unavailable),
-            opts=child,
-        )
         metadata = place.metadata(pool.name, pool.labels)
+        pods.disruption_budget(f"{name}-budget", metadata, pool.selector, args.max_unavailable, child)
         of_kind(
             args.autoscaling,
             CpuScaling,
@@ -89,21 +84,13 @@ class TritonPool(pulumi.ComponentResource):
             pods.service_port("http", triton.HTTP_PORT, "http"),
             pods.service_port("grpc", triton.GRPC_PORT, "grpc"),
         ]
-        k8s.core.v1.Service(
-            f"{name}-service",
-            metadata=pool.place.metadata(pool.name, pool.labels),
-            spec=k8s.core.v1.ServiceSpecArgs(selector=pool.selector, ports=ports),
-            # Pulumi takes a Service for ready when its pods are: as long as for them.
-            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=timeouts)),
-        )
-        k8s.core.v1.Service(
-            f"{name}-headless",
-            metadata=pool.place.metadata(pool.headless_name, pool.labels),
-            spec=k8s.core.v1.ServiceSpecArgs(
-                cluster_ip="None", selector=pool.selector, ports=joined(ports, lease_ports(pool))
-            ),
-            opts=child,
-        )
+        # Pulumi takes a Service for ready when its pods are: as long as for them.
+        as_long = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=timeouts))
+        metadata = pool.place.metadata(pool.name, pool.labels)
+        pods.service(f"{name}-service", metadata, pool.selector, ports, as_long)
+        metadata = pool.place.metadata(pool.headless_name, pool.labels)
+        all_ports = joined(ports, lease_ports(pool))
+        pods.service(f"{name}-headless", metadata, pool.selector, all_ports, child, cluster_ip="None")
 
 
 def _queue_autoscaler(

@@ -27,14 +27,9 @@ class ToyPool(pulumi.ComponentResource):
         repository = repository_root(server, ROOT, lambda root: root)
         settings_map(name, pool, child, repository=repository, grpc_tls=False, kind="toy")
         ports = [pods.service_port("http", HTTP_PORT, "http"), pods.service_port("grpc", GRPC_PORT, "grpc")]
-        k8s.core.v1.Service(
-            f"{name}-headless",
-            metadata=pool.place.metadata(pool.headless_name, pool.labels),
-            spec=k8s.core.v1.ServiceSpecArgs(
-                cluster_ip="None", selector=pool.selector, ports=joined(ports, lease_ports(pool))
-            ),
-            opts=child,
-        )
+        metadata = pool.place.metadata(pool.headless_name, pool.labels)
+        ports = joined(ports, lease_ports(pool))
+        pods.service(f"{name}-headless", metadata, pool.selector, ports, child, cluster_ip="None")
         toy = k8s.core.v1.ContainerArgs(name="toy", image=server.image, args=["--greeting", f"{server.toy.greeting}!"])
         labels = {**pool.labels, ROLE: "server", LOADING: pool.args.loading.mode}
         spec = k8s.core.v1.PodSpecArgs(

@@ -4,20 +4,49 @@ from typing import Any, cast
 
 import pulumi
 import pulumi_kubernetes as k8s
-from tidegate_contracts import triton
+from tidegate_contracts import eviction_process, triton
 
 from stacks.definition.base import CpuScaling
-from stacks.definition.pools import QueueScaling
+from stacks.definition.pools import Preload, QueueScaling
 
 from .. import pods
-from ..args import PoolContext, PulumiTimeouts, repository_root
-from ..eviction import lease_ports, settings_map
+from ..args import (
+    GRACE_SECONDS,
+    OnDemandArgs,
+    PoolArgs,
+    PoolContext,
+    PulumiTimeouts,
+    VolumeRepositoryArgs,
+    repository_root,
+)
+from ..eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
 from ..gpu_placement import GpuPlacement
-from ..identity import pod_labels
-from ..place import LOADING, ROLE
-from ..values import either, joined, merged, of_kind, present, when
-from .pod import pod
+from ..identity import pod_labels, variables
+from ..place import LOADING, ROLE, service_account
+from ..values import either, entries, equals, if_true, joined, merged, of_kind, present, quotient, total, when
 from .server import TritonServerArgs
+
+_STARTED = "/tmp/started"
+# Without a secret Triton would be open to whoever sends none: rather no Triton. With a policy it is there: the kubelet
+# starts Triton only after the policy's start-up probe has passed. Nobody needs the control protocols of a server that
+# polls: its secret is forgotten as soon as it is made.
+_WITH_POLICY = f'secret=$(cat "{eviction_process.CONTROL_SECRET_FILE}") && [ -n "$secret" ]'
+_WITHOUT_POLICY = "secret=$(head -c 32 /dev/urandom | base64 | tr -d '\\n') && [ -n \"$secret\" ]"
+# What a model has leaked comes back only with the process: where the policy asks for that, Triton ends as on SIGTERM,
+# and the kubelet starts it anew. What was asked of the process before is older than the mark.
+# Not by its own number, which a shell calls $$: Kubernetes makes one $ of two, in commands too.
+_UNTIL_RECYCLED = (
+    f'touch {_STARTED} && {{ sh -c \'until [ "{eviction_process.RECYCLE_FILE}" -nt {_STARTED} ];'
+    ' do kill -0 "$PPID" && sleep 2 || exit; done; kill -TERM "$PPID"\' > /dev/null 2>&1 & }'
+)
+_PROTOCOLS = ",".join(triton.RESTRICTED_PROTOCOLS)
+_SERVE = (
+    # The Python backend of a process before that was killed has left some here, for the volume outlives it.
+    "rm -f /dev/shm/triton_python_backend_shm_region_*"
+    ' && exec tritonserver "$@"'
+    f' "--http-restricted-api={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
+    f' "--grpc-restricted-protocol={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
+)
 
 
 class TritonPool(pulumi.ComponentResource):
@@ -56,7 +85,7 @@ class TritonPool(pulumi.ComponentResource):
                             ),
                         )
                     ),
-                    spec=pod(pool, server, placement),
+                    spec=_pod(pool, server, placement),
                 ),
             ),
             opts=pulumi.ResourceOptions(
@@ -129,3 +158,123 @@ def _queue_autoscaler(
 
 def _custom_timeouts(seconds: PulumiTimeouts) -> pulumi.CustomTimeouts:
     return pulumi.CustomTimeouts(create=f"{seconds.ready}s", update=f"{seconds.updated}s")
+
+
+def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:
+    """Return the spec of a pool's pods."""
+    args = pool.args
+    return pods.pod_spec(
+        service_account(server.kind, server.name),
+        node_selector=placement.node_selector(args.node_selector),
+        tolerations=placement.tolerations(args.tolerations),
+        topology_spread_constraints=pods.spread_over_nodes(pool.selector),
+        priority_class_name=args.priority_class,
+        resource_claims=placement.resource_claims,
+        # The pause before SIGTERM, then what requests in flight may take, then a margin.
+        termination_grace_period_seconds=total(server.triton.exit_timeout_seconds, GRACE_SECONDS),
+        init_containers=policy_sidecars(
+            pool,
+            _repository_mounts(server),
+            when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
+        ),
+        containers=[_triton(args, server, placement)],
+        volumes=joined(
+            [pods.memory_volume("shm", args.shared_memory), pods.scratch_volume("tmp", args.scratch)],
+            of_kind(server.repository, VolumeRepositoryArgs, lambda repository: [_repository_volume(repository)]),
+            when(server.triton.grpc_tls, lambda tls: [pods.secret_volume("tls", tls.secret)]),
+            policy_volumes(pool),
+        ),
+    )
+
+
+def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
+    # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its place.
+    start = if_true(
+        equals(args.loading.mode, "on-demand"),
+        lambda: " && ".join((_WITH_POLICY, _UNTIL_RECYCLED, _SERVE)),
+        lambda: " && ".join((_WITHOUT_POLICY, _SERVE)),
+    )
+    return pods.container(
+        "triton",
+        server.image,
+        {"http": triton.HTTP_PORT, "grpc": triton.GRPC_PORT, "metrics": triton.METRICS_PORT},
+        command=["/bin/sh", "-c", start, "tritonserver"],
+        args=_arguments(server, args),
+        env=joined(
+            # The root file system is read-only, so home is elsewhere.
+            [k8s.core.v1.EnvVarArgs(name="HOME", value="/tmp")],
+            variables(server.identity),
+            entries(server.triton.environment, lambda name, value: k8s.core.v1.EnvVarArgs(name=name, value=value)),
+        ),
+        resources=placement.resources(args.resources),
+        # A probe every ten seconds, for as long as a start may take.
+        startup_probe=pods.http_probe(triton.LIVE_PATH, "http", 10, failures=quotient(args.startup_seconds, 10)),
+        # Without strict readiness this stays true when a model fails to load.
+        readiness_probe=pods.http_probe(triton.READY_PATH, "http", 5, failures=3),
+        # Patient: a big load can hold up Triton's HTTP front end for seconds.
+        liveness_probe=pods.http_probe(triton.LIVE_PATH, "http", 10, failures=6, timeout_seconds=10),
+        lifecycle=pods.pre_stop(),
+        volume_mounts=joined(
+            [pods.mount("shm", "/dev/shm", read_only=False), pods.mount("tmp", "/tmp", read_only=False)],
+            _repository_mounts(server),
+            when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
+            of_kind(args.loading, OnDemandArgs, lambda _: [pods.mount("control", eviction_process.CONTROL_ROOT)]),
+        ),
+    )
+
+
+def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
+    """Return tritonserver's arguments; its documentation is `tritonserver --help`."""
+    settings = server.triton
+    return joined(
+        repository_root(server, triton.REPOSITORY_ROOT, lambda root: [f"--model-repository={root}"]),
+        of_kind(
+            pool.loading,
+            Preload,
+            lambda loading: ["--model-control-mode=poll", f"--repository-poll-secs={loading.poll_seconds}"],
+        ),
+        of_kind(pool.loading, OnDemandArgs, lambda _: ["--model-control-mode=explicit"]),
+        [
+            # One model that fails to load must not take the others down.
+            "--exit-on-error=false",
+            if_true(settings.strict_readiness, lambda: "--strict-readiness=true", lambda: "--strict-readiness=false"),
+            f"--exit-timeout-secs={settings.exit_timeout_seconds}",
+            f"--model-load-thread-count={settings.model_load_threads}",
+            f"--http-port={triton.HTTP_PORT}",
+            f"--grpc-port={triton.GRPC_PORT}",
+            f"--metrics-port={triton.METRICS_PORT}",
+            f"--metrics-interval-ms={settings.metrics_interval_milliseconds}",
+            f"--log-verbose={settings.log_verbose}",
+            f"--log-format={settings.log_format}",
+        ],
+        when(
+            settings.grpc_tls,
+            lambda _: [
+                "--grpc-use-ssl=true",
+                f"--grpc-server-cert={triton.TLS_ROOT}/tls.crt",
+                f"--grpc-server-key={triton.TLS_ROOT}/tls.key",
+            ],
+        ),
+        settings.arguments,
+    )
+
+
+def _repository_volume(repository: VolumeRepositoryArgs) -> k8s.core.v1.VolumeArgs:
+    return k8s.core.v1.VolumeArgs(
+        name="models",
+        persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(
+            claim_name=repository.claim, read_only=True
+        ),
+    )
+
+
+def _repository_mounts(server: TritonServerArgs) -> list[k8s.core.v1.VolumeMountArgs] | None:
+    return of_kind(
+        server.repository,
+        VolumeRepositoryArgs,
+        lambda repository: [
+            k8s.core.v1.VolumeMountArgs(
+                name="models", mount_path=triton.REPOSITORY_ROOT, sub_path=repository.sub_path, read_only=True
+            )
+        ],
+    )

@@ -17,15 +17,16 @@ import grpc
 import pytest
 import uvloop
 from tidegate_contracts import routing
-from tidegate_contracts.proxy_settings import ProxySettings
 from tidegate_proxy import serve
-from tidegate_proxy.pools import Address
 from tidegate_proxy.serve import Proxy
-from tidegate_proxy.settings import Layout
 from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc.service_pb2_grpc import (
+    GRPCInferenceServiceServicer,
+    GRPCInferenceServiceStub,
+    add_GRPCInferenceServiceServicer_to_server,
+)
 
-from lab.local_plane.proxy import write_tables
-
+from ..http.house import House, house
 from ..rigs.issuer import Issuer, issuer
 
 HOST = "127.0.0.1"
@@ -37,7 +38,7 @@ Metadata = Sequence[tuple[str, str | bytes]]
 
 
 @dataclass
-class Stub:
+class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no types
     """A replica over real gRPC: answers each model as `answers` has it, and notes what it was asked."""
 
     port: int = 0
@@ -51,7 +52,7 @@ class Stub:
     """Lets those that hang go on."""
     server: Any = None
 
-    def infer(self, request: Any, context: Any) -> Any:
+    def ModelInfer(self, request: Any, context: Any) -> Any:
         self._note("ModelInfer", request, context)
         match request.model_name:
             case "hang":
@@ -72,8 +73,8 @@ class Stub:
         context.send_initial_metadata((("from", self.name),))
         return answer
 
-    def stream(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Answer ModelStreamInfer: each message, and once more when all have come."""
+    def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        """Answer each message, and once more when all have come."""
         context.add_callback(self.cancelled.set)
         for request in requests:
             self._note("ModelStreamInfer", request, context)
@@ -90,41 +91,34 @@ class Stub:
         if self.asked and self.asked[-1][1].model_name == "many":
             yield pb.ModelStreamInferResponse(error_message="the end")
 
-    def other(self, method: str) -> Any:
-        def answer(request: Any, context: Any) -> Any:
-            self._note(method, request, context)
-            match method:
-                case "ModelReady":
-                    return pb.ModelReadyResponse(ready=True)
-                case "ModelMetadata":
-                    return pb.ModelMetadataResponse(name=request.name, versions=[request.version])
-                case "ModelStatistics":
-                    names = [request.name] if request.name else ["echo", "secret", "slow"]
-                    return pb.ModelStatisticsResponse(model_stats=[pb.ModelStatistics(name=name) for name in names])
-                case "ServerMetadata":
-                    return pb.ServerMetadataResponse(name=self.name)
-            return pb.ModelConfigResponse()
+    def ModelReady(self, request: Any, context: Any) -> Any:
+        self._note("ModelReady", request, context)
+        return pb.ModelReadyResponse(ready=True)
 
-        return answer
+    def ModelMetadata(self, request: Any, context: Any) -> Any:
+        self._note("ModelMetadata", request, context)
+        return pb.ModelMetadataResponse(name=request.name, versions=[request.version])
+
+    def ModelConfig(self, request: Any, context: Any) -> Any:
+        self._note("ModelConfig", request, context)
+        return pb.ModelConfigResponse()
+
+    def ModelStatistics(self, request: Any, context: Any) -> Any:
+        self._note("ModelStatistics", request, context)
+        names = [request.name] if request.name else ["echo", "secret", "slow"]
+        return pb.ModelStatisticsResponse(model_stats=[pb.ModelStatistics(name=name) for name in names])
+
+    def ServerMetadata(self, _request: Any, _context: Any) -> Any:
+        return pb.ServerMetadataResponse(name=self.name)
 
     def _note(self, method: str, request: Any, context: Any) -> None:
         self.asked.append((method, request, dict(context.invocation_metadata())))
         self.seconds_left.append(context.time_remaining())
 
     def start(self, credentials: grpc.ServerCredentials | None = None) -> None:
-        unary = grpc.unary_unary_rpc_method_handler
-        handlers = {
-            "ModelInfer": unary(self.infer, pb.ModelInferRequest.FromString, pb.ModelInferResponse.SerializeToString),
-            "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(
-                self.stream, pb.ModelInferRequest.FromString, pb.ModelStreamInferResponse.SerializeToString
-            ),
-        }
-        for method in ("ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics", "ServerMetadata"):
-            asked, told = getattr(pb, f"{method}Request"), getattr(pb, f"{method}Response")
-            handlers[method] = unary(self.other(method), asked.FromString, told.SerializeToString)
         options = (("grpc.max_receive_message_length", -1), *RESERVED)
         self.server = grpc.server(ThreadPoolExecutor(24), options=options)
-        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        add_GRPCInferenceServiceServicer_to_server(self, self.server)
         where = f"{self.host}:{self.port}"
         if credentials:
             self.port = self.server.add_secure_port(where, credentials)
@@ -142,13 +136,15 @@ class Stub:
 class Rig:
     """A proxy that runs, its replicas, and who may call it."""
 
-    proxy: Proxy
+    house: House
     loop: asyncio.AbstractEventLoop
     issuer: Issuer
     stubs: list[Stub]
-    addresses: list[Address]
-    """What the pool's name leads to."""
     _channels: list[grpc.Channel] = field(default_factory=list)
+
+    @property
+    def proxy(self) -> Proxy:
+        return self.house.proxy
 
     @property
     def port(self) -> int:
@@ -173,7 +169,7 @@ class Rig:
         return channel
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
+        return _do(self.loop, work)
 
     def on_loop(self, work: Callable[[], Any]) -> Any:
         async def call() -> Any:
@@ -189,12 +185,7 @@ class Rig:
 
 def method(channel: grpc.Channel, name: str) -> Any:
     """Return a method of Triton's service as clients have it."""
-    if name == "ModelStreamInfer":
-        return channel.stream_stream(
-            f"/{SERVICE}/{name}", pb.ModelInferRequest.SerializeToString, pb.ModelStreamInferResponse.FromString
-        )
-    asked, told = getattr(pb, f"{name}Request"), getattr(pb, f"{name}Response")
-    return channel.unary_unary(f"/{SERVICE}/{name}", asked.SerializeToString, told.FromString)
+    return getattr(GRPCInferenceServiceStub(channel), name)
 
 
 def refused(call: Any, request: Any, metadata: Metadata = (), timeout: float = 5, **more: Any) -> Any:
@@ -262,7 +253,7 @@ def tables(
         usual: dict[str, Any] = {"name": "one", "host": host, "http_port": 1, "grpc_port": 1, "loading": "preload"}
         return routing.Server(name=name, kind="triton", pools=(routing.Pool(**usual | pool),))
 
-    servers = server("main", "replicas", grpc_port=grpc_port, **pool), server("spare", "nowhere")
+    servers = server("main", "pool.test", grpc_port=grpc_port, **pool), server("spare", "nowhere")
     found = [routing.Model(name=each, server="main", pool="one") if isinstance(each, str) else each for each in models]
     found.append(routing.Model(name="elsewhere", server="spare", pool="one"))
     visible = tuple(model.name for model in found if model.name != "secret")
@@ -285,39 +276,33 @@ def rig(
     **settings: Any,
 ) -> Iterator[Rig]:
     """Run a proxy with so many replicas, each at an address of its own, behind it."""
-    with issuer() as provider:
+    said = {"body_limit_bytes": 8 << 20, "concurrency": 8, "connect_timeout_seconds": 1, "request_timeout_seconds": 3}
+    with issuer() as provider, _loop() as loop:
         stubs: list[Stub] = []
         for number in range(replicas):
             stub = Stub(stubs[0].port if stubs else 0, "abcdef"[number], f"127.0.0.{number + 1}")
             stub.start(credentials)
             stubs.append(stub)
-        addresses: list[Address] = [(socket.AF_INET, (stub.host, 1)) for stub in stubs]
+        addresses = [(socket.AF_INET, (stub.host, 1)) for stub in stubs]
         has_tls = credentials is not None
-        write_tables(folder, *tables(provider, stubs[0].port, models, grpc_tls=has_tls, **pool or {}))
-        said = {
-            "environment": "test", "replicas_host": "proxies", "body_limit_bytes": 8 << 20, "concurrency": 8,
-            "connect_timeout_seconds": 1, "request_timeout_seconds": 3, "drain_seconds": 2, "log_level": "warning",
-            "tls": False, "api_keys": False,
-        }  # fmt: skip
-
-        async def find(host: str, _: int) -> Sequence[Address]:
-            return list(addresses) if host == "replicas" else []
-
-        place = Layout(folder / "routing", folder / "tls", folder / "keys", folder / "ca", HOST, 0, 0, 0)
-        proxy = Proxy(ProxySettings.model_validate(said | settings), place, find)
+        table, access = tables(provider, stubs[0].port, models, grpc_tls=has_tls, **pool or {})
+        front = house(folder, *addresses, table=table, access=access, **said | settings)
         # Nobody balances load here who would have to learn that the proxy ends.
-        with patch.object(serve, "QUIET_SECONDS", 0.2), _loop() as loop:
-            running = Rig(proxy, loop, provider, stubs, addresses)
-            running.do(proxy.start())
+        with patch.object(serve, "QUIET_SECONDS", 0.2):
+            running = Rig(_do(loop, front.__aenter__()), loop, provider, stubs)
             try:
                 yield running
             finally:
                 running.close()
                 for stub in stubs:
                     stub.release.set()
-                running.do(proxy.stop())
+                running.do(front.__aexit__(None, None, None))
                 for stub in stubs:
                     stub.stop()
+
+
+def _do(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run_coroutine_threadsafe(work, loop).result(20)
 
 
 @contextmanager

@@ -40,13 +40,13 @@ def test_callers_are_served_over_tls_and_a_new_certificate_is_taken_over(tmp_pat
 
 def test_replicas_are_reached_over_tls_if_their_authority_vouches_for_them(tmp_path: Path) -> None:
     good, bad = Authority(), Authority()
-    (tmp_path / "ca").mkdir()
-    file = tmp_path / "ca" / "main.crt"
+    (tmp_path / "upstream-ca").mkdir()
+    file = tmp_path / "upstream-ca" / "main.crt"
     file.write_bytes(good.pem)
-    with rig(tmp_path, credentials=grpc.ssl_server_credentials([good.pair("replicas")])) as running:
+    with rig(tmp_path, credentials=grpc.ssl_server_credentials([good.pair("pool.test")])) as running:
         assert len(infer(running).raw_output_contents[0]) == 300_000
     file.write_bytes(bad.pem)
-    with rig(tmp_path, credentials=grpc.ssl_server_credentials([good.pair("replicas")])) as running:
+    with rig(tmp_path, credentials=grpc.ssl_server_credentials([good.pair("pool.test")])) as running:
         with pytest.raises(grpc.RpcError) as error:
             infer(running)
         assert error.value.code() == grpc.StatusCode.UNAVAILABLE

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from socket import AF_INET
 from typing import Any
 
 import grpc
@@ -13,7 +12,7 @@ from tidegate_proxy.mirror import MOST_BYTES
 from tritonclient.grpc import service_pb2 as pb
 
 from ..rigs.issuer import Reply, answering, json_reply
-from .harness import HOST, Rig, Talk, infer_request, method, rig, until
+from .harness import Rig, Talk, infer_request, method, rig, until
 
 
 @pytest.fixture
@@ -27,9 +26,8 @@ def aliased(tmp_path: Path) -> Iterator[tuple[Rig, list[str]]]:
 
     models = [routing.Model(name=name, server="main", pool="one", alias="champion") for name in ("echo", "slow")]
     with answering(tell) as url, rig(tmp_path, models=models) as running:
-        running.addresses[:] = [(AF_INET, (HOST, int(url.rpartition(":")[2])))]
-        pool = next(pool for pool in running.proxy.config.routes.pools.values() if pool.server == "main")
-        running.do(pool.refresh())
+        running.house.leads_to(int(url.rpartition(":")[2]))
+        running.do(running.house.look_up())
         yield running, asked
 
 

@@ -201,7 +201,7 @@ async def house(
     addresses: list[Address] = []
 
     async def find(host: str, _: int) -> list[Address]:
-        return list(addresses) if host == "pool.test" else [address_of(1)]
+        return {"pool.test": list(addresses), "proxies": [address_of(1)]}.get(host, [])
 
     place = Layout(root / "routing", root / "tls", root / "api-keys", root / "upstream-ca", "127.0.0.1", 0, 0, 0)
     made = kind(Proxy(settings(**more), place, find), root, addresses)

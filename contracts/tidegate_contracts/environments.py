@@ -20,7 +20,6 @@ class DatasetLocation(Message):
     kind: Literal["dataset"] = "dataset"
     dataset: str
     path: str = ""
-    """Folder of the repository below the dataset's root."""
     domino_dataset_id: str | None = None
     """Where it is a dataset of Domino's: its id, by which Domino tells its name."""
     volume: str

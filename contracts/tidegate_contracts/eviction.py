@@ -62,7 +62,6 @@ class EvictionSettings(Message):
 
     version: Literal[1] = VERSION
     kind: str = "triton"
-    """Kind of the inference server, as `routing.Server.kind` names it."""
     policy: str
     repository: str
     """Where the models lie: the folder that is mounted, or the URL of object storage."""

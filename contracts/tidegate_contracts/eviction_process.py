@@ -7,7 +7,6 @@ MODULE: Final = "tidegate_eviction"
 
 LEASE_PORT: Final = 8090
 ADMIN_PORT: Final = 8091
-"""Probes, metrics and the read-only page."""
 
 STARTED_PATH: Final = "/startedz"
 """Answers 200 once the control secret lies in its folder: Triton, which needs it, is started after that."""

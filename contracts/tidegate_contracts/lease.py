@@ -67,7 +67,6 @@ class Granted(Message):
     """Which start of the policy and its Triton this lease belongs to: of another one, it is void."""
     lease_seconds: Seconds
     versions: tuple[int, ...]
-    """The versions that are loaded."""
     waited_seconds: Seconds = 0.0
     """What of the time was waiting for the load."""
     serial: Annotated[int, Field(ge=0)] = 0
@@ -108,7 +107,6 @@ class Quarantined(Message):
 Refusal = Busy | Unknown | TooLarge | Quarantined
 Answer = Annotated[Granted | Busy | Unknown | TooLarge | Quarantined, Field(discriminator="outcome")]
 STATUS: Final = {"granted": 200, "busy": 503, "unknown": 404, "too-large": 507, "quarantined": 424}
-"""The HTTP status of each outcome."""
 
 
 class Use(Message):
@@ -139,7 +137,6 @@ class Renewed(Message):
     resident: tuple[str, ...] = ()
     """Models that a lease is had on at once."""
     accepts: bool = True
-    """Whether new leases are given."""
 
 
 class Release(Message):
@@ -166,7 +163,6 @@ class Listed(Message):
     model: str
     state: State
     why: str = ""
-    """Of a failure, a wait or a quarantine."""
     footprint_bytes: int | None = None
     footprint_from: Literal["declared", "measured", "estimated", "unknown"] = "unknown"
     idle_seconds: float | None = None

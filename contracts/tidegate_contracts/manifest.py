@@ -26,7 +26,6 @@ class ManifestFile(Message):
     path: str
     """Below the entry, with `/` between its steps: `config.pbtxt`, `1/model.onnx`."""
     size: Annotated[int, Field(ge=0)]
-    """Bytes."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
     @model_validator(mode="after")

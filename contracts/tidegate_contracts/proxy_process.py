@@ -18,7 +18,6 @@ GRPC_SERVICE_PORT: Final = 8001
 LIVE_PATH: Final = "/healthz"
 READY_PATH: Final = "/readyz"
 SERVER_READY_PATH: Final = "/readyz/servers"
-"""Below it, by name, each server: see `server_ready_path`."""
 METRICS_PATH: Final = "/metrics"
 
 ROUTING_ROOT: Final = "/etc/tidegate/routing"

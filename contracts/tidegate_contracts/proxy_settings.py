@@ -21,7 +21,6 @@ class ProxySettings(Message):
     """Headless Service whose addresses are the proxy's replicas: each enforces its share of the rate limits."""
     body_limit_bytes: Positive
     concurrency: Positive
-    """Requests that one replica works on at once."""
     connect_timeout_seconds: Positive
     request_timeout_seconds: Positive
     drain_seconds: Annotated[int, Field(ge=0)]

@@ -237,7 +237,6 @@ def capacity_bytes(text: str, trace: Trace) -> int:
 
 @contextmanager
 def _refusing(*wrong: type[Exception]) -> Iterator[None]:
-    """Say what is wrong with the input in one message, and end with its exit code."""
     try:
         yield
     except wrong as error:

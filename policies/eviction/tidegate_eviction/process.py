@@ -48,7 +48,6 @@ class ServeOptions:
     server_metrics: str | None = None
     tls: Path | None = None
     drain_seconds: float = 30.0
-    """How long requests may take to end after SIGTERM."""
 
 
 async def every_second(work: Callable[[], Awaitable[None] | None]) -> None:
@@ -65,7 +64,6 @@ class EvictionPolicy:
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         self.ports: dict[str, int] = {}
-        """Where it listens, once it does: lease, admin."""
         self.settings = SettingsFile(options.settings, options.state / LAST_SETTINGS, self._use)
         self._footprints = Footprints(options.state)
         self._service: EvictionService | None = None

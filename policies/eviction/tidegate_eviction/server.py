@@ -44,7 +44,6 @@ class ModelFiles:
     stamp: str = ""
     """Fingerprint of the content that a load loads; it changes when the content does, even to older files."""
     parts: tuple[str, ...] = ()
-    """The models that an ensemble is composed of."""
     estimate_bytes: int | None = None
     """What it may take in memory, without its parts; None where nothing tells."""
 
@@ -129,7 +128,6 @@ class ServerKind(Protocol):
     """One kind of inference server."""
 
     memory_sources: tuple[str, ...]
-    """Where readings of memory may come from, for metrics."""
     reserved_models: frozenset[str]
     """Names of models that its driver needs for itself."""
 

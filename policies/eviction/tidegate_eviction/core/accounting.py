@@ -89,7 +89,6 @@ class Freeing:
     model: str
     pieces: tuple[str, ...]
     bytes: int
-    """What is charged for it."""
     expected_bytes: int
     """What is to come back; `sure` if that was measured."""
     sure: bool
@@ -106,10 +105,8 @@ class CapacityLedger:
         self.going: dict[str, str] = {}
         """Pieces that are being unloaded or freed, and the model whose they were."""
         self.freeing: dict[str, Freeing] = {}
-        """By model; the one that is waited for longest comes first."""
         self.total = 0
         self.pending = 0
-        """What of the total is on its way out."""
         self.tangled: set[str] = set()
         """Models with parts, and those that others need: what their eviction frees depends on other evictions."""
 
@@ -200,7 +197,6 @@ class MemoryEstimate:
         self._used = 0
         self._read_at: float | None = None
         self.taken: dict[str, PieceMemory] = {}
-        """Pieces that take memory, as far as was told."""
         self._fresh: dict[str, int] = {}
         """Pieces loaded since the last quiet moment, and by which load."""
         self._unsettled = False

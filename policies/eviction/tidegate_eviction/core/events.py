@@ -31,9 +31,7 @@ class Unload:
     number: int
     model: str
     names: tuple[str, ...]
-    """The model, and parts that no other needs any more."""
     watch: bool = False
-    """The server is unloading it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,6 @@ class Leaked:
     model: str
     bytes: int
     leaked_bytes: int
-    """All that has leaked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,6 @@ def _load_ends_in(pool: Pool, model: Model) -> float:
 
 
 def _unload(pool: Pool) -> None:
-    """Unload what has drained, and order failed unloads again."""
     until = transitions.held_until(pool)
     if pool.now < until:
         pool.plan_at = min(pool.plan_at, until)
@@ -169,7 +168,6 @@ def _unload(pool: Pool) -> None:
 
 
 def _want(pool: Pool) -> None:
-    """Queue what is pinned or has a warm window; drop what is not wanted any more."""
     for name in (*pool.pinned, *pool.warm):
         model = pool.models.get(name)
         if model is not None and model.state is State.COLD and pool.demanded(model):
@@ -184,7 +182,6 @@ def _want(pool: Pool) -> None:
 
 
 def _relieve(pool: Pool, victims: VictimSelector) -> None:
-    """Evict models while more is charged than there is."""
     if (over := -pool.free - pool.room.pending) <= 0:
         return
     if pool.now >= transitions.held_until(pool):
@@ -309,7 +306,6 @@ class _QueuePass:
         self._held = alone
 
     def _make_room(self, model: Model, needed: int, short: int, *, forced: bool) -> None:
-        """Evict others, or compute when they may be evicted."""
         pool = self._pool
         reason: EvictionReason = "room"
         if forced:

@@ -48,7 +48,6 @@ class Operation:
     pieces: tuple[str, ...] = ()
     """What a load brings, or an unload takes away: the model itself, and parts."""
     alone: bool = False
-    """Nothing else may begin meanwhile."""
     clean: bool = False
     """Nothing else went on meanwhile, so far."""
     watched: bool = False
@@ -81,7 +80,6 @@ class Model:
     """How policies see it; kept while the model is cold, for its uses are counted on."""
     state: State = State.UNKNOWN
     why: str = ""
-    """Why it waits, for people."""
     waiters: dict[int, Waiter] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
     used_at: float = -math.inf
@@ -93,7 +91,6 @@ class Model:
     forced_at: float = math.inf
     """The same for a pinned model, or one with a warm window: only leases count then."""
     identity: tuple[str, tuple[int, ...]] = ("", ())
-    """What was loaded: stamp and versions."""
     versions: tuple[int, ...] = ()
     load_seconds: float | None = None
     operation: Operation = NO_OPERATION
@@ -113,7 +110,6 @@ class Model:
     drained_for: EvictionReason = "changed"
     unload_failures: int = 0
     unload_again: float = math.inf
-    """When its unload is ordered again."""
 
     @property
     def wanted_identity(self) -> tuple[str, tuple[int, ...]]:
@@ -159,7 +155,6 @@ class Pool:
         """The server answers, and what it has loaded is known."""
         self.leaving = False
         self.recycling = ""
-        """Why the server is to be restarted; empty while it is not."""
         self.restart_ordered = False
         self.pressed_until = -math.inf
         """Until when a caller wants room that there is none of."""
@@ -170,7 +165,6 @@ class Pool:
         self.step = Step()
         self.numbers = itertools.count(1)
         self.serial = 0
-        """Of the latest grant of a lease."""
         self.pinned: tuple[str, ...] = ()
         self._pinned_pieces: frozenset[str] = frozenset()
         self._alarms: list[tuple[float, int, Lease | Waiter]] = []

@@ -315,7 +315,6 @@ class Residency:
             leases.hopeless(pool)
 
     def _at_once(self, found: Model | None, name: str, holder: str) -> lease.Granted | lease.Refusal | None:
-        """Return an answer that needs no waiting."""
         pool = self._pool
         if found is None or found.spec is None or not found.spec.callable:
             return leases.unknown(name)

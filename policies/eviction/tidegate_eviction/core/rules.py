@@ -13,7 +13,6 @@ class ModelSpec:
 
     name: str
     footprint_bytes: int | None = None
-    """As the definition declares it."""
     estimate_bytes: int | None = None
     """Without its parts: measured at an earlier load, or estimated from its files; `estimate_from` says which."""
     estimate_from: Literal["measured", "estimated", "unknown"] = "unknown"
@@ -50,7 +49,6 @@ class PoolRules:
     idle_seconds: float
     lease_seconds: float
     wait_seconds: float
-    """The longest that an acquire waits, whatever it asks for."""
     loads_at_once: int = 4
     measures: bool = True
     """Whether readings of memory come: without them room is free when the server says `unloaded`, and no load is
@@ -88,7 +86,6 @@ class ServerInventory:
     loading: tuple[str, ...] = ()
     """Models that are being loaded: watched, not ordered again."""
     unloading: tuple[str, ...] = ()
-    """Models that are being unloaded: watched too."""
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of resident ones, as far as they are known: a model with others than the settings say is drained and unloaded."""
     lease_seconds: float = 0.0

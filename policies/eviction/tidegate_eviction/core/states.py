@@ -11,7 +11,6 @@ Cause = Literal[
     "added", "removed", "wanted", "unwanted", "found", "begun", "loaded", "failed", "evicted", "outdated", "kept",
     "drained", "unloaded", "freed", "gave-up", "allowed", "lost", "vanished",
 ]  # fmt: skip
-"""What leads from one state to another."""
 
 
 class Transition(NamedTuple):

@@ -11,7 +11,6 @@ from .pool import NO_OPERATION, Model, Operation, Pool
 from .states import Cause
 
 _UNLOAD_BACKOFF = 5.0
-"""Seconds after a failed unload before it is ordered again."""
 
 
 def alone(pool: Pool, model: Model) -> bool:

@@ -56,7 +56,6 @@ class FreedBytes:
     def __init__(self, candidates: Iterable[Candidate] = ()) -> None:
         self.total = 0
         self._left: dict[str, int] = {}
-        """How many models still need a shared part."""
         for candidate in candidates:
             self.add(candidate)
 

@@ -35,7 +35,6 @@ class KeptFile:
         self.path = path
         self._loss = loss
         self._said = ""
-        """Why it could not be written, as it was logged."""
 
     def write(self, data: bytes) -> bool:
         """Replace it, and tell whether that could be done; blocks. A failure is logged once."""

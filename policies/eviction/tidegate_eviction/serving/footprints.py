@@ -23,7 +23,6 @@ class Measurements(BaseModel):
     bytes: list[NonNegativeInt] = []
     """The last measurements, the newest last."""
     load_seconds: float = 0.0
-    """How long its last load took."""
 
 
 class _File(BaseModel):

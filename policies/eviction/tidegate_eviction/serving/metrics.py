@@ -15,7 +15,6 @@ from ..server import MemoryReading
 
 PREFIX = "tidegate_eviction_"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Upper bounds of the histograms' buckets."""
 TOTALS: Final = {
     "requests": "Requests that went to resident models, as their holders say.",
     "load_failures": "Loads that failed.",
@@ -61,13 +60,11 @@ class Snapshot:
     counts: Counts = field(default_factory=Counts)
     reading: MemoryReading = field(default_factory=MemoryReading)
     memory_sources: tuple[str, ...] = ()
-    """Where readings may come from."""
     server_is_up: bool = True
     leases: int = 0
     settings_generation: int = 1
     settings_failures: int = 0
     settings_error: str = ""
-    """Why the settings file as it lies there is not in use; empty while it is."""
 
 
 @dataclass(frozen=True)

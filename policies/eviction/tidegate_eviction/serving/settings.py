@@ -85,7 +85,6 @@ class SettingsFile:
     def __init__(self, path: Path, copy: Path, use: Callable[[bytes], None]) -> None:
         self.path = path
         self.generation = 0
-        """How many times it was taken over."""
         self.failures = 0
         self.last_error = ""
         self._use = use

@@ -87,7 +87,6 @@ class Bound(NamedTuple):
 
     seconds: float
     exact: bool
-    """Whether it is the optimum itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,6 @@ def served(trace: Trace, outcome: Outcome) -> Trace:
 
 
 SHARES = tuple(percent / 100 for percent in range(10, 101, 10))
-"""Of the footprints of all models together."""
 
 
 @dataclass(frozen=True, slots=True)

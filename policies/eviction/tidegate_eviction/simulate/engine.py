@@ -26,7 +26,6 @@ class SimulationSetting:
 
     policy: Policy
     capacity_bytes: int
-    """Of each replica."""
     idle_seconds: float = 0.0
     wait_seconds: float = 0.0
     replicas: int = 1
@@ -51,9 +50,7 @@ class _Lease:
     """What a proxy knows of a lease that it holds."""
 
     until: float = 0.0
-    """When the last of its requests ends."""
     requests: int = 0
-    """Since the last renewal."""
     lost: bool = False
     """No request may begin under it: it is released when the last one has ended."""
 
@@ -66,7 +63,6 @@ class SimulatedReplica:
     ) -> None:
         self.name = name
         self.deadline = FOR_EVER
-        """When the core's `tick` is due."""
         self._models = trace.models
         self._which = {model.name: which for which, model in enumerate(trace.models)}
         self._setting, self._clock, self._outcome = setting, clock, outcome

@@ -37,7 +37,6 @@ class TracedModel:
     load_seconds: float
     """What a cold request takes longer than a warm one."""
     warm_seconds: float
-    """How long one request occupies the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,6 @@ class Trace:
 
     models: tuple[TracedModel, ...]
     seconds: "array[float]" = field(default_factory=lambda: array("d"))
-    """When each request comes."""
     which: "array[int]" = field(default_factory=lambda: array("l"))
     """The model of each, as an index into `models`."""
 
@@ -72,7 +70,6 @@ class Outcome:
 
     requests: int = 0
     hits: int = 0
-    """Requests whose model was resident."""
     busy: int = 0
     """Requests that were told to come again, for want of room."""
     too_large: int = 0

@@ -15,9 +15,7 @@ from .trace import MEGABYTE, SimulationError, Trace, TracedModel
 
 DAY_SECONDS = 24 * 3600.0
 BUSIEST_SECOND = 14 * 3600.0
-"""The time of day with most requests."""
 NIGHT_SECONDS = 1 * 3600.0, 3 * 3600.0
-"""When the nightly batch runs."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,6 @@ class TritonDriver:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._watch = IndexWatcher(control)
         self._asking: asyncio.Task[None] | None = None
-        """Asks for a restart of Triton."""
         self._one_after_another = asyncio.Lock()
         self._read_now = asyncio.Event()
         self._server = ""

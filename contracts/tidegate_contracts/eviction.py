@@ -1,7 +1,4 @@
-"""What an eviction policy is told about its pool: `eviction.json`, which it re-reads when it changes.
-
-Field names on the wire are camelCase. Unknown fields are refused.
-"""
+"""What an eviction policy is told about its pool: `eviction.json`, which it re-reads when it changes."""
 
 from typing import Annotated, Final, Literal
 

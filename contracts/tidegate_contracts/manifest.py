@@ -56,14 +56,11 @@ class Manifest(Message):
         return sum(file.size for file in self.files)
 
     def digest(self) -> str:
-        """Return the SHA-256, in hexadecimal, of the canonical form: the same content is the same digest.
-
-        Canonical: JSON with sorted keys and no white space, UTF-8.
-        """
+        """Return the SHA-256, in hexadecimal, of the canonical form: the same content is the same digest."""
         return hashlib.sha256(self.canonical()).hexdigest()
 
     def canonical(self) -> bytes:
-        """Return the bytes that `manifest.json` has."""
+        """Return the bytes that `manifest.json` has: JSON with sorted keys and no white space, UTF-8."""
         said = self.model_dump(by_alias=True, mode="json")
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 

@@ -31,8 +31,7 @@ class Pool(Message):
     name: str
     host: Host
     """Its addresses come and go with readiness. A pod whose eviction policy crashed leaves it for up to five minutes
-    (the kubelet's back-off) while its Triton still answers: so who follows this name keeps an address that it has known
-    for as long as it answers, and gives it up when it does not."""
+    (the kubelet's back-off) while its Triton still answers: so an address is kept for as long as it answers."""
     http_port: Port
     grpc_port: Port
     grpc_tls: bool = False
@@ -69,10 +68,7 @@ class Mirror(Message):
 
 
 class Model(Message):
-    """One model: where it is served, and which versions get how much of its traffic.
-
-    Neither `versions` nor `alias` means the newest version that the server has.
-    """
+    """Where a model is served, and which versions get how much of its traffic; by default, the newest alone."""
 
     name: str
     server: str

@@ -8,8 +8,7 @@ from time import monotonic
 
 from prometheus_client import CollectorRegistry
 from tidegate_contracts.proxy_settings import ProxySettings
-from tidegate_service.admin_thread import AdminThread
-from tidegate_service.listening import listen
+from tidegate_service.listening import AdminThread, listen
 
 from .admin import MeterCollector, make_admin
 from .app import make_app

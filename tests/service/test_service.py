@@ -14,10 +14,9 @@ import pytest
 from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_service.admin_thread import AdminThread
 from tidegate_service.histogram import Histogram
 from tidegate_service.json_lines import JsonLines
-from tidegate_service.listening import listen
+from tidegate_service.listening import AdminThread, listen
 
 
 def line(message: str, *words: object, said: dict[str, object] | None = None) -> str:

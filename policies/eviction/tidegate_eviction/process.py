@@ -12,8 +12,7 @@ from time import monotonic
 
 import uvicorn
 from tidegate_contracts import eviction_process
-from tidegate_service.admin_thread import AdminThread
-from tidegate_service.listening import listen
+from tidegate_service.listening import AdminThread, listen
 
 from .kinds import KINDS
 from .server import Connection

@@ -56,8 +56,7 @@ class FootprintTable:
         return self.source(name) in ("declared", "measured")
 
     def of(self, name: str) -> int:
-        """Return a size. A measurement counts against a smaller declaration; a model of which nothing is known is
-        thought to be as large as most others."""
+        """Return a size; a model of which nothing is known is thought to be as large as most others."""
         size = self._find(name)[0]
         return self._usual() if size is None else size
 
@@ -131,8 +130,7 @@ class CapacityLedger:
         self.charges[piece] = size
 
     def leave(self, model: str, pieces: Iterable[str]) -> tuple[str, ...]:
-        """Take a model's needs away; return its pieces that no other needs. They stay charged until they are
-        `drop`ped."""
+        """Take a model's needs away; return its pieces that no other needs, charged until they are `drop`ped."""
         gone = []
         for piece in pieces:
             users = self.users[piece]
@@ -160,10 +158,7 @@ class CapacityLedger:
         return sum(self.charges.get(piece, 0) for piece in pieces)
 
     def describe(self, pieces: Iterable[str], wanted: Collection[str]) -> tuple[int, tuple[SharedPart, ...]]:
-        """Return what the eviction of a model with these pieces frees: at once, and when others are evicted too.
-
-        Pieces in `wanted`, which the model that the room is for needs itself, free nothing.
-        """
+        """Return what the eviction of these pieces frees, but for `wanted` ones: at once, and when others go too."""
         alone, shared = 0, []
         for piece in pieces:
             if piece in wanted:

@@ -23,10 +23,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Unload these, in this order; report `unload_ended(number, …)` when none is loaded any more.
-
-    Of several commands the earlier one begins first: an ensemble goes before its parts.
-    """
+    """Unload these, in this order and that of commands; report `unload_ended(number, …)` when none is loaded."""
 
     number: int
     model: str
@@ -44,9 +41,8 @@ class Recycle:
 Command = Load | Unload | Recycle
 
 EvictionReason = Literal["room", "pinned", "window", "changed", "removed", "overrun", "stranger", "vanished"]
-"""Why a model is unloaded: room for another one (that is pinned, or has a warm window) · it changed, or was taken from
-the pool · it turned out larger than thought, or the capacity shrank · the pool never had it · the server has it no
-longer, though no unload was ordered."""
+"""Why a model is unloaded: room for another one (that is pinned, or has a warm window) · it changed, or was removed ·
+more is charged than there is · the pool never had it · the server has it no longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,8 +127,7 @@ def used(model: Model, at: float, requests: int) -> None:
 
 
 def wait(pool: Pool, model: Model, holder: str, seconds: float | None, room: float | None) -> Ticket:
-    """Return a ticket for a caller that waits so many seconds at most, `room` of them for room; None: as long as the
-    pool allows."""
+    """Return a ticket for a caller that waits so many seconds, `room` of them for room; None: as long as it may."""
     most = pool.rules.wait_seconds
     deadline = pool.now + (most if seconds is None else min(seconds, most))
     ticket = Ticket(next(pool.numbers), model.name, holder, pool.now, deadline)

@@ -109,8 +109,7 @@ class VictimSelector:
         return found
 
     def _taken(self, victims: list[Candidate]) -> list[Model]:
-        """Return these models, which are no candidates any more; parts before their ensembles, so that one unload takes
-        what both needed."""
+        """Return these models, no candidates any more; parts come first, so that one unload takes what both needed."""
         models = [self._pool.models[victim.name] for victim in victims]
         self._gone.update(model.name for model in models)
         return sorted(models, key=lambda model: len(model.held))

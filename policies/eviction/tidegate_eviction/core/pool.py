@@ -15,8 +15,7 @@ from .rules import ModelSpec, PoolRules, WarmWindow
 from .states import AFTER, HOLDS_ROOM, Cause
 
 UNSURE = "an earlier start"
-"""Holder of the lease that every model found at a start is given, since its real holders are not known. No name on the
-wire can be this one."""
+"""Holder of the lease that every model found at a start is given; no name on the wire can be this one."""
 
 
 @dataclass(slots=True, eq=False)

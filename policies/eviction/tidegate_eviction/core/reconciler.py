@@ -114,8 +114,7 @@ def lost(pool: Pool) -> None:
 
 
 def fit(pool: Pool, model: Model, over: int) -> bool:
-    """Evict others for a model that turned out `over` bytes too large, and tell whether it may stay: if they are
-    not enough, it is evicted itself."""
+    """Evict others, or else itself, for a model that is `over` bytes too large; tell whether it may stay."""
     victims = VictimSelector(pool)
     others = victims.choose(over, forced=pool.demanded(model), wanted=model.held)
     for other in others:

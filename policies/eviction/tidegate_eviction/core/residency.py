@@ -14,8 +14,7 @@ from .pool import Model, Pool, Waiter
 from .rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
 
 _ROUNDS = 4
-"""A busy answer frees a place in the queue, and that may free another in turn; what is left then waits for the next
-step."""
+"""A busy answer frees a place in the queue, and that may free another in turn; what is left waits for the next step."""
 
 
 class Residency:
@@ -287,10 +286,7 @@ class Residency:
 
     @contextlib.contextmanager
     def _stepping(self, now: float) -> Iterator[Step]:
-        """Take a step: what is due first, then what was told, then what follows.
-
-        It is planned as long as anything changes, and the callers whose time is over are answered.
-        """
+        """Take a step: what is due first, then what was told; then it is planned as long as anything changes."""
         pool = self._pool
         pool.now = max(pool.now, now)
         step = pool.step = Step()

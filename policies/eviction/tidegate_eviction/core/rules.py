@@ -51,8 +51,7 @@ class PoolRules:
     wait_seconds: float
     loads_at_once: int = 4
     measures: bool = True
-    """Whether readings of memory come: without them room is free when the server says `unloaded`, and no load is
-    measured."""
+    """Whether readings of memory come: without them, room is free when the server says `unloaded`."""
     alone_seconds: float = 120.0
     """How long a load that is to be measured keeps others from being loaded or unloaded."""
     tolerance_bytes: int = 64 << 20

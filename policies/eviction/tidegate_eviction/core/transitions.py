@@ -14,8 +14,7 @@ _UNLOAD_BACKOFF = 5.0
 
 
 def alone(pool: Pool, model: Model) -> bool:
-    """Tell whether nothing else may go on while a model is loaded: its size is to be measured, or it may have
-    brought the server down."""
+    """Tell whether a model is loaded alone: its size is to be measured, or it may have brought the server down."""
     unsized = pool.rules.measures and any(
         piece not in pool.room.charges and not pool.sizes.known(piece) for piece in model.pieces
     )

@@ -139,8 +139,7 @@ class Heartbeat:
 
 
 def make_admin(snapshot: Callable[[], "Future[Snapshot]"], stalled: Callable[[], str]) -> FastAPI:
-    """Return the application, which answers from snapshots taken on the policy's own thread; `stalled` says why that
-    thread hangs, or nothing."""
+    """Return the application; `stalled` says why the policy's own thread, which takes snapshots, hangs, or nothing."""
     app = FastAPI(title="Tidegate eviction policy: probes, metrics, page", openapi_url=None)
 
     async def shown(answer: Callable[[Snapshot], Response]) -> Response:

@@ -23,8 +23,7 @@ class Catalog:
         self._managed = {model.name: model for model in settings.models}
 
     def look(self, before: Mapping[str, ModelFiles]) -> dict[str, ModelFiles]:
-        """Return what the repository holds of the pool's models and their parts; blocks while it reads. What cannot be
-        read for now is taken to be as it was before."""
+        """Return what the repository holds, what cannot be read for now as it was before; blocks while it reads."""
         if self.repository.is_remote:
             return {}
         try:

@@ -30,8 +30,7 @@ JITTER, JITTER_LEAST_SECONDS = 0.2, 0.1
 LOOK_SECONDS = 10.0
 """Seconds between two looks at the repository; looks take a tenth of the time at most."""
 LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
-"""An acquire of a cold model waits for a look at it no longer than the first, nor than its own wait, but at least the
-second; then what was seen last counts."""
+"""How long an acquire of a cold model waits for a look at it, at most and at least; then what was seen last counts."""
 LOOKS_AT_ONCE = 4
 AFTER_DEFECT_SECONDS = 1.0
 WINDOWS_SECONDS = 60.0

@@ -32,8 +32,7 @@ MOST_REQUESTS = 100_000
 
 
 def bound(trace: Trace, capacity_bytes: int) -> tuple[float, bool] | None:
-    """Return the best bound that can be had in reasonable time, and whether it is the optimum itself; None if there is
-    none: the trace is too long."""
+    """Return a bound, and whether it is the optimum itself; None if the trace is too long for any."""
     if len(set(trace.which)) <= MOST_MODELS:
         return optimum(trace, capacity_bytes), True
     if len(trace) <= MOST_REQUESTS or sum(1 for _ in _steps(trace)) <= MOST_REQUESTS:

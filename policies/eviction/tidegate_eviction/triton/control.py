@@ -1,7 +1,4 @@
-"""Triton's model control, and its index, which tells what became of loads and unloads whose call has no answer.
-
-Over gRPC only: a load over HTTP can stall other inference (triton-inference-server#8958).
-"""
+"""Triton's model control, over gRPC only: a load over HTTP can stall other inference (triton-inference-server#8958)."""
 
 import asyncio
 import logging
@@ -244,8 +241,7 @@ class IndexWatcher:
         self._look_seconds = 0.0
 
     async def load(self, model: str, call: "asyncio.Task[None] | None") -> str | None:
-        """Return how a load ended: None, or why it failed. Without an answer of `call`, which ordered it, the index
-        decides."""
+        """Return how a load ended: None, or why it failed. Without an answer of `call`, the index decides."""
         quiet_since = monotonic()
         failed = 0
         pause = FIRST_LOOK_SECONDS

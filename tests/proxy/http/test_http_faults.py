@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ..rigs.tables import access_table
-from .house import METADATA, House, Reply, house, request, served, until
-from .upstream import Asked, Upstream, answer, answering, echo, hang, reset, upstream
+from .house import METADATA, MODEL, House, Reply, house, request, served, until
+from .upstream import Act, Asked, Upstream, answer, answering, echo, hang, raw, reset, upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -240,3 +240,30 @@ async def test_a_large_body_streams_both_ways_and_too_large_a_one_is_refused(her
         reply = await here.ask(data)
         assert (reply.status, reply.problem) == (413, "too-large")
     assert len(here.replica.asked) == 1
+
+
+GENERATE = f"/v2/models/{MODEL}/generate_stream"
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+MOVES = raw(STREAM, *(b"9\r\ndata: %d\n\n\r\n" % number for number in range(5)), b"0\r\n\r\n", pause=0.4)
+STANDS_STILL = raw(STREAM + b"9\r\ndata: 0\n\n\r\n", pause=20)
+
+
+@pytest.mark.parametrize(
+    ("act", "most", "asked", "is_whole"),
+    [
+        (MOVES, 1, request(GENERATE), True),
+        (STANDS_STILL, 1, request(GENERATE), False),
+        (MOVES, 5, request(GENERATE, Request_Timeout="1.2"), False),
+    ],
+    ids=["it moves", "it stands still", "its caller said when it is to end"],
+)
+async def test_a_stream_may_last_longer_than_a_request_while_it_moves(
+    tmp_path: Path, act: Act, most: int, asked: bytes, is_whole: bool
+) -> None:
+    async with served(tmp_path, act, request_timeout_seconds=most) as here:
+        asking = here.ask(asked, seconds=4)
+        if is_whole:
+            assert (await asking).body.count(b"data: ") == 5
+        else:
+            with pytest.raises(asyncio.IncompleteReadError):
+                await asking

@@ -103,17 +103,8 @@ async def test_a_candidate_that_never_answers_costs_bounded_copies_and_no_caller
     """Callers' places, limits and connections are theirs alone."""
     body = b"x" * 10_000
     models = [mirrored(), mirrored(name="other")]
-    async with (
-        served(
-            tmp_path,
-            only("/versions/3/", hang),
-            models=models,
-            access=access_table((), 10_000, 60),
-            concurrency=1,
-            request_timeout_seconds=5,
-        ) as here,
-        here.caller() as caller,
-    ):
+    limits = {"access": access_table((), 10_000, 60), "concurrency": 1, "request_timeout_seconds": 5}
+    async with served(tmp_path, CANDIDATE_HANGS, models=models, **limits) as here, here.caller() as caller:
         began = monotonic()
         for _ in range(60):  # exactly as many as the caller may send
             await caller.send(request(body=body))

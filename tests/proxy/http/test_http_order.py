@@ -1,30 +1,30 @@
-"""Requests one behind another, and answers of replicas in every form: none is taken for another."""
+"""Requests one behind another, however they are cut into pieces: each is answered, in order, and once."""
 
 import asyncio
+import json
+import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tidegate_contracts import routing
+from tidegate_proxy.routes import Route
 
-from .house import ENVELOPE, METADATA, MODEL, PATH, Caller, House, request, served, until
-from .upstream import Asked, Upstream, answer, answering, echo
+from .house import ENVELOPE, METADATA, MODEL, PATH, Caller, House, house, request, served, until
+from .test_http_metrics import scrape, value
+from .upstream import answering, echo, only, raw, reset, upstream
 
 pytestmark = pytest.mark.anyio
+slowly = answering(lambda asked: asked.body or b"none", seconds=0.1)
+cut_short = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", end="closed")
 
 
-# --- requests
 async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_still_works_on(
     here: House, caller: Caller
 ) -> None:
     go_on = asyncio.Event()
 
-    async def slow_metadata(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        if asked.line.startswith("GET /v2 "):
-            await go_on.wait()
-            await answer(writer, b'{"name":"triton"}')
-        else:
-            await answer(writer)
-
-    here.replica.act = slow_metadata
+    here.replica.act = only("GET /v2 ", answering(b'{"name":"triton"}', go_on=go_on))
     await caller.send(request("/v2", method="GET"))
     await until(lambda: here.replica.asked)
     await caller.send(request())
@@ -79,3 +79,136 @@ async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(
         assert (await caller.head())[0] == 405
         await caller.send(METADATA)
         assert (await caller.reply()).status == 200
+
+
+@pytest.mark.parametrize("path", [PATH, "/predict"])
+async def test_a_request_behind_another_may_come_in_two_pieces(here: House, caller: Caller, path: str) -> None:
+    body = ENVELOPE % b"[2]" if path == "/predict" else b"[2]"
+    first, second = request(body=b"[1]"), request(path, body)
+    here.replica.act = slowly
+    async with asyncio.timeout(3):
+        await caller.send(first + second[:-2])
+        await asyncio.sleep(0.02)
+        await caller.send(second[-2:] + first)
+        assert [(await caller.reply()).body for _ in range(3)] == [b"[1]", b"[2]", b"[1]"]
+
+
+async def test_a_large_request_behind_another_arrives_whole(here: House, caller: Caller) -> None:
+    body = json.dumps({"inputs": ["x" * 900_000]}).encode()
+    here.replica.act = slowly
+    async with asyncio.timeout(5):
+        sending = asyncio.ensure_future(caller.send(request() + request(body=body) + request()))
+        assert [len((await caller.reply()).body) for _ in range(3)] == [13, len(body), 13]
+        await sending
+
+
+@pytest.mark.parametrize("size", [120_000, 60_000])
+async def test_a_head_is_not_as_long_as_what_came_before_it(here: House, caller: Caller, size: int) -> None:
+    """A loop's one read may bring the end of a large body, and the begin of the next head."""
+    here.replica.act = slowly
+    body = b'{"inputs":["%b"]}' % (b"x" * size)
+    data = request(body=body)
+    await caller.send(data[:-size])
+    await until(lambda: here.proxy.shared.open_calls)
+    [connection] = here.proxy.http.connections
+    connection.data_received(data[-size:] + request()[:50])
+    await caller.send(request()[50:])
+    async with asyncio.timeout(3):
+        assert [len((await caller.reply()).body) for _ in range(2)] == [len(body), 13]
+
+
+async def test_many_requests_and_the_begin_of_another_may_come_at_once(here: House, caller: Caller) -> None:
+    await caller.send(METADATA)
+    await caller.reply()
+    [connection] = here.proxy.http.connections
+    connection.data_received(METADATA * 1500 + METADATA[:20])
+    await caller.send(METADATA[20:])
+    async with asyncio.timeout(10):
+        assert {(await caller.reply()).status for _ in range(1501)} == {200}
+
+
+async def test_what_only_looks_is_not_asked_again_when_it_had_a_body(tmp_path: Path) -> None:
+    data = METADATA[:-2] + b"Content-Length: 4\r\n\r\nbody"
+    async with upstream(reset) as bad, upstream() as good, house(tmp_path, bad, good) as here:
+        replies = [await here.ask(data, 5) for _ in range(8)]
+        assert {reply.status for reply in replies} <= {200, 502}
+        assert 502 in {reply.status for reply in replies}
+        assert {asked.body for asked in (*bad.asked, *good.asked)} == {b"body"}
+
+
+async def test_an_answer_cut_short_is_counted_and_logged_as_what_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with served(tmp_path, cut_short) as here:
+        with pytest.raises(asyncio.IncompleteReadError):
+            await here.ask()
+        found = await scrape(here)
+        assert value(found, "problems_total", type="upstream-failed") == 1
+        assert value(found, "requests_total", status="502") == 1
+        assert value(found, "requests_total", status="200") == 0
+    [said] = [record.said for record in caplog.records if getattr(record, "said", {}).get("verb")]  # type: ignore[attr-defined]
+    assert (said["status"], said["problem"]) == (502, "upstream-failed")
+
+
+def broken(*_: object, **__: object) -> Any:
+    raise ZeroDivisionError("a defect")
+
+
+@pytest.mark.parametrize("at", ["version", "first_lines"])
+@pytest.mark.parametrize("path", [PATH, "/predict"])
+async def test_a_defect_is_an_answer_and_a_line_in_the_log(
+    here: House, caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str, at: str
+) -> None:
+    body = ENVELOPE % b"{}" if path == "/predict" else b"{}"
+    data = request(path, body)
+    for _ in range(3):  # known to the fast path then
+        await caller.send(data)
+        assert (await caller.reply()).status == 200
+    caplog.clear()
+    monkeypatch.setattr(Route, at, broken)
+    for pieces in ([data], [data[:60], data[60:]], [data]):
+        for piece in pieces:
+            await caller.send(piece)
+            await asyncio.sleep(0.02)
+        async with asyncio.timeout(3):
+            reply = await caller.reply()
+        assert (reply.status, reply.problem) == (500, "internal")
+        assert reply.headers["x-request-id"] in caplog.text
+    assert caplog.text.count("ZeroDivisionError: a defect") == 3
+    monkeypatch.undo()
+    await caller.send(data)
+    assert (await caller.reply()).status == 200
+    places = here.proxy.shared.limiter
+    assert (places.in_flight, places.waiting, len(here.proxy.shared.open_calls)) == (0, 0, 0)
+
+
+async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+
+    async with served(tmp_path, answering(go_on=go_on), concurrency=1) as here:
+        first = asyncio.ensure_future(here.ask())
+        await until(lambda: here.replica.asked)
+        second = asyncio.ensure_future(here.ask())
+        await until(lambda: here.proxy.shared.limiter.waiting == 1)
+        monkeypatch.setattr(Route, "first_lines", broken)
+        go_on.set()
+        assert (await first).status == 200
+        assert (await second).status == 500
+        assert here.proxy.shared.limiter.in_flight == 0
+
+
+async def test_versions_that_callers_make_up_keep_no_others_from_being_remembered(tmp_path: Path) -> None:
+    shares = (routing.VersionShare(version=7, weight=100),)
+    models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares)]
+    async with served(tmp_path, models=models) as here, here.caller() as caller:
+        for number in range(100, 300):
+            await caller.send(request(f"/v2/models/{MODEL}/versions/{number}/infer"))
+            assert (await caller.reply()).status == 200
+        await caller.send(request())
+        assert (await caller.reply()).headers["tidegate-model-version"] == "7"
+        [route] = here.proxy.config.routes.of_server(None)
+        assert ("infer", "7") in route._heads
+        assert len(route._heads) <= 64

@@ -9,7 +9,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.telemetry import traces
 
-from .house import BODY, MODEL, PATH, House, house, request
+from .house import BODY, ENVELOPE, MODEL, PATH, House, house, request
 from .upstream import Upstream, reset, upstream
 
 pytestmark = pytest.mark.anyio
@@ -56,10 +56,13 @@ def parents(replica: Upstream) -> list[str | None]:
     return [asked.headers.get("traceparent") for asked in replica.asked]
 
 
-async def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("path", "body"), [(PATH, BODY), ("/predict", ENVELOPE % BODY)])
+async def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
+    tmp_path: Path, path: str, body: bytes
+) -> None:
     async with upstream() as replica, upstream() as collector:
         async with house(tmp_path, replica, models=[VERSION], **traced(collector)) as here:
-            reply = await here.ask(request(Traceparent=SAMPLED, Tracestate="a=1"))
+            reply = await here.ask(request(path, body, Traceparent=SAMPLED, Tracestate="a=1"))
             [span] = await spans(collector, 1)
         assert (span["traceId"], span["parentSpanId"], span["traceState"]) == (TRACE, PARENT, "a=1")
         assert parents(replica) == [f"00-{TRACE}-{span['spanId']}-01"]
@@ -72,7 +75,7 @@ async def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(tm
                 "http.request.method": "POST",
                 "http.route": "/v2/models/{model}/infer",
                 "http.response.status_code": "200",
-                "http.request.body.size": str(len(BODY)),
+                "http.request.body.size": str(len(body)),
                 "http.response.body.size": "8",
                 "network.protocol.version": "1.1",
                 "tidegate.server": "vision",
@@ -160,14 +163,3 @@ async def test_the_last_spans_are_sent_at_the_end(tmp_path: Path, monkeypatch: p
             await many(here, 10)
         assert len(await spans(collector, 10)) == 10
         assert len(collector.asked) == 3
-
-
-@pytest.mark.parametrize("path", [PATH, "/predict"])
-async def test_predict_is_traced_like_the_models_own_address(tmp_path: Path, path: str) -> None:
-    body = BODY if path == PATH else b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}' % BODY
-    async with upstream() as replica, upstream() as collector:
-        async with house(tmp_path, replica, **traced(collector)) as here:
-            await here.ask(request(path, body, Traceparent=SAMPLED))
-            [span] = await spans(collector, 1)
-        assert parents(replica) == [f"00-{TRACE}-{span['spanId']}-01"]
-        assert attributes(span)["tidegate.model"] == MODEL

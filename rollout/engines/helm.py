@@ -80,9 +80,12 @@ class Helm:
         """
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(context_of(stack.data_plane))
-        owner = ownership.require(kube, stack, "helm", adopt=self.adopt)
         values, seconds = _values(stack, bundle.lock), patience(objects)
-        if owner is not None and _stands(kube, stack, objects, values):
+        with ThreadPoolExecutor(2) as beside:  # nothing is changed yet, so no lease is held
+            looking = beside.submit(of_stack, kube, objects)
+            recorded = beside.submit(records, kube, stack, "status!=superseded")
+            owner = ownership.require(kube, stack, "helm", adopt=self.adopt)
+        if owner is not None and _stands(kube, stack, objects, values, recorded.result(), looking.result()):
             if wait and (failure := await_ready(kube, objects, seconds)) is not None:
                 raise CommandError(f"nothing was changed, and {failure}")
             return False
@@ -190,16 +193,17 @@ def find(adopt: bool = False) -> Helm:
     return Helm(str(found.path), found.version, adopt)
 
 
-def _stands(kube: Kubectl, stack: Stack, objects: Sequence[KubernetesObject], values: Mapping[str, Any]) -> bool:
-    """Say whether a stack stands as it is declared, by a revision that was finished: there is nothing to be done.
-
-    Nothing is changed for that, so no lease is held: while another run is at work its revision is not finished.
-    """
-    found = records(kube, stack, "status!=superseded")
-    if not found or not is_of(found[-1], CHART, values):
-        return False
-    live = of_stack(kube, objects)
-    return not _not_of_release(live, stack) and as_declared(kube, live, objects)
+def _stands(
+    kube: Kubectl,
+    stack: Stack,
+    objects: Sequence[KubernetesObject],
+    values: Mapping[str, Any],
+    recorded: Sequence[KubernetesObject],
+    live: LiveState,
+) -> bool:
+    """Say whether a stack stands as it is declared, by a revision that was finished: there is nothing to be done."""
+    ours = bool(recorded) and is_of(recorded[-1], CHART, values) and not _not_of_release(live, stack)
+    return ours and as_declared(kube, live, objects)
 
 
 def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> bool:

@@ -136,13 +136,12 @@ def _no_longer_rendered(
 
 def clean(item: KubernetesObject) -> KubernetesObject:
     """Return an object as it is declared: without what the API server, controllers and engines note on it."""
-    result = {name: value for name, value in item.items() if name != "status"}
     head = {name: value for name, value in item["metadata"].items() if name not in _SET_BY_SERVER}
     for field, dropped in (("annotations", _BOOK_KEEPING), ("labels", _BOOK_LABELS)):
-        kept = {name: value for name, value in (head.pop(field, None) or {}).items() if not name.startswith(dropped)}
-        if kept:
+        texts = head.pop(field, None) or {}
+        if kept := {name: text for name, text in texts.items() if not name.startswith(dropped)}:
             head[field] = kept
-    return {**result, "metadata": head}
+    return {name: value for name, value in item.items() if name != "status"} | {"metadata": head}
 
 
 def namespace_of(item: KubernetesObject) -> str:
@@ -199,25 +198,24 @@ def _held(result: KubernetesObject, lost: Sequence[managed_fields.Path]) -> list
     They are those that a person set, and those of an engine that made the object otherwise than by an apply. Whoever
     does that owns all defaults too.
     """
-    held: set[managed_fields.Path] = set()
-    for manager in managed_fields.managers(result):
-        if manager.is_hand or (manager.is_engine and manager.operation == "Update"):
-            held |= managed_fields.paths(manager.fields)
-    return [path for path in lost if path in held]
+    managers = managed_fields.managers(result)
+    holding = [one for one in managers if one.is_hand or (one.is_engine and one.operation == "Update")]
+    return [path for path in lost if any(path in managed_fields.paths(one.fields) for one in holding)]
 
 
 def as_made(kube: Kubectl, wanted: Sequence[KubernetesObject]) -> dict[Identity, KubernetesObject]:
     """Return what each of these objects would be if it were made now, with every default; under another name."""
-    others = [f"{item['metadata']['name'][:50].rstrip('-.')}-anew" for item in wanted]
-    renamed = [
-        {**item, "metadata": {**item["metadata"], "name": name}} for item, name in zip(wanted, others, strict=True)
-    ]
-    originals = {identity(other): item for other, item in zip(renamed, wanted, strict=True)}
+    others = [_renamed(item, f"{item['metadata']['name'][:50].rstrip('-.')}-anew") for item in wanted]
+    originals = {identity(other): item for other, item in zip(others, wanted, strict=True)}
     found = {}
-    for made in _applied(kube, PREVIEW, renamed, []) if wanted else ():
+    for made in _applied(kube, PREVIEW, others, []) if wanted else ():
         original = originals[identity(made)]
-        found[identity(original)] = {**made, "metadata": {**made["metadata"], "name": original["metadata"]["name"]}}
+        found[identity(original)] = _renamed(made, original["metadata"]["name"])
     return found
+
+
+def _renamed(item: KubernetesObject, name: str) -> KubernetesObject:
+    return {**item, "metadata": {**item["metadata"], "name": name}}
 
 
 def _applied(

@@ -1,6 +1,8 @@
 """Engines: what makes an environment true on a cluster. Each is a module; `find_engine` says which one is there."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
 
 from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
 from stacks.problems import escaped
@@ -10,19 +12,12 @@ from .bundle import Bundle, Engine
 __all__ = ["FINDERS", "Bundle", "Engine", "find_engine", "require_known"]
 
 
-def _pulumi(adopt: bool) -> Engine | None:
-    from . import pulumi
-
-    return pulumi.find(adopt)
-
-
-def _helm(adopt: bool) -> Engine | None:
-    from . import helm
-
-    return helm.find(adopt)
+def _find(name: str, adopt: bool) -> Engine | None:
+    found: Engine | None = import_module(f".{name}", __name__).find(adopt)
+    return found
 
 
-FINDERS: Mapping[str, Callable[[bool], Engine | None]] = {"pulumi": _pulumi, "helm": _helm}
+FINDERS: Mapping[str, Callable[[bool], Engine | None]] = {name: partial(_find, name) for name in ("pulumi", "helm")}
 """How to find each engine, in the order in which they are tried; an engine's modules are imported when it is asked for.
 
 Pulumi is the user's own, where it is on the PATH; Helm the user's own, or the one that is built for Tidegate.
@@ -32,9 +27,8 @@ Pulumi is the user's own, where it is on the PATH; Helm the user's own, or the o
 def require_known(wanted: str) -> None:
     """Raise CommandError for the name of an engine that there is not."""
     if wanted not in FINDERS:
-        raise CommandError(
-            f"there is no engine {escaped(wanted)}. ENGINE is one of: {', '.join(FINDERS)}.", WRONG_INPUT
-        )
+        known = ", ".join(FINDERS)
+        raise CommandError(f"there is no engine {escaped(wanted)}. ENGINE is one of: {known}.", WRONG_INPUT)
 
 
 def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:

@@ -73,23 +73,24 @@ class Pulumi:
         if self.adopt or pending:
             # Objects may be there that Pulumi's state does not know; otherwise that is an error, and rightly.
             environment[_UPSERT] = "true"
+        was_helms = owner is not None and owner.engine == "helm"
         gone: list[KubernetesObject] = []
         if owner is not None:
             live = of_stack(kube, objects)
             gone = live.gone
-            if self.adopt and owner.engine == "helm":
+            if self.adopt and was_helms:
                 everything = [*live.declared, *live.gone]
                 ownership.require_ours(everything, stack, kube.context, adopt=True)
                 to_pulumi(kube, everything)
                 live = of_stack(kube, objects)
             keep_scale(kube, objects, live.declared)
             mend(kube, objects, live.declared)
-        cli_here = replace(cli, environment=environment)
-        _finish(cli, pulumi_cli.operate(cli_here, stack, bundle.definition, pulumi_cli.UP, resources))
+        told = replace(cli, environment=environment)
+        _finish(cli, pulumi_cli.operate(told, stack, bundle.definition, pulumi_cli.UP, resources))
         if pending:
             refresh = ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name]
             pulumi_cli.ask(cli, stack, refresh)
-        if owner is not None and owner.engine == "helm":
+        if was_helms:
             for record in records(kube, stack):
                 kube.run("delete", "secret", record["metadata"]["name"], "-n", stack.namespace)
         prune(kube, gone)

@@ -18,12 +18,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from stacks.command import CommandError
-from stacks.problems import escaped, shortened
+from stacks.problems import escaped
 from stacks.stack import Stack
 
 from .. import processes
 from ..contexts import context_of
-from ..kubectl import explained
+from ..kubectl import explained, in_words
 from ..terminal import make, note
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +38,7 @@ DESTROY = ("destroy", "--yes", "--skip-preview", "--refresh", "--exclude-protect
 """All but datasets and what holds them."""
 
 _VERSION_SECONDS = 20.0
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _SHORT_SECONDS = 120.0
 """What commands may take that only look at the backend or at a stack's configuration."""
 
@@ -66,7 +67,7 @@ def find() -> PulumiCli | None:
     code, said = _run(PulumiCli(path, ""), [path, "version"], _VERSION_SECONDS)
     match = re.search(r"^v?(\d+)\.(\d+)\.(\d+)\S*$", said, re.MULTILINE)
     if code != 0 or match is None:
-        raise CommandError(f"{path} does not work: `pulumi version` says {_last_line(said)}. {GET_PULUMI}")
+        raise CommandError(f"{path} does not work: `pulumi version`: {in_words(said)}. {GET_PULUMI}")
     version = match[0].removeprefix("v")
     if tuple(map(int, match.groups())) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -112,7 +113,7 @@ def ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
         code, said = _run(cli, whole, _SHORT_SECONDS)
     if code != 0:
         command = " ".join(arguments[:2])
-        raise CommandError(_explanation(said, stack) or f"`pulumi {command}` failed: {_last_line(said)}.")
+        raise CommandError(_explanation(said, stack) or f"`pulumi {command}` failed: {in_words(said)}.")
     return said
 
 
@@ -244,9 +245,6 @@ class _Tracebacks:
         return self._depth is not None
 
 
-_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-
-
 # ---- what it says when it fails ----
 
 
@@ -268,9 +266,7 @@ def _explanation(said: str, stack: Stack) -> str | None:
             "Pulumi has no passphrase for the secrets of its state. Set PULUMI_CONFIG_PASSPHRASE, or"
             " PULUMI_CONFIG_PASSPHRASE_FILE; the empty one is a choice too."
         ),
-        "incorrect passphrase": (
-            f"stack {stack.name} was made with another passphrase. Correct PULUMI_CONFIG_PASSPHRASE."
-        ),
+        "incorrect passphrase": f"stack {stack.name} has another passphrase. Correct PULUMI_CONFIG_PASSPHRASE.",
         "the stack is currently locked|Another update is currently in progress": (
             f"stack {stack.name} is locked: somebody else is bringing it up, or was stopped while doing so. Wait;"
             f" if you are sure that nobody is, `pulumi cancel {stack.name}` takes the lock away."
@@ -285,8 +281,7 @@ def _explanation(said: str, stack: Stack) -> str | None:
             f" {make('up', CLUSTER=context, STACK=stack.name, ENGINE='pulumi', ADOPT='1')}"
         ),
         "configured Kubernetes cluster is unreachable": (
-            f"the cluster of stack {stack.name} cannot be reached. Does `kubectl --context {context} get namespaces`"
-            " work?"
+            f"stack {stack.name}'s cluster cannot be reached. Does `kubectl --context {context} get namespaces` work?"
         ),
         "no resource plugin 'pulumi-resource-kubernetes": (
             "Pulumi has no Kubernetes provider and could not fetch it: `pulumi plugin install resource kubernetes`."
@@ -294,8 +289,3 @@ def _explanation(said: str, stack: Stack) -> str | None:
     }
     found = next((explanation for words, explanation in known.items() if re.search(words, said)), None)
     return found or explained(said, context)
-
-
-def _last_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f'"{escaped(shortened(lines[-1], 300))}"' if lines else "nothing"

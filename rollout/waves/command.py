@@ -15,14 +15,12 @@ from ..health import target_of
 from ..kubectl import Kubectl
 from ..live import KEPT, live_objects
 from ..terminal import console, note
+from ..up import MOST_FIELDS, MOST_OBJECTS
 from . import report, worker
 from .gate import Look, await_health, why_not_well
 from .journal import History, Journal
 from .prepare import Prepared, Request, prepared, refuse_contradictions
 from .runner import Runner, Show, Stop
-
-_MOST_OBJECTS = 12
-_MOST_FIELDS = 8
 
 
 def roll_out(request: Request, outcome: Outcome) -> None:
@@ -60,7 +58,7 @@ def _say_what_would_change(ready: Prepared) -> None:
             for change in changes[name]
             if change.verb == "replaced" and (ready.engine.name != "pulumi" or change.kind in KEPT)
         ]
-    if text := changes_report(changes, objects=_MOST_OBJECTS, fields=_MOST_FIELDS):
+    if text := changes_report(changes, objects=MOST_OBJECTS, fields=MOST_FIELDS):
         console().print(text, soft_wrap=True)
     for plane, rendered in ready.rendering.items():
         if changes.get(rendered.stack) == []:

@@ -100,8 +100,10 @@ def closing(journal: Journal) -> str:
         return make("rollout", ENV=record.environment, **settings, DEFINITION=record.definition)
 
     verb = "failed" if record.outcome == "failed" else "was stopped"
-    lines = [f"{what} {verb}: {passed} of {len(record.planes)} planes passed. Next:"]
-    lines.append(f"  {command(RESUME=1)}   goes on with the same texts, with the planes that have not passed")
+    lines = [
+        f"{what} {verb}: {passed} of {len(record.planes)} planes passed. Next:",
+        f"  {command(RESUME=1)}   goes on with the same texts, with the planes that have not passed",
+    ]
     if record.kind == "forward":
         able = [plane for plane in record.touched if plane in record.good]
         if able:

@@ -67,8 +67,7 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
     finally:
         os.close(told)
     over, last = threading.Event(), ""
-    keeper = threading.Thread(target=_keep, args=(process.pid, seconds, stop, over), daemon=True)
-    keeper.start()
+    threading.Thread(target=_keep, args=(process.pid, seconds, stop, over), daemon=True).start()
     try:
         with log.open("a", encoding="utf-8", errors="replace") as file:
             for line in process.stdout or ():

@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from tests.rollout.conftest import Ended
+
 ROOT = Path(__file__).resolve().parents[2]
 PROVIDER = "pulumi-resource-kubernetes"
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
@@ -57,18 +59,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", text)[:3]))
 
 
-@dataclass(frozen=True)
-class Result:
-    code: int
-    output: str
-    complaints: str
-
-    @property
-    def text(self) -> str:
-        return self.output + self.complaints
-
-
-def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = 90) -> Result:
+def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = 90) -> Ended:
     """Run a command; one that takes too long is killed with all that it started."""
     process = subprocess.Popen(
         command,
@@ -81,12 +72,12 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], se
         start_new_session=True,
     )
     try:
-        output, complaints = process.communicate(timeout=seconds)
+        out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        output, complaints = process.communicate()
-        raise AssertionError(f"{command} took more than {seconds} s\n{output}\n{complaints}") from None
-    return Result(process.returncode, output, complaints)
+        out, err = process.communicate()
+        raise AssertionError(f"{command} took more than {seconds} s\n{out}\n{err}") from None
+    return Ended(process.returncode, out, err)
 
 
 @dataclass(frozen=True)
@@ -129,7 +120,7 @@ class Project:
         shutil.copytree(self.root, root, symlinks=True)
         return Project(self.engine, root)
 
-    def pulumi(self, *arguments: str, code: int | None = 0, **environment: str | None) -> Result:
+    def pulumi(self, *arguments: str, code: int | None = 0, **environment: str | None) -> Ended:
         """Run `pulumi` in the checkout; with `code` None it may end as it likes."""
         changed = {**self.environment, **environment}
         result = run(
@@ -159,13 +150,13 @@ class Project:
         self.pulumi("stack", "init", name, "--no-select")
         return name
 
-    def up(self, stack: str, *arguments: str) -> Result:
+    def up(self, stack: str, *arguments: str) -> Ended:
         return self.pulumi("up", "--yes", "--skip-preview", "--suppress-progress", "--stack", stack, *arguments)
 
     def changes(self, stack: str) -> set[tuple[str, str]]:
         """Return what a preview would do: operations and names of resources, without those that stay the same."""
         result = self.pulumi("preview", "--json", "--stack", stack)
-        steps = json.loads(result.output)["steps"]
+        steps = json.loads(result.out)["steps"]
         return {(step["op"], step["urn"].rpartition("::")[2]) for step in steps if step["op"] != "same"}
 
     def rendered(self, stack: str) -> dict[Key, Object]:
@@ -179,7 +170,7 @@ class Project:
         return sorted(path for path in folder.rglob("*") if path.is_file())
 
     def state(self, stack: str) -> list[dict[str, Any]]:
-        deployment = json.loads(self.pulumi("stack", "export", "--stack", stack).output)["deployment"]
+        deployment = json.loads(self.pulumi("stack", "export", "--stack", stack).out)["deployment"]
         resources: list[dict[str, Any]] = deployment.get("resources") or []
         return resources
 

@@ -4,12 +4,14 @@ import os
 import sys
 from pathlib import Path
 
-from .engine import Project, Result
+from tests.rollout.conftest import Ended
+
+from .engine import Project
 
 PROD = "prod-east-rendered"
 
 
-def preview(project: Project, code: int) -> Result:
+def preview(project: Project, code: int) -> Ended:
     """Preview production with the pack, which runs with the `python3` that is on the PATH."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return project.pulumi("preview", "--stack", PROD, "--policy-pack", "policies/guardrails", code=code, PATH=path)

@@ -1,4 +1,4 @@
-"""Who set which field, as API servers note it on objects; with a real API server in tests/cluster/test_drift.py."""
+"""Who set which field, as API servers note it; what a real one makes of that is in tests/cluster/test_drift.py."""
 
 import json
 from copy import deepcopy
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rollout.managed_fields import by_hand, find, handed_over, left_over, managers, of_engine, owner, paths, settled
+from rollout.managed_fields import by_hand, find, left_over, managers, owner, paths
 
 TRITON = 'k:{"name":"triton"}'
 SHADY = 'k:{"name":"shady"}'
@@ -96,45 +96,6 @@ def test_what_is_left_over_is_what_the_engine_or_a_person_set_alone() -> None:
         entry("kube-controller-manager", nested("f:spec", "f:replicas"), "Update", subresource="scale")
     )
     assert left_over(shared, WANTED) == [env], "the autoscaler's is the autoscaler's"
-
-
-def test_a_field_that_is_given_up_becomes_what_a_fresh_object_has_or_goes() -> None:
-    live = workload()
-    gone = [("f:spec", "f:replicas"), (*CONTAINERS, TRITON, "f:env", 'k:{"name":"A"}'), (*CONTAINERS, SHADY)]
-    fresh = {"spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "triton", "image": "a"}]}}}}
-    result = settled(live, gone, fresh)
-    assert result["spec"] == fresh["spec"]
-    assert live == workload(), "the object itself is left alone"
-    assert find(live, ("f:spec", "f:replicas")) == [5]
-    assert find(result, (*CONTAINERS, TRITON)) == find(fresh, (*CONTAINERS, TRITON))
-
-
-def test_what_people_added_is_handed_over_and_the_rest_stays_theirs() -> None:
-    shady = (*CONTAINERS, SHADY)
-    fields = nested(*CONTAINERS)
-    fields["f:spec"]["f:template"]["f:spec"]["f:containers"] = {SHADY: {".": {}, "f:image": {}}}
-    live = workload(
-        entry("helm", nested("f:spec", "f:replicas")),
-        entry("kubectl-edit", {**nested("f:metadata", "f:labels", "f:team"), **fields}, "Update"),
-    )
-    helm, person, mending = handed_over(live, [shady, (*shady, "f:image")], "mending")
-    assert helm == live["metadata"]["managedFields"][0]
-    assert person["fieldsV1"] == nested("f:metadata", "f:labels", "f:team")
-    assert mending["operation"] == "Apply"
-    assert set(paths(mending["fieldsV1"])) == {shady, (*shady, "f:image")}
-
-
-def test_everything_of_every_engine_becomes_the_new_engines() -> None:
-    live = workload(
-        entry("pulumi-kubernetes", nested("f:spec", "f:replicas"), "Update"),
-        entry("kubectl", nested(*CONTAINERS, TRITON, "f:image")),
-        entry("kube-controller-manager", nested("f:status"), "Update", subresource="status"),
-    )
-    controller, helm = of_engine(live, "helm", "Apply")
-    assert controller["manager"] == "kube-controller-manager"
-    assert (helm["manager"], helm["operation"]) == ("helm", "Apply")
-    assert set(paths(helm["fieldsV1"])) == {("f:spec", "f:replicas"), (*CONTAINERS, TRITON, "f:image")}
-    assert of_engine(workload(), "helm", "Apply") == []
 
 
 def test_elements_are_found_by_all_their_keys_and_a_key_that_is_not_written_has_its_default() -> None:

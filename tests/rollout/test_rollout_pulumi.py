@@ -224,9 +224,9 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: StandIn, version: str) -
     ("script", "says"),
     [
         (b"#!/bin/sh\necho v3.218.9", "is Pulumi 3.218.9, and Tidegate needs 3.219.0 or later"),
-        (b"#!/bin/sh\necho hello", 'does not work: `pulumi version` says "hello"'),
-        (b"#!/bin/sh\nexit 7", "says nothing"),
-        (b"#!/bin/sh\necho broken >&2; exit 1", 'says "broken"'),
+        (b"#!/bin/sh\necho hello", 'does not work: `pulumi version`: "hello"'),
+        (b"#!/bin/sh\nexit 7", "it said nothing"),
+        (b"#!/bin/sh\necho broken >&2; exit 1", '`pulumi version`: "broken"'),
         (b"#!/bin/sh\ntrap '' TERM; sleep 300 & wait; sleep 300", "`pulumi version` gave no answer within 2 seconds"),
         (b"\x7fELF nonsense, for another machine", "cannot be run"),
     ],

@@ -15,10 +15,9 @@ import statistics
 import time
 from dataclasses import replace
 
-from tidegate_eviction.core.events import Load, Unload
+from tidegate_eviction.core.messages import Load, ModelSpec, PoolRules, Unload
+from tidegate_eviction.core.messages import ServerInventory as Index
 from tidegate_eviction.core.residency import Residency
-from tidegate_eviction.core.rules import ModelSpec, PoolRules
-from tidegate_eviction.core.rules import ServerInventory as Index
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.compare import ComparisonRow, bound_of, run
 from tidegate_eviction.simulate.engine import Simulation, SimulationSetting

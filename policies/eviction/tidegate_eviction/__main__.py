@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from . import listing
-from .core.rules import PoolRules
+from .core.messages import PoolRules
 from .policies.registry import find
 from .process import EvictionPolicy, ServeOptions
 from .serving.event_log import configure

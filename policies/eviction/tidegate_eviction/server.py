@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from .core.events import Command
-from .core.rules import ServerInventory
+from .core.messages import Command, ServerInventory
 
 NO_SOURCE = "none"
 

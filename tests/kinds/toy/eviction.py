@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tidegate_eviction.core.events import Command, Load, Recycle, Unload
-from tidegate_eviction.core.rules import ServerInventory
+from tidegate_eviction.core.messages import Command, Load, Recycle, ServerInventory, Unload
 from tidegate_eviction.server import Connection, MemoryReading, ModelFiles, ModelRepository, ServerEvents
 
 

@@ -13,7 +13,7 @@ import pytest
 from tidegate_contracts import eviction_process
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.__main__ import app
-from tidegate_eviction.core.events import Unload
+from tidegate_eviction.core.messages import Unload
 from tidegate_eviction.listing import ListingError, retry
 from tidegate_eviction.process import EvictionPolicy, ServeOptions
 from typer.testing import CliRunner

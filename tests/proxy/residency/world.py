@@ -14,9 +14,18 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import lease, routing
-from tidegate_eviction.core.events import Answered, Command, Load, Step, Ticket, Unload
+from tidegate_eviction.core.messages import (
+    Answered,
+    Command,
+    Load,
+    ModelSpec,
+    PoolRules,
+    ServerInventory,
+    Step,
+    Ticket,
+    Unload,
+)
 from tidegate_eviction.core.residency import Residency
-from tidegate_eviction.core.rules import ModelSpec, PoolRules, ServerInventory
 from tidegate_eviction.policies.registry import find
 from tidegate_proxy.problems import Kind, Problem
 from tidegate_proxy.residency import manager, replica_leases, table

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ..policies.policy import SharedPart
-from .rules import ModelSpec
+from .messages import ModelSpec
 
 FootprintSource = Literal["declared", "measured", "estimated", "unknown"]
 

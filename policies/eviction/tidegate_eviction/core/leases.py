@@ -7,7 +7,7 @@ from tidegate_contracts import lease as wire
 from tidegate_contracts.lease import State
 
 from . import transitions
-from .events import Answered, Ticket
+from .messages import Answered, Ticket
 from .planner import retry_after
 from .pool import Lease, Model, Pool, Waiter
 

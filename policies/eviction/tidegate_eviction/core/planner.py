@@ -11,7 +11,7 @@ from tidegate_contracts.lease import State
 from ..policies.policy import Candidate, FreedBytes, freed_by
 from ..policies.registry import least_recently_used
 from . import transitions
-from .events import EvictionReason, PolicyFailed, Recycle
+from .messages import EvictionReason, PolicyFailed, Recycle
 from .pool import Model, Pool
 
 _SOON = 1.0

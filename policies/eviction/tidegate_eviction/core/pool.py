@@ -10,8 +10,7 @@ from tidegate_contracts.lease import State
 
 from ..policies import Candidate
 from .accounting import CapacityLedger, FootprintTable, MemoryEstimate
-from .events import Command, Event, EvictionReason, Recycling, Step, Ticket
-from .rules import ModelSpec, PoolRules, WarmWindow
+from .messages import Command, Event, EvictionReason, ModelSpec, PoolRules, Recycling, Step, Ticket, WarmWindow
 from .states import AFTER, HOLDS_ROOM, Cause
 
 UNSURE = "an earlier start"

@@ -6,10 +6,9 @@ from tidegate_contracts.lease import State
 
 from . import leases, transitions
 from .accounting import CapacityLedger, MemoryEstimate
-from .events import Allowed, EvictionReason
+from .messages import Allowed, EvictionReason, ModelSpec, PoolRules, ServerInventory
 from .planner import VictimSelector
 from .pool import NO_OPERATION, UNSURE, Failures, Model, Pool
-from .rules import ModelSpec, PoolRules, ServerInventory
 from .states import HOLDS_ROOM
 
 

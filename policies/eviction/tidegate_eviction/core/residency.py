@@ -8,10 +8,9 @@ from tidegate_contracts import lease
 from tidegate_contracts.lease import State
 
 from . import leases, reconciler, transitions
-from .events import Answered, Overrun, Step, Ticket
+from .messages import Answered, ModelSpec, Overrun, PoolRules, ServerInventory, Step, Ticket, WarmWindow
 from .planner import plan
 from .pool import Model, Pool, Waiter
-from .rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
 
 _ROUNDS = 4
 """A busy answer frees a place in the queue, and that may free another in turn; what is left waits for the next step."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tidegate_contracts.lease import State
 
-from . import events
+from . import messages
 from .accounting import Freeing
 from .pool import NO_OPERATION, Model, Operation, Pool
 from .states import Cause
@@ -57,8 +57,8 @@ def load(pool: Pool, model: Model, *, watch: bool = False) -> None:
     pool.loads[number] = model
     versions = model.spec.versions if model.spec else ()
     asked = min((waiter.ticket.asked for waiter in model.waiters.values()), default=pool.now)
-    pool.tell(events.LoadBegan(model.name, needed, len(model.waiters), pool.now - asked))
-    pool.order(events.Load(number, model.name, versions, is_alone, watch))
+    pool.tell(messages.LoadBegan(model.name, needed, len(model.waiters), pool.now - asked))
+    pool.order(messages.Load(number, model.name, versions, is_alone, watch))
     pool.move(model, "begun")
 
 
@@ -83,7 +83,7 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     model.failures.count, model.suspect, model.operation = 0, False, NO_OPERATION
     pool.move(model, "loaded")
     pool.refresh(model)
-    pool.tell(events.Loaded(model.name, seconds, pool.room.size(model.held), learned, len(model.waiters)))
+    pool.tell(messages.Loaded(model.name, seconds, pool.room.size(model.held), learned, len(model.waiters)))
 
 
 def failed(pool: Pool, model: Model, why: str) -> None:
@@ -104,18 +104,18 @@ def blame(pool: Pool, model: Model, why: str) -> None:
     failures.last, failures.why = pool.now, why
     backoff = rules.failure_backoff_seconds * 2.0 ** (failures.count - 1)
     failures.not_before = pool.now + backoff
-    pool.tell(events.LoadFailed(model.name, why, failures.count, backoff))
+    pool.tell(messages.LoadFailed(model.name, why, failures.count, backoff))
     if failures.count >= rules.failures_most:
         failures.quarantined = True
-        pool.tell(events.Quarantined(model.name, why))
+        pool.tell(messages.Quarantined(model.name, why))
 
 
 def evict(
-    pool: Pool, model: Model, reason: events.EvictionReason, wanted_by: str = "", cause: Cause = "evicted"
+    pool: Pool, model: Model, reason: messages.EvictionReason, wanted_by: str = "", cause: Cause = "evicted"
 ) -> None:
     """Unload a model that has no lease: a resident one, unless the cause is that it has drained."""
     idle = max(0.0, pool.now - model.candidate.last_use)
-    pool.tell(events.Evicted(model.name, reason, wanted_by, idle, pool.room.size(model.held)))
+    pool.tell(messages.Evicted(model.name, reason, wanted_by, idle, pool.room.size(model.held)))
     unload(pool, model, cause)
 
 
@@ -146,7 +146,7 @@ def order_unload(pool: Pool, model: Model, names: tuple[str, ...], *, watch: boo
     model.operation = Operation(number, pool.now, names, watched=watch)
     model.unload_again = math.inf
     pool.unloads[number] = model
-    pool.order(events.Unload(number, model.name, names, watch))
+    pool.order(messages.Unload(number, model.name, names, watch))
 
 
 def unloaded(pool: Pool, model: Model) -> None:
@@ -166,7 +166,7 @@ def not_unloaded(pool: Pool, model: Model, why: str) -> None:
     model.unload_again = pool.now + _UNLOAD_BACKOFF
     model.why = why
     pool.dirty = True
-    pool.tell(events.UnloadFailed(model.name, why, model.unload_failures))
+    pool.tell(messages.UnloadFailed(model.name, why, model.unload_failures))
     if model.unload_failures >= pool.rules.unload_tries:
         pool.recycle(f'the server did not unload "{model.name}", {model.unload_failures} times: {why}')
 
@@ -175,10 +175,10 @@ def freed(pool: Pool, model: Model, leaked: int) -> None:
     """Note that memory is not waited for any more: a model's room is free, but for the bytes that have leaked."""
     freeing = pool.room.freeing.pop(model.name)
     if leaked:
-        pool.tell(events.Leaked(model.name, leaked, pool.memory.leaked))
+        pool.tell(messages.Leaked(model.name, leaked, pool.memory.leaked))
     dropped = pool.room.drop(freeing.pieces)
     model.held = ()
-    pool.tell(events.Freed(model.name, dropped - leaked, pool.now - freeing.since))
+    pool.tell(messages.Freed(model.name, dropped - leaked, pool.now - freeing.since))
     pool.move(model, "freed")
     settle(pool, model)
 
@@ -210,14 +210,14 @@ def read(pool: Pool) -> None:
         return
     leaked, learned = memory.quiet(rules.tolerance_bytes)
     if leaked:
-        pool.tell(events.Leaked("", leaked, memory.leaked))
+        pool.tell(messages.Leaked("", leaked, memory.leaked))
         pool.dirty = True
     for piece, size in learned.items():
         if size > room.charges[piece] + rules.tolerance_bytes:
             room.recharge(piece, size)
             pool.dirty = True
     if pool.free < 0 and (leaked > 0 or learned):
-        pool.tell(events.Overrun(-pool.free, "a reading of memory shows more than was thought"))
+        pool.tell(messages.Overrun(-pool.free, "a reading of memory shows more than was thought"))
     if memory.leaked > rules.leak_budget:
         pool.recycle(f"{memory.leaked} bytes have leaked, and {rules.leak_budget} may")
 

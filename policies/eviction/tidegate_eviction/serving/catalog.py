@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel
 
-from ..core.rules import ModelSpec
+from ..core.messages import ModelSpec
 from ..kinds import KINDS
 from ..server import ModelFiles, RepositoryError
 from .footprints import Footprints

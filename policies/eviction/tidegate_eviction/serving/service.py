@@ -14,9 +14,8 @@ from tidegate_contracts import lease
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_contracts.lease import State
 
-from ..core.events import Answered, Step, Ticket
+from ..core.messages import Answered, ModelSpec, PoolRules, ServerInventory, Step, Ticket, WarmWindow
 from ..core.residency import Residency
-from ..core.rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
 from ..policies import registry
 from ..server import MemoryReading, ModelFiles, ModelRepository, ServerDriver
 from .catalog import Catalog

@@ -13,9 +13,20 @@ from functools import partial
 
 from tidegate_contracts import lease
 
-from ..core.events import Answered, Command, Evicted, Load, Recycle, Step, Ticket, Unload
+from ..core.messages import (
+    Answered,
+    Command,
+    Evicted,
+    Load,
+    ModelSpec,
+    PoolRules,
+    Recycle,
+    ServerInventory,
+    Step,
+    Ticket,
+    Unload,
+)
 from ..core.residency import Residency
-from ..core.rules import ModelSpec, PoolRules, ServerInventory
 from ..policies.policy import Candidate, Policy
 from .trace import Outcome, Trace, shown
 

@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from ..core.events import Command, Load, Recycle, Unload
-from ..core.rules import ServerInventory
+from ..core.messages import Command, Load, Recycle, ServerInventory, Unload
 from ..server import MemoryReading, RepositoryError, ServerEvents
 from ..serving.files import write_whole
 from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard

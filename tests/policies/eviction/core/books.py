@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidegate_contracts.lease import State
-from tidegate_eviction.core.events import Load, Unload
-from tidegate_eviction.core.rules import ModelSpec, PoolRules
+from tidegate_eviction.core.messages import Load, ModelSpec, PoolRules, Unload
 from tidegate_eviction.core.states import AFTER
 from tidegate_eviction.policies.registry import find
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 import hypothesis
 from hypothesis import strategies as st
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import Load, Ticket, Unload
-from tidegate_eviction.core.rules import ModelSpec, WarmWindow
+from tidegate_eviction.core.messages import Load, ModelSpec, Ticket, Unload, WarmWindow
 from tidegate_eviction.policies.registry import BUILT_IN
 
 from .books import RULES

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import Allowed, Load, LoadFailed, Quarantined
-from tidegate_eviction.core.rules import WarmWindow
+from tidegate_eviction.core.messages import Allowed, Load, LoadFailed, Quarantined, WarmWindow
 
 from .books import RULES, specs
 from .world import World

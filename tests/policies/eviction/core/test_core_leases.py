@@ -2,7 +2,7 @@
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import Ticket, Unload
+from tidegate_eviction.core.messages import Ticket, Unload
 from tidegate_eviction.policies.registry import find
 
 from .books import RULES, specs

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.accounting import Freeing, MemoryEstimate
-from tidegate_eviction.core.events import Leaked, Loaded, Overrun, Recycling, Ticket
-from tidegate_eviction.core.rules import ModelSpec, PoolRules
+from tidegate_eviction.core.messages import Leaked, Loaded, ModelSpec, Overrun, PoolRules, Recycling, Ticket
 
 from .books import RULES, specs
 from .world import World

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import Load, LoadFailed, Ticket
+from tidegate_eviction.core.messages import Load, LoadFailed, ModelSpec, ServerInventory, Ticket
 from tidegate_eviction.core.residency import Residency
-from tidegate_eviction.core.rules import ModelSpec, ServerInventory
 
 from .books import BASE, RULES, specs
 from .world import World

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import Load, PolicyFailed, Ticket, Unload
-from tidegate_eviction.core.rules import ModelSpec
+from tidegate_eviction.core.messages import Load, ModelSpec, PolicyFailed, Ticket, Unload
 from tidegate_eviction.policies.policy import Candidate, Policy
 
 from .books import RULES, specs

@@ -6,9 +6,8 @@ from dataclasses import replace
 from types import FrameType
 
 import pytest
-from tidegate_eviction.core.events import Load, Ticket, Unload
+from tidegate_eviction.core.messages import Load, ModelSpec, PoolRules, ServerInventory, Ticket, Unload
 from tidegate_eviction.core.residency import Residency
-from tidegate_eviction.core.rules import ModelSpec, PoolRules, ServerInventory
 from tidegate_eviction.policies.registry import find
 
 RULES = PoolRules(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from tidegate_contracts.lease import State
-from tidegate_eviction.core.rules import PoolRules
+from tidegate_eviction.core.messages import PoolRules
 from tidegate_eviction.core.states import HOLDS_ROOM, TRANSITIONS, Cause
 from tidegate_eviction.policies.registry import BUILT_IN
 

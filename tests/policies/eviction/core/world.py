@@ -10,9 +10,21 @@ from dataclasses import dataclass, field, replace
 
 from tidegate_contracts import lease
 from tidegate_contracts.lease import State
-from tidegate_eviction.core.events import Answered, Evicted, Load, Overrun, Recycle, Step, Ticket, Unload
+from tidegate_eviction.core.messages import (
+    Answered,
+    Evicted,
+    Load,
+    ModelSpec,
+    Overrun,
+    PoolRules,
+    Recycle,
+    ServerInventory,
+    Step,
+    Ticket,
+    Unload,
+    WarmWindow,
+)
 from tidegate_eviction.core.residency import Residency
-from tidegate_eviction.core.rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
 
 from .books import BASE, REACHABLE, RULES, Begun, Held
 

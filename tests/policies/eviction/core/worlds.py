@@ -1,8 +1,7 @@
 """Worlds that several tests begin with, and short words for what they do there."""
 
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import Ticket, Unload
-from tidegate_eviction.core.rules import PoolRules
+from tidegate_eviction.core.messages import PoolRules, Ticket, Unload
 
 from .books import RULES, Begun, specs
 from .world import World

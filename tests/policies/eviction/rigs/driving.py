@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tidegate_eviction.core.rules import ServerInventory
+from tidegate_eviction.core.messages import ServerInventory
 from tidegate_eviction.server import MemoryReading
 from tidegate_eviction.triton.control import TritonControl
 from tidegate_eviction.triton.driver import TritonDriver

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tidegate_contracts.eviction import ManagedModel
-from tidegate_eviction.core.rules import ModelSpec
+from tidegate_eviction.core.messages import ModelSpec
 from tidegate_eviction.server import ModelFiles
 from tidegate_eviction.serving.catalog import Catalog
 from tidegate_eviction.serving.footprints import Footprints

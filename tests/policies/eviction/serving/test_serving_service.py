@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import WarmWindow
-from tidegate_eviction.core.events import Step
-from tidegate_eviction.core.rules import ServerInventory
+from tidegate_eviction.core.messages import ServerInventory, Step
 from tidegate_eviction.triton.memory import MODEL
 
 from ..rigs.house import MIB, TUNING, live, settings_for, write_models

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from tidegate_eviction.core.events import Load, Recycle, Unload
-from tidegate_eviction.core.rules import ServerInventory
+from tidegate_eviction.core.messages import Load, Recycle, ServerInventory, Unload
 from tidegate_eviction.server import MemoryReading, RepositoryError
 from tidegate_eviction.triton import driver as module
 from tidegate_eviction.triton.control import ModelIndex, TritonControl, VersionState

@@ -52,7 +52,8 @@ class Proxy:
             self.shared.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
         self.ports: dict[str, int] = {}
         """Where it listens, once it does: http, grpc, admin."""
-        self._stopping = ""
+        self.why_not_ready = ""
+        """Why no more requests should come, or nothing."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -65,16 +66,14 @@ class Proxy:
         servers = ServerQueries(
             self.config.authorizer, lambda: self.config.routes, self.settings.request_timeout_seconds
         )
-        app = make_app(servers, self.why_not_ready, self.meter)
-        self.http = HttpServer(self.shared, app)
-        http_tls = self.config.tls
+        self.http = HttpServer(self.shared, make_app(servers, lambda: self.why_not_ready, self.meter))
         self._server = await loop.create_server(
-            self.http.connection, sock=listeners["http"], ssl=http_tls, backlog=BACKLOG
+            self.http.connection, sock=listeners["http"], ssl=self.config.tls, backlog=BACKLOG
         )
         registry = CollectorRegistry()
         registry.register(MeterCollector(self.shared, self.config))
         self._admin = AdminThread(
-            make_admin(self.why_not_ready, self.why_server_not_ready, registry, self.meter), listeners["admin"]
+            make_admin(lambda: self.why_not_ready, self.why_server_not_ready, registry, self.meter), listeners["admin"]
         )
         self._admin.start()
         self.grpc = GrpcServer(self.shared, servers, self.layout.upstream_ca)
@@ -107,7 +106,7 @@ class Proxy:
     async def stop(self) -> None:
         """Be not ready, go on while callers still come, finish what is in flight, end."""
         log.info("stopping: not ready from now on, %d requests in flight", len(self.shared.open_calls))
-        self._stopping = "the proxy is stopping"
+        self.why_not_ready = "the proxy is stopping"
         end = monotonic() + self.settings.drain_seconds
         self.shared.draining = True
         self.grpc.leave()
@@ -132,11 +131,6 @@ class Proxy:
         self._admin.stop()
         log.info("stopped")
 
-    # --- readiness
-    def why_not_ready(self) -> str:
-        """Return why no more requests should come, or nothing."""
-        return self._stopping
-
     def why_server_not_ready(self, server: str) -> str | None:
         """Return why no replica of a server can be used, or nothing; None for a server that nobody knows."""
         routes = self.config.routes
@@ -151,14 +145,13 @@ class Proxy:
             return f"no replica of {server} answers: {', '.join(replica.name for replica in replicas)}"
         return ""
 
-    # ---
     async def _until_quiet(self, end: float) -> None:
         """Wait until no request has come for a while: whoever balances load needs time to learn that this one ends."""
-        quiet_since, seen = monotonic(), self._requests
+        quiet_since, seen = monotonic(), 0
         while monotonic() - quiet_since < QUIET_SECONDS and monotonic() < end:
+            if (requests := self.http.answered + self.grpc.opened) != seen:
+                quiet_since, seen = monotonic(), requests
             await asyncio.sleep(0.05)
-            if self._requests != seen:
-                quiet_since, seen = monotonic(), self._requests
 
     async def _until_closed(self, end: float) -> None:
         """Wait a moment for connections that are being closed: the system, or TLS, may hold their last bytes."""
@@ -169,11 +162,6 @@ class Proxy:
     def _has_answers_left(self) -> bool:
         """Whether there are answers that are not whole, or that their callers have not taken yet."""
         return any(connection.is_answering or connection.unsent for connection in self.http.connections)
-
-    @property
-    def _requests(self) -> int:
-        """How many there were."""
-        return self.http.answered + self.grpc.opened
 
     async def _sweep_connections(self) -> None:
         while True:

@@ -7,9 +7,9 @@ from functools import cache
 
 from tidegate_contracts.routing import Action
 
+from ..headers import is_request_id
 from ..http2.frames import Fields, MalformedHeadersError, literal
 from ..problems import Kind, Problem
-from ..request_ids import is_request_id
 from ..targets import is_name
 from ..telemetry.traces import Span
 from .protobuf import integer, text

@@ -4,10 +4,10 @@ import logging
 from time import monotonic
 
 from ..forwarding import Forwarding
+from ..headers import new_request_id
 from ..http2.frames import CANCEL, literal
 from ..http2.sending import Stream
 from ..problems import TWO_CREDENTIALS, Kind, Problem
-from ..request_ids import new_request_id
 from ..shared_state import SharedState
 from .metadata import OK_HEADERS, RequestHeaders, problem_trailers, status_trailers
 from .protobuf import framed

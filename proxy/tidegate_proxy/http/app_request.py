@@ -8,8 +8,8 @@ from urllib.parse import unquote
 import httptools
 from starlette.types import ASGIApp, Message
 
+from ..headers import is_request_id, new_request_id
 from ..problems import Kind, Problem
-from ..request_ids import is_request_id, new_request_id
 from .answers import STATUS_LINES, problem_answer
 from .caller import Body, Caller, Request
 

@@ -9,9 +9,9 @@ from typing import cast
 import httptools
 from starlette.types import ASGIApp
 
+from ..headers import new_request_id
 from ..kinds import understand
 from ..problems import Kind, Problem
-from ..request_ids import new_request_id
 from ..shared_state import SharedState
 from ..targets import ANYTHING, LONGEST, Target, origin_form, plain_path
 from .answers import problem_answer

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import httptools
 
-from ..hops import PLAIN, nominated, without
+from ..headers import PLAIN, is_request_id, nominated, without
 from ..problems import TWO_CREDENTIALS, Kind, Problem
-from ..request_ids import is_request_id
 from ..targets import Target
 
 MOST_HEAD_BYTES = 64 * 1024

@@ -14,9 +14,9 @@ from typing import Any
 from ..access.identity import Grant
 from ..access.limits import too_many
 from ..forwarding import Forwarding, call_record, no_whole_answer
+from ..headers import new_request_id
 from ..kinds import KINDS
 from ..problems import Kind, Problem, no_answer, still_loading
-from ..request_ids import new_request_id
 from ..shared_state import SharedState
 from ..telemetry.traces import Span
 from ..upstream.connection import Connection

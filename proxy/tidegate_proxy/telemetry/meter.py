@@ -83,19 +83,17 @@ def _seconds(name: str, labels: str, count: CallCount) -> str:
     return f"{buckets}{name}_count{{{labels}}} {totals[-1]}\n{name}_sum{{{labels}}} {count.seconds!r}\n"
 
 
+def _bytes_in(name: str, labels: str, count: CallCount) -> str:
+    return f"{name}{{{labels}}} {count.bytes_in}\n"
+
+
+def _bytes_out(name: str, labels: str, count: CallCount) -> str:
+    return f"{name}{{{labels}}} {count.bytes_out}\n"
+
+
 _FAMILIES: tuple[tuple[str, str, str, Callable[[str, str, CallCount], str]], ...] = (
     ("tidegate_proxy_requests_total", "counter", "Calls that ended.", _requests),
     ("tidegate_proxy_request_seconds", "histogram", "Seconds that calls took.", _seconds),
-    (
-        "tidegate_proxy_request_bytes_total",
-        "counter",
-        "Bytes of request bodies.",
-        lambda name, labels, count: f"{name}{{{labels}}} {count.bytes_in}\n",
-    ),
-    (
-        "tidegate_proxy_response_bytes_total",
-        "counter",
-        "Bytes of answers' bodies.",
-        lambda name, labels, count: f"{name}{{{labels}}} {count.bytes_out}\n",
-    ),
+    ("tidegate_proxy_request_bytes_total", "counter", "Bytes of request bodies.", _bytes_in),
+    ("tidegate_proxy_response_bytes_total", "counter", "Bytes of answers' bodies.", _bytes_out),
 )

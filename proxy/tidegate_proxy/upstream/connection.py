@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 import httptools
 
-from ..hops import PLAIN, nominated, without
+from ..headers import PLAIN, nominated, without
 
 # Headers that belong to one connection, not to a message (RFC 9110, 7.6.1), and those that are written anew.
 (_PASSED, _DROPPED, _LENGTH, _ENCODING, _CONNECTION) = range(5)
@@ -129,7 +129,8 @@ class Connection(asyncio.Protocol):
             self._ended = False
             if began and self._whole is not None and self.keep:
                 _learn(data, self._whole)
-            self._end()
+            if self.receiver is not None:
+                self.receiver.answer_ended()
         elif self.receiver is not None:
             self.receiver.flush_answer()
 
@@ -143,8 +144,8 @@ class Connection(asyncio.Protocol):
         self.alive = False
         if self.receiver is None:
             return
-        if exc is None and self._began and self._length is None and not self._chunked():
-            self._end()  # a body without a length ends with its connection (RFC 9112, 6.3)
+        if exc is None and self._began and self._length is None:
+            self.receiver.answer_ended()  # a body without a length ends with its connection (RFC 9112, 6.3)
         else:
             self._fail(f"it ended the connection ({exc})" if exc else "it closed the connection")
 
@@ -236,14 +237,6 @@ class Connection(asyncio.Protocol):
         self.alive = False
         if self.transport is not None:
             self.transport.abort()
-
-    def _chunked(self) -> bool:
-        return self._length == -1
-
-    def _end(self) -> None:
-        receiver = self.receiver
-        if receiver is not None:
-            receiver.answer_ended()
 
     def _fail(self, reason: str) -> None:
         receiver, self.receiver = self.receiver, None

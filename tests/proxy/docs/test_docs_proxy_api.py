@@ -15,11 +15,11 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import concurrency, serve
 from tidegate_proxy.grpc.response import IDLE_STREAM_SECONDS
+from tidegate_proxy.headers import is_request_id
 from tidegate_proxy.http import head
 from tidegate_proxy.http2.frames import MOST_HEAD_BYTES
 from tidegate_proxy.kinds import understand
 from tidegate_proxy.problems import TYPE_ROOT, Kind
-from tidegate_proxy.request_ids import is_request_id
 from tidegate_proxy.targets import is_name
 
 from lab.local_plane.triton import Triton

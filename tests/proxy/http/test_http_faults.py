@@ -188,7 +188,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_takes_what_still_comes(tmp
         await until(lambda: here.replica.asked)
         ending = asyncio.ensure_future(here.proxy.stop())
         await asyncio.sleep(0.05)
-        assert here.proxy.why_not_ready() == "the proxy is stopping"
+        assert here.proxy.why_not_ready == "the proxy is stopping"
         late = await here.ask()
         await kept.send(request())
         last = await kept.reply()

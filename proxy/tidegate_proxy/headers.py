@@ -1,6 +1,20 @@
-"""Headers of one connection alone: those that its header `Connection` nominates (RFC 9110, 7.6.1)."""
+"""Headers of any message: the ids of requests, and those of one connection alone (RFC 9110, 7.6.1)."""
 
-from collections.abc import Sequence
+import itertools
+import os
+import re
+from collections.abc import Callable, Sequence
+
+_RUN = os.urandom(5).hex().encode()
+_COUNT = itertools.count(1)
+is_request_id: Callable[[bytes], object] = re.compile(rb"[0-9A-Za-z._-]{1,128}").fullmatch
+"""Whether a caller's own id can be used: anything else is left out of logs and answers."""
+
+
+def new_request_id() -> bytes:
+    """Return an id that no other request of any proxy has."""
+    return b"%b-%x" % (_RUN, next(_COUNT))
+
 
 PLAIN = frozenset({b"keep-alive", b"Keep-Alive", b"close"})
 """What nearly every `Connection` says; it nominates no header that is not known anyway."""

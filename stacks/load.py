@@ -113,9 +113,6 @@ def parse(text: str, file: str) -> Document:
     if root is None or root.value is None:
         refuse(file, "the file is empty", do="Write it anew, or take it from version control.")
     if not isinstance(root.value, dict):
-        refuse(
-            root.at,
-            f"a definition is a mapping of keys to values, but this is {kind_of(root.value)}",
-            do="Begin each line at the margin with a key and a colon, as in `servers:`.",
-        )
+        what = f"a definition is a mapping of keys to values, but this is {kind_of(root.value)}"
+        refuse(root.at, what, do="Begin each line at the margin with a key and a colon, as in `servers:`.")
     return Document(root.value, file, root)

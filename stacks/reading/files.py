@@ -1,7 +1,7 @@
 """From a file's name to its text, and what is said when that cannot be."""
 
+import codecs
 import difflib
-import itertools
 import os
 import re
 from typing import Final, NoReturn
@@ -11,32 +11,24 @@ from ..problems import DefinitionError, Position, Problem, escaped, listed
 MAX_BYTES: Final = 10 * 1024 * 1024
 LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\U0010ffff]")
-_OTHER_ENCODINGS = (
-    (b"\xff\xfe\x00\x00", "UTF-32"),
-    (b"\x00\x00\xfe\xff", "UTF-32"),
-    (b"\xff\xfe", "UTF-16"),
-    (b"\xfe\xff", "UTF-16"),
-)
+_UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def read_text(file: str) -> str:
     """Return the text of a UTF-8 file; raise DefinitionError when it is none."""
     data = _read_bytes(file)
-    for mark, name in _OTHER_ENCODINGS:
-        if data.startswith(mark):
-            refuse(file, f"the file is {name} text", do="Save as UTF-8 (your editor calls it the file's encoding).")
+    if data.startswith(_UTF_32 + _UTF_16):
+        what = f"the file is {'UTF-32' if data.startswith(_UTF_32) else 'UTF-16'} text"
+        refuse(file, what, do="Save as UTF-8 (your editor calls it the file's encoding).")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        before = data[: error.start]
-        line = len(LINE_BREAK.findall(before.decode("utf-8", "replace"))) + 1
-        column = len(before[max(before.rfind(b"\n"), before.rfind(b"\r")) + 1 :].decode("utf-8", "replace")) + 1
-        refuse(
-            Position(file, line, column),
-            f"byte 0x{data[error.start]:02x} at offset {error.start} (line {line}) is not UTF-8",
-            "A definition is a text file in UTF-8.",
-            "Save as UTF-8; if this is not a text file at all, check the file's name.",
-        )
+        before = data[: error.start].decode("utf-8", "replace")
+        at = _position_in(before, len(before), file)
+        what = f"byte 0x{data[error.start]:02x} at offset {error.start} (line {at.line}) is not UTF-8"
+        do = "Save as UTF-8; if this is not a text file at all, check the file's name."
+        refuse(at, what, "A definition is a text file in UTF-8.", do)
 
 
 def check_text(text: str, file: str) -> None:
@@ -44,12 +36,10 @@ def check_text(text: str, file: str) -> None:
     if len(text) > MAX_BYTES:
         _refuse_size(file)
     if bad := _NOT_TEXT.search(text):
-        refuse(
-            _position_in(text, bad.start(), file),
-            f"the character U+{ord(bad.group()):04X} cannot stand in a text file",
-            "It looks like a binary file, or one in another encoding than UTF-8." if bad.group() == "\0" else "",
-            "Remove it, or check that this is the file you meant.",
-        )
+        what = f"the character U+{ord(bad.group()):04X} cannot stand in a text file"
+        why = "It looks like a binary file, or one in another encoding than UTF-8." if bad.group() == "\0" else ""
+        do = "Remove it, or check that this is the file you meant."
+        refuse(_position_in(text, bad.start(), file), what, why, do)
 
 
 def refuse(where: Position | str, what: str, why: str = "", do: str = "") -> NoReturn:
@@ -84,8 +74,7 @@ def _read_bytes(file: str) -> bytes:
 
 def _names_in(folder: str) -> list[str]:
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in itertools.islice(entries, 2_000))
+        return sorted(os.listdir(folder)[:2_000])
     except OSError:
         return []
 

@@ -52,8 +52,6 @@ def syntax_problem(error: yaml.MarkedYAMLError, text: str, file: str, open_marks
     """Return the problem that the parser's error stands for; `open_marks` say what was not yet closed."""
     said = f"{error.context or ''} {error.problem or ''}"
     mark = error.problem_mark or error.context_mark
-    if mark is None:
-        return Problem(file, "", "the file is not valid YAML", escaped(said))
     lines = LINE_BREAK.split(text)
     begun = lines[mark.line][: mark.column + 1] if mark.line < len(lines) else ""
     if begun and not begun.strip() and "\t" in begun:

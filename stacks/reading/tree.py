@@ -215,12 +215,11 @@ class Reader:
             return None
         if not isinstance(key, str):
             key = node.text or ""
-            self._say(
-                at,
-                f"the key {escaped(key[:60])} is {kind_of(node.value)}" if key else "a key is missing before the colon",
-                "Keys are text.",
-                f"Quote it: {shown(key)}." if key else "Write a key, or remove the colon.",
+            what = (
+                f"the key {escaped(key[:60])} is {kind_of(node.value)}" if key else "a key is missing before the colon"
             )
+            do = f"Quote it: {shown(key)}." if key else "Write a key, or remove the colon."
+            self._say(at, what, "Keys are text.", do)
         if key in owner.parts:
             why = f"It is first at {owner.parts[key].key}; only one of them could count."
             self._say(at, f"the key {shown(key)} stands here twice", why, "Remove one, or merge the two.")
@@ -242,12 +241,9 @@ class Reader:
 
     def _refuse_tag(self, event: Any, at: Position) -> None:
         name = f"!!{event.tag.removeprefix(_CORE)}" if event.tag.startswith(_CORE) else event.tag
-        self._say(
-            at,
-            f"the tag {escaped(name[:60])} means nothing here",
-            "A definition has text, numbers, true/false, null, lists and mappings only.",
-            "Remove the tag; if the `!` belongs to the text, quote the text.",
-        )
+        why = "A definition has text, numbers, true/false, null, lists and mappings only."
+        do = "Remove the tag; if the `!` belongs to the text, quote the text."
+        self._say(at, f"the tag {escaped(name[:60])} means nothing here", why, do)
 
 
 def kind_of(value: Any) -> str:

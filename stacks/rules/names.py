@@ -22,12 +22,10 @@ def no_two_stacks_share_a_name(header: Header, document: Document) -> Iterator[P
             stack = f"{environment}-{plane.name}"
             other = seen.setdefault(stack, (environment, plane.name))
             if other != (environment, plane.name):
-                yield document.problem(
-                    where,
-                    f'environment "{environment}" on data plane "{plane.name}" and environment "{other[0]}" on data '
-                    f'plane "{other[1]}" would both be the stack {stack}',
-                    do="Rename one of the four.",
-                )
+                one = f'environment "{environment}" on data plane "{plane.name}"'
+                two = f'environment "{other[0]}" on data plane "{other[1]}"'
+                what = f"{one} and {two} would both be the stack {stack}"
+                yield document.problem(where, what, do="Rename one of the four.")
             elif environment in plane.environments[:place]:
                 yield document.problem(where, f'environment "{environment}" stands twice in data plane "{plane.name}"')
 
@@ -57,12 +55,10 @@ def no_two_environments_of_a_cluster_share_a_namespace(header: Header, document:
             namespace = environments[name].namespace_name
             other = seen.setdefault(namespace, name)
             if other != name:
-                yield document.problem(
-                    ("environments", indexes[name], "namespace"),
-                    f'environments "{other}" and "{name}" would share the namespace {namespace} on data plane '
-                    f'"{plane.name}"',
-                    do="Give each environment a namespace of its own.",
-                )
+                both = f'environments "{other}" and "{name}"'
+                what = f'{both} would share the namespace {namespace} on data plane "{plane.name}"'
+                do = "Give each environment a namespace of its own."
+                yield document.problem(("environments", indexes[name], "namespace"), what, do=do)
 
 
 def a_namespace_belongs_to_its_environment(stack: Stack) -> Iterator[Problem]:
@@ -78,12 +74,9 @@ def a_namespace_belongs_to_its_environment(stack: Stack) -> Iterator[Problem]:
         if platform.domino.mesh is not None:
             others[platform.domino.mesh.namespace] = "the mesh"
     if stack.namespace in others:
-        yield stack.source.problem(
-            (),
-            f'environment "{stack.environment.name}" would take over {stack.namespace}, the namespace of '
-            f"{others[stack.namespace]}",
-            do="Give the environment a namespace of its own.",
-        )
+        whose = f"{stack.namespace}, the namespace of {others[stack.namespace]}"
+        what = f'environment "{stack.environment.name}" would take over {whose}'
+        yield stack.source.problem((), what, do="Give the environment a namespace of its own.")
 
 
 def no_two_pools_become_one_object(stack: Stack) -> Iterator[Problem]:

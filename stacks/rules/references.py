@@ -145,12 +145,10 @@ def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
     made = {item.name for item in stack.platform.datasets if not isinstance(item, ClaimDataset)}
     for index, dataset in enumerate(stack.platform.datasets):
         if isinstance(dataset, ClaimDataset) and dataset.claim_name in made:
-            yield stack.source.problem(
-                ("datasets", index, "claimName"),
-                f'dataset "{dataset.name}" uses the claim {dataset.claim_name}, which is made for dataset '
-                f'"{dataset.claim_name}"',
-                do=f'Let servers read dataset "{dataset.claim_name}" itself.',
-            )
+            claim = dataset.claim_name
+            what = f'dataset "{dataset.name}" uses the claim {claim}, which is made for dataset "{claim}"'
+            do = f'Let servers read dataset "{claim}" itself.'
+            yield stack.source.problem(("datasets", index, "claimName"), what, do=do)
 
 
 def warm_windows_name_models_of_their_pool(stack: Stack) -> Iterator[Problem]:
@@ -170,13 +168,10 @@ def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
         scheme = bucket.url.partition(":")[0]
         cloud = _CLOUD_OF_SCHEME[scheme]
         if server.identity is None:
-            yield stack.source.problem(
-                ("servers", index, "repository", "url"),
-                f'server "{server.name}" reads {scheme}:// without an identity',
-                why="Only a public bucket, or credentials that the node gives to every pod, would let it in.",
-                do=f"Add identity with cloud: {cloud}.",
-                severity="advisory",
-            )
+            what, place = f'server "{server.name}" reads {scheme}:// without an identity', ("repository", "url")
+            why = "Only a public bucket, or credentials that the node gives to every pod, would let it in."
+            do = f"Add identity with cloud: {cloud}."
+            yield stack.source.problem(("servers", index, *place), what, why, do, severity="advisory")
         elif server.identity.cloud != cloud:
             what = f'server "{server.name}" reads {scheme}:// with an identity of {server.identity.cloud}'
             do = f"Use an identity with cloud: {cloud}."
@@ -203,9 +198,8 @@ def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Itera
             do = f"{suggestion(pin.image, named)} Run `make pin`."
             yield definition.lock_document.problem(("images", index, "image"), what, do=do)
         if pin.image in seen:
-            yield definition.lock_document.problem(
-                ("images", index, "image"), f"{pin.image} stands twice", do="Run `make pin`."
-            )
+            what = f"{pin.image} stands twice"
+            yield definition.lock_document.problem(("images", index, "image"), what, do="Run `make pin`.")
         seen.add(pin.image)
 
 

@@ -43,13 +43,7 @@ class GpuPlacement(pulumi.ComponentResource):
     """Where a pod may run and which device it gets; declares the ResourceClaimTemplate of a DRA device."""
 
     def __init__(
-        self,
-        name: str,
-        args: Placement,
-        place: Place,
-        pool: str,
-        labels: Texts,
-        opts: pulumi.ResourceOptions | None = None,
+        self, name: str, args: Placement, place: Place, pool: str, labels: Texts, opts: pulumi.ResourceOptions
     ) -> None:
         """Declare what the device needs; `pool` is the name of the objects of the pool that it is for."""
         super().__init__("tidegate:components:GpuPlacement", name, None, opts)

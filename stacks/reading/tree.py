@@ -215,11 +215,13 @@ class Reader:
             return None
         if not isinstance(key, str):
             key = node.text or ""
-            what = (
-                f"the key {escaped(key[:60])} is {kind_of(node.value)}" if key else "a key is missing before the colon"
-            )
-            do = f"Quote it: {shown(key)}." if key else "Write a key, or remove the colon."
-            self._say(at, what, "Keys are text.", do)
+            if key:
+                what = f"the key {escaped(key[:60])} is {kind_of(node.value)}"
+                self._say(at, what, "Keys are text.", f"Quote it: {shown(key)}.")
+            else:
+                self._say(
+                    at, "a key is missing before the colon", "Keys are text.", "Write a key, or remove the colon."
+                )
         if key in owner.parts:
             why = f"It is first at {owner.parts[key].key}; only one of them could count."
             self._say(at, f"the key {shown(key)} stands here twice", why, "Remove one, or merge the two.")

@@ -51,7 +51,7 @@ _WORDS: tuple[tuple[str, bool, str, str], ...] = (
 def syntax_problem(error: yaml.MarkedYAMLError, text: str, file: str, open_marks: list[Any]) -> Problem:
     """Return the problem that the parser's error stands for; `open_marks` say what was not yet closed."""
     said = f"{error.context or ''} {error.problem or ''}"
-    mark = error.problem_mark or error.context_mark
+    mark: Any = error.problem_mark or error.context_mark
     lines = LINE_BREAK.split(text)
     begun = lines[mark.line][: mark.column + 1] if mark.line < len(lines) else ""
     if begun and not begun.strip() and "\t" in begun:

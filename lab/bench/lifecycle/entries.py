@@ -19,7 +19,7 @@ from lab.bench.report import Found, NotHereError, say, turns
 from lab.local_plane.mlflow import MLflow, mlflow_server
 from lab.tools import ToolError, debian
 
-from . import memory
+from .caller import most_resident_bytes
 from .goals import MB, ROOT, Effort
 
 WHO = "bench"
@@ -32,6 +32,7 @@ input { name: "INPUT" data_type: TYPE_FP32 dims: [ -1 ] }
 output { name: "OUTPUT" data_type: TYPE_FP32 dims: [ -1 ] }
 """
 _CHUNK = 1 << 20
+_LOOK_SECONDS = 0.02
 
 
 def make_entry(parent: Path, name: str, sizes: Sequence[int]) -> Path:
@@ -152,15 +153,14 @@ def registering(effort: Effort) -> Found:
 
 def _peak_bytes(size: int, parent: Path, server: MLflow) -> int:
     entry = make_entry(parent, f"of-{size // MB}-mb", [size // LARGE_FILES] * LARGE_FILES)
-    told = parent / "told"
-    done = subprocess.run(
-        [sys.executable, "-m", memory.__name__, told, "tidegate", "register", entry],
-        env=os.environ | {"MLFLOW_TRACKING_URI": server.uri},
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "tidegate", "register", str(entry)]
+    variables = os.environ | {"MLFLOW_TRACKING_URI": server.uri}
+    peak = 0
+    with subprocess.Popen(command, env=variables, cwd=ROOT, stdout=subprocess.DEVNULL) as registering:
+        while registering.poll() is None:
+            peak = max(peak, most_resident_bytes(registering.pid))
+            time.sleep(_LOOK_SECONDS)
     shutil.rmtree(entry)
-    if done.returncode:
-        raise NotHereError(f"`tidegate register` ended with {done.returncode}: {done.stderr.decode(errors='replace')}")
-    return int(told.read_text("ascii"))
+    if registering.returncode:
+        raise NotHereError(f"`tidegate register` ended with {registering.returncode}")
+    return peak

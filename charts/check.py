@@ -4,13 +4,16 @@ The chart's schema, its templates, the definition's own rules, then the guardrai
 """
 
 import datetime
+import os
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from lab import tools
 from lab.tools import ToolError
 from policies.guardrails import check
 from policies.guardrails.checking import judged, report, summary
@@ -20,12 +23,12 @@ from stacks.load import parse
 from stacks.problems import DefinitionError, Problem, advisory_text, escaped
 from stacks.reading.files import read_text
 
-from .helm import TIMEOUT_SECONDS, helm
 from .read_back import rule_problems
 from .schema_problems import is_refusal, problems
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _COPY = "values-that-are-checked.yaml"
+TIMEOUT_SECONDS = 120
 
 
 def check_values(file: Path, chart: Path, today: datetime.date) -> None:
@@ -86,3 +89,14 @@ def _template(text: str, chart: Path) -> subprocess.CompletedProcess[str]:
         raise CommandError(str(error)) from None
     except subprocess.TimeoutExpired:
         raise CommandError(f"Helm did not render the chart within {TIMEOUT_SECONDS} s.") from None
+
+
+def helm(arguments: Sequence[str | Path], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run Helm, in a folder, without a cluster and anybody's settings; raises ToolError when it cannot be had."""
+    # Its own folders may hold plug-ins, repositories and credentials: none of them has a say in what a chart is.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELM_")}
+    environment |= {"KUBECONFIG": os.devnull, "HELM_PLUGINS": os.devnull, "HELM_REGISTRY_CONFIG": os.devnull}
+    command, limit = [str(tools.path("helm")), *map(str, arguments)], TIMEOUT_SECONDS
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", errors="replace", timeout=limit
+    )

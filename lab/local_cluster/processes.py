@@ -13,52 +13,38 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from functools import cache
 from pathlib import Path
 
-from lab.tools.running import tail
+from lab.tools.running import leash, tail
 
 from .control_plane import PROGRAMS, ClusterError
 
 FOLDER_MARK = "TIDEGATE_CLUSTER"
 PROGRAM_MARK = "TIDEGATE_PROGRAM"
 END_SECONDS = 10
-# Asks the kernel to kill this process with its parent, and becomes the program. A little program of its own, because
-# what runs between fork and exec of a process with threads must be no Python.
-_DIE_WITH_PARENT = """
-import ctypes, os, sys
-PR_SET_PDEATHSIG, SIGKILL = 1, 9
-ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
-if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 def spawn(program: str, command: Sequence[str], folder: Path, *, outlives: bool) -> "subprocess.Popen[bytes]":
     """Start a program of the cluster in its folder, its output in `logs/<program>.log`.
 
-    Unless it `outlives` its starter, the kernel kills it when that ends, however that ends. It stands in a session of
-    its own, so that Ctrl-C at a terminal reaches only the starter, which then ends the programs itself.
+    Unless it `outlives` its starter, the kernel kills it when the thread that started it ends, however that ends. It
+    stands in a session of its own, so that Ctrl-C at a terminal reaches only the starter, which then ends the programs
+    itself.
     """
     environment = {key: value for key, value in os.environ.items() if not _theirs(key)}
     marks = {FOLDER_MARK: str(folder), PROGRAM_MARK: program}
-    launcher = [] if outlives else [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
-
-    def start() -> "subprocess.Popen[bytes]":
-        with (folder / "logs" / f"{program}.log").open("wb") as log:
-            return subprocess.Popen(
-                [*launcher, *command],
-                cwd=folder,
-                env=environment | marks,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    return start() if outlives else _starter().submit(start).result()
+    launcher = [] if outlives else leash("KILL")
+    with (folder / "logs" / f"{program}.log").open("wb") as log:
+        return subprocess.Popen(
+            [*launcher, *command],
+            cwd=folder,
+            env=environment | marks,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 def of(folder: Path) -> dict[str, int]:
@@ -138,12 +124,6 @@ def _words(file: Path) -> list[bytes]:
         return file.read_bytes().split(b"\0")
     except OSError:  # it ended meanwhile, or belongs to somebody else
         return []
-
-
-@cache
-def _starter() -> ThreadPoolExecutor:
-    # The kernel takes the end of the starting *thread* for the parent's death: this one lives as long as the process.
-    return ThreadPoolExecutor(1, thread_name_prefix="local-cluster")
 
 
 def _theirs(setting: str) -> bool:

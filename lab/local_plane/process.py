@@ -3,7 +3,6 @@
 import http.client
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.tools.running import tail
+from lab.tools.running import leash, tail
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
@@ -130,11 +129,9 @@ def running(
     folder: Path | None = None,
 ) -> Iterator[Process]:
     """Run a command with its output in a log file, on one core if that is said; end it with the block."""
-    # A server ends with the thread that started it, even when that one is killed.
-    leash = [setpriv, "--pdeathsig", "TERM"] if (setpriv := shutil.which("setpriv")) else []
     with log.open("wb") as output, pinned(core):
         popen = subprocess.Popen(
-            [*leash, *map(str, command)],
+            [*leash("TERM"), *map(str, command)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

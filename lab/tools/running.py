@@ -1,6 +1,7 @@
 """Runs programs with a time limit and a log; a failure is a ToolError that shows the end of the log and a way out."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,15 @@ def ask(command: Sequence[str | Path], environment: Mapping[str, str], seconds: 
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+
+
+def leash(signal: str) -> list[str]:
+    """Return words before a command that gets a signal when the thread that started it ends, however that ends.
+
+    None where util-linux is not there.
+    """
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", signal] if setpriv else []
 
 
 def run(

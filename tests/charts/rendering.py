@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from charts import CHART, values_of
-from charts.helm import helm
+from charts.check import helm
 from charts.values_file import values_text
 from components import Environment, EnvironmentArgs
 from components.apply_order import apply_key

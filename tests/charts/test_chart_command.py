@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 from charts import CHART, values_of
 from charts import check as charts_check
 from charts.__main__ import app
+from charts.check import helm
 from charts.folder import contents, default_values, stale, write
-from charts.helm import helm
 from charts.packaging import ROOT
 from lab import tools
 from stacks.resolve import resolve

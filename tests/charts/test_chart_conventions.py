@@ -10,8 +10,8 @@ from tidegate_contracts import proxy_process
 
 from charts import CHART
 from charts.arguments import arguments, is_list
+from charts.check import helm
 from charts.folder import contents, default_values, scenarios
-from charts.helm import helm
 from charts.packaging import ROOT, version
 from components import EnvironmentArgs
 from policies.guardrails.objects import pods

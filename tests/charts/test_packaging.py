@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from charts import CHART
-from charts.helm import helm as charts_helm
+from charts.check import helm as charts_helm
 from charts.packaging import changes, files, gzipped, package, packaged, version
 from lab import tools
 

@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pydantic import AfterValidator, BaseModel
 
 from charts import CHART, values_of
-from charts.check import rendered
+from charts.check import helm, rendered
 from charts.folder import scenarios
-from charts.helm import helm
 from charts.read_back import rule_problems
 from charts.values_file import values_text
 from charts.values_schema import values_schema

@@ -6,11 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -200,7 +200,7 @@ class Site:
 
     def run(self, *arguments: str, ok: bool = True) -> Ended:
         """Run a command in process."""
-        with self._environment():
+        with patch.dict(os.environ, self.environment):
             result = CliRunner().invoke(app, [arguments[0], str(self.definition), *arguments[1:]])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
@@ -246,7 +246,7 @@ class Site:
 
     def live(self, stack: str = "dev-lab") -> Live:
         """Return a stack as its cluster has it, and would have it."""
-        with self._environment():
+        with patch.dict(os.environ, self.environment):
             return live_objects(self.cluster.context, [self.rendered(stack)])[stack]
 
     def changes(self, stack: str = "dev-lab") -> list[ObjectChange]:
@@ -258,16 +258,6 @@ class Site:
         """Return a stack's objects."""
         read = read_definition(self.definition)
         return render(next(one for one in read.stacks if one.name == stack), read)
-
-    @contextmanager
-    def _environment(self) -> Iterator[None]:
-        before = dict(os.environ)
-        os.environ.update(self.environment)
-        try:
-            yield
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
 
     def objects(self, kinds: str = KINDS) -> dict[tuple[str, str, str], Any]:
         """Return the objects of both environments in the cluster, by kind, namespace and name."""

@@ -74,8 +74,6 @@ def _walk(tree: Any, path: tuple[str, ...], done: Path) -> Iterator[Path]:
     if isinstance(tree, list):
         for index, item in enumerate(tree):
             yield from _walk(item, path, (*done, index))
-    elif not path:
-        yield done
     elif isinstance(tree, dict) and path[0] in tree:
         key, *rest = path
         if rest:

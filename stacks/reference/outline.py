@@ -1,14 +1,11 @@
 """The typed model as an outline: its parts in the order of the file, and the keys of each with types in plain words."""
 
-import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, TypeAdapter
 
 from ..definition import Header, Platform, base
 from ..definition.models import ModelName
@@ -35,7 +32,6 @@ _SUCH_AS: tuple[tuple[Any, str], ...] = (
     (base.ByteQuantity, "size such as `16Gi`"),
     (base.Cidr, "address range such as `10.0.0.0/8`"),
 )
-_CHOICE = re.compile(r"\^\(([\w|-]+)\)\$$")
 
 
 @dataclass(frozen=True)
@@ -97,14 +93,16 @@ def words_of_class(model: Model) -> str:
 def words(annotation: Any) -> str:
     """Return the type of a plain value in words, in Markdown."""
     for name, known in NAMED_TYPES:
-        if annotation is known:
+        if annotation == known:
             return f"text: [{name}](#{anchor_of(name)})"
     for known, such_as in _SUCH_AS:
-        if annotation is known:
+        if annotation == known:
             return such_as
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _bounded(arguments[0], arguments[1:])
+        inner, *beside = (each for each in arguments if each != base.NOT_IN_VALUES)
+        whole = Annotated[(inner, *beside)] if beside else inner
+        return _bounded(inner, annotation) if whole == annotation else words(whole)
     if origin in (Union, UnionType):
         return " or ".join(words(each) for each in arguments if each is not NoneType)
     if origin is Literal:
@@ -124,37 +122,25 @@ def anchor_of(name: str) -> str:
 
 def pattern_of(annotation: Any) -> str:
     """Return the regular expression that a text must match."""
-    return next((each.pattern for each in _constraints(annotation.__metadata__) if hasattr(each, "pattern")), "")
+    return str(TypeAdapter(annotation).json_schema()["pattern"])
 
 
-def _bounded(inner: Any, metadata: tuple[Any, ...]) -> str:
-    bounds = {
-        name: getattr(each, name)
-        for each in _constraints(metadata)
-        for name in ("ge", "gt", "le", "lt", "min_length", "pattern")
-        if getattr(each, name, None) is not None
-    }
+def _bounded(inner: Any, annotation: Any) -> str:
     said = words(inner)
-    if hint := hint_of(Annotated[Any, *metadata]):
+    if get_origin(inner) in (Union, UnionType):
+        return said
+    if hint := hint_of(annotation):
         return f"text: {hint}" if " " in hint else f"text such as `{hint}`"
-    if choice := _CHOICE.match(bounds.get("pattern", "")):
-        return "one of " + ", ".join(f"`{each}`" for each in choice[1].split("|"))
-    if inner is str:
-        return f"text matching `{bounds['pattern']}`" if "pattern" in bounds else said
-    if "min_length" in bounds:
-        return f"{said}; at least {'one' if bounds['min_length'] == 1 else bounds['min_length']}"
-    if "ge" in bounds and "le" in bounds:
-        return f"{said} {bounds['ge']}–{bounds['le']}"
-    if "gt" in bounds and "lt" in bounds:
-        return f"{said} between {bounds['gt']} and {bounds['lt']}"
-    if "ge" in bounds:
-        return f"{said}, at least {bounds['ge']}"
+    bounds = TypeAdapter(annotation).json_schema()
+    if "pattern" in bounds:
+        return f"text matching `{bounds['pattern']}`"
+    if least := bounds.get("minItems") or bounds.get("minProperties"):
+        return f"{said}; at least {'one' if least == 1 else least}"
+    if "exclusiveMinimum" in bounds:
+        return f"{said} between {bounds['exclusiveMinimum']} and {bounds['exclusiveMaximum']}"
+    if "minimum" in bounds:
+        return f"{said} {bounds['minimum']}–{bounds['maximum']}"
     return said
-
-
-def _constraints(metadata: tuple[Any, ...]) -> Iterator[Any]:
-    for each in metadata:
-        yield from each.metadata if isinstance(each, FieldInfo) else (each,)
 
 
 def _shared() -> list[Model]:

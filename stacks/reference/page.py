@@ -125,8 +125,6 @@ class _Page:
             lines += _yaml(self.examples.of(part.path))
         if shared := common_keys(part):
             lines += (["Keys of every kind:", ""] if kinds else []) + self.table(shared)
-        elif not kinds:
-            lines += ["No keys of its own.", ""]
         if kinds:
             lines += self.kinds(part, {key.name for key in shared}, "###" if top else "####")
         if part.path in _OVERLAID:

@@ -56,7 +56,7 @@ def definition_schema() -> Schema:
     writer = _Writer(source["$defs"])
     properties = writer.properties("Platform", Form.COMMON)
     for key, part in writer.properties("Header", Form.WHOLE).items():
-        name = writer.name_of_items("Header", key)
+        name = _name(writer.source["Header"]["properties"][key]["items"])
         item = writer.section(name, Form.WHOLE)
         item["properties"] |= writer.properties("Platform", Form.OVERLAY)
         writer.made[name] = item
@@ -80,9 +80,6 @@ class _Writer:
         self.source = source
         self.made: dict[str, Schema] = {}
         self.tags = frozenset(_tags(source))
-
-    def name_of_items(self, model: str, key: str) -> str:
-        return _name(self.source[model]["properties"][key]["items"])
 
     def section(self, name: str, form: Form) -> Schema:
         part = self.source[name]

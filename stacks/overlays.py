@@ -20,7 +20,7 @@ Path = tuple[str | int, ...]
 Tree = Any
 
 REMOVE = "remove"
-_TAGS = ("kind", "mode", "cloud")
+TAGS = ("kind", "mode", "cloud")
 
 
 @dataclass
@@ -51,9 +51,7 @@ class Layers:
     def merged(self, under: Node, over: Node, path: Path = ()) -> Node:
         """Return `over` laid over `under`, by the rules above. Neither is changed."""
         if isinstance(under.value, dict) and isinstance(over.value, dict):
-            if any(
-                under.value.get(tag) != over.value[tag] for tag in _TAGS if tag in under.value and tag in over.value
-            ):
+            if any(under.value.get(tag) != over.value[tag] for tag in TAGS if tag in under.value and tag in over.value):
                 return self._alone(over, path)
             parts = dict(under.parts)
             for key, part in over.parts.items():

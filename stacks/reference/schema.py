@@ -5,14 +5,13 @@ so each part of the model comes in up to three forms here. What `make check` acc
 """
 
 import json
-from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
 from ..definition import Header, Platform
-from ..overlays import REMOVE
+from ..overlays import REMOVE, TAGS
 
 Schema = dict[str, Any]
 
@@ -79,7 +78,6 @@ class _Writer:
     def __init__(self, source: Schema) -> None:
         self.source = source
         self.made: dict[str, Schema] = {}
-        self.tags = frozenset(_tags(source))
 
     def section(self, name: str, form: Form) -> Schema:
         part = self.source[name]
@@ -102,7 +100,7 @@ class _Writer:
         properties = {}
         for key, source in part["properties"].items():
             value = self.value(source, form)
-            value = value if key in required or key in self.tags else _or_null(value)
+            value = value if key in required or key in TAGS else _or_null(value)
             about = {"description": source.get("description") or part["description"]}
             default = None if form is Form.OVERLAY else self.default(source)
             properties[key] = about | value | ({} if default is None else {"default": default})
@@ -115,11 +113,8 @@ class _Writer:
             return self.reference(_name(source), form)
         if "oneOf" in source or "anyOf" in source:
             return self.union(source, form)
-        if source.get("type") == "array":
-            return self.array(source, form)
-        if source.get("type") == "object":
-            return self.mapping(source, form)
-        return _scalar(source)
+        made = {"array": self.array, "object": self.mapping}.get(source.get("type", ""))
+        return made(source, form) if made else _scalar(source)
 
     def reference(self, name: str, form: Form) -> Schema:
         """Return a reference to a part in one form, which is made when it is not there yet."""
@@ -137,14 +132,12 @@ class _Writer:
         if "discriminator" not in source:
             # Without a tag, an overlay that changes from one branch to another must say null for the keys of the first.
             return self.joined(branches) if form is Form.OVERLAY else {"anyOf": [self.value(b, form) for b in branches]}
+        values = [self.value(branch, form) for branch in branches]
         if form is Form.OVERLAY:
-            return {"anyOf": [self.value(branch, form) for branch in branches]}
+            return {"anyOf": values}
         tag = source["discriminator"]["propertyName"]
-        return {
-            "oneOf": [
-                self.value(branch, form) | {"required": self.required(_name(branch), form, tag)} for branch in branches
-            ]
-        }
+        asked = [{"required": self.required(_name(branch), form, tag)} for branch in branches]
+        return {"oneOf": [value | required for value, required in zip(values, asked, strict=True)]}
 
     def joined(self, branches: list[Schema]) -> Schema:
         properties: dict[str, Schema] = {}
@@ -185,14 +178,6 @@ class _Writer:
         if isinstance(default, dict):
             default = {key: value for key, value in default.items() if value not in (None, [], {})}
         return None if default in ([], {}) else default
-
-
-def _tags(source: Any) -> Iterator[str]:
-    if isinstance(source, dict):
-        if "discriminator" in source:
-            yield source["discriminator"]["propertyName"]
-        for value in source.values():
-            yield from _tags(value)
 
 
 def _name(source: Schema) -> str:

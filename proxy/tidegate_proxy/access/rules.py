@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 from tidegate_contracts.routing import AccessRule, Action
 
@@ -67,14 +68,11 @@ MOST_RIGHTS = 4096
 """Principals, and sets of rules, whose rights are kept."""
 
 
-class _Rule:
-    __slots__ = ("actions", "models", "servers", "source")
-
-    def __init__(self, rule: AccessRule) -> None:
-        self.actions = frozenset(rule.actions)
-        self.servers = Globs(rule.servers)
-        self.models = Globs(rule.models)
-        self.source = rule.source
+class _Rule(NamedTuple):
+    actions: Sequence[Action]
+    servers: Globs
+    models: Globs
+    source: str | None
 
 
 class Rights:
@@ -129,7 +127,7 @@ class Rules:
         """Add a rule, while the table is being made."""
         self._principals.add(rule.principals, len(self._rules))
         self._groups.add(rule.groups, len(self._rules))
-        self._rules.append(_Rule(rule))
+        self._rules.append(_Rule(rule.actions, Globs(rule.servers), Globs(rule.models), rule.source))
 
     def of(self, principal: Principal) -> Rights:
         """Return a principal's rights; those whom the same rules name share them."""

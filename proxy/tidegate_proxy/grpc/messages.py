@@ -47,8 +47,8 @@ class MessageReader:
     """
 
     __slots__ = (
-        "_at", "_carry", "_count", "_encoding", "_fields", "_full", "_inflate", "_left", "_length", "_limit", "_packed",
-        "_plain", "_raw", "_requested", "_sent_head", "_skip", "_version_at", "_whole",
+        "_at", "_carry", "_count", "_encoding", "_fields", "_full", "_inflate", "_length", "_limit", "_packed",
+        "_plain", "_raw", "_requested", "_sent_head", "_skip", "_version_at", "_whole", "missing",
     )  # fmt: skip
 
     def __init__(self, limit: int, encoding: bytes, whole: bool) -> None:
@@ -60,7 +60,8 @@ class MessageReader:
 
     def _begin(self) -> None:
         self._length = -1
-        self._left = 0
+        self.missing = 0
+        """Bytes of the current message that have not come."""
         self._inflate: Any = None
         self._packed = b""
         self._full = False
@@ -84,11 +85,6 @@ class MessageReader:
     def idle(self) -> bool:
         """Whether there is no current message."""
         return self._length < 0 and not self._raw
-
-    @property
-    def missing(self) -> int:
-        """Bytes of the current message that have not come."""
-        return self._left
 
     @property
     def behind(self) -> bool:
@@ -117,7 +113,7 @@ class MessageReader:
         assert self._requested is not None
         if self._inflate is not None:
             self._unpack(STEP)
-            if self._left or self.behind:
+            if self.missing or self.behind:
                 return b""  # its length is known only when all of it is there
         data = self._plain
         try:
@@ -128,7 +124,7 @@ class MessageReader:
         except MalformedError as error:
             raise Problem(Kind.MALFORMED, f"The message is no protobuf: {error}.") from None
         self._plain = b""
-        if not self._left:
+        if not self.missing:
             if self._skip or self._carry:
                 raise Problem(Kind.MALFORMED, "The message is no protobuf: it ends within a field.")
             self._begin()
@@ -149,11 +145,11 @@ class MessageReader:
                     raise Problem(Kind.MALFORMED, "The message is compressed in a way that was not said.")
                 self._inflate = zlib.decompressobj(_WBITS[self._encoding])
                 self._plain = bytearray()
-            self._length = self._left = length
+            self._length = self.missing = length
             raw = raw[5:]
-        part = raw[: self._left]
+        part = raw[: self.missing]
         self._raw = raw[len(part) :]
-        self._left -= len(part)
+        self.missing -= len(part)
         if self._inflate is not None:
             if not self._inflate.eof:
                 self._packed = self._packed + part if self._packed else part
@@ -175,7 +171,7 @@ class MessageReader:
         self._full = len(part) == most and not inflate.eof
         if len(part) > room:
             raise self._too_long()
-        if not self._left and not inflate.eof and not self.behind:
+        if not self.missing and not inflate.eof and not self.behind:
             raise Problem(Kind.MALFORMED, "The message is not compressed as was said.")
         self._plain += part
 
@@ -186,7 +182,7 @@ class MessageReader:
     def _read_head(self) -> bool:
         """Look at the fields before the tensors; return whether all of them have come."""
         plain = self._plain
-        more = bool(self._left) or self.behind
+        more = bool(self.missing) or self.behind
         while self._at < len(plain) or more:
             found = field_at(plain, self._at)
             if found is not None:

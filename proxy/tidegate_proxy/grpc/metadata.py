@@ -197,20 +197,20 @@ OK_HEADERS = STATUS_200 + literal(b"content-type", b"application/grpc")
 
 def problem_trailers(problem: Problem) -> bytes:
     """Return the trailers that end a call with a problem."""
-    code, message = problem.kind.grpc_status, problem.detail.encode()
-    block = literal(b"grpc-status", b"%d" % code) + literal(b"grpc-message", _percent(message))
-    said = base64.b64encode(_status(problem, code, message)).rstrip(b"=")
-    return block + literal(b"grpc-status-details-bin", said)
+    details = base64.b64encode(_status(problem)).rstrip(b"=")
+    return status_trailers(problem.kind.grpc_status, problem.detail) + literal(b"grpc-status-details-bin", details)
 
 
 def status_trailers(code: int, message: str = "") -> bytes:
     """Return the trailers that end a call with a status, and perhaps a message."""
     block = literal(b"grpc-status", b"%d" % code)
-    return block + literal(b"grpc-message", _percent(message.encode())) if message else block
+    encoded = _ENCODED.sub(lambda found: b"%%%02X" % found[0][0], message.encode())
+    return block + literal(b"grpc-message", encoded) if message else block
 
 
-def _status(problem: Problem, code: int, message: bytes) -> bytes:
-    status = integer(1, code) + text(2, message) + text(3, _error_info(problem.kind))
+def _status(problem: Problem) -> bytes:
+    kind = problem.kind
+    status = integer(1, kind.grpc_status) + text(2, problem.detail.encode()) + text(3, _error_info(kind))
     if problem.retry_after is not None:
         whole, part = divmod(max(0, round(problem.retry_after * 1e9)), 1_000_000_000)
         delay = integer(1, whole) + integer(2, part)
@@ -222,7 +222,3 @@ def _status(problem: Problem, code: int, message: bytes) -> bytes:
 def _error_info(kind: Kind) -> bytes:
     reason = kind.word.upper().replace("-", "_").encode()
     return text(1, _TYPES + b"ErrorInfo") + text(2, text(1, reason) + text(2, DOMAIN))
-
-
-def _percent(message: bytes) -> bytes:
-    return _ENCODED.sub(lambda found: b"%%%02X" % found[0][0], message)

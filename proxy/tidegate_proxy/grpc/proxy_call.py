@@ -11,13 +11,13 @@ from ..pools import Pool
 from ..problems import Kind, Problem
 from ..servers import ServerQueries
 from ..shared_state import SharedState
-from ..upstream.replica import Replica
 from .messages import RequestedModel
 from .metadata import HEALTH, SERVICE, RequestHeaders
 from .protobuf import BYTES, MalformedError, fields, framed, integer, last, text
 from .response import CallerStream, Deadline
 from .upstreams import Upstreams, UpstreamStatusError, ask
 
+_METADATA, _STATISTICS = (f"/{SERVICE}/{name}".encode() for name in ("ServerMetadata", "ModelStatistics"))
 _STATS = 1
 _STATS_NAME = 1
 
@@ -33,13 +33,13 @@ class ServerMethods:
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
         """Answer what the server says of itself; without a name, the first that the caller may see."""
         routes = await self.queries.seen(credential, server)
-        return await self._ask(routes[0].pool, b"ServerMetadata", b"", deadline)
+        return await ask(self._upstreams, routes[0].pool, _METADATA, b"", deadline)
 
     async def statistics(self, credential: bytes, server: str | None, deadline: Deadline) -> tuple[bytes, str]:
         """Answer the statistics of every model that the caller may inspect, and which pools are unavailable."""
 
         async def of_pool(pool: Pool, visible: set[str]) -> bytes:
-            return _only(await self._ask(pool, b"ModelStatistics", b"", deadline), visible)
+            return _only(await ask(self._upstreams, pool, _STATISTICS, b"", deadline), visible)
 
         refusals = (Problem, UpstreamStatusError)
         found, missing = await self.queries.of_each_pool(credential, server, of_pool, refusals)
@@ -53,12 +53,7 @@ class ServerMethods:
         if (replica := pool.leases.warm_at(asked.model, monotonic())) is None:
             return b""
         message = text(1, asked.model.encode()) + (text(2, asked.version.encode()) if asked.version else b"")
-        return await self._ask(pool, b"ModelStatistics", message, deadline, replica)
-
-    async def _ask(
-        self, pool: Pool, method: bytes, message: bytes, deadline: Deadline, at: Replica | None = None
-    ) -> bytes:
-        return await ask(self._upstreams, pool, b"/%b/%b" % (SERVICE.encode(), method), message, deadline, at)
+        return await ask(self._upstreams, pool, _STATISTICS, message, deadline, replica)
 
 
 def _only(statistics: bytes, visible: set[str]) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -177,13 +178,12 @@ _VERSION_FIELD = 2
 """`model_version` of ModelInferRequest."""
 
 
+@dataclass(eq=False)
 class UpstreamStatusError(Exception):
     """A replica answered with a gRPC status of its own, which goes to the caller as it is."""
 
-    def __init__(self, block: bytes, code: int) -> None:
-        super().__init__(f"status {code}")
-        self.block = block
-        self.code = code
+    block: bytes
+    code: int
 
 
 class _UnaryCall(Stream):

@@ -14,11 +14,7 @@ from .sending import Sender
 
 MOST_CONTINUATIONS = 16
 """Parts of a header block."""
-_SIZES = {
-    h2.RST_STREAM: (4, "a reset has 4 bytes"),
-    h2.PING: (8, "a ping has 8 bytes"),
-    h2.PRIORITY: (5, "a priority has 5 bytes"),
-}
+_SIZES = {h2.RST_STREAM: 4, h2.PING: 8, h2.PRIORITY: 5}
 _OF_CONNECTION = frozenset({h2.SETTINGS, h2.PING, h2.GOAWAY})
 
 
@@ -71,7 +67,8 @@ class Http2Connection(Sender, Generic[Understood]):
         if (sock := transport.get_extra_info("socket")) is not None:
             _keep_alive(sock, self.silent_seconds)
         self.alive = True
-        self.write(self._preface + h2.settings(self._own))
+        own = b"".join(h2.SETTING.pack(name, value) for name, value in self._own.items())
+        self.write(self._preface + frame(h2.SETTINGS, 0, 0, own))
         self.write(frame(h2.WINDOW_UPDATE, 0, 0, h2.UINT32.pack(h2.CONNECTION_WINDOW - h2.DEFAULT_WINDOW)))
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -167,12 +164,9 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def _take_rare(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if number if kind in _OF_CONNECTION else kind == h2.PRIORITY and not number:
-            raise Http2Error(
-                h2.PROTOCOL_ERROR, "a frame of a stream has its number, and one of the connection has none"
-            )
-        size, why = _SIZES.get(kind, (len(payload), ""))
-        if len(payload) != size:
-            raise Http2Error(h2.FRAME_SIZE_ERROR, why)
+            raise Http2Error(h2.PROTOCOL_ERROR, "only a frame of a stream has its number")
+        if len(payload) != (size := _SIZES.get(kind, len(payload))):
+            raise Http2Error(h2.FRAME_SIZE_ERROR, f"a frame of this kind has {size} bytes")
         if kind == h2.RST_STREAM:
             if self._is_idle(number):
                 raise Http2Error(h2.PROTOCOL_ERROR, "a stream that is not there was reset")

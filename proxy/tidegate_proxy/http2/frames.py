@@ -45,11 +45,6 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return FRAME_HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
 
 
-def settings(values: dict[int, int]) -> bytes:
-    """Return a frame of settings."""
-    return frame(SETTINGS, 0, 0, b"".join(SETTING.pack(name, value) for name, value in values.items()))
-
-
 class Http2Error(Exception):
     """The peer breaks the protocol or floods it: the connection ends with this error code."""
 

@@ -134,8 +134,7 @@ class Sender(asyncio.Protocol):
             return
         stream._credit += size
         if stream._credit * 2 >= self.stream_window:
-            self.write(frame(h2.WINDOW_UPDATE, 0, stream.number, h2.UINT32.pack(stream._credit)))
-            stream.receive_window += stream._credit
+            self.widen(stream, stream._credit)
             stream._credit = 0
 
     def widen(self, stream: Stream, size: int) -> None:

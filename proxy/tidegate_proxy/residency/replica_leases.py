@@ -68,9 +68,7 @@ class ReplicaLeases:
         self.asked_once = asyncio.Event()
         """Set when the first renewal has ended, with an answer or without."""
         self._acquiring: SharedTasks[tuple[str, float | None], api.Answer] = SharedTasks()
-        self._releasing: dict[str, asyncio.Task[None]] = {}
-        self._unclear: dict[str, float] = {}
-        """Models whose release had no answer, and until when a policy that answers may still carry it out."""
+        self._releases: set[asyncio.Task[None]] = set()
         self._hurry = asyncio.Event()
         self._renewing = asyncio.get_running_loop().create_task(self._run())
 
@@ -96,11 +94,6 @@ class ReplicaLeases:
 
     async def _ask(self, message: api.Acquire) -> api.Answer:
         model = message.model
-        # A release on its way could arrive after the grant, and end it.
-        if (releasing := self._releasing.get(model)) is not None:
-            await asyncio.wait([releasing])
-        if model in self._unclear and (self.silent or self._unclear[model] > monotonic()):
-            raise PolicyError("it did not say whether it took an earlier lease back")
         while True:
             asked = monotonic()
             try:
@@ -133,7 +126,6 @@ class ReplicaLeases:
         lease.used = monotonic()
         lease.serial = max(lease.serial, granted.serial)
         lease.versions = granted.versions or lease.versions
-        self._unclear.pop(model, None)
         self._on_granted(lease)  # at once, so that no other request asks once more
 
     # --- renewing
@@ -260,19 +252,22 @@ class ReplicaLeases:
             self._hurry.set()
 
     def give_back(self) -> None:
-        """Release what is not held and not in use any more, in one call; a silent policy's leases just run out."""
-        done = [model for model, lease in self.leases.items() if not lease.held and not lease.in_flight]
-        wanted = {model for model, _ in self._acquiring.under_way} | self._releasing.keys()
-        models = [model for model in done if model not in wanted]
-        serials = {model: serial for model in models if (serial := self.leases[model].serial)}
-        for model in models:
+        """Release what is not held and not in use any more, in one call; a silent policy's leases just run out.
+
+        It names the latest grants, so that it ends none that is made before it arrives. What the policy's present start
+        has not granted is not given back: of that it knows nothing.
+        """
+        done = {model: lease for model, lease in self.leases.items() if not lease.held and not lease.in_flight}
+        for model in done:
             del self.leases[model]
-        if models and not self.silent:
+        serials = {model: lease.serial for model, lease in done.items() if lease.serial}
+        if serials and not self.silent:
             message = api.Release(
-                holder=self._holder, incarnation=self.incarnation, models=tuple(models), serials=serials or None
+                holder=self._holder, incarnation=self.incarnation, models=tuple(serials), serials=serials
             )
             task = asyncio.get_running_loop().create_task(self._release(message))
-            self._releasing |= dict.fromkeys(models, task)
+            self._releases.add(task)
+            task.add_done_callback(self._releases.discard)
 
     async def _release(self, message: api.Release) -> None:
         try:
@@ -281,10 +276,6 @@ class ReplicaLeases:
             pass
         except PolicyError as error:
             log.warning("the eviction policy of %s took no leases back: %s", self.replica.name, error)
-            self._unclear |= dict.fromkeys(message.models, monotonic() + self.lease_seconds)
-        finally:
-            for model in message.models:
-                self._releasing.pop(model, None)
 
     def leave(self) -> asyncio.Task[None]:
         """Drop every lease at once, and take none that is granted; return the work of giving them back after use."""
@@ -300,8 +291,8 @@ class ReplicaLeases:
             await asyncio.sleep(IN_FLIGHT_SECONDS)
         self._renewing.cancel()
         self.give_back()
-        if self._releasing:
-            await asyncio.wait(set(self._releasing.values()))
+        if self._releases:
+            await asyncio.wait(set(self._releases))
         self._client.close()
 
     # --- what is resident

@@ -45,6 +45,8 @@ class Site:
     resident: set[str] = field(default_factory=set)
     leases: dict[tuple[str, str], float] = field(default_factory=dict)
     """Until when a holder has a model."""
+    serials: dict[str, int] = field(default_factory=dict)
+    """Of the latest grant of each model."""
     loading: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     loads: Counter[str] = field(default_factory=Counter)
     renewals: list[lease.Renew] = field(default_factory=list)
@@ -96,7 +98,8 @@ class Site:
             self.released += message.models
             self.releases.append(message)
             for model in message.models:
-                self.leases.pop((message.holder, model), None)
+                if message.serials is None or message.serials[model] >= self.serials.get(model, 0):
+                    self.leases.pop((message.holder, model), None)
             await _say(writer, 200, {})
 
     async def _acquire(self, writer: asyncio.StreamWriter, message: lease.Acquire) -> None:
@@ -122,6 +125,7 @@ class Site:
                 waited_seconds=waited,
                 serial=len(self.acquires),
             )
+            self.serials[model] = found.serial
             self.leases[message.holder, model] = monotonic() + self.lease_seconds
         await _tell(writer, found)
 

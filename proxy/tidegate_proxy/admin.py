@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from time import monotonic
 
 from fastapi import FastAPI, Response
@@ -33,27 +34,26 @@ class MeterCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return every metric but those of `telemetry.meter.pieces`, which are too many for this."""
         shared, meter = self._shared, self._shared.meter
-        yield _gauge("in_flight", "Calls that are worked on.", shared.limiter.in_flight)
-        yield _gauge("waiting", "Calls that wait for a place.", shared.limiter.waiting)
+        yield GaugeMetricFamily("tidegate_proxy_in_flight", "Calls that are worked on.", shared.limiter.in_flight)
+        yield GaugeMetricFamily("tidegate_proxy_waiting", "Calls that wait for a place.", shared.limiter.waiting)
         yield _counter("problems", "Calls the proxy ended itself.", ("type",), meter.problems.items())
         yield _counter("upstream_errors", "Calls without an answer.", ("server", "how"), meter.upstream_errors.items())
         outcomes = (*_POOL, "outcome")
         yield _counter("lease_acquires", "Answers to requests for leases.", outcomes, meter.lease_acquires.items())
-        yield _counter(
-            "lease_spills", "Calls that asked another replica for a lease.", _POOL, meter.lease_spills.items()
-        )
+        spills = meter.lease_spills.items()
+        yield _counter("lease_spills", "Calls that asked another replica for a lease.", _POOL, spills)
         yield from self._pools()
         copies = ("server", "model", "outcome")
         yield _counter("mirrored", "Copies of requests for a candidate version.", copies, meter.mirrored.items())
-        yield _gauge("mirrors_in_flight", "Copies under way.", shared.mirror.in_flight)
+        yield GaugeMetricFamily("tidegate_proxy_mirrors_in_flight", "Copies under way.", shared.mirror.in_flight)
         if shared.tracer is not None:
             yield _counter("spans", "Spans of sampled calls.", ("outcome",), shared.tracer.counts.items())
         files = self._config.watched
-        taken = [(each.name, each.generation) for each in files]
+        taken = ((each.name, each.generation) for each in files)
         yield _gauges("config_generation", "Times a file was taken over.", ("file",), taken)
-        refused = [(each.name, each.failures) for each in files]
+        refused = ((each.name, each.failures) for each in files)
         yield _counter("config_failures", "Times a file was refused.", ("file",), refused)
-        good = [(each.name, 0 if each.last_error else 1) for each in files]
+        good = ((each.name, int(not each.last_error)) for each in files)
         yield _gauges("config_good", "1 while the file as it lies there is in use.", ("file",), good)
 
     def _pools(self) -> Iterator[Metric]:
@@ -78,22 +78,14 @@ class MeterCollector(Collector):
         yield _gauges("lease_waiting", "Calls that wait for a lease.", _POOL, ((key, at.waiting) for key, at in leases))
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"tidegate_proxy_{name}", text, value)
+def _metric(family: type[_Family], name: str, text: str, labels: Sequence[str], samples: _Samples) -> Metric:
+    made = family(f"tidegate_proxy_{name}", text, labels=labels)
+    for said, value in list(samples):  # as they are now: calls go on counting on the other thread
+        made.add_metric([said] if isinstance(said, str) else said, value)
+    return made
 
 
-def _gauges(name: str, text: str, labels: Sequence[str], samples: _Samples) -> Metric:
-    return _filled(GaugeMetricFamily(f"tidegate_proxy_{name}", text, labels=labels), samples)
-
-
-def _counter(name: str, text: str, labels: Sequence[str], samples: _Samples) -> Metric:
-    return _filled(CounterMetricFamily(f"tidegate_proxy_{name}", text, labels=labels), samples)
-
-
-def _filled(family: _Family, samples: _Samples) -> Metric:
-    for labels, value in list(samples):  # as they are now: calls go on counting on the other thread
-        family.add_metric([labels] if isinstance(labels, str) else labels, value)
-    return family
+_gauges, _counter = partial(_metric, GaugeMetricFamily), partial(_metric, CounterMetricFamily)
 
 
 def make_admin(

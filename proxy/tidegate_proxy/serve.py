@@ -12,7 +12,6 @@ from tidegate_service.listening import AdminThread, listen
 
 from .admin import MeterCollector, make_admin
 from .app import make_app
-from .concurrency import ConcurrencyLimiter
 from .config import LiveConfig, follow
 from .grpc.server import GrpcServer
 from .http.connection import HttpServer
@@ -21,7 +20,6 @@ from .servers import ServerQueries
 from .settings import Layout
 from .shared_state import SharedState
 from .telemetry.meter import Meter
-from .telemetry.traces import Tracer
 
 KEEP_ALIVE_SECONDS = 75.0
 """Seconds that a caller's connection may stand idle."""
@@ -45,11 +43,7 @@ class Proxy:
         self.layout = layout
         self.meter = Meter()
         self.config = LiveConfig(settings, layout, find, self.meter)
-        self.shared = SharedState(
-            settings, self.config.authorizer, self.meter, ConcurrencyLimiter(settings.concurrency)
-        )
-        if settings.otlp_endpoint is not None:
-            self.shared.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
+        self.shared = SharedState(settings, self.config.authorizer, self.meter)
         self.ports: dict[str, int] = {}
         """Where it listens, once it does: http, grpc, admin."""
         self.why_not_ready = ""
@@ -63,9 +57,7 @@ class Proxy:
         listeners = {name: listen(self.layout.host, port, BACKLOG) for name, port in numbers.items()}
         self.ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
         loop = asyncio.get_running_loop()
-        servers = ServerQueries(
-            self.config.authorizer, lambda: self.config.routes, self.settings.request_timeout_seconds
-        )
+        servers = ServerQueries(self.config, self.settings.request_timeout_seconds)
         self.http = HttpServer(self.shared, make_app(servers, lambda: self.why_not_ready, self.meter))
         self._server = await loop.create_server(
             self.http.connection, sock=listeners["http"], ssl=self.config.tls, backlog=BACKLOG
@@ -73,7 +65,7 @@ class Proxy:
         registry = CollectorRegistry()
         registry.register(MeterCollector(self.shared, self.config))
         self._admin = AdminThread(
-            make_admin(lambda: self.why_not_ready, self.why_server_not_ready, registry, self.meter), listeners["admin"]
+            make_admin(lambda: self.why_not_ready, servers.why_not_ready, registry, self.meter), listeners["admin"]
         )
         self._admin.start()
         self.grpc = GrpcServer(self.shared, servers, self.layout.upstream_ca)
@@ -130,20 +122,6 @@ class Proxy:
         await self.config.close()
         self._admin.stop()
         log.info("stopped")
-
-    def why_server_not_ready(self, server: str) -> str | None:
-        """Return why no replica of a server can be used, or nothing; None for a server that nobody knows."""
-        routes = self.config.routes
-        if server not in routes.servers:
-            return None
-        now = monotonic()
-        pools = [pool for (name, _), pool in routes.pools.items() if name == server]
-        replicas = [replica for pool in pools for replica in pool.replicas]
-        if not replicas:
-            return f"no replica of {server} is there: {', '.join(pool.told.host for pool in pools)}"
-        if not any(replica.breaker.allows(now) for replica in replicas):
-            return f"no replica of {server} answers: {', '.join(replica.name for replica in replicas)}"
-        return ""
 
     async def _until_quiet(self, end: float) -> None:
         """Wait until no request has come for a while: whoever balances load needs time to learn that this one ends."""

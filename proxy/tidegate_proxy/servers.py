@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from fastapi import Response
 from tidegate_contracts.environments import WhoAmI
 
-from .access.authorizer import Authorizer
+from .config import LiveConfig
 from .pools import Pool, ask
 from .problems import Kind, Problem
-from .routes import Route, Routes
+from .routes import Route
 from .upstream.request import Answer
 
 Found = TypeVar("Found")
@@ -24,16 +24,15 @@ UNAVAILABLE_HEADER = "tidegate-unavailable"
 class ServerQueries:
     """Answers from the servers' own, as far as the caller may see them."""
 
-    def __init__(self, authorizer: Authorizer, routes: Callable[[], Routes], seconds: float) -> None:
-        self._authorizer = authorizer
-        self._routes = routes
+    def __init__(self, config: LiveConfig, seconds: float) -> None:
+        self._config = config
         self._seconds = seconds
 
     async def whoami(self, credential: bytes) -> Response:
         """Answer as whom the caller is known, whatever rules grant it; raises Problem (unauthenticated, busy)."""
-        principal = (await self._authorizer.identify(credential)).principal
+        principal = (await self._config.authorizer.identify(credential)).principal
         said = WhoAmI(
-            environment=self._routes().environment,
+            environment=self._config.routes.environment,
             principal=principal.name,
             groups=tuple(sorted(principal.groups)),
             source=principal.source,
@@ -49,13 +48,22 @@ class ServerQueries:
     async def is_ready(self, credential: bytes, server: str | None) -> bool:
         """Tell whether a replica of a server, or of every server, can be used."""
         await self.live(credential, server)
+        names = self._config.routes.servers if server is None else (server,)
+        return not any(self.why_not_ready(name) for name in names)
+
+    def why_not_ready(self, server: str) -> str | None:
+        """Return why no replica of a server can be used, or nothing; None for a server that nobody knows."""
+        routes = self._config.routes
+        if server not in routes.servers:
+            return None
         now = monotonic()
-        pools = self._routes().pools.values()
-        up = {pool.server: False for pool in pools if server in (None, pool.server)}
-        for pool in pools:
-            if pool.server in up and any(replica.breaker.allows(now) for replica in pool.replicas):
-                up[pool.server] = True
-        return all(up.values())
+        pools = [pool for (name, _), pool in routes.pools.items() if name == server]
+        replicas = [replica for pool in pools for replica in pool.replicas]
+        if not replicas:
+            return f"no replica of {server} is there: {', '.join(pool.told.host for pool in pools)}"
+        if not any(replica.breaker.allows(now) for replica in replicas):
+            return f"no replica of {server} answers: {', '.join(replica.name for replica in replicas)}"
+        return ""
 
     async def metadata(self, credential: bytes, server: str | None) -> Answer:
         """Return what the server says of itself; without a name, the first that the caller may see."""
@@ -110,9 +118,9 @@ class ServerQueries:
 
     async def seen(self, credential: bytes, server: str | None) -> list[Route]:
         """Return the routes of a server, or of all, that the caller may inspect; raises Problem."""
-        identity = await self._authorizer.identify(credential)
-        permits = self._authorizer.permits
-        routes = [route for route in self._routes().of_server(server) if permits(identity, route, "inspect")]
+        identity = await self._config.authorizer.identify(credential)
+        permits = self._config.authorizer.permits
+        routes = [route for route in self._config.routes.of_server(server) if permits(identity, route, "inspect")]
         if not routes:
             raise Problem(Kind.UNKNOWN, "There is no such server, or none of its models is for you to see.")
         return routes

@@ -38,19 +38,22 @@ class SharedState:
     settings: ProxySettings
     authorizer: Authorizer
     meter: Meter
-    limiter: ConcurrencyLimiter
     call_log: CallLog = field(default_factory=CallLog)
     open_calls: set[OpenCall] = field(default_factory=set)
-    tracer: Tracer | None = None
-    """Makes spans, where they are asked for."""
     draining: bool = False
     """Whether the proxy is about to end: callers are told to connect anew."""
 
     def __post_init__(self) -> None:
-        self.body_limit_bytes = self.settings.body_limit_bytes
+        settings = self.settings
+        self.limiter = ConcurrencyLimiter(settings.concurrency)
+        self.tracer: Tracer | None = None
+        """Makes spans, where they are asked for."""
+        if settings.otlp_endpoint is not None:
+            self.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
+        self.body_limit_bytes = settings.body_limit_bytes
         """Of the settings; each call asks for it, and there it takes longer."""
-        self.buffered = ByteBudget(self.settings.body_limit_bytes * BUFFERED_BODIES)
-        self.mirror = Mirror(self.meter, float(self.settings.request_timeout_seconds))
+        self.buffered = ByteBudget(settings.body_limit_bytes * BUFFERED_BODIES)
+        self.mirror = Mirror(self.meter, float(settings.request_timeout_seconds))
 
     async def sweep(self) -> None:
         """End the calls that are past their deadline, for ever."""

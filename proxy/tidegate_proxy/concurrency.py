@@ -42,26 +42,6 @@ class InFlightCount:
         return self._streams
 
 
-class ByteBudget:
-    """Bytes that may be held at once."""
-
-    __slots__ = ("left",)
-
-    def __init__(self, size: int) -> None:
-        self.left = size
-
-    def take(self, size: int) -> bool:
-        """Take so many bytes, if there are; return whether there were."""
-        if size > self.left:
-            return False
-        self.left -= size
-        return True
-
-    def give(self, size: int) -> None:
-        """Give so many bytes back."""
-        self.left += size
-
-
 class ConcurrencyLimiter:
     """Bounded slots, and a bounded queue for them: in turn by model and caller, in order within each."""
 

@@ -100,13 +100,8 @@ def _model_call(tail: str, summary: str, answer: _Json, method: str = "post") ->
     return made
 
 
-def _in_path(name: str, pattern: str, description: str) -> _Json:
-    schema = {"type": "string", "pattern": f"^{pattern}$"}
-    return {"name": name, "in": "path", "required": True, "description": description, "schema": schema}
-
-
-def _header(name: str, schema: _Json, description: str) -> _Json:
-    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+def _in(place: str, name: str, schema: _Json, description: str) -> _Json:
+    return {"name": name, "in": place, "required": place == "path", "description": description, "schema": schema}
 
 
 def _object(required: str = "", texts: str = "", **properties: _Json) -> _Json:
@@ -120,20 +115,26 @@ def _list_of(items: _Json) -> _Json:
     return {"type": "array", "items": items}
 
 
+def _like(pattern: str) -> _Json:
+    return {"type": "string", "pattern": f"^{pattern}$"}
+
+
 def _said(description: str) -> _Json:
     return {"type": "string", "description": description}
 
 
 _TEXT = {"type": "string"}
 _TEXTS, _OBJECTS = _list_of(_TEXT), _list_of(_object())
-_SERVER = _in_path("server", NAME_PATTERN, "Server that has the model")
-_MODEL = _in_path("model", NAME_PATTERN, "Model")
-_VERSION = _in_path("version", VERSION_PATTERN, "Version; by the traffic's shares without it")
-_WORD = {"type": "string", "pattern": "^[0-9A-Za-z._-]{1,128}$"}
+_SERVER = _in("path", "server", _like(NAME_PATTERN), "Server that has the model")
+_MODEL = _in("path", "model", _like(NAME_PATTERN), "Model")
+_VERSION = _in("path", "version", _like(VERSION_PATTERN), "Version; by the traffic's shares without it")
+_WORD = _like("[0-9A-Za-z._-]{1,128}")
 _HEADERS = [
-    _header("X-Request-Id", _WORD, "Comes back in the answer and in the proxy's log"),
-    _header("Request-Timeout", {"type": "number", "minimum": 1}, "Seconds that you wait; the proxy's own at most"),
-    _header("Tidegate-Sticky", _WORD, "Requests with the same value get the same version"),
+    _in("header", "X-Request-Id", _WORD, "Comes back in the answer and in the proxy's log"),
+    _in(
+        "header", "Request-Timeout", {"type": "number", "minimum": 1}, "Seconds that you wait; the proxy's own at most"
+    ),
+    _in("header", "Tidegate-Sticky", _WORD, "Requests with the same value get the same version"),
 ]
 _BODIES = {"/infer": _ref("InferRequest"), "/predict": _ref("PredictRequest")}
 _DATA = {"description": "Left out where the bytes follow the JSON", "type": "array"}
@@ -141,7 +142,7 @@ _SHAPE = _list_of({"type": "integer"})
 _TENSOR = _object("name shape datatype", "name datatype", shape=_SHAPE, parameters=_object(), data=_DATA)
 _OUTPUT = _object("name", "name", parameters=_object())
 _STATED_VERSION = [
-    {"type": "string", "pattern": f"^({VERSION_PATTERN})?$"},
+    _like(f"({VERSION_PATTERN})?"),
     {"type": "integer", "minimum": 1, "maximum": 10**16 - 1},
     {"type": "null"},
 ]

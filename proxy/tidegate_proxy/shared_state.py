@@ -8,7 +8,7 @@ from typing import Protocol
 from tidegate_contracts.proxy_settings import ProxySettings
 
 from .access.authorizer import Authorizer
-from .concurrency import ByteBudget, ConcurrencyLimiter
+from .concurrency import ConcurrencyLimiter
 from .mirror import Mirror
 from .telemetry.meter import Meter
 from .telemetry.records import CallLog
@@ -52,7 +52,8 @@ class SharedState:
             self.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
         self.body_limit_bytes = settings.body_limit_bytes
         """Of the settings; each call asks for it, and there it takes longer."""
-        self.buffered = ByteBudget(settings.body_limit_bytes * BUFFERED_BODIES)
+        self.buffer_left = settings.body_limit_bytes * BUFFERED_BODIES
+        """Bytes that whole bodies may still take."""
         self.mirror = Mirror(self.meter, float(settings.request_timeout_seconds))
 
     async def sweep(self) -> None:

@@ -13,15 +13,10 @@ class _Work(Generic[Result]):
 
     def __init__(self) -> None:
         self.result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self.result.add_done_callback(_retrieve)
+        # Else asyncio reports a failure whose callers have all left.
+        self.result.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.task: asyncio.Task[None] | None = None
         self.waiters = 0
-
-
-def _retrieve(result: "asyncio.Future[Any]") -> None:
-    """Keep asyncio from reporting a failure whose callers have all left."""
-    if not result.cancelled():
-        result.exception()
 
 
 class SharedTasks(Generic[Key, Result]):

@@ -64,15 +64,15 @@ class RequestBody(Body):
 
     def _gather(self) -> Problem | None:
         more = self.received - MOST_UNSENT - self._gathered
-        if not self._shared.buffered.take(more):
+        if more > self._shared.buffer_left:
             return Problem(Kind.BUSY, "Too many large requests are being read already.", 1.0)
+        self._shared.buffer_left -= more
         self._gathered += more
         return None
 
     def release(self) -> None:
         """Give back what it took of the proxy's budget."""
-        if self._gathered:
-            self._shared.buffered.give(self._gathered)
+        self._shared.buffer_left += self._gathered
 
     def too_long(self) -> Problem:
         """Return what is told of a body of too many bytes."""

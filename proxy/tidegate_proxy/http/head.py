@@ -10,10 +10,6 @@ from ..targets import Target
 
 MOST_HEAD_BYTES = 64 * 1024
 """Bytes of a request's first line and headers."""
-SECONDS_HEADER = b"request-timeout"
-"""Seconds that the caller waits for an answer; a shorter time than the proxy's own counts."""
-STICKY_HEADER = b"tidegate-sticky"
-"""Requests with the same value get the same version of a model."""
 
 (
     _PASS, _DROP, _AUTHORIZATION, _KEY, _LENGTH, _ENCODING, _EXPECT, _REQUEST_ID, _SECONDS, _STICKY, _HOST, _CONNECTION,
@@ -27,8 +23,8 @@ _HEADERS = {
     b"transfer-encoding": _ENCODING,
     b"expect": _EXPECT,
     b"x-request-id": _REQUEST_ID,
-    SECONDS_HEADER: _SECONDS,
-    STICKY_HEADER: _STICKY,
+    b"request-timeout": _SECONDS,
+    b"tidegate-sticky": _STICKY,
     b"host": _HOST,
     # Of this connection alone, or nobody's business but the proxy's.
     b"connection": _CONNECTION,
@@ -68,7 +64,7 @@ class HttpHead:
         self.http_11 = http_11
         self.keep_alive = keep_alive
         self.seconds = seconds
-        """How long the caller waits."""
+        """How long the caller waits: as it says, or as the proxy does if that is shorter."""
         self.passed = b""
         """Header lines that go on to the replica."""
         self.credential = b""
@@ -79,6 +75,7 @@ class HttpHead:
         self.upgrades = False
         """Whether it wishes for another protocol."""
         self.sticky: bytes | None = None
+        """Requests with the same value get the same version of a model."""
         self.request_id = b""
         """The caller's own, or nothing."""
         self.refusal: Problem | None = None

@@ -3,7 +3,6 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 
 from tidegate_service.histogram import Histogram
 
@@ -11,15 +10,14 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 """Upper bounds of the latency histogram's buckets."""
 
 
-class CallCount:
+class CallCount(Histogram):
     """Of one server, model and protocol."""
 
-    __slots__ = ("buckets", "bytes_in", "bytes_out", "seconds", "statuses")
+    __slots__ = ("bytes_in", "bytes_out", "statuses")
 
     def __init__(self) -> None:
+        super().__init__(SECONDS)
         self.statuses: dict[int, int] = defaultdict(int)
-        self.buckets = [0] * (len(SECONDS) + 1)
-        self.seconds = 0.0
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -50,7 +48,6 @@ class Meter:
         """Requests that went on to another replica, which one had no room for."""
 
 
-_BOUNDS = [*map(str, SECONDS), "+Inf"]
 AT_ONCE = 50
 """Calls' counts in one piece, which takes about a millisecond."""
 
@@ -77,10 +74,9 @@ def _requests(name: str, labels: str, count: CallCount) -> str:
 
 
 def _seconds(name: str, labels: str, count: CallCount) -> str:
-    totals = list(accumulate(count.buckets))
-    bounds = zip(_BOUNDS, totals, strict=True)
-    buckets = "".join(f'{name}_bucket{{{labels},le="{bound}"}} {total}\n' for bound, total in bounds)
-    return f"{buckets}{name}_count{{{labels}}} {totals[-1]}\n{name}_sum{{{labels}}} {count.seconds!r}\n"
+    totals = count.cumulative()
+    buckets = "".join(f'{name}_bucket{{{labels},le="{bound}"}} {total:.0f}\n' for bound, total in totals)
+    return f"{buckets}{name}_count{{{labels}}} {totals[-1][1]:.0f}\n{name}_sum{{{labels}}} {count.seconds!r}\n"
 
 
 def _bytes_in(name: str, labels: str, count: CallCount) -> str:

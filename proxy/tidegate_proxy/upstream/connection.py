@@ -2,8 +2,7 @@
 
 import asyncio
 import socket
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import httptools
 
@@ -25,15 +24,8 @@ _OWN = {
 _OWN |= {name.title(): kind for name, kind in _OWN.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What the parser has understood of an answer's head: the same bytes need not be parsed again."""
-
-    status: int
-    lines: bytes
-    length: int
-
-
+_Known = tuple[int, bytes, int]
+"""What the parser has understood of an answer's head (status, lines, length): the same need not be parsed again."""
 _KNOWN: dict[bytes, _Known] = {}
 _MOST_KNOWN = 4096
 _LONGEST_KNOWN = 1024
@@ -41,26 +33,32 @@ _LONGEST_KNOWN = 1024
 
 def _learn(data: bytes, known: _Known) -> None:
     end = data.find(b"\r\n\r\n", 0, _LONGEST_KNOWN)
-    if end > 0 and len(data) - end - 4 == known.length:
+    if end > 0 and len(data) - end - 4 == known[2]:
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
         _KNOWN[data[:end]] = known
 
 
-class Receiver(Protocol):
+class Receiver:
     """What an answer is handed to."""
+
+    __slots__ = ()
 
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
         """Take the status and the header lines; `length` is None where the body's end is told otherwise."""
+        raise NotImplementedError
 
     def answer_data(self, data: bytes) -> None:
         """Take a part of the body."""
+        raise NotImplementedError
 
     def answer_ended(self) -> None:
         """Note that the answer is whole."""
+        raise NotImplementedError
 
     def answer_failed(self, reason: str) -> None:
         """Note that there will be no answer, or no more of it; `reason` is for people."""
+        raise NotImplementedError
 
     def flush_answer(self) -> None:
         """Send on what has come so far: no more is at hand."""
@@ -109,10 +107,10 @@ class Connection(asyncio.Protocol):
         if self._between:
             end = data.find(b"\r\n\r\n", 0, _LONGEST_KNOWN)
             known = _KNOWN.get(data[:end]) if end > 0 else None
-            if known is not None and len(data) - end - 4 == known.length:
+            if known is not None and len(data) - end - 4 == known[2]:
                 receiver = self.receiver
-                receiver.answer_began(known.status, known.lines, known.length)
-                if known.length:
+                receiver.answer_began(*known)
+                if known[2]:
                     receiver.answer_data(data[end + 4 :])
                 receiver.answer_ended()
                 return
@@ -204,7 +202,7 @@ class Connection(asyncio.Protocol):
         if self.receiver is not None:
             lines = b"".join(self._head)
             self.receiver.answer_began(status, lines, None if length == -1 else length)
-            self._whole = _Known(status, lines, length) if length is not None and length >= 0 else None
+            self._whole = (status, lines, length) if length is not None and length >= 0 else None
 
     def on_body(self, body: bytes) -> None:
         """Hand a part of the body on."""

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from time import monotonic
 
-from .connection import Connection
+from .connection import Connection, Receiver
 from .replica import Replica
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -24,7 +24,7 @@ class NoAnswerError(Exception):
     """Says why there was no whole answer."""
 
 
-class _Receiver:
+class _Receiver(Receiver):
     """Gathers an answer; `discard` drops its body as it comes."""
 
     def __init__(self, discard: bool) -> None:
@@ -53,12 +53,6 @@ class _Receiver:
     def answer_failed(self, reason: str) -> None:
         if not self.done.done():
             self.done.set_result(reason)
-
-    def flush_answer(self) -> None:
-        """Do nothing: the whole answer is awaited."""
-
-    def sending_paused(self, paused: bool) -> None:
-        """Do nothing: the whole request is written already, and bounded."""
 
 
 async def send(replica: Replica, connection: Connection, *parts: bytes, discard: bool = False) -> Answer:

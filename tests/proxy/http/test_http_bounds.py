@@ -92,7 +92,7 @@ async def test_large_predicts_of_those_who_are_known_arrive(tmp_path: Path) -> N
         replies = await asyncio.gather(*(here.ask(request("/predict", envelope)) for _ in range(4)))
         assert [reply.status for reply in replies] == [200] * 4
         assert {asked.body for asked in here.replica.asked} == {payload}
-        await until(lambda: here.proxy.shared.buffered.left == 4 * LIMIT)
+        await until(lambda: here.proxy.shared.buffer_left == 4 * LIMIT)
 
 
 async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -> None:
@@ -112,11 +112,11 @@ async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -
                     pass
             assert refused
             assert set(refused) == {"busy"}
-            assert 0 <= here.proxy.shared.buffered.left < 2_000_000
+            assert 0 <= here.proxy.shared.buffer_left < 2_000_000
         finally:
             for caller in callers:
                 caller.writer.transport.abort()
-        await until(lambda: here.proxy.shared.buffered.left == 8_000_000)
+        await until(lambda: here.proxy.shared.buffer_left == 8_000_000)
 
 
 async def test_addresses_are_remembered_only_where_they_are_short_and_mean_something(

@@ -19,7 +19,7 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 from lab.bench import report
 from lab.bench.report import Found, say
 
-from . import density, first_answers, warm
+from . import answers, density
 from .goals import FULL, GOALS, QUICK, Effort
 from .offline import decisions, simulated
 
@@ -29,11 +29,11 @@ Part = Callable[[Trace, Effort], Found]
 PARTS: Mapping[str, Part] = {
     "simulated": lambda trace, _: simulated(trace),
     "decisions": lambda *_: decisions(),
-    "warm": lambda _, effort: warm.against_preloaded(effort),
-    "cold": lambda _, effort: first_answers.cold(effort),
-    "stampede": lambda _, effort: first_answers.stampede(effort),
+    "warm": lambda _, effort: answers.against_preloaded(effort),
+    "cold": lambda _, effort: answers.cold(effort),
+    "stampede": lambda _, effort: answers.stampede(effort),
     "density": lambda _, effort: density.measure(effort),
-    "while-loading": lambda _, effort: warm.while_loading(effort),
+    "while-loading": lambda _, effort: answers.while_loading(effort),
 }
 """What can be measured by itself, in this order; from `warm` on it is live, some three minutes together."""
 

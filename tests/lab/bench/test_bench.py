@@ -16,6 +16,7 @@ from tidegate_eviction.simulate.trace import write_trace
 from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from lab.bench import definition, iac, report
+from lab.bench.definition import STEPS
 from lab.bench.eviction.goals import GOALS as EVICTION
 from lab.bench.eviction.goals import QUICK as QUICK_EVICTION
 from lab.bench.eviction.offline import decision_microseconds, simulated
@@ -31,7 +32,6 @@ from lab.bench.proxy.__main__ import ROWS
 from lab.bench.proxy.contestants import idiomatic
 from lab.bench.proxy.rows import Result, compared
 from lab.bench.report import Found, NotHereError, last_line
-from lab.bench.worker import STEPS
 from lab.local_plane.process import CannotBeHadError, ProcessError
 from rollout.contexts import refuse_tags
 from rollout.waves.plan import plan_of, stacks_of

@@ -1,6 +1,7 @@
 """What a check says where the test's Triton has no word: other backends, other servers, newer and stricter ones."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -66,94 +67,68 @@ def test_a_file_tells_the_backend_where_nothing_is_said(tmp_path: Path, file: st
 COMPLETING = f"{MODEL}\n    @staticmethod\n    def auto_complete_config(config): return config\n"
 ARCHITECTURES = 'platform: "tensorrt_plan" cc_model_filenames { key: "9.0" value: "h100.plan" }\n'
 VERSIONS = f"{CONFIG}version_policy {{ specific {{ versions: [ 3, 7 ] }} }}\n"
+CLIMBING = ("../other/labels.txt", "/etc/passwd", "a//b")
 PUBLISHED = {f"{version}/{path}": "" for version in (3, 7) for path in (".entry/config.pbtxt", ".entry/labels.txt")}
 
 
-@pytest.mark.parametrize(
-    ("config", "files"),
-    [
-        (ARCHITECTURES + TENSORS, {"1/h100.plan": ""}),
-        (f'backend: "own"\n{TENSORS}', {"1/libtriton_own.so": ""}),
-        ('backend: "python"', {"1/model.py": COMPLETING}),
-        (CONFIG, {"1/model.py": f"open('ran', 'w')\n{MODEL}"}),
-        (CONFIG, {"1/model.py": f"{MODEL}\nx = {'-' * 50000}1\n"}),
-        (VERSIONS, PUBLISHED | {"3/model.py": MODEL, "7/model.py": MODEL}),
-    ],
-    ids=["for each architecture", "a backend of its own", "completes itself", "never run", "too deep", "published"],
+OUTSIDE = "error: '{}' lies outside of the version's folder"
+LABELS = "error: output 'OUT': the label file '{}' lies outside of the entry"
+ACCELERATED = (
+    f'backend: "onnxruntime"\n{TENSORS}optimization {{ execution_accelerators {{\n'
+    'gpu_execution_accelerator : [ {\nname : "onnxruntime" } ]\n'
+    'cpu_execution_accelerator : [ {\n name : "openvin" } ] } }\n'
 )
-def test_what_triton_takes_is_fine(tmp_path: Path, config: str, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+PACKED = CONFIG + 'parameters {\n key: "EXECUTION_ENV_PATH"\n value { string_value: "%s" } }\n'
+INSIDE = PACKED % "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
+HALF = {"1/weights": "", "2/model.py": MODEL}
+LACKS = "1: error: model.py is not there"
+SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
+    (ARCHITECTURES + TENSORS, {"1/h100.plan": ""}, {"backends": {"tensorrt"}}, ()),
+    (f'backend: "own"\n{TENSORS}', {"1/libtriton_own.so": ""}, {"backends": {"python"}}, ()),
+    ('backend: "python"', {"1/model.py": COMPLETING}, {}, ()),
+    (CONFIG, {"1/model.py": f"open('ran', 'w')\n{MODEL}"}, {}, ()),
+    (CONFIG, {"1/model.py": f"{MODEL}\nx = {'-' * 50000}1\n"}, {}, ()),  # too deep for a look
+    (VERSIONS, PUBLISHED | {"3/model.py": MODEL, "7/model.py": MODEL}, {}, ()),
+    (f'backend: "onnx"\n{TENSORS}', {"1/model.onnx": ""}, {"backends": {"onnxruntime", "python"}},
+     ("the server has no backend 'onnx'\n  why: it has onnxruntime, python\n  do: did you mean 'onnxruntime'?",)),
+    (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {}, ()),
+    (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {"gpu": True}, ()),
+    (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {"gpu": False}, ("error: KIND_GPU",)),
+    (f"{CONFIG}instance_group {{ gpus: [ 0, 1 ] }}\n", None, {}, ("warning: gpus: [0, 1]",)),
+    # Triton 2.51 reads what lies outside; newer ones refuse labels that climb out (core, model.cc).
+    *((CONFIG.replace('name: "OUT"', f'name: "OUT" label_filename: "{path}"'), None, {}, (LABELS.format(path),))
+      for path in CLIMBING),
+    *((f'{CONFIG}default_model_filename: "{path}"\n', None, {}, (OUTSIDE.format(path),)) for path in CLIMBING),
+    (ACCELERATED, {"1/model.onnx": ""}, {}, ("no accelerator 'onnxruntime'", "did you mean 'openvino'?")),
+    (INSIDE, {"1/model.py": MODEL, "env.tar.gz": ""}, {}, ()),
+    (INSIDE, None, {}, ("config.pbtxt:6: error: there is no env.tar.gz",)),
+    (PACKED % "/opt/env", None, {}, ("warning: the environment /opt/env is no part",)),
+    (CONFIG, HALF, {}, ("warning: there are 2 versions",)),
+    *((f"{CONFIG}version_policy {{ {policy} }}", HALF, {}, (LACKS, "warning: there are 2 versions"))
+      for policy in ("latest { num_versions: 2 }", "all { }", "specific { versions: 1 }")),
+    (f"{CONFIG}version_policy {{ specific {{ versions: 2 }} }}", HALF, {}, ("warning: there are 2 versions",)),
+    (CONFIG, {"1/model.py": MODEL, "config-gpu.pbtxt": ""}, {}, ("config-gpu.pbtxt: warning",)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "files", "options", "expected"), SAID)
+def test_a_check_says_this_and_no_more(
+    tmp_path: Path,
+    config: str,
+    files: Files,
+    options: dict[str, Any],
+    expected: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert check_entry(entry(tmp_path, config, files), backends={"python", "tensorrt"}) == []
-    assert not (tmp_path / "ran").exists()
+    found = [str(finding) for finding in check_entry(entry(tmp_path, config, files), **options)]
+    assert len(found) == len(expected), found
+    assert all(words in each for words, each in zip(expected, found, strict=True)), found
+    assert not (tmp_path / "ran").exists()  # a program is never run
 
 
-def test_a_slip_in_the_backend_is_told_the_nearest_that_the_server_has(tmp_path: Path) -> None:
-    own = entry(tmp_path, f'backend: "onnx"\n{TENSORS}', {"1/model.onnx": ""})
-    (finding,) = check_entry(own, backends={"onnxruntime", "python"})
-    assert "did you mean 'onnxruntime'?" in finding.do
-    assert "onnxruntime, python" in finding.why
-    (finding,) = check_entry(entry(tmp_path, f'backend: "pytohn"\n{TENSORS}', name="n"))
-    assert (finding.severity, finding.do) == (Severity.WARNING, "did you mean 'python'?")
-
-
-def test_a_model_for_gpus_is_an_error_only_for_a_server_without(tmp_path: Path) -> None:
-    own = entry(tmp_path, f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n")
-    assert check_entry(own) == check_entry(own, gpu=True) == []
-    assert len(errors(check_entry(own, gpu=False))) == 1
-    (finding,) = check_entry(entry(tmp_path, f"{CONFIG}instance_group {{ gpus: [ 0, 1 ] }}\n", name="second"))
-    assert "gpus: [0, 1]" in finding.what
-
-
-@pytest.mark.parametrize("path", ["../other/labels.txt", "/etc/passwd", "a//b"])
-def test_files_outside_of_the_entry_are_refused_though_old_tritons_read_them(tmp_path: Path, path: str) -> None:
-    """Triton 2.51 reads them; newer ones refuse labels that climb out (triton-inference-server/core, model.cc)."""
-    for number, config in enumerate(
-        [
-            CONFIG.replace('name: "OUT"', f'name: "OUT" label_filename: "{path}"'),
-            f'{CONFIG}default_model_filename: "{path}"\n',
-        ]
-    ):
-        (finding,) = errors(check_entry(entry(tmp_path, config, name=f"m{number}")))
-        assert "outside" in finding.what
-
-
-def test_accelerators_that_a_backend_does_not_have_are_a_warning(tmp_path: Path) -> None:
-    config = (
-        f'backend: "onnxruntime"\n{TENSORS}optimization {{ execution_accelerators {{\n'
-        'gpu_execution_accelerator : [ {\nname : "onnxruntime" } ]\n'
-        'cpu_execution_accelerator : [ {\n name : "openvin" } ] } }\n'
-    )
-    first, second = check_entry(entry(tmp_path, config, {"1/model.onnx": ""}))
-    assert "no accelerator 'onnxruntime'" in first.what
-    assert "did you mean 'openvino'?" in second.do
-
-
-def test_the_environment_of_a_python_model_lies_in_the_entry(tmp_path: Path) -> None:
-    config = CONFIG + 'parameters {\n key: "EXECUTION_ENV_PATH"\n value { string_value: "%s" } }\n'
-    inside = config % "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
-    assert said(tmp_path / "a", inside, {"1/model.py": MODEL, "env.tar.gz": ""}) == []
-    (finding,) = check_entry(entry(tmp_path / "b", inside))
-    assert (finding.severity, finding.where) == (Severity.ERROR, "config.pbtxt:6")
-    (finding,) = check_entry(entry(tmp_path / "c", config % "/opt/env"))
-    assert finding.severity is Severity.WARNING
-
-
-def test_the_policy_says_which_versions_must_have_their_file(tmp_path: Path) -> None:
-    files = {"1/weights": "", "2/model.py": MODEL}
-    for number, (policy, wrong) in enumerate(
-        [("", []), ("latest { num_versions: 2 }", ["1"]), ("all { }", ["1"]), ("specific { versions: 1 }", ["1"]),
-         ("specific { versions: 2 }", [])]
-    ):  # fmt: skip
-        config = f"{CONFIG}version_policy {{ {policy} }}" if policy else CONFIG
-        own = entry(tmp_path, config, files, name=f"m{number}")
-        assert [finding.where for finding in errors(check_entry(own))] == wrong, policy
-
-
-def test_a_second_config_and_a_hopeless_name_are_said(tmp_path: Path) -> None:
-    own = entry(tmp_path, CONFIG, {"1/model.py": MODEL, "config-gpu.pbtxt": ""})
-    (finding,) = check_entry(own)
-    assert finding.where == "config-gpu.pbtxt"
-    (finding,) = errors(check_entry(read_entry(own, "../m")))
+def test_a_hopeless_name_is_said(tmp_path: Path) -> None:
+    (finding,) = errors(check_entry(read_entry(entry(tmp_path, CONFIG), "../m")))
     assert "no name for a model" in finding.what
 
 

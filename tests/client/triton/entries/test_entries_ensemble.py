@@ -13,13 +13,11 @@ from tidegate.triton.entries.entry import read_entry
 from tidegate.triton.entries.text import config_text, parse_config
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from .corpus_entries import entry
+
 
 def tensors(side: str, *names: str, data_type: str = "TYPE_FP32", dims: str = "4") -> str:
     return "".join(f'{side} {{ name: "{name}" data_type: {data_type} dims: [ {dims} ] }}\n' for name in names)
-
-
-def model(*, more: str = "", dims: str = "4") -> ModelConfig:
-    return parse_config(tensors("input", "A", "B", dims=dims) + tensors("output", "C", dims=dims) + more)
 
 
 def step(name: str, inputs: dict[str, str], outputs: dict[str, str]) -> str:
@@ -40,12 +38,6 @@ DIAMOND = ensemble(
     step("last", {"A": "left", "B": "right"}, {"C": "z"}),
     step("one", {"A": "y", "B": "x"}, {"C": "right"}),
 )
-
-
-def found(config: ModelConfig, folder: Path, **models: ModelConfig) -> list[str]:
-    (folder / "whole" / "1").mkdir(parents=True, exist_ok=True)
-    (folder / "whole" / "config.pbtxt").write_text(config_text(config))
-    return [finding.what for finding in errors(check_entry(folder / "whole", models=models))]
 
 
 def test_a_diamond_runs_in_waves() -> None:
@@ -71,34 +63,19 @@ def test_a_step_comes_after_whoever_makes_what_it_takes(wiring: list[tuple[list[
         assert (one.index in ran) == (one.takes <= there)
 
 
-def test_a_step_that_is_nowhere_is_an_error_only_when_all_models_are_known(tmp_path: Path) -> None:
-    assert found(DIAMOND, tmp_path, one=model()) == ["there is no model 'last'"]
-    assert errors(check_entry(tmp_path / "whole")) == []
-
-
 def test_shapes_meet_where_one_side_leaves_them_open(tmp_path: Path) -> None:
-    for one in (model(), model(dims="-1"), parse_config('backend: "onnxruntime"')):  # the last says no tensors
-        assert found(DIAMOND, tmp_path, one=one, last=model()) == []
-    assert found(DIAMOND, tmp_path, one=model(), last=model(dims="5")) == [
+    def found(one: ModelConfig, last: ModelConfig) -> list[str]:
+        return [finding.what for finding in errors(check_entry(whole, models={"one": one, "last": last}))]
+
+    def model(dims: str) -> ModelConfig:
+        return parse_config(tensors("input", "A", "B", dims=dims) + tensors("output", "C", dims=dims))
+
+    whole = entry(tmp_path, config_text(DIAMOND), {"1/.keep": ""}, "whole")
+    for one in (model("4"), model("-1"), parse_config('backend: "onnxruntime"')):  # the last says no tensors
+        assert found(one, model("4")) == []
+    assert found(model("4"), model("5")) == [
         "the tensor 'left' has two shapes", "the tensor 'z' has two shapes", "the tensor 'right' has two shapes",
     ]  # fmt: skip
-
-
-def test_answers_of_two_decoupled_models_do_not_meet(tmp_path: Path) -> None:
-    """A model that answers any number of times, twice: nothing says which answers belong together."""
-    decoupled = model(more="model_transaction_policy { decoupled: true }")
-    apart = ensemble(
-        step("many", {"A": "x", "B": "y"}, {"C": "left"}),
-        step("many", {"A": "y", "B": "x"}, {"C": "right"}),
-        step("last", {"A": "left", "B": "right"}, {"C": "z"}),
-    )
-    assert found(apart, tmp_path, many=decoupled, last=model()) == [
-        "step 2 (last) takes from different decoupled models"
-    ]
-    chain = ensemble(
-        step("many", {"A": "x", "B": "y"}, {"C": "left"}), step("last", {"A": "left", "B": "left"}, {"C": "z"})
-    )
-    assert found(chain, tmp_path, many=decoupled, last=model()) == []
 
 
 @pytest.mark.parametrize("made", ["t", "other"], ids=["a-chain", "nothing-fits"])

@@ -16,8 +16,9 @@ from tidegate.errors import UsageError
 from tidegate.triton.entries.frameworks import dali, fil, llm, onnx, opaque, openvino, python, tensorflow, torch
 from tidegate.triton.entries.frameworks.fil import UbjsonError, read_ubjson
 from tidegate.triton.entries.frameworks.reading import DATA_TYPES, Reading, Tensor
-from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
+from tidegate.triton.entries.text import config_text
 
+from tests.client.triton.entries.corpus_entries import write_files
 from tests.client.triton.entries.files import FILES
 
 Reader = Callable[[Path], Reading]
@@ -46,15 +47,6 @@ def test_tensors_are_told_and_files_come_along(read: Reader, name: str, files: l
     assert (reading.inputs, reading.outputs) == tensors
     assert [below for below, _ in reading.files] == files
     assert reading.files[0][1] == FILES / name
-
-
-def test_what_is_not_told_of_tensors_is_asked_for_with_what_is_known() -> None:
-    assert "seem to be: answer" in tensorflow.read_graph(FILES / "graph.pb").missing
-    assert tensorflow.read_graph(FILES / "graph_shapes.pb").missing == ""
-    for name in ("script.pt", "traced.pt"):
-        script = torch.read_script(FILES / name)
-        assert "forward takes image, mask, and returns Tuple[Tensor, Tensor]" in script.missing
-        assert script.config.platform == "pytorch_libtorch"
 
 
 def test_a_saved_model_tells_the_tensors_of_its_signature() -> None:
@@ -130,6 +122,7 @@ def test_a_graph_whose_shape_is_of_unknown_rank_is_refused(tmp_path: Path) -> No
         (torch.read_script, "m.pt", "no TorchScript archive", [(FILES / "script.pt").read_bytes()[:-40]]),
         (llm.read_vllm, "model.json", "model", [b"", b"[]", b"{}", b'{"model": 1}', b"{"]),
         (llm.read_tensorrt_llm, "config.json", "no configuration of a TensorRT-LLM engine", [b"{}"]),
+        (opaque.read_library, "other.so", "name the library so", [b"\x7fELF"]),
     ],
 )
 def test_what_is_no_such_file_is_refused(
@@ -173,18 +166,52 @@ def test_torchscript_whose_text_is_gone_only_lacks_the_names_and_weights_are_non
         torch.read_script(FILES / "weights.pt")
 
 
-def test_a_module_is_run_by_the_backends_python_and_a_package_goes_by_its_platform(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(
-        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x, y=None) -> torch.Tensor:\n        pass\n"
+NET = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x, y=None) -> torch.Tensor:\n        pass\n"
+COMPLETING = SERVED + "    @staticmethod\n    def auto_complete_config(config): return config\n"
+HUB, OWN = {"model.json": '{"model": "facebook/opt-125m"}'}, {"model.json": '{"model": "/weights/opt"}'}
+SCRIPTED = ("forward takes image, mask, and returns Tuple[Tensor, Tensor]", "pytorch_libtorch")
+ENGINE = {"rank0.engine": "", "config.json": '{"build_config": {"max_batch_size": 16, "max_beam_width": 2}}'}
+
+
+@pytest.mark.parametrize(
+    ("read", "source", "files", "names", "told"),
+    [
+        (tensorflow.read_graph, FILES / "graph.pb", {}, ["model.graphdef"], ["seem to be: answer"]),
+        (torch.read_script, FILES / "script.pt", {}, ["model.pt"], SCRIPTED),
+        (torch.read_script, FILES / "traced.pt", {}, ["model.pt"], SCRIPTED),
+        (torch.read_module, "", {"model.py": NET, "model.pt": ""}, ["model.pt", "model.py"],
+         ['runtime: "model.py"', "forward takes x, y, and returns torch.Tensor"]),
+        (torch.read_package, "m.pt2", {}, ["model.pt2"], ['platform: "torch_aoti"', 'backend: "pytorch"']),
+        (python.read, "", {"model.py": SERVED}, ["model.py"], ["are what you say they are"]),
+        (python.read, "", {"model.py": COMPLETING}, ["model.py"], ["(auto_complete_config)"]),
+        (python.read_jax, "", {"model.py": SERVED}, ["model.py"], ["EXECUTION_ENV_PATH"]),
+        (opaque.read_library, "", {"libtriton_my-own.so": "", "table.bin": ""}, ["libtriton_my-own.so", "table.bin"],
+         ['backend: "my-own"']),
+        (llm.read_vllm, "", HUB | {"multi_lora.json": "{}"}, ["model.json", "multi_lora.json"],
+         ["from Hugging Face", "kind: KIND_MODEL", "decoupled: true"]),
+        (llm.read_vllm, "", OWN, ["model.json"], ["where Triton runs"]),
+        (llm.read_vllm, "", {"model.json": '{"model": "./opt"}'}, ["model.json"], ["where Triton runs"]),
+        (llm.read_tensorrt_llm, "", ENGINE, ["config.json", "rank0.engine"],
+         ["max_batch_size: 16", 'key: "max_beam_width"\n  value {\n    string_value: "2"']),
+    ],
+)  # fmt: skip
+def test_the_files_of_a_framework_tell_this(
+    tmp_path: Path, read: Reader, source: str | Path, files: dict[str, str], names: list[str], told: list[str]
+) -> None:
+    reading = read(write_files(tmp_path, files) / source)
+    text = f"{config_text(reading.config)}\n{reading.missing}\n{reading.notes}"
+    assert [below for below, _ in reading.files] == names
+    assert [each for each in told if each not in text] == [], text
+    assert bool(reading.missing) == (
+        read not in (llm.read_vllm, llm.read_tensorrt_llm) and COMPLETING not in files.values()
     )
-    (tmp_path / "model.pt").write_bytes(b"\x80")
-    reading = torch.read_module(tmp_path)
-    assert reading.config.runtime == "model.py"
-    assert [below for below, _ in reading.files] == ["model.pt", "model.py"]
-    assert "forward takes x, y, and returns torch.Tensor" in reading.missing
-    package = torch.read_package(tmp_path / "m.pt2")
-    assert (package.config.backend, package.config.platform) == ("pytorch", "torch_aoti")
-    assert package.files[0][0] == "model.pt2"
+
+
+def test_the_inputs_that_tensorrt_llm_needs_are_told(tmp_path: Path) -> None:
+    reading = llm.read_tensorrt_llm(write_files(tmp_path, ENGINE))
+    assert {each.name for each in reading.inputs if not each.optional} == {
+        "input_ids", "input_lengths", "request_output_len",
+    }  # fmt: skip
 
 
 def test_everything_beside_a_program_comes_along_but_leavings(tmp_path: Path) -> None:
@@ -206,57 +233,12 @@ def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
         odd.unlink()
 
 
-def test_a_program_that_completes_itself_needs_no_tensors(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(SERVED)
-    assert python.read(tmp_path).missing
-    completes = SERVED + "    @staticmethod\n    def auto_complete_config(config): return config\n"
-    (tmp_path / "model.py").write_text(completes)
-    assert not python.read(tmp_path).missing
-    assert any("EXECUTION_ENV_PATH" in note for note in python.read_jax(tmp_path).notes)
-
-
-def test_a_library_names_its_backend(tmp_path: Path) -> None:
-    (tmp_path / "libtriton_my-own.so").write_bytes(b"\x7fELF")
-    (tmp_path / "table.bin").write_bytes(b"\x00")
-    reading = opaque.read_library(tmp_path)
-    assert reading.config.backend == "my-own"
-    assert [below for below, _ in reading.files] == ["libtriton_my-own.so", "table.bin"]
-    (tmp_path / "libtriton_my-own.so").rename(tmp_path / "other.so")
-    with pytest.raises(UsageError, match="name the library so"):
-        opaque.read_library(tmp_path)
-
-
 def test_a_pipeline_says_its_batch_and_leaves_tensors_that_it_does_not_say_to_dali(tmp_path: Path) -> None:
     assert dali.read(FILES / "model.dali").config.max_batch_size == 16
     (tmp_path / "any.dali").write_bytes((FILES / "model.dali").read_bytes().replace(b"dtype", b"other", 1))
     reading = dali.read(tmp_path / "any.dali")
     assert (reading.inputs, reading.outputs, reading.config.max_batch_size) == ((), (), 0)
     assert "DALI tells Triton" in reading.notes[0]
-
-
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [("facebook/opt-125m", "from Hugging Face"), ("/weights/opt", "where Triton runs"), ("./opt", "where Triton runs")],
-    ids=["hub", "absolute", "relative"],
-)
-def test_vllm_is_told_where_its_weights_come_from(tmp_path: Path, model: str, said: str) -> None:
-    (tmp_path / "model.json").write_text(json.dumps({"model": model}))
-    (tmp_path / "multi_lora.json").write_text("{}")
-    reading = llm.read_vllm(tmp_path)
-    assert any(said in note for note in reading.notes)
-    assert reading.config.instance_group[0].kind == ModelInstanceGroup.KIND_MODEL
-    assert reading.config.model_transaction_policy.decoupled
-    assert [below for below, _ in reading.files] == ["model.json", "multi_lora.json"]
-
-
-def test_an_engine_of_tensorrt_llm_brings_its_limits(tmp_path: Path) -> None:
-    (tmp_path / "rank0.engine").write_bytes(b"\x00")
-    (tmp_path / "config.json").write_text(json.dumps({"build_config": {"max_batch_size": 16, "max_beam_width": 2}}))
-    reading = llm.read_tensorrt_llm(tmp_path)
-    assert reading.config.max_batch_size == 16
-    assert reading.config.parameters["max_beam_width"].string_value == "2"
-    needed = {each.name for each in reading.inputs if not each.optional}
-    assert needed == {"input_ids", "input_lengths", "request_output_len"}
 
 
 FORESTS: tuple[tuple[str, Reader, str, str, bool, int], ...] = (

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ from tidegate.errors import (
     UnfinishedError,
     UnreachableError,
 )  # fmt: skip
-from tidegate.registry import RegisteredVersion
+from tidegate.registry import RegisteredVersion, Registry
 from tidegate.registry.artifacts import Artifacts
 from tidegate.registry.transfer import PARTIAL
+from tidegate_contracts.manifest import Manifest
 
 from tests.client.tiers import first_only
 
@@ -40,6 +42,32 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def version(world: World, root: Path) -> RegisteredVersion:
     return registered(world.registry(), root)
+
+
+@dataclass
+class Fetch:
+    """A version that is fetched through the relay, and into which folder."""
+
+    registry: Registry
+    version: RegisteredVersion
+    root: Path
+    folder: Path
+    before: Relay
+
+    def __call__(self, progress: Callable[[int], None] = lambda _bytes: None) -> Manifest:
+        return self.registry.fetch(self.version, self.folder, progress)
+
+    @property
+    def is_whole(self) -> bool:
+        return contents(self.folder) == contents(self.root)
+
+
+@pytest.fixture
+def fetch(
+    world: World, before: Relay, version: RegisteredVersion, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Fetch:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", SECRET)
+    return Fetch(world.registry(uri=before.uri), version, root, tmp_path / "fetched", before)
 
 
 @pytest.fixture
@@ -97,38 +125,25 @@ def status(code: int, body: bytes = b"", content_type: str = "text/plain") -> Ca
     ],
 )  # fmt: skip
 def test_a_file_that_does_not_come_as_it_was_registered_is_refused_and_the_next_run_goes_on(
-    world: World,
-    before: Relay,
-    version: RegisteredVersion,
-    root: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Answer], None],
-    error: type[TidegateError],
-    words: str,
+    fetch: Fetch, change: Callable[[Answer], None], error: type[TidegateError], words: str
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", SECRET)
-    registry = world.registry(uri=before.uri)
-    before.fault = only("entry/1/3.bin", change)
+    fetch.before.fault = only("entry/1/3.bin", change)
     with pytest.raises(error, match=words) as told:
-        registry.fetch(version, tmp_path / "fetched")
+        fetch()
     assert SECRET not in str(told.value)
     assert told.value.where.startswith("mlflow-artifacts:")
-    whole = contents(root)
-    there = {path: content for path, content in contents(tmp_path / "fetched").items() if not path.startswith(PARTIAL)}
+    there = {path: content for path, content in contents(fetch.folder).items() if not path.startswith(PARTIAL)}
     assert "1/3.bin" not in there
-    assert all(whole[path] == content for path, content in there.items())
-    before.fault = None
-    before.asked.clear()
-    registry.fetch(version, tmp_path / "fetched")
-    assert contents(tmp_path / "fetched") == whole
-    asked = {path.rpartition("/entry/")[2] for path in before.sent("GET", "/artifacts/model/entry/")}
+    assert there.items() <= contents(fetch.root).items()
+    fetch.before.fault = None
+    fetch.before.asked.clear()
+    fetch()
+    assert fetch.is_whole
+    asked = {path.rpartition("/entry/")[2] for path in fetch.before.sent("GET", "/artifacts/model/entry/")}
     assert asked.isdisjoint(there)  # what was whole is not asked for again
 
 
-def test_a_connection_that_breaks_once_is_no_failure(
-    world: World, before: Relay, version: RegisteredVersion, root: Path, tmp_path: Path
-) -> None:
+def test_a_connection_that_breaks_once_is_no_failure(fetch: Fetch) -> None:
     broken: list[str] = []
 
     def once(_method: str, path: str, answer: Answer) -> None:
@@ -136,25 +151,22 @@ def test_a_connection_that_breaks_once_is_no_failure(
             broken.append(path)
             cut(answer)
 
-    before.fault = once
+    fetch.before.fault = once
     got: list[int] = []
-    manifest = world.registry(uri=before.uri).fetch(version, tmp_path / "fetched", got.append)
+    manifest = fetch(got.append)
     assert broken
-    assert contents(tmp_path / "fetched") == contents(root)
+    assert fetch.is_whole
     assert sum(got) == manifest.size  # what came twice counts once
 
 
-def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(
-    world: World, before: Relay, version: RegisteredVersion, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(world: World, fetch: Fetch) -> None:
     """Gateways answer with JSON of their own, or with a page to sign in."""
-    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", SECRET)
-    registry = world.registry(uri=before.uri)
+    before, registry = fetch.before, fetch.registry
     for body, kind in ((b'{"error": "expired"}', "application/json"), (b"<html>", "text/html"), (b"", "text/plain")):
         before.fault = only("/", status(401, body, kind))
         for ask in (
             lambda: registry.version("hurt", 1),
-            lambda: registry.manifest(version),
+            lambda: registry.manifest(fetch.version),
             lambda: registry.versions("hurt"),
             lambda: world.registry(uri=before.uri),
         ):
@@ -166,22 +178,19 @@ def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(
         world.registry(uri=before.uri)
 
 
-def test_a_listing_that_is_cut_short_leaves_nothing_out_and_one_that_is_none_is_told(
-    world: World, before: Relay, version: RegisteredVersion, root: Path, tmp_path: Path
-) -> None:
+def test_a_listing_that_is_cut_short_leaves_nothing_out_and_one_that_is_none_is_told(fetch: Fetch) -> None:
     def short(answer: Answer) -> None:
         said = json.loads(answer.body)
         said["files"] = said.get("files", [])[:1]
         answer.body = json.dumps(said).encode()
 
-    registry = world.registry(uri=before.uri)
-    before.fault = only("artifacts?path=", short)
-    registry.fetch(version, tmp_path / "fetched")
-    assert contents(tmp_path / "fetched") == contents(root)
+    fetch.before.fault = only("artifacts?path=", short)
+    fetch()
+    assert fetch.is_whole
     for body in (b"<html>", b"[]", b'{"files": [1]}', b'{"files": [{"path": "x"}]}'):
-        before.fault = only("artifacts?path=", status(200, body, "application/json"))
+        fetch.before.fault = only("artifacts?path=", status(200, body, "application/json"))
         with pytest.raises(UnreachableError, match="the answer is not MLflow's"):
-            registry.fetch(version, tmp_path / "fetched")
+            fetch()
 
 
 @pytest.mark.parametrize("path", first_only("entry/1/more.py", "entry/2/model.py", "entry/other"))

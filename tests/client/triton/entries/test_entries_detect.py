@@ -116,7 +116,3 @@ def test_an_export_that_nobody_compiled_is_refused_and_a_compiled_one_is_not(tmp
         else:
             with pytest.raises(UsageError, match="aoti_compile_and_package"):
                 detect(tmp_path / "m.pt2")
-
-
-def test_every_framework_but_ensembles_has_its_reader() -> None:
-    assert set(READERS) == set(Framework) - {Framework.ENSEMBLE}

@@ -72,13 +72,13 @@ def _call(address: str, path: str, method: str, command: str) -> bytes:
     request = urllib.request.Request(f"http://{address}{path}", method=method, data=b"" if method == "POST" else None)
     try:
         with opener.open(request, timeout=SECONDS) as answer:
-            body: bytes = answer.read()
-            return body
+            return bytes(answer.read())
     except urllib.error.HTTPError as error:
-        why = one_line(_why(error)) or (
-            f"What answers at {one_line(address)} says {error.code} to {method} {path}: is that the port of leases "
-            f"({eviction_process.LEASE_PORT}) of an eviction policy?"
-        )
+        try:
+            why = one_line(json.loads(error.read())["why"])
+        except (ValueError, KeyError, TypeError):
+            port = f"the port of leases ({eviction_process.LEASE_PORT}) of an eviction policy"
+            why = f"What answers at {one_line(address)} says {error.code} to {method} {path}: is that {port}?"
         raise ListingError(why) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = one_line(str(getattr(error, "reason", error)))
@@ -86,10 +86,3 @@ def _call(address: str, path: str, method: str, command: str) -> bytes:
             f"No eviction policy answers at {one_line(address)}: {reason}. Say --address HOST:PORT; in a cluster: "
             f"kubectl exec <pod> -c eviction-policy -- python -m tidegate_eviction {command}"
         ) from None
-
-
-def _why(error: urllib.error.HTTPError) -> str:
-    try:
-        return str(json.loads(error.read())["why"])
-    except (ValueError, KeyError, TypeError):
-        return ""

@@ -50,9 +50,9 @@ class TritonDriver:
         """Returns the configuration with which a load loads these versions; blocks, raises RepositoryError, OSError."""
         self._recycle = recycle
         self._events = events
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """What is under way at this Triton: loads, unloads, and asking for its restart."""
         self._watch = IndexWatcher(control)
-        self._asking: asyncio.Task[None] | None = None
         self._one_after_another = asyncio.Lock()
         self._read_now = asyncio.Event()
         self._server = ""
@@ -87,10 +87,7 @@ class TritonDriver:
                 await asyncio.wait({reader, lost, looker}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.is_up = False
-                ending = [reader, lost, looker, *self._tasks.values()]
-                if self._asking is not None:  # this Triton has ended, by this request or without it
-                    ending.append(self._asking)
-                    self._asking = None
+                ending = [reader, lost, looker, *self._tasks]
                 self._tasks.clear()
                 for task in ending:
                     task.cancel()
@@ -104,10 +101,9 @@ class TritonDriver:
 
     async def close(self) -> None:
         """Stop watching and close the connection; Triton goes on with what it does."""
-        left = [*self._tasks.values(), *([] if self._asking is None else [self._asking])]
-        for task in left:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._control.close()
 
     async def _found(self) -> ServerInventory:
@@ -146,12 +142,10 @@ class TritonDriver:
     def carry_out(self, commands: Iterable[Command]) -> None:
         """Begin to carry commands out, in this order."""
         for command in commands:
-            if isinstance(command, Recycle):
-                self._asking = asyncio.create_task(self._ask_for_restart(command))
-                continue
-            task = asyncio.create_task(self._work(command), name=f"{type(command).__name__} {command.model}")
-            self._tasks[command.number] = task
-            task.add_done_callback(lambda _, number=command.number: self._tasks.pop(number, None))  # type: ignore[misc]
+            work = self._ask_for_restart(command) if isinstance(command, Recycle) else self._work(command)
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _work(self, command: Load | Unload) -> None:
         try:

@@ -10,7 +10,7 @@ from tidegate_contracts.eviction import EvictionSettings, ManagedModel
 from ..core.messages import ModelSpec
 from ..kinds import KINDS
 from ..server import ModelFiles, RepositoryError
-from .footprints import Footprints
+from .footprints import Footprints, Measurements
 
 log = logging.getLogger(__name__)
 
@@ -64,17 +64,18 @@ class Catalog:
 
     def _spec(self, name: str, seen: ModelFiles | None, footprints: Footprints) -> ModelSpec:
         told = self._managed.get(name) or ManagedModel(name=name)
+        known = footprints.models.get(name) or Measurements(stamp="")
         spec = ModelSpec(
             name, told.footprint_bytes, idle_seconds=told.idle_seconds, pinned=told.pinned, versions=told.versions,
-            callable=name in self._managed, load_seconds=footprints.load_seconds(name),
+            callable=name in self._managed, load_seconds=known.load_seconds or None,
         )  # fmt: skip
         if seen is not None:
             # Versions that are not there yet change the content when they come.
             there = tuple(each for each in told.versions if each in seen.versions) or told.versions
             spec = replace(spec, versions=there, stamp=seen.stamp, parts=seen.parts)
-        if (measured := footprints.measured(name, spec.stamp)) is not None:
-            return replace(spec, estimate_bytes=measured, estimate_from="measured")
-        guess = footprints.of_another_content(name)
-        if guess is None and seen is not None:
-            guess = seen.estimate_bytes
-        return spec if guess is None else replace(spec, estimate_bytes=guess, estimate_from="estimated")
+        if known.bytes:  # of another content, they are a guess
+            is_same = known.stamp == spec.stamp
+            return replace(spec, estimate_bytes=max(known.bytes), estimate_from="measured" if is_same else "estimated")
+        if seen is None or seen.estimate_bytes is None:
+            return spec
+        return replace(spec, estimate_bytes=seen.estimate_bytes, estimate_from="estimated")

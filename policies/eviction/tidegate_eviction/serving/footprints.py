@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Measurements(BaseModel):
-    """What was measured of one content of a model."""
+    """What was measured of the last content of a model that was loaded."""
 
     model_config = ConfigDict(strict=True)
     stamp: str
@@ -66,21 +66,6 @@ class Footprints:
         if load_seconds > 0:
             known.load_seconds = load_seconds
         self._changed = True
-
-    def measured(self, model: str, stamp: str) -> int | None:
-        """Return the bytes that this content takes; None where it was never measured."""
-        known = self.models.get(model)
-        return max(known.bytes) if known is not None and known.stamp == stamp and known.bytes else None
-
-    def of_another_content(self, model: str) -> int | None:
-        """Return what the last measured content of a model took: a guess for a new version; None without one."""
-        known = self.models.get(model)
-        return max(known.bytes) if known is not None and known.bytes else None
-
-    def load_seconds(self, model: str) -> float | None:
-        """Return how many seconds a model's last load took; None where that is not known."""
-        known = self.models.get(model)
-        return known.load_seconds if known is not None and known.load_seconds > 0 else None
 
     def grants(self, lease_seconds: float, now: float) -> None:
         """Remember how long leases are, and longer ones until the last of them has ended; to be called regularly."""

@@ -47,7 +47,6 @@ class EvictionService:
         settings: EvictionSettings,
         footprints: Footprints,
         incarnation: str,
-        clock: Callable[[], float] = monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.settings = settings
@@ -58,7 +57,6 @@ class EvictionService:
         self._catalog = Catalog(settings)
         self._seen: Mapping[str, ModelFiles] = {}
         self._specs: dict[str, ModelSpec] = {}
-        self._clock = clock
         self._chance = chance
         self._measures = True
         self._wake = asyncio.Event()
@@ -73,7 +71,7 @@ class EvictionService:
         """Where readings of the server that was lost came from, and which start of it that was."""
         self._lease_seconds = settings.lease_seconds
         """What the core grants: the settings' own once it was told them."""
-        self.residency = Residency(self._rules(settings), incarnation, clock())
+        self.residency = Residency(self._rules(settings), incarnation, monotonic())
         self._remember_leases()
 
     # Settings and the repository
@@ -106,15 +104,15 @@ class EvictionService:
                 return  # the settings have changed meanwhile: the next look is due at once
             changed = specs != self._specs or self.settings is not self._told
             self._seen, self._specs = found, specs
-            if changed or self._clock() > self._windows_due:
+            if changed or monotonic() > self._windows_due:
                 self.configure()
 
     async def follow_repository(self) -> None:
         """Look every few seconds, for ever, and at once when the settings have changed."""
         while True:
-            begun = self._clock()
+            begun = monotonic()
             await self.look()
-            seconds = max(LOOK_SECONDS, 10 * (self._clock() - begun))
+            seconds = max(LOOK_SECONDS, 10 * (monotonic() - begun))
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._wake.wait()
@@ -128,7 +126,7 @@ class EvictionService:
 
     def configure(self) -> None:
         """Tell the core the settings, the models, and their warm windows."""
-        now = self._clock()
+        now = monotonic()
         self._told, self._windows_due = self.settings, now + WINDOWS_SECONDS
         self._lease_seconds = self.settings.lease_seconds
         self._do(self.residency.configure(self._rules(self.settings), self._specs, self._windows(now), now))
@@ -139,15 +137,15 @@ class EvictionService:
         """Answer within the caller's wait; None when it has hung up, which the task that `gone` returns waits for."""
         wait, room = ask.wait_seconds, ask.room_seconds
         if self.residency.state(ask.model) in _TO_LOOK_AT:
-            asked = self._clock()
+            asked = monotonic()
             wait = self.settings.wait_seconds if wait is None else wait
             await self._look_at(ask.model, max(LOOK_LEAST_SECONDS, min(LOOK_MOST_SECONDS, wait)))
-            spent = self._clock() - asked
+            spent = monotonic() - asked
             wait, room = max(0.0, wait - spent), None if room is None else max(0.0, room - spent)
-        step, answer = self.residency.acquire(ask.model, ask.holder, wait, self._clock(), room)
+        step, answer = self.residency.acquire(ask.model, ask.holder, wait, monotonic(), room)
         granted = "hit"
         if isinstance(answer, Ticket):
-            granted, begun = "loaded", self._clock()
+            granted, begun = "loaded", monotonic()
             future = self._futures[answer.number] = asyncio.get_running_loop().create_future()
             self._do(step)
             hung_up = gone()
@@ -158,10 +156,10 @@ class EvictionService:
                 del self._futures[answer.number]
                 if not future.done():  # the caller has hung up, or the policy ends
                     self.counts.acquires.labels("gone").inc()
-                    self._do(self.residency.cancel(answer, self._clock()))
+                    self._do(self.residency.cancel(answer, monotonic()))
             if not future.done():
                 return None
-            self.counts.histograms["wait_seconds"].observe(self._clock() - begun)
+            self.counts.histograms["wait_seconds"].observe(monotonic() - begun)
             answer = future.result()
         else:
             self._do(step)
@@ -175,39 +173,39 @@ class EvictionService:
         """Renew a holder's leases."""
         self.counts.totals["renewals"].inc()
         self.counts.totals["requests"].inc(sum(use.requests for use in ask.models.values()))
-        step, renewed = self.residency.renew(ask.holder, ask.incarnation, ask.models, self._clock())
+        step, renewed = self.residency.renew(ask.holder, ask.incarnation, ask.models, monotonic())
         self._do(step)
         return renewed
 
     def release(self, ask: lease.Release) -> None:
         """End a holder's leases."""
         self.counts.totals["releases"].inc(len(ask.models))
-        self._do(self.residency.release(ask.holder, ask.incarnation, ask.models, self._clock(), ask.serials))
+        self._do(self.residency.release(ask.holder, ask.incarnation, ask.models, monotonic(), ask.serials))
 
     def retry(self, model: str) -> bool:
         """Let a model out of quarantine; False for one that the pool does not have."""
         if model not in self._specs:
             return False
-        self._do(self.residency.retry(model, self._clock()))
+        self._do(self.residency.retry(model, monotonic()))
         return True
 
     def leave(self) -> None:
         """Grant no more leases; renewals go on."""
-        self._do(self.residency.leave(self._clock()))
+        self._do(self.residency.leave(monotonic()))
 
     def listing(self) -> lease.Listing:
         """Return what sits in the slice."""
-        return self.residency.listing(self._clock())
+        return self.residency.listing(monotonic())
 
     # What the driver reports (`ServerEvents`)
 
     def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
         """A load has ended."""
-        self._do(self.residency.load_ended(number, self._clock(), error, measured_bytes, versions))
+        self._do(self.residency.load_ended(number, monotonic(), error, measured_bytes, versions))
 
     def unload_ended(self, number: int, error: str | None) -> None:
         """An unload has ended."""
-        self._do(self.residency.unload_ended(number, self._clock(), error))
+        self._do(self.residency.unload_ended(number, monotonic(), error))
 
     def memory_read(self, reading: MemoryReading, why: str = "") -> None:
         """Memory was read, or cannot be: then an unload counts as soon as the index says so."""
@@ -218,20 +216,20 @@ class EvictionService:
         self.reading = reading
         self._measure(reading.used_bytes is not None)
         if reading.used_bytes is not None:
-            self._do(self.residency.memory(reading.used_bytes, self._clock()))
+            self._do(self.residency.memory(reading.used_bytes, monotonic()))
 
     def server_lost(self, why: str) -> None:
         """The server has ended."""
         log.warning("the server is lost (%s): its models are cold, and leases void", why)
         self.counts.totals["triton_losses"].inc()
         self._lost = (self.reading.source, self.reading.server)
-        self._do(self.residency.server_lost(self._clock()))
+        self._do(self.residency.server_lost(monotonic()))
 
     def server_back(self, found: ServerInventory) -> None:
         """The server is there; with the first time the core begins."""
         log.info("the server is there", extra={"said": {"found": asdict(found)}})
         self._remember_leases()
-        now = self._clock()
+        now = monotonic()
         same = bool(self.reading.server) and (self.reading.source, self.reading.server) == self._lost
         known = replace(found, lease_seconds=self.footprints.lease_seconds or 0.0, same=same)
         self._do(self.residency.recover(known, now))
@@ -243,7 +241,7 @@ class EvictionService:
     def vanished(self, models: frozenset[str]) -> None:
         """The server has these no longer."""
         log.error("the server has no longer, though no unload was ordered: %s", ", ".join(sorted(models)))
-        self._do(self.residency.vanished(models, self._clock()))
+        self._do(self.residency.vanished(models, monotonic()))
 
     def is_busy(self) -> bool:
         """Tell whether a reading of memory would free room."""
@@ -254,7 +252,7 @@ class EvictionService:
     def tick(self) -> None:
         """Do what is due; after a defect, what is due later is done all the same."""
         try:
-            self._do(self.residency.tick(self._clock()))
+            self._do(self.residency.tick(monotonic()))
         except Exception:
             log.exception("the policy has a defect")
             self._timer = asyncio.get_running_loop().call_later(AFTER_DEFECT_SECONDS, self.tick)
@@ -272,7 +270,7 @@ class EvictionService:
             self._timer.cancel()
             self._timer = None
         if (due := self.residency.next_deadline()) is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(0.001, due - self._clock()), self.tick)
+            self._timer = asyncio.get_running_loop().call_later(max(0.001, due - monotonic()), self.tick)
 
     async def _look_at(self, model: str, seconds: float) -> None:
         """Have the core know what lies there now, before it is loaded; a look that takes longer goes on by itself."""
@@ -295,7 +293,7 @@ class EvictionService:
             self.configure()
 
     def _remember_leases(self) -> None:
-        self.footprints.grants(max(self._lease_seconds, self.settings.lease_seconds), self._clock())
+        self.footprints.grants(max(self._lease_seconds, self.settings.lease_seconds), monotonic())
 
     def _rules(self, settings: EvictionSettings) -> PoolRules:
         tuned = settings.tuning.model_dump(exclude_none=True)

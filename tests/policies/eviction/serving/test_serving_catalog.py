@@ -39,7 +39,8 @@ def test_sizes_are_measured_before_they_are_guessed(tmp_path: Path) -> None:
     learned = Footprints(Path("/nowhere"))
     spec = specs(catalog, learned)["a"]
     assert (spec.estimate_bytes, spec.estimate_from, spec.load_seconds) == (LEAST_BYTES, "estimated", None)
-    learned.learn("a", spec.stamp, 700, 2)
+    learned.learn("a", spec.stamp, 700, 1)
+    learned.learn("a", spec.stamp, 600, 2)
     spec = specs(catalog, learned)["a"]
     assert (spec.estimate_bytes, spec.estimate_from, spec.load_seconds) == (700, "measured", 2)
     (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"other")

@@ -116,22 +116,22 @@ def again(before: Footprints, folder: Path) -> Footprints:
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1))
-def test_the_largest_of_the_last_measurements_counts(sizes: list[int]) -> None:
+def test_the_last_measurements_are_remembered(sizes: list[int]) -> None:
     learned = Footprints(Path())
     for size in sizes:
         learned.learn("a", "one", size, 1)
-    assert learned.measured("a", "one") == max(sizes[-REMEMBERED:])
+    assert learned.models["a"].bytes == sizes[-REMEMBERED:]
 
 
 def test_a_load_that_was_not_measured_teaches_its_seconds_only(tmp_path: Path) -> None:
     learned = Footprints(tmp_path)
     learned.learn("a", "one", None, 3)
-    assert (learned.measured("a", "one"), learned.load_seconds("a")) == (None, None)
+    assert learned.models == {}
     learned.learn("a", "one", 9, 3)
     learned.learn("a", "one", None, 4)
-    assert (learned.measured("a", "one"), learned.load_seconds("a")) == (9, 4)
+    assert (learned.models["a"].bytes, learned.models["a"].load_seconds) == ([9], 4)
     learned.learn("a", "one", 8, 0)
-    assert learned.load_seconds("a") == 4, "as a part of an ensemble it took no seconds of its own"
+    assert learned.models["a"].load_seconds == 4, "as a part of an ensemble it took no seconds of its own"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_broken_file_is_learned_anew(tmp_path: Path, text: str) -> None:
     learned.read()
     assert (learned.models, learned.lease_seconds) == ({}, None)
     learned.learn("a", "one", 5, 1)
-    assert again(learned, tmp_path).measured("a", "one") == 5
+    assert again(learned, tmp_path).models["a"].bytes == [5]
 
 
 def test_nothing_is_written_without_news_and_a_folder_that_cannot_be_written_costs_nothing_else(
@@ -165,14 +165,14 @@ def test_nothing_is_written_without_news_and_a_folder_that_cannot_be_written_cos
     assert learned.changed() is None
     learned.write(text)
     assert "cannot be written" in caplog.text
-    assert learned.measured("a", "one") == 5
+    assert learned.models["a"].bytes == [5]
     caplog.clear()
     for _ in range(3):
         assert learned.changed() == text, "it is tried again"
         learned.write(text)
     assert not caplog.text, "and told once"
     (tmp_path / "missing").mkdir()
-    assert again(learned, tmp_path / "missing").measured("a", "one") == 5
+    assert again(learned, tmp_path / "missing").models["a"].bytes == [5]
 
 
 def test_longer_leases_of_earlier_settings_are_remembered_until_they_have_run_out(tmp_path: Path) -> None:

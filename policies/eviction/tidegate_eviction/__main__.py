@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import math
 import re
 import sys
@@ -12,12 +13,12 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
+from tidegate_service import json_lines
 
 from . import listing
 from .core.messages import PoolRules
 from .policies.registry import find
 from .process import EvictionPolicy, ServeOptions
-from .serving.event_log import configure
 from .serving.settings import SettingsError
 from .simulate.engine import SimulationSetting
 from .simulate.trace import SimulationError, Trace, read_trace, write_trace
@@ -61,7 +62,8 @@ def serve(
     """Serve until SIGTERM."""
     if log_level.lower() not in LEVELS:
         _refuse(f"--log-level: it is none of {', '.join(LEVELS)}")
-    configure(log_level)
+    json_lines.configure(log_level)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # of two servers
     options = ServeOptions(
         settings, control, state, host, lease_port, admin_port, server, server_metrics, tls, drain_seconds
     )

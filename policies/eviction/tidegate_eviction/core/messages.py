@@ -54,9 +54,9 @@ class PoolRules:
     idle_seconds: float
     lease_seconds: float
     wait_seconds: float
-    loads_at_once: int = 4
     measures: bool = True
     """Whether readings of memory come: without them, room is free when the server says `unloaded`."""
+    loads_at_once: int = 4
     alone_seconds: float = 120.0
     """How long a load that is to be measured keeps others from being loaded or unloaded."""
     tolerance_bytes: int = 64 << 20

@@ -1,17 +1,23 @@
-"""What is counted, and how Prometheus reads it. No label is a caller's own word, and the number of names is bounded."""
+"""What is counted and logged of events, and how Prometheus reads it: no label is a caller's word, names are bounded."""
 
+import logging
+import re
 from collections import Counter as Counting
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from pydantic.alias_generators import to_camel
 from tidegate_contracts import lease
 from tidegate_contracts.lease import State
 
+from ..core import messages
+from ..core.messages import ModelSpec
 from ..server import MemoryReading
+from .footprints import Footprints
 
 PREFIX = "tidegate_eviction_"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -30,6 +36,22 @@ HISTOGRAMS: Final = {
     "load_seconds": "Seconds that loads took, of those that went well.",
     "freeing_seconds": "Seconds until memory came back after an unload.",
 }
+_LINES: dict[type, tuple[int, str, str]] = {
+    messages.LoadBegan: (logging.DEBUG, "%s is being loaded", ""),
+    messages.Loaded: (logging.INFO, "%s is loaded", ""),
+    messages.LoadFailed: (logging.WARNING, "%s could not be loaded", "load_failures"),
+    messages.Quarantined: (logging.ERROR, "%s is not loaded any more until it changes, or is released by hand", ""),
+    messages.Allowed: (logging.INFO, "%s may be loaded again", ""),
+    messages.Evicted: (logging.INFO, "%s is evicted", ""),
+    messages.UnloadFailed: (logging.ERROR, "%s could not be unloaded", "unload_failures"),
+    messages.Freed: (logging.DEBUG, "the room of %s is free", ""),
+    messages.Leaked: (logging.WARNING, "memory did not come back, or came back late", ""),
+    messages.Overrun: (logging.ERROR, "more is loaded than there is room for", "overruns"),
+    messages.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used go instead", ""),
+    messages.Recycling: (logging.ERROR, "the server is to be restarted: no new leases", "recycles"),
+}
+"""Level and text of each event's line, which has the event's fields, too; and which total counts it, if any."""
+log = logging.getLogger("tidegate_eviction.events")
 NAMED_MODELS = 1000
 """So many models, by name, have metrics of their own; all of them count in the sums."""
 
@@ -116,3 +138,24 @@ class SnapshotCollector(Collector):
 def render(snapshot: Snapshot) -> bytes:
     """Return the metrics in Prometheus' text format."""
     return generate_latest(snapshot.counts.registry) + generate_latest(SnapshotCollector(snapshot))
+
+
+def tell(event: messages.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
+    """Log and count an event, and remember what it tells of footprints."""
+    level, text, counted = _LINES[type(event)]
+    said = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
+    name = getattr(event, "model", "")
+    said["event"] = re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
+    log.log(level, text, *([name] if "%s" in text else []), extra={"said": said})
+    match event:
+        case messages.Loaded():
+            counts.histograms["load_seconds"].observe(event.seconds)
+            for each, size in {name: None, **event.measured}.items():
+                if (spec := specs.get(each)) is not None:
+                    footprints.learn(each, spec.stamp, size, event.seconds if each == name else 0.0)
+        case messages.Evicted():
+            counts.evictions.labels(event.reason).inc()
+        case messages.Freed():
+            counts.histograms["freeing_seconds"].observe(event.seconds)
+        case _ if counted:
+            counts.totals[counted].inc()

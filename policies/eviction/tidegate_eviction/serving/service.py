@@ -19,9 +19,8 @@ from ..core.residency import Residency
 from ..policies import registry
 from ..server import MemoryReading, ModelFiles, ModelRepository, ServerDriver
 from .catalog import Catalog
-from .event_log import tell
 from .footprints import Footprints
-from .metrics import Counts
+from .metrics import Counts, tell
 from .settings import SettingsError, seconds_open
 
 JITTER, JITTER_LEAST_SECONDS = 0.2, 0.1
@@ -296,16 +295,9 @@ class EvictionService:
         self.footprints.grants(max(self._lease_seconds, self.settings.lease_seconds), monotonic())
 
     def _rules(self, settings: EvictionSettings) -> PoolRules:
+        given = settings.model_dump(include={"capacity_bytes", "idle_seconds", "lease_seconds", "wait_seconds"})
         tuned = settings.tuning.model_dump(exclude_none=True)
-        return PoolRules(
-            capacity_bytes=settings.capacity_bytes,
-            policy=registry.find(settings.policy),
-            idle_seconds=settings.idle_seconds,
-            lease_seconds=settings.lease_seconds,
-            wait_seconds=settings.wait_seconds,
-            measures=self._measures,
-            **tuned,
-        )
+        return PoolRules(policy=registry.find(settings.policy), measures=self._measures, **given, **tuned)
 
     def _windows(self, now: float) -> list[WarmWindow]:
         wall = datetime.now(UTC)

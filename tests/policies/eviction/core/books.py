@@ -23,10 +23,7 @@ RULES = PoolRules(
     overdue_seconds=4.0,
     default_load_seconds=2.0,
 )
-REACHABLE = {
-    (before, after)
-    for (before, _), after in AFTER.items()
-}  # fmt: skip
+REACHABLE = {(before, after) for (before, _), after in AFTER.items()}
 for _ in State:  # several transitions may follow each other within one step
     REACHABLE |= {(a, d) for a, b in REACHABLE for c, d in REACHABLE if b is c}
 

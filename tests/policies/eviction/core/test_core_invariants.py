@@ -174,8 +174,7 @@ class Walk:
         if what in ("policy", "both"):
             world.restart_policy()
         if what == "leave":
-            world.leaving = True
-            world.take(world.residency.leave(world.now))
+            world.leave()
             assert not world.open
             self.asks("a", "p1")
             for holder in world.proxies:

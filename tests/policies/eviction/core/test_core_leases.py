@@ -21,23 +21,15 @@ def world() -> World:
     return world
 
 
-@pytest.fixture
-def empty(world: World) -> World:
-    """The same, but that nothing is resident."""
-    world.lose_triton()
-    world.triton_back()
-    world.loads.clear()
-    return world
-
-
 def use(in_flight: int = 0, idle: float = 0.0, requests: int = 0) -> lease.Use:
     return lease.Use(in_flight=in_flight, idle_seconds=idle, requests=requests)
 
 
-def test_who_waited_for_a_load_counts_his_lease_from_when_he_asked(empty: World) -> None:
-    ticket = empty.ask("p1", "c", None)
-    empty.advance(3.0)
-    for answer, waited in ((empty.answer(ticket), 3.0), (empty.ask("p1", "c", None), 0.0)):
+def test_who_waited_for_a_load_counts_his_lease_from_when_he_asked() -> None:
+    world = started(specs({"c": 40}))
+    ticket = world.ask("p1", "c", None)
+    world.advance(3.0)
+    for answer, waited in ((world.answer(ticket), 3.0), (world.ask("p1", "c", None), 0.0)):
         assert isinstance(answer, lease.Granted)
         assert (answer.waited_seconds, answer.lease_seconds) == (waited, RULES.lease_seconds + waited)
 
@@ -101,16 +93,6 @@ def test_a_changed_model_drains_and_what_is_in_flight_holds_it(world: World) -> 
     assert isinstance(world.ask("p2", "a", 0.0), lease.Busy)
     world.advance(RULES.lease_seconds)
     assert world.states["a"] == "unloading"
-
-
-def test_who_waits_in_vain_is_told_so_at_his_bound_and_the_load_is_not_issued_again(empty: World) -> None:
-    ticket = empty.ask("p1", "c", 2.0)
-    empty.advance(2.0)
-    assert isinstance(empty.answered(ticket), lease.Busy)
-    later = empty.ask("p1", "c", None)
-    empty.advance(4.0)
-    assert empty.loads == ["c"]
-    assert isinstance(empty.answer(later), lease.Granted)
 
 
 def test_who_would_rather_go_elsewhere_than_wait_for_room_is_told_at_once(world: World) -> None:

@@ -30,18 +30,9 @@ def chosen(policy: str, candidates: Sequence[Candidate], needed: int) -> list[st
     return [victim.name for victim in registry.find(policy).choose(candidates, needed, NOW)]
 
 
-CANDIDATES = st.lists(
-    st.builds(
-        candidate,
-        name=st.uuids().map(str),
-        size=st.integers(1, 50),
-        idle=st.floats(0, 1e4),
-        load=st.floats(0, 1e3),
-        gap=st.floats(0, 1e4),
-    ),
-    min_size=1,
-    max_size=20,
-)
+TIMES = st.floats(0, 1e4)
+A_CANDIDATE = st.builds(candidate, st.uuids().map(str), st.integers(1, 50), TIMES, st.floats(0, 1e3), TIMES)
+CANDIDATES = st.lists(A_CANDIDATE, min_size=1, max_size=20)
 
 
 @pytest.mark.parametrize(

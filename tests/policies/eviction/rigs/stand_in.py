@@ -36,9 +36,6 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     leaks: set[str] = field(default_factory=set)
     """Models whose memory does not come back."""
     hangs: bool = False
-    """Whether nothing is answered."""
-    backend: bool = True
-    """Whether there is a Python backend, for the model that reads memory."""
     server: str = "1:1"
     calls: list[tuple[str, str]] = field(default_factory=list)
     configs: dict[str, str] = field(default_factory=dict)
@@ -49,7 +46,6 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     port: int = 0
     has_reader: bool = False
     looks: int = 0
-    """How often the index was read."""
 
     @property
     def address(self) -> str:
@@ -81,8 +77,6 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
         name = request.model_name
         self.calls.append(("load", name))
         if name == MODEL:
-            if not self.backend:
-                await context.abort(grpc.StatusCode.INTERNAL, "unable to find backend library for backend 'python'")
             self.has_reader = True
             return messages.RepositoryModelLoadResponse()
         self.configs[name] = request.parameters["config"].string_param

@@ -34,23 +34,15 @@ def listed(model: str, state: Any = "resident", **more: Any) -> Listed:
 def view(*models: Listed, **more: Any) -> Snapshot:
     resident = sum(each.footprint_bytes or 0 for each in models if each.state == "resident")
     listing = Listing(
-        incarnation="x.0",
-        policy="lru-idle",
-        capacity_bytes=1000 * MIB,
-        resident_bytes=resident,
-        loading_bytes=0,
-        freeing_bytes=0,
-        leaked_bytes=more.pop("leaked", 0),
-        free_bytes=1000 * MIB - resident,
-        models=models,
-    )
+        incarnation="x.0", policy="lru-idle", capacity_bytes=1000 * MIB, resident_bytes=resident, loading_bytes=0,
+        freeing_bytes=0, leaked_bytes=more.pop("leaked", 0), free_bytes=1000 * MIB - resident, models=models,
+    )  # fmt: skip
     said: dict[str, Any] = {
-        "listing": listing,
         "reading": MemoryReading(MemorySource.NVML, 5, 9),
         "memory_sources": tuple(MemorySource),
         "leases": 2,
     }
-    return Snapshot(**(said | more))
+    return Snapshot(listing, **(said | more))
 
 
 README = Path(__file__).resolve().parents[4] / "policies" / "eviction" / "README.md"

@@ -130,8 +130,7 @@ def unreachable(what: str, where: str, why: str) -> UnreachableError:
 
 
 _AGAIN = "run the same command again: it goes on from here"
-_Said = tuple[type[TidegateError], str, str]
-"""The kind of an error, what is wrong, and what to do about it."""
+_Said = tuple[type[TidegateError], str, str]  # the kind of an error, what is wrong, and what to do about it
 _NO_ROOM: _Said = (
     UnfinishedError, "there is no room left; what served before serves on",
     f"make room (tidegate prune), then {_AGAIN}",

@@ -10,10 +10,8 @@ Result = TypeVar("Result")
 Progress = Callable[[int], None]
 """Told how many bytes more are done, by several threads at once."""
 
-HASHING: Final = max(1, min(8, os.cpu_count() or 1))
-"""Threads for what a processor does."""
-TRANSFERS: Final = 8
-"""Threads for what waits for a network or a disk."""
+HASHING: Final = max(1, min(8, os.cpu_count() or 1))  # threads for what a processor does
+TRANSFERS: Final = 8  # threads for what waits for a network or a disk
 
 
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int = TRANSFERS) -> list[Result]:

@@ -101,8 +101,7 @@ def proxy_of(
 
 _AT_ONCE: Final = 8
 _ANSWER_SECONDS: Final = 15.0
-_READY_SECONDS: Final = 3.0
-"""For a model of which nothing is in memory where all of it should be."""
+_READY_SECONDS: Final = 3.0  # for a model of which nothing is in memory where all of it should be
 Loading = Literal["preload", "on-demand"]
 Statistics = dict[str, dict[str, Any]]
 """Triton's statistics of one model, by version."""
@@ -224,14 +223,11 @@ class _Collector:
     """Asks one proxy of one model, or of all."""
 
     client: ProxyClient
-    plane: Plane | None
-    """What the definition has there; None where only the proxy's address is known."""
+    plane: Plane | None  # what the definition has there; None where only the proxy's address is known
     only: str | None
     signatures: bool
-    seconds: float = 0.0
-    """Between both counts."""
-    unavailable: set[str] = field(default_factory=set)
-    """Pools that gave no statistics, as `server/pool`."""
+    seconds: float = 0.0  # between both counts
+    unavailable: set[str] = field(default_factory=set)  # pools that gave no statistics, as `server/pool`
 
     def count(self) -> dict[Key, Statistics]:
         """Return the statistics of each model that there is, by version; empty for what is not in memory."""

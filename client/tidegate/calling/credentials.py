@@ -31,12 +31,10 @@ _IN_DOMINO: Final = ("DOMINO_RUN_ID", "DOMINO_PROJECT_ID", "DOMINO_PROJECT_NAME"
 """Variables of which Domino sets at least one wherever it runs something."""
 _ACCESS_TOKEN: Final = "/access-token"
 _DOMINO_SECONDS: Final = 3.0
-_PAUSE_SECONDS: Final = 0.5
-"""Before the service is asked again that did not answer."""
+_PAUSE_SECONDS: Final = 0.5  # before the service is asked again that did not answer
 _HOLD_SECONDS: Final = 60.0
 """How long a token is used that does not say when it ends, and how long a service is left alone that gave none."""
-_EARLY_SECONDS: Final = 30.0
-"""A token is renewed so long before it ends, or at half of its time if that is shorter."""
+_EARLY_SECONDS: Final = 30.0  # a token is renewed so long before it ends, or at half of its time if that is shorter
 _SENDABLE: Final = re.compile(r"[\x21-\x7e]+")
 _MOST_BYTES: Final = 65536
 

@@ -19,10 +19,8 @@ ROUTES: Final[dict[str, Route]] = {"v2": "v2", "predict": "predict"}
 _OWN: Final = ("version", "sticky", "deadline")
 _TO_TRITON: Final = ("sequence_id", "sequence_start", "sequence_end", "priority", "timeout")
 """What of the parameters of a call goes to Triton."""
-_HIDDEN_SECONDS: Final = 60.0
-"""How long it holds that a caller may not inspect the model, until that is tried again."""
-LONGEST: Final = 1e6
-"""Seconds that a call may be given."""
+_HIDDEN_SECONDS: Final = 60.0  # how long it holds that a caller may not inspect the model, until that is tried again
+LONGEST: Final = 1e6  # seconds that a call may be given
 
 
 @dataclass(frozen=True)
@@ -31,12 +29,9 @@ class _Call:
 
     version: Version
     sticky: str | None
-    parameters: dict[str, Any]
-    """Those for Triton."""
-    end: float
-    """Of the monotonic clock."""
-    is_limited: bool
-    """Whether the caller said how long it may take."""
+    parameters: dict[str, Any]  # those for Triton
+    end: float  # of the monotonic clock
+    is_limited: bool  # whether the caller said how long it may take
 
     @property
     def left(self) -> float:

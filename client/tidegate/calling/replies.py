@@ -22,8 +22,7 @@ from ..errors import (
 
 PROBLEM: Final = "application/problem+json"
 _MOST_SHOWN: Final = 2000
-_MOST_BYTES: Final = 1 << 26
-"""Of one event."""
+_MOST_BYTES: Final = 1 << 26  # of one event
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,7 @@ _SAID: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
     "never-fits": (LoadFailedError, "the model is larger than the memory that it would get", "tell who owns the model"),
 }  # fmt: skip
 """By the last word of the problem's type: docs/proxy-api.md has the table, and a test compares them."""
-_FAILURES: Final = frozenset({500, 502, 504})
-"""Statuses that count against the proxy, for the breaker."""
+_FAILURES: Final = frozenset({500, 502, 504})  # statuses that count against the proxy, for the breaker
 
 
 def retry_after(reply: Reply) -> float | None:

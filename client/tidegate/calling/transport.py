@@ -21,17 +21,13 @@ from .replies import Reply
 
 CA: Final = "TIDEGATE_PROXY_CA"
 """A file of certificates that are believed besides the system's."""
-_CONNECTIONS: Final = 64
-"""Kept at most."""
+_CONNECTIONS: Final = 64  # kept at most
 _CONNECT_SECONDS: Final = 5.0
 _PIECE: Final = 1 << 18
-_JOINED: Final = 1 << 16
-"""Bytes of a body up to which one copy costs less than sending its pieces one by one."""
-_AHEAD: Final = 1 << 24
-"""Bytes that are made room for on an answer's word alone."""
+_JOINED: Final = 1 << 16  # bytes of a body up to which one copy costs less than sending its pieces one by one
+_AHEAD: Final = 1 << 24  # bytes that are made room for on an answer's word alone
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
-MOST_BYTES: Final = 1 << 31
-"""The longest answer that is taken."""
+MOST_BYTES: Final = 1 << 31  # the longest answer that is taken
 Body = Sequence[bytes | bytearray | memoryview]
 """A request's body, in pieces that are sent one after the other, without being joined."""
 

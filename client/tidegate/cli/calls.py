@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from ..calling.tensors import Answer
     from ..status import KnownProxy, ModelStatus, PlaneStatus, VersionStatus
 
-_SHOWN = 8
-"""Values of an output that a table has."""
-_LONGEST = 200
-"""Characters of a text that it has."""
+_SHOWN = 8  # values of an output that a table has
+_LONGEST = 200  # characters of a text that it has
 _RATE = "#PER SECOND", "#BUSY"
 Only = Annotated[Text, Argument(help="Only this model.")]
 Environment = Annotated[Text, Option("--environment", "-e", help="The environment, such as dev; all without it.")]

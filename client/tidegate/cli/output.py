@@ -21,13 +21,10 @@ from rich.table import Table
 
 from ..errors import ExitCode, TidegateError
 
-WIDTH = 160
-"""Columns of what goes to no terminal."""
+WIDTH = 160  # columns of what goes to no terminal
 _ENDLESS = 10_000
-DEFECT = 70
-"""Exit code of a defect of the client's own (EX_SOFTWARE of sysexits.h)."""
-LINE_SECONDS = 5.0
-"""Between two lines that tell how far it is, where there is no terminal."""
+DEFECT = 70  # exit code of a defect of the client's own (EX_SOFTWARE of sysexits.h)
+LINE_SECONDS = 5.0  # between two lines that tell how far it is, where there is no terminal
 TRACEBACK = "TIDEGATE_TRACEBACK"
 Advance = Callable[[int], None]
 Text = str | None

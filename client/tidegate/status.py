@@ -85,18 +85,15 @@ def proxy_of(
     found = proxies(name, plane, url, file=file)
     if url is not None:
         return found[0]
-    having: dict[str, KnownProxy] = {}
-    names = sorted({facts.name for each in found if each.facts is not None for facts in each.facts.models})
-    for each in found:
-        if each.facts is not None and any(facts.name == model for facts in each.facts.models):
-            having.setdefault(each.environment, each)
+    pairs = [(facts.name, each) for each in found if each.facts is not None for facts in each.facts.models]
+    having = [each for name, each in pairs if name == model]
     if not having:
-        what = f"no environment that was asked has the model {model!r}"
-        raise NotFoundError(what, do=nearest_of(model, names, "models"))
-    if len(having) > 1:
-        what = f"the model {model} is in {', '.join(having)}"
+        do = nearest_of(model, sorted({name for name, _ in pairs}), "models")
+        raise NotFoundError(f"no environment that was asked has the model {model!r}", do=do)
+    if len(environments := dict.fromkeys(each.environment for each in having)) > 1:
+        what = f"the model {model} is in {', '.join(environments)}"
         raise UsageError(what, do=f"say which with --environment, or set {VARIABLE}")
-    return next(iter(having.values()))
+    return having[0]
 
 
 _AT_ONCE: Final = 8
@@ -157,11 +154,9 @@ class ModelStatus(Message):
     @property
     def heat(self) -> tuple[float, float, int]:
         """How much of the time it was computing; requests a second, and all that were answered, to its versions."""
-        return (
-            sum(each.busy or 0.0 for each in self.versions),
-            sum(each.per_second or 0.0 for each in self.versions),
-            sum(each.requests for each in self.versions),
-        )
+        busy = sum(each.busy or 0.0 for each in self.versions)
+        rate = sum(each.per_second or 0.0 for each in self.versions)
+        return busy, rate, sum(each.requests for each in self.versions)
 
 
 class PlaneStatus(Message):
@@ -249,9 +244,7 @@ class _Collector:
         facts = self._facts.get(key)
         loading, pool = (None, None) if facts is None else (self._loading(facts), facts.pool)
         resident = None if pool is not None and f"{server}/{pool}" in self.unavailable else bool(now)
-        said: dict[str, Any] = {
-            "model": name, "server": server, "pool": pool, "loading": loading, "resident": resident
-        }  # fmt: skip
+        said: dict[str, Any] = {"model": name, "server": server, "pool": pool, "loading": loading, "resident": resident}
         named = () if facts is None else tuple(str(share.version) for share in facts.versions)
         config: Mapping[str, Any] = {}
         absent = loading == "preload" and resident is False
@@ -318,17 +311,14 @@ def _version(
     since = {name: total[name] - earlier[name] for name in total}
     answered, last = total["requests"], int(now.get("last_inference", 0))
     return VersionStatus(
-        version=number,
-        ready=ready,
-        requests=int(answered),
-        failures=int(total["failures"]),
+        version=number, ready=ready, requests=int(answered), failures=int(total["failures"]),
         rows=int(now.get("inference_count", 0)),
         mean_seconds=total["seconds"] / answered if answered else None,
         queue_seconds=total["queued"] / answered if answered else None,
         last_used=datetime.fromtimestamp(last / 1000, UTC) if last else None,
         per_second=(since["requests"] + since["failures"]) / seconds if watched else None,
         busy=since["computed"] / seconds if watched else None,
-    )
+    )  # fmt: skip
 
 
 def _counts(entry: Mapping[str, Any]) -> dict[str, float]:

@@ -59,7 +59,7 @@ def test_environments_are_read_from_the_file_that_is_named(tmp_path: Path, monke
         ("a pipe", "is no file"),
     ],
 )
-def test_a_file_that_is_not_understood_is_named_with_the_place_in_it(
+def test_a_strange_file_is_named_with_the_place(
     tmp_path: Path, text: str | None, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "environments.json"
@@ -76,14 +76,11 @@ def test_a_file_that_is_not_understood_is_named_with_the_place_in_it(
         environments.load()
 
 
-def test_a_misspelt_environment_is_told_with_the_nearest_one() -> None:
+def test_a_misspelt_environment_or_model_is_told_with_the_nearest_one_or_the_line_that_is_missing() -> None:
     with pytest.raises(NotFoundError, match="did you mean prod"):
         environments.environment("prd", KNOWN)
     with pytest.raises(NotFoundError, match="there are the environments dev, prod"):
         environments.environment("x", KNOWN)
-
-
-def test_a_model_that_the_definition_does_not_name_is_told_with_the_line_that_is_missing() -> None:
     of = environments.environment("dev", KNOWN)
     with pytest.raises(NotFoundError, match="did you mean fraud-score"):
         homes(of, "fraud-scor")
@@ -117,12 +114,11 @@ def test_what_was_tried_is_named_where_a_dataset_is_not_mounted(tmp_path: Path) 
         _folder("dev", Mounts(datasets={"dev/models": Path("/nowhere")}))
     with pytest.raises(UsageError, match="has no folder preload"):
         _folder("dev", Mounts(datasets={"dev/models": tmp_path}))
-
-
-def test_a_path_that_climbs_out_of_the_dataset_is_refused(mounted: Path) -> None:
+    with pytest.raises(UsageError, match="this is no run of Domino's"):
+        _folder("dev", Mounts(), Environments(environments=(_environment("dev", "v1", "64a1"),)))
     location = DatasetLocation(dataset="models", path="../prod/preload", volume="v1")
     with pytest.raises(UsageError, match="leaves it"):
-        environments.folder_of(location, "dev", "east", KNOWN, Mounts(datasets={"models": mounted / "dev"}))
+        environments.folder_of(location, "dev", "east", KNOWN, Mounts(datasets={"models": tmp_path}))
 
 
 @contextmanager
@@ -137,9 +133,7 @@ def _domino(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
         yield f"http://{running.http}"
 
 
-def test_in_domino_a_dataset_is_found_by_the_name_that_its_id_has(
-    mounted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_domino_names_a_dataset_by_its_id(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (mounted / NAME / "preload").mkdir(parents=True)
     known = Environments(environments=(_environment("dev", "v1", "64a1"),))
     monkeypatch.setattr(environments, "DOMINO_ROOTS", ("/nowhere", str(mounted)))
@@ -161,12 +155,6 @@ def test_a_domino_that_tells_no_name_is_told_with_its_address(body: str) -> None
         _folder("dev", Mounts(domino_api=api), known)
 
 
-def test_outside_of_domino_it_is_said_that_this_is_so() -> None:
-    known = Environments(environments=(_environment("dev", "v1", "64a1"),))
-    with pytest.raises(UsageError, match="this is no run of Domino's"):
-        _folder("dev", Mounts(), known)
-
-
 def test_datasets_have_their_folders_by_name_and_by_environment_and_nothing_is_guessed() -> None:
     assert mounts({DATASETS: "", "DOMINO_API_PROXY": ""}) == Mounts()
     said = mounts({DATASETS: "models=/mnt/models, prod/models = /mnt/prod,", "DOMINO_API_PROXY": "http://d/"})
@@ -179,9 +167,7 @@ NOBODY = "~nobody-of-that-name/x"
 @pytest.mark.parametrize(
     "text", ["models", "models=", "=/mnt", "models=mnt/models", "models=/a,models=/b", f"models={NOBODY}"]
 )
-def test_datasets_that_cannot_be_read_are_told_with_the_name_of_the_variable(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strange_datasets_are_told_with_their_variable(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"^TIDEGATE_DATASETS: "):
         mounts({DATASETS: text})
     monkeypatch.setenv(ENVIRONMENTS, NOBODY)

@@ -3,7 +3,7 @@
 pandas is not imported: who hands over a DataFrame has it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,14 +63,9 @@ class Signature:
 
 def signature_of(config: Mapping[str, Any]) -> Signature:
     """Return the signature that a configuration has (`ModelConfig` of Triton's model_config.proto, as JSON)."""
-    policy = config.get("model_transaction_policy") or {}
-    return Signature(
-        _tensors(config.get("input", ())),
-        _tensors(config.get("output", ())),
-        int(config.get("max_batch_size", 0)),
-        bool(policy.get("decoupled", False)),
-        "sequence_batching" in config,
-    )
+    inputs, outputs = (tuple(_tensor(each) for each in config.get(side, ())) for side in ("input", "output"))
+    decoupled = bool((config.get("model_transaction_policy") or {}).get("decoupled", False))
+    return Signature(inputs, outputs, int(config.get("max_batch_size", 0)), decoupled, "sequence_batching" in config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +154,10 @@ def _exact(found: Array, made: Array, tensor: Tensor) -> None:
             raise UsageError(what, do=f"give it as a float where rounding does no harm: it takes {tensor}")
 
 
-def _tensors(said: Iterable[Mapping[str, Any]]) -> tuple[Tensor, ...]:
-    return tuple(
-        Tensor(
-            str(each["name"]),
-            {"STRING": "BYTES"}.get(kind := str(each["data_type"]).removeprefix("TYPE_"), kind),
-            tuple(int(dim) for dim in each.get("dims", ())),
-            bool(each.get("optional", False)),
-        )
-        for each in said
-    )
+def _tensor(said: Mapping[str, Any]) -> Tensor:
+    kind = str(said["data_type"]).removeprefix("TYPE_")
+    dims = tuple(int(dim) for dim in said.get("dims", ()))
+    return Tensor(str(said["name"]), "BYTES" if kind == "STRING" else kind, dims, bool(said.get("optional", False)))
 
 
 def _columns(given: Any, signature: Signature | None) -> tuple[bool, dict[str, Any]]:
@@ -242,18 +231,17 @@ def _texts(value: Any, name: str) -> Array:
 
 def _batch(arrays: dict[str, Array], known: Mapping[str, Tensor], by_rows: bool) -> Inputs:
     """Return arrays with the batch's dimension first: what is one row by its shape becomes a batch of one."""
-    found = {
-        name: array[None] if not by_rows and known[name].fits(array.shape) else _rows(array, known[name], "rows of ")
-        for name, array in arrays.items()
-    }
+    found = {}
+    for name, array in arrays.items():
+        is_one = not by_rows and known[name].fits(array.shape)
+        found[name] = array[None] if is_one else _rows(array, known[name], "rows of ")
     return Inputs(found, _count_rows(found), batched=True)
 
 
 def _plain(arrays: dict[str, Array], known: Mapping[str, Tensor]) -> Inputs:
     """Return arrays as the model takes them; where all have a dimension more, each row is a request of its own."""
-    single = {
-        name: array.reshape(1) if not array.ndim and known[name].fits((1,)) else array for name, array in arrays.items()
-    }
+    scalars = {name for name, array in arrays.items() if not array.ndim and known[name].fits((1,))}
+    single = {name: array.reshape(1) if name in scalars else array for name, array in arrays.items()}
     if all(known[name].fits(array.shape) for name, array in single.items()):
         return Inputs(single)
     found = {name: _rows(array, known[name], "") for name, array in arrays.items()}

@@ -150,13 +150,9 @@ class Model:
         deadline = said.get("deadline", self.proxy.seconds)
         if "deadline" in said and (not isinstance(deadline, int | float) or not 0 <= deadline < LONGEST):
             raise UsageError(f"the deadline {deadline!r} is no time", do="give seconds, as 2.5")
-        return _Call(
-            said.get("version", self.version),
-            said.get("sticky"),
-            {name: said[name] for name in _TO_TRITON if name in said},
-            time.monotonic() + deadline,
-            "deadline" in said,
-        )
+        parameters: dict[str, Any] = {name: said[name] for name in _TO_TRITON if name in said}
+        version, end = said.get("version", self.version), time.monotonic() + deadline
+        return _Call(version, said.get("sticky"), parameters, end, "deadline" in said)
 
     def _signature(self, call: _Call) -> Signature | None:
         found, until = self._signatures.get(str(call.version or ""), (None, 0.0))

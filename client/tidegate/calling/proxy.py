@@ -46,9 +46,8 @@ def proxy_url(said: str | None = None, environ: Mapping[str, str] = os.environ) 
     where = "the proxy's address" if said is not None else VARIABLE
     text = (environ.get(VARIABLE, "") if said is None else said).strip()
     if not text:
-        raise UsageError(
-            "it is not said where the inference proxy is", where=where, do=f"set {VARIABLE} to its {_FORM}"
-        )
+        do = f"set {VARIABLE} to its {_FORM}"
+        raise UsageError("it is not said where the inference proxy is", where=where, do=do)
 
     def wrong(why: str) -> UsageError:
         return UsageError("this is no address of an inference proxy", where=where, why=why, do=f"write {_FORM}")

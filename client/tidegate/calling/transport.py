@@ -162,17 +162,10 @@ class Transport:
                 body = [b"".join(body)]
         try:
             response = self._pool.urlopen(
-                method,
-                self._path + path,
+                method, self._path + path, headers=said, timeout=urllib3.Timeout(total=left),
                 body=body or None,  # type: ignore[arg-type]  # pieces of any kind are sent as they are
-                headers=said,
-                retries=False,
-                redirect=False,
-                assert_same_host=False,
-                timeout=urllib3.Timeout(total=left),
-                preload_content=False,
-                decode_content=False,
-            )
+                retries=False, redirect=False, assert_same_host=False, preload_content=False, decode_content=False,
+            )  # fmt: skip
         except http.HTTPError as error:
             raise self._error(error, path) from None
         whole = False

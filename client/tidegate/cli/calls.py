@@ -177,10 +177,9 @@ def _show(plane: "PlaneStatus", *, watched: bool) -> None:
         if model.why:
             note(f"{model.model}: {model.why}")
         if model.state == "absent":
-            note(
-                f"{model.model}: no version of it is in memory: nobody has deployed it here, or Triton cannot load it\n"
-                f"  do: tidegate history {model.model} tells who brought what; `tidegate deploy` or `promote` brings it"
-            )
+            why = "no version of it is in memory: nobody has deployed it here, or Triton cannot load it"
+            do = f"tidegate history {model.model} tells who brought what; `tidegate deploy` or `promote` brings it"
+            note(f"{model.model}: {why}\n  do: {do}")
 
 
 def _model_row(model: "ModelStatus") -> tuple[object, ...]:
@@ -200,11 +199,9 @@ def _model_row(model: "ModelStatus") -> tuple[object, ...]:
 
 def _rows(model: "ModelStatus", watched: bool) -> list[tuple[object, ...]]:
     server = model.server if model.pool is None else f"{model.server}/{model.pool}"
-    head: tuple[object, ...] = (model.model, server, _state(model), model.traffic)
-    blank: tuple[object, ...] = ("", "", "", "")
-    if not model.versions:
-        return [(*head, *[""] * (8 if watched else 6))]
-    return [(*(blank if number else head), *_cells(each, watched)) for number, each in enumerate(model.versions)]
+    heads = [(model.model, server, _state(model), model.traffic), *[("", "", "", "")] * len(model.versions)]
+    cells = [_cells(each, watched) for each in model.versions] or [("",) * (8 if watched else 6)]
+    return [(*head, *each) for head, each in zip(heads, cells, strict=False)]
 
 
 def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:

@@ -161,9 +161,8 @@ def diff(
         if json:
             print_json(found)
         elif found:
-            print_table(
-                ("model", "what", one, other), ((each.model, each.what, each.one, each.other) for each in found)
-            )
+            rows = ((each.model, each.what, each.one, each.other) for each in found)
+            print_table(("model", "what", one, other), rows)
         else:
             print(f"nothing differs between {one} and {other}")
         if found:
@@ -189,10 +188,8 @@ def history(
             )
             for each in records
         )  # fmt: skip
-        columns = (
-            "when", "what", "#version", "#before", "environment", "data plane", "from", "who", "manifest", "note",
-        )  # fmt: skip
-        print_table(columns, rows)
+        first = "when", "what", "#version", "#before", "environment", "data plane"
+        print_table((*first, "from", "who", "manifest", "note"), rows)
 
 
 def prune(

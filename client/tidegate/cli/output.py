@@ -91,10 +91,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 def progress(what: str, total_bytes: int) -> Iterator[Advance]:
     """Show how many bytes are done: a bar on a terminal, else a line now and then; yields who counts them."""
     if sys.stderr.isatty():
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )  # fmt: skip
+        text, rest = TextColumn("{task.description}"), TimeRemainingColumn()
+        columns = text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), rest
         with Progress(*columns, console=console(stderr=True), transient=True) as bar:
             task = bar.add_task(what, total=total_bytes)
             yield lambda count: bar.advance(task, count)
@@ -113,12 +111,10 @@ def progress(what: str, total_bytes: int) -> Iterator[Advance]:
 
 def size(count: int) -> str:
     """Return a number of bytes in words: 1536 is 1.5 KiB."""
-    number, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if number < 1024 or unit == "TiB":
-            break
-        number /= 1024
-    return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+    if count < 1024:
+        return f"{count} B"
+    power = min((count.bit_length() - 1) // 10, 4)
+    return f"{count / 1024**power:.1f} {'KMGT'[power - 1]}iB"
 
 
 def counted(count: int, thing: str) -> str:
@@ -145,10 +141,8 @@ def answering() -> Iterator[None]:
     except Exception as error:
         if os.environ.get(TRACEBACK):
             traceback.print_exc()
-        _fail(
-            f"tidegate has a defect: {type(error).__name__}. Please report it with what {TRACEBACK}=1 shows of it.",
-            DEFECT,
-        )
+        report = f"Please report it with what {TRACEBACK}=1 shows of it."
+        _fail(f"tidegate has a defect: {type(error).__name__}. {report}", DEFECT)
 
 
 def _fail(message: str, code: int) -> NoReturn:

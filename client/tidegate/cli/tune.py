@@ -51,17 +51,13 @@ def tune(
         if percentile not in (50, 90, 95, 99):
             raise UsageError(f"--percentile {percentile} is none of 50, 90, 95, 99")
         plan = Plan(
-            batches=_numbers("batch", batch),
-            concurrencies=_numbers("concurrency", concurrency),
-            instances=_numbers("instances", instances),
-            max_batches=_numbers("max-batch", max_batch),
-            protocol=protocol,
-            window_seconds=window,
+            batches=_numbers("batch", batch), concurrencies=_numbers("concurrency", concurrency),
+            instances=_numbers("instances", instances), max_batches=_numbers("max-batch", max_batch),
+            protocol=protocol, window_seconds=window, input_data=input_data,
             latency_limit_seconds=None if latency_ms is None else latency_ms / 1000,
             percentile=percentile,  # type: ignore[arg-type]
             shapes=dict(_shape(each) for each in shape or ()),
-            input_data=input_data,
-        )
+        )  # fmt: skip
         if plot is not None:
             drawing.check_plot(plot)
         if write is not None:

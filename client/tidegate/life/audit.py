@@ -142,9 +142,8 @@ def _config(
     for number in sorted({*published.served} & registered.keys(), reverse=True):
         manifest = manifests.get(number) or context.registry.manifest(registered[number])
         entry_config = registered_config(context.registry, registered[number], manifest, configs.CONFIG)
-        expected = configs.published_config(
-            entry_config, model=model, owner=number, served=published.served, aliases=published.aliases
-        )
+        served, aliases = published.served, published.aliases
+        expected = configs.published_config(entry_config, model=model, owner=number, served=served, aliases=aliases)
         if expected == text:
             different = []
             break
@@ -270,10 +269,9 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
     for name in sorted({home.model.name for home in homes(of, model)}):
         for place in places(of, name, context.known):
             repository = context.repository(place.homes[0])
-            found += [
-                Unserved(model=name, version=number, where=repository.where, bytes=_bytes(repository, name, number))
-                for number in _unserved(context, place, repository, repository.versions(name))
-            ]
+            for number in _unserved(context, place, repository, repository.versions(name)):
+                size = sum(each.size for each in repository.files(name) if each.path.startswith(f"{number}/"))
+                found.append(Unserved(model=name, version=number, where=repository.where, bytes=size))
     return found
 
 
@@ -293,9 +291,7 @@ def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list
                 still = _unserved(context, place, repository, {each.version for each in here})
                 if still and (age := repository.config_age(name)) < LOADED_SECONDS:
                     left = LOADED_SECONDS - age
-                    what = (
-                        f"model {name} was changed {max(0, age):.0f} s ago: Triton may still be loading what is to go"
-                    )
+                    what = f"{name} was changed {max(0, age):.0f} s ago: Triton may still be loading what is to go"
                     do = f"run the command again in {left / 60:.0f} minutes"
                     raise BusyError(what, where=repository.where, do=do, retry_after=left)
                 for each in here:
@@ -330,7 +326,3 @@ def _unserved(context: Context, place: Place, repository: Repository, among: Col
 
     there = set(among) & set(repository.versions(model)) & registered.keys() - served
     return sorted(number for number in there if number not in kept or is_damaged(number))
-
-
-def _bytes(repository: Repository, model: str, number: int) -> int:
-    return sum(file.size for file in repository.files(model) if file.path.startswith(f"{number}/"))

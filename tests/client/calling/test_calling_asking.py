@@ -78,9 +78,7 @@ def test_below_a_path_everything_is_below_it(behind: rig.Upstream) -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.BUSY, Kind.RATE_LIMITED], ids=lambda kind: kind.word)
-def test_after_retry_after_it_is_tried_again_and_told_at_once_where_the_time_does_not_last(
-    behind: rig.Upstream, kind: Kind
-) -> None:
+def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(behind: rig.Upstream, kind: Kind) -> None:
     behind.behave = rig.by_turns(problem(kind, 0.2), problem(kind, 0.05), well)
     began = time.monotonic()
     infer(client(behind))
@@ -106,7 +104,7 @@ def test_after_retry_after_it_is_tried_again_and_told_at_once_where_the_time_doe
     ids=["failed", "failed-look", "reset", "closed", "reset-look", "load-failed", "never-fits", "half", "half-reset",
          "half-a-head", "nonsense", "chunks", "html", "length"],
 )  # fmt: skip
-def test_only_what_does_no_harm_is_tried_again_and_what_is_broken_is_an_error(
+def test_only_what_harms_nobody_is_tried_again(
     behind: rig.Upstream, behave: rig.Behaviour, call: Call, times: int
 ) -> None:
     behind.behave = behave
@@ -145,9 +143,7 @@ def test_nobody_there_is_tried_a_few_times_and_told() -> None:
 
 @pytest.mark.parametrize("behave", [rig.hang, rig.drip(b"x" * 1000, 0.05)], ids=["hang", "drip"])
 @pytest.mark.parametrize("call", [infer, metadata], ids=["infer", "look"])
-def test_the_time_holds_however_slowly_the_answer_comes(
-    behind: rig.Upstream, behave: rig.Behaviour, call: Call
-) -> None:
+def test_the_time_holds_however_slow_the_answer(behind: rig.Upstream, behave: rig.Behaviour, call: Call) -> None:
     behind.behave = behave
     began = time.monotonic()
     with pytest.raises(UnreachableError, match="no answer in time"):

@@ -63,9 +63,7 @@ def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
     ids=["cells", "dicts", "one-row", "one-number", "series", "list", "bytes", "text", "array", "features", "column",
          "no-batches"],
 )  # fmt: skip
-def test_what_is_given_becomes_the_tensors_that_the_model_takes(
-    value: Any, signature: Signature, inputs: dict[str, Any]
-) -> None:
+def test_what_is_given_becomes_tensors(value: Any, signature: Signature, inputs: dict[str, Any]) -> None:
     assert {name: array.tolist() for name, array in take(value, signature).inputs.items()} == inputs
 
 

@@ -82,9 +82,7 @@ def test_many_calls_ask_once_what_the_model_takes(behind: Upstream, triton: Trit
     assert configs(triton) == 1
 
 
-def test_when_another_version_takes_something_else_it_is_learned_and_the_call_answered(
-    behind: Upstream, triton: Triton
-) -> None:
+def test_what_another_version_takes_is_learned_and_the_call_answered(behind: Upstream, triton: Triton) -> None:
     called = model(behind)
     called.predict({"X": [1]})
     triton.takes = "INT64"
@@ -139,9 +137,7 @@ def test_steps_of_a_sequence_are_not_done_twice(behind: Upstream, triton: Triton
     [b"{}", b'{"input":[{"dims":[1]}]}', b'{"input":[1]}', b'{"max_batch_size":"x"}', b'{"max_batch_size":1e400}',
      Kind.UNKNOWN],
 )  # fmt: skip
-def test_a_configuration_that_is_none_is_an_error_and_is_found_once_it_is_one(
-    behind: Upstream, triton: Triton, config: bytes | Kind
-) -> None:
+def test_a_configuration_is_found_once_it_is_one(behind: Upstream, triton: Triton, config: bytes | Kind) -> None:
     triton.config = config
     called = model(behind)
     with pytest.raises((UnreachableError, UsageError, NotFoundError)):

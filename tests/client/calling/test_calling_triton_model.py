@@ -84,9 +84,7 @@ def test_it_is_logged_as_code_and_nothing_is_pickled(tmp_path: Path) -> None:
     assert (folder / MODEL_SCRIPT.name).read_text() == MODEL_SCRIPT.read_text()
 
 
-def test_only_the_variable_moves_it_from_dev_to_prod(
-    endpoint: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_moves_it_to_prod(endpoint: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path)
     found = []
     for name in ("dev", "prod"):

@@ -151,9 +151,7 @@ def test_a_token_that_was_refused_is_asked_for_anew(domino: Upstream) -> None:
     assert found.header() == ("Authorization", "Bearer two")
 
 
-def test_while_domino_does_not_answer_the_old_token_serves_as_long_as_it_is_good(
-    domino: Upstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_domino_is_silent_the_old_token_serves(domino: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials, "_DOMINO_SECONDS", 0.2)
     old = token(600)
     domino.behave = by_turns(saying(old), hang)
@@ -173,9 +171,7 @@ def test_dominos_key_serves_where_its_tokens_cannot_be_had(domino: Upstream) -> 
     assert len(domino.requests) == 1
 
 
-def test_dominos_tokens_are_preferred_as_soon_as_they_can_be_had(
-    domino: Upstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dominos_tokens_come_before_its_key(domino: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials, "_HOLD_SECONDS", 0)
     domino.behave = by_turns(lambda caller: caller.answer(b"", 404), saying("token"))
     found = find_credential({"DOMINO_API_PROXY": f"http://{domino.http}", "DOMINO_USER_API_KEY": "0f"})
@@ -188,9 +184,7 @@ def test_dominos_tokens_are_preferred_as_soon_as_they_can_be_had(
     [(lambda caller, status=status: caller.answer(SECRET.encode(), status), UnreachableError, str(status))
      for status in (401, 404, 500)] + [(saying(f"<html> {SECRET}"), UsageError, "no credential")],
 )  # fmt: skip
-def test_what_is_no_token_of_domino_is_told_and_not_shown(
-    domino: Upstream, behave: Behaviour, kind: type[Exception], said: str
-) -> None:
+def test_what_is_no_token_is_not_shown(domino: Upstream, behave: Behaviour, kind: type[Exception], said: str) -> None:
     domino.behave = behave
     with pytest.raises(kind, match=said) as caught:
         DominoToken(f"http://{domino.http}").header()

@@ -64,9 +64,7 @@ def test_the_version_is_that_of_the_package() -> None:
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else None,
 )
-def test_wrong_input_is_told_in_one_message_without_a_traceback(
-    words: tuple[str, ...], code: ExitCode, text: str
-) -> None:
+def test_wrong_input_is_told_in_one_message(words: tuple[str, ...], code: ExitCode, text: str) -> None:
     done = tidegate(*words)
     assert done.returncode == code, done.stderr
     assert text in done.stderr
@@ -82,9 +80,7 @@ def test_wrong_input_is_told_in_one_message_without_a_traceback(
     ],
     ids=lambda given: type(given).__name__ if isinstance(given, BaseException) else None,
 )  # fmt: skip
-def test_each_kind_of_failure_has_its_exit_code(
-    error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_failure_has_its_exit_code(error: BaseException, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as ended, output.answering():
         raise error
     assert ended.value.exit_code == code
@@ -94,9 +90,7 @@ def test_each_kind_of_failure_has_its_exit_code(
         assert said == "a/b:3: w\n  why: so\n  do: that\n"
 
 
-def test_long_work_says_how_far_it_is_where_there_is_no_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_long_work_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = iter(range(0, 1000, 4))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with output.progress("sending", 4 << 20) as advance:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-import typer
-from tidegate.cli.tune import tune
+from tidegate.cli.app import app
 from tidegate.errors import ExitCode
 from tidegate.triton import tuning
+from tidegate.triton.entries.entry import read_entry
 from tidegate.triton.tuning import Measurement, Report, Setting
 from tidegate.triton.tuning.sweep import has_comments
 from typer.testing import CliRunner, Result
@@ -33,10 +33,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: object) -> Result:
-    app = typer.Typer()
-    app.command()(tune)
     programs = ("--perf-analyzer", "/bin/true", "--tritonserver", "/bin/true")
-    return CliRunner().invoke(app, [*map(str, words), *programs])
+    return CliRunner().invoke(app, ["tune", *map(str, words), *programs])
 
 
 def test_a_picture_that_fails_loses_nothing_that_was_measured(folder: Path) -> None:
@@ -56,8 +54,6 @@ def test_it_is_said_before_that_comments_are_not_written(folder: Path) -> None:
 
 
 def test_comments_are_told_from_texts(folder: Path) -> None:
-    from tidegate.triton.entries.entry import read_entry
-
     for text, expected in (("# x", True), ("name: '#' # x", True), ("name: '#'", False), ('name: "\\"#"', False)):
         (folder / "m" / "config.pbtxt").write_text(text)
         assert has_comments(read_entry(folder / "m")) is expected, text

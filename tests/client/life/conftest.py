@@ -3,22 +3,66 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tidegate import environments
+from tidegate.calling.proxy import ProxyClient
+from tidegate.life.context import Context
+from tidegate.registry import Registry
 from tidegate_contracts.environments import Promotion
 from tidegate_contracts.eviction import Tuning
+from tidegate_contracts.routing import Model
 
 from lab.local_plane import environment as local
 from lab.local_plane.mlflow import mlflow_server
 from lab.local_plane.object_store import object_store
 from tests.proxy.rigs.pytest_rigs import not_run
 
+from .entries import golden, write_entry
 from .papers import Life
-from .worlds import BUCKET, MODELS, VISITOR, World
 
+VISITOR = "visitor"
+BUCKET = "artifacts"
 QUICK = Tuning(failure_backoff_seconds=0.5)
 """Whoever waits for a model that cannot be loaded need not wait long between the tries."""
+
+
+@dataclass
+class World:
+    """Where the tests' models live: dev and prod on this machine, and an MLflow server."""
+
+    folder: Path
+    dev: local.LocalEnvironment
+    prod: local.LocalEnvironment
+
+    def context(self, wait_seconds: float = 60) -> Context:
+        """Return what an operation works with, by the environment variables as they are."""
+        return Context(environments.load(), Registry(), wait_seconds=wait_seconds)
+
+    def client(self, of: local.LocalEnvironment) -> ProxyClient:
+        """Return who calls an environment."""
+        return ProxyClient(of.url)
+
+    def serve(self, of: local.LocalEnvironment, *models: Model) -> None:
+        """Have an environment serve other models, as another definition would."""
+        of.serve(replace(of.plan, models=models))
+        local.environments_file(self.folder, [self.dev, self.prod])
+
+    def register(self, name: str, factor: int, folder: Path, expected: int | None = None, **more: str | int) -> int:
+        """Register an entry of a factor, with the golden request of one; return the version's number."""
+        entry = write_entry(folder / str(factor) / name, factor, **more)  # type: ignore[arg-type]
+        request = golden(expected or factor)
+        return self.context().registry.register(entry, registered_by="anna", golden=request).number
+
+
+def model(name: str, server: str = local.PRELOAD, alias: str | None = "champion") -> Model:
+    """Return a model as the definition has it, called by an alias if one is said."""
+    return Model(name=name, server=server, pool=local.POOL, alias=alias)
+
+
+MODELS = (model("killed"), model("faulty"), model("soaked", alias=None), model("ocr", local.ON_DEMAND))
 
 
 @pytest.fixture

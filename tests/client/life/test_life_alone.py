@@ -36,7 +36,7 @@ def test_who_was_killed_before_the_golden_request_sends_it_in_the_next_run(life:
 
 
 @pytest.mark.parametrize("earlier", [None, 1])
-def test_who_fails_after_a_run_that_was_killed_behind_its_cut_over_goes_back_to_what_the_records_say(
+def test_who_fails_after_a_run_killed_behind_its_cut_over_goes_back_by_the_records(
     life: Life, earlier: int | None
 ) -> None:
     if earlier is not None:
@@ -93,7 +93,7 @@ def test_a_load_that_fails_is_told_with_its_reason_before_the_time_is_up(life: L
     ],
     ids=["unseen", "seen", "away"],
 )
-def test_what_is_not_ready_in_time_is_told_with_how_far_it_came(
+def test_how_far_it_came_is_told(
     life: Life, monkeypatch: pytest.MonkeyPatch, said: errors.TidegateError, words: str
 ) -> None:
     def metadata(*_: object, **__: object) -> None:
@@ -222,7 +222,7 @@ def deployed_to_dev(life: Life) -> None:
         (lambda here: rollback(here, MODEL, "prod", 1), errors.RefusedError, "version 1 of fraud was never in prod"),
     ],
 )
-def test_every_way_says_what_it_takes_and_what_to_do(
+def test_every_way_says_what_it_takes(
     life: Life, tmp_path: Path, asks: Callable[[object], object], kind: type[errors.TidegateError], said: str
 ) -> None:
     between(life, tmp_path)

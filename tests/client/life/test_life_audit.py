@@ -64,7 +64,7 @@ def _pipe(model: Path) -> None:
         (_pipe, {"content"}, "config.pbtxt is a link or a special file"),
     ],
 )
-def test_what_is_otherwise_is_found_and_hides_nothing_else(
+def test_what_is_otherwise_hides_nothing_else(
     life: Life, spoil: Callable[[Path], object], kinds: set[str], said: str
 ) -> None:
     (life.models / "zebra").mkdir()
@@ -116,9 +116,7 @@ def test_what_differs_between_environments_is_told_down_to_the_field(life: Life)
     assert (only.what, only.one, only.other) == ("the definition", "does not name it", "names it")
 
 
-def test_versions_that_nobody_serves_are_shown_and_then_removed_and_can_be_brought_back(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_that_nobody_serves_are_removed_and_brought_back(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = unserved(life.here, "prod", MODEL)
     assert [each.version for each in shown] == [1]  # two is what a rollback goes back to
     assert shown[0].bytes > 0
@@ -132,9 +130,7 @@ def test_versions_that_nobody_serves_are_shown_and_then_removed_and_can_be_broug
     assert [each.version for each in unserved(life.here, "prod", MODEL)] == [2]
 
 
-def test_a_damaged_version_that_a_rollback_wants_can_be_removed_and_is_brought_back(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_version_is_removed_and_brought_back(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     (life.models / MODEL / "2" / "factor").write_text("9 ")
     with pytest.raises(IntegrityError, match="tidegate prune"):
         rollback(life.here, MODEL, "prod")

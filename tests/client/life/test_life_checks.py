@@ -68,9 +68,7 @@ def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
     ],
     ids=["large", "fits", "declared", "unknown", "beside", "beside-fits"],
 )  # fmt: skip
-def test_a_model_must_fit_its_slice_and_a_warning_says_where_versions_may_not_fit_beside_each_other(
-    given: dict[str, Any], said: str
-) -> None:
+def test_a_model_must_fit_its_slice_and_should_beside_itself(given: dict[str, Any], said: str) -> None:
     assert fits("", **given) == ([said] if said else [])
 
 

@@ -66,9 +66,7 @@ def test_they_say_what_became_of_it(commands: Commands) -> None:
         (("register", "/nowhere", "--certificate", "c.pem"), ExitCode.USAGE, "signs nothing without its key"),
     ],
 )
-def test_what_is_wrong_is_one_message_and_an_exit_code(
-    commands: Commands, words: tuple[str, ...], code: ExitCode, said: str
-) -> None:
+def test_what_is_wrong_is_one_message(commands: Commands, words: tuple[str, ...], code: ExitCode, said: str) -> None:
     assert commands.run(*words, code=code) == ""
     assert said in commands.err
 

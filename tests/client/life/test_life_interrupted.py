@@ -19,8 +19,7 @@ from tidegate.triton.publishing import read_published, steps
 from tidegate.triton.publishing.folder import FolderRepository
 
 from .calling import Caller
-from .entries import golden, write_entry
-from .worlds import World
+from .conftest import World
 
 pytestmark = pytest.mark.thorough
 
@@ -95,15 +94,10 @@ def _watched(method: Callable[..., Any], name: str, come: Callable[[str, str], N
     return watched
 
 
-def register(world: World, name: str, factor: int, folder: Path) -> int:
-    entry = write_entry(folder / str(factor) / name, factor)
-    return world.context().registry.register(entry, registered_by="anna", golden=golden(factor)).number
-
-
 @pytest.fixture(scope="module")
 def caller(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
     """Somebody who calls all the time while the module's tests run; nothing he asked may have been refused."""
-    register(world, "killed", FIRST, tmp_path_factory.mktemp("first"))
+    world.register("killed", FIRST, tmp_path_factory.mktemp("first"))
     deploy(world.context(), "killed", "dev")
     with Caller(world.client(world.dev), "killed") as calling:
         calling.of_next(1)
@@ -112,11 +106,9 @@ def caller(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_who_is_killed_leaves_what_served_and_the_next_run_completes(
-    world: World, caller: Caller, tmp_path: Path, point: str
-) -> None:
+def test_the_next_run_completes(world: World, caller: Caller, tmp_path: Path, point: str) -> None:
     factor = 10 + POINTS.index(point)
-    number = register(world, "killed", factor, tmp_path)
+    number = world.register("killed", factor, tmp_path)
     context = world.context()
     serving = context.registry.alias("killed", "dev")
     assert killed("killed", number, point), f"nothing came to {point}"

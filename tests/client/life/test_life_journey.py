@@ -15,42 +15,35 @@ from tidegate_contracts.routing import Model, VersionShare
 from lab.local_plane import environment as local
 
 from .calling import Caller
-from .entries import PROGRAM, REQUEST, golden, write_entry
-from .worlds import MODELS, VISITOR, World
+from .conftest import MODELS, VISITOR, World
+from .entries import PROGRAM, REQUEST
 
 pytestmark = pytest.mark.thorough
 
 
-def register(world: World, name: str, factor: int, folder: Path, expected: int | None = None, **more: str | int) -> int:
-    """Register an entry of a factor, with the golden request of one; return the version's number."""
-    entry = write_entry(folder / str(factor) / name, factor, **more)  # type: ignore[arg-type]
-    registry = world.context().registry
-    return registry.register(entry, registered_by="anna", golden=golden(expected or factor)).number
-
-
 def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_on(world: World, tmp_path: Path) -> None:
     context = world.context()
-    one = register(world, "faulty", 3, tmp_path)
+    one = world.register("faulty", 3, tmp_path)
     deploy(context, "faulty", "dev")
     repository = world.dev.repository("preload") / "faulty" / "config.pbtxt"
     before = repository.read_text()
     with Caller(world.client(world.dev), "faulty") as caller:
-        broken = register(world, "faulty", 5, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
+        broken = world.register("faulty", 5, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
         context.wait_seconds = 1  # it would never come
         with pytest.raises(UnfinishedError, match=f"version {one} serves on"):
             deploy(context, "faulty", "dev")
         assert repository.read_text() == before
         context.wait_seconds = 60
-        lies = register(world, "faulty", 7, tmp_path, expected=8)
+        lies = world.register("faulty", 7, tmp_path, expected=8)
         with pytest.raises(UnfinishedError, match=r"7\.0 in place of 8\.0") as told:
             deploy(context, f"faulty@{lies}", "dev")
         assert str(told.value).count("do: ") == 1
         assert repository.read_text() == before
-        narrow = register(world, "faulty", 9, tmp_path, batch=0)
+        narrow = world.register("faulty", 9, tmp_path, batch=0)
         with pytest.raises(UsageError, match="max_batch_size"):
             deploy(context, f"faulty@{narrow}", "dev")
         assert repository.read_text() == before
-        sound = register(world, "faulty", 11, tmp_path)
+        sound = world.register("faulty", 11, tmp_path)
         assert deploy(context, "faulty", "dev").previous == one
         caller.until(11)
         assert set(caller.of_next(5)) == {11}
@@ -62,11 +55,11 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
 
 def test_an_on_demand_model_drains_and_the_new_version_is_loaded_and_called(world: World, tmp_path: Path) -> None:
     context = world.context()
-    one = register(world, "ocr", 3, tmp_path)
+    one = world.register("ocr", 3, tmp_path)
     deploy(context, "ocr", "dev")
     with Caller(world.client(world.dev), "ocr") as caller:
         assert set(caller.of_next(3)) == {3}
-        register(world, "ocr", 5, tmp_path)
+        world.register("ocr", 5, tmp_path)
         deploy(context, "ocr", "dev")
         caller.until(5)
         assert set(caller.of_next(5)) == {5}
@@ -76,15 +69,13 @@ def test_an_on_demand_model_drains_and_the_new_version_is_loaded_and_called(worl
     assert caller.failures == []
 
 
-def test_an_on_demand_model_that_cannot_be_loaded_is_told_with_tritons_reason_long_before_the_time_is_up(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_a_model_cannot_be_loaded_is_told(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ready, "POLL_SECONDS", 1.0)
     context = world.context(wait_seconds=600)
-    one = register(world, "ocr", 7, tmp_path)
+    one = world.register("ocr", 7, tmp_path)
     deploy(context, f"ocr@{one}", "dev")
     broken = PROGRAM.replace("self.factor =", "raise OSError('no such device') #")
-    register(world, "ocr", 9, tmp_path, program=broken)
+    world.register("ocr", 9, tmp_path, program=broken)
     with pytest.raises(UnfinishedError, match=f"version {one} serves on") as told:
         deploy(context, "ocr", "dev")
     assert "it cannot be loaded" in told.value.why  # it was not waited until the time was up
@@ -95,7 +86,7 @@ def test_an_on_demand_model_that_cannot_be_loaded_is_told_with_tritons_reason_lo
 
 def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World, tmp_path: Path) -> None:
     context = world.context()
-    number = register(world, "soaked", 3, tmp_path)
+    number = world.register("soaked", 3, tmp_path)
     deploy(context, "soaked", "dev")
 
     def asks(**more: object) -> None:
@@ -125,11 +116,11 @@ def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(w
         world.serve(world.dev, *MODELS, shared)
         return world.context()
 
-    register(world, "shared", 3, tmp_path)
+    world.register("shared", 3, tmp_path)
     assert not any("calls do not go" in note for note in deploy(share(v1=100), "shared", "dev").notes)
     with Caller(world.client(world.dev), "shared") as caller:
         caller.of_next(3)
-        register(world, "shared", 5, tmp_path)
+        world.register("shared", 5, tmp_path)
         outcome = deploy(share(v1=100), "shared", "dev")
         assert any("have the platform admin name 2 there" in note for note in outcome.notes)
         assert set(caller.of_next(20)) == {3}

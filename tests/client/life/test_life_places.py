@@ -122,9 +122,7 @@ def test_who_is_killed_in_the_middle_of_an_upload_finishes_it_in_the_next_run(
     assert read_published(repository.config(MODEL) or "").served == (2,)
 
 
-def test_a_file_that_a_served_version_has_lost_is_no_upload_that_was_cut_short(
-    url: str, store: ObjectStore, tmp_path: Path
-) -> None:
+def test_a_lost_file_is_no_upload_cut_short(url: str, store: ObjectStore, tmp_path: Path) -> None:
     life = Life(tmp_path, ObjectStoreLocation(url=url))
     life.bring(1)
     key = f"{url.removeprefix(f's3://{BUCKET}/')}/{MODEL}/1/factor"

@@ -59,50 +59,43 @@ def says(text: str | None) -> Says:
 
 
 C = "champion"
+Given = tuple[str | None, list[int], tuple[int, ...], int]
+"""The alias, the versions that came, those of the records, and the one that is to come."""
+Planned = tuple[int | None, bool, Says, Says]
+"""The old version, whether the new one is fresh, and what both configurations say."""
 
 
 @pytest.mark.parametrize(
-    ("alias", "came", "recorded", "number", "old", "fresh", "first", "last"),
+    ("given", "planned"),
     [
-        (C, [], (), 3, None, True, ((3,), {}), ((3,), {C: 3})),
-        (C, [1, 2], (1, 2), 5, 2, True, ((2, 5), {C: 2}), ((2, 5), {C: 5})),
-        (C, [1, 2], (1, 2), 1, 2, False, ((1, 2), {C: 2}), ((1, 2), {C: 1})),
-        (C, [1, 2], (1, 2), 2, 2, False, ((1, 2), {C: 2}), ((1, 2), {C: 2})),
-        (C, [1, 2], (1,), 2, 2, True, ((1, 2), {C: 2}), ((1, 2), {C: 2})),
-        (None, [1, 2], (1, 2), 3, 2, True, ((2, 3), {}), ((3,), {})),
-        (None, [1, 2], (1, 2), 1, 2, True, ((1, 2), {}), ((1,), {})),
-        (None, [1, 2], (1, 2), 2, 2, False, ((2,), {}), ((2,), {})),
-        (None, [1, 2], (1,), 3, 2, True, ((2, 3), {}), ((3,), {})),
+        ((C, [], (), 3), (None, True, ((3,), {}), ((3,), {C: 3}))),
+        ((C, [1, 2], (1, 2), 5), (2, True, ((2, 5), {C: 2}), ((2, 5), {C: 5}))),
+        ((C, [1, 2], (1, 2), 1), (2, False, ((1, 2), {C: 2}), ((1, 2), {C: 1}))),
+        ((C, [1, 2], (1, 2), 2), (2, False, ((1, 2), {C: 2}), ((1, 2), {C: 2}))),
+        ((C, [1, 2], (1,), 2), (2, True, ((1, 2), {C: 2}), ((1, 2), {C: 2}))),
+        ((None, [1, 2], (1, 2), 3), (2, True, ((2, 3), {}), ((3,), {}))),
+        ((None, [1, 2], (1, 2), 1), (2, True, ((1, 2), {}), ((1,), {}))),
+        ((None, [1, 2], (1, 2), 2), (2, False, ((2,), {}), ((2,), {}))),
+        ((None, [1, 2], (1,), 3), (2, True, ((2, 3), {}), ((3,), {}))),
     ],
     ids=["new", "alias", "back", "called", "killed", "newest", "newest-back", "newest-called", "newest-killed"],
 )
-def test_old_and_new_serve_until_the_calls_move(
-    repository: FolderRepository,
-    alias: str | None,
-    came: list[int],
-    recorded: tuple[int, ...],
-    number: int,
-    old: int | None,
-    fresh: bool,
-    first: Says,
-    last: Says,
-) -> None:
+def test_old_and_new_serve_until_the_calls_move(repository: FolderRepository, given: Given, planned: Planned) -> None:
+    alias, came, recorded, number = given
     where = place(alias=alias)
     for each in came:
         bring(repository, where, each, had(*range(1, each)))
     plan = make_plan(where, repository, number, CONFIG, had(*recorded))
-    assert (plan.old, plan.fresh, says(plan.first), says(plan.last)) == (old, fresh, first, last)
-    if recorded == (1, 2) or number != old:
+    assert (plan.old, plan.fresh, says(plan.first), says(plan.last)) == planned
+    if recorded == (1, 2) or number != plan.old:
         assert plan.before == plan.now
-    if number == old:
+    if number == plan.old:
         assert plan.last == plan.now
     alone = make_plan(where, repository, number, CONFIG, had(*recorded), alone=True)
     assert says(alone.first) == says(alone.last) == ((number,), {} if alias is None else {C: number})
 
 
-def test_where_the_newest_is_called_nothing_but_the_versions_changes_so_that_triton_loads_none_twice(
-    repository: FolderRepository,
-) -> None:
+def test_where_the_newest_is_called_triton_loads_none_twice(repository: FolderRepository) -> None:
     newest, alias = place(), place(alias="champion")
     bring(repository, newest, 1, had())
     plan = make_plan(newest, repository, 2, CONFIG, had(1))
@@ -133,9 +126,7 @@ def test_what_another_environment_has_in_the_same_repository_stays_as_it_is(repo
     assert says(plan.last) == ((1, 2, 3), {"canary": 1, "champion": 3})
 
 
-def test_an_alias_that_no_definition_has_any_more_goes_with_the_version_that_it_kept(
-    repository: FolderRepository,
-) -> None:
+def test_an_alias_that_no_definition_has_goes_with_its_version(repository: FolderRepository) -> None:
     bring(repository, place(alias="former"), 1, had())
     bring(repository, place(alias="champion"), 2, had(1))
     bring(repository, place(alias="champion"), 3, had(1, 2))
@@ -143,9 +134,7 @@ def test_an_alias_that_no_definition_has_any_more_goes_with_the_version_that_it_
 
 
 @pytest.mark.parametrize("alias", ["champion", None])
-def test_who_goes_back_after_a_run_that_was_killed_goes_back_to_what_was_before_that_run(
-    repository: FolderRepository, alias: str | None
-) -> None:
+def test_who_goes_back_goes_to_before_the_killed_run(repository: FolderRepository, alias: str | None) -> None:
     where = place(alias=alias)
     bring(repository, where, 1, had())
     clean = repository.config(MODEL)
@@ -158,9 +147,7 @@ def test_who_goes_back_after_a_run_that_was_killed_goes_back_to_what_was_before_
 
 
 @pytest.mark.parametrize("alias", ["champion", None])
-def test_who_fails_after_an_earlier_run_had_cut_over_goes_back_to_what_the_records_say(
-    repository: FolderRepository, alias: str | None
-) -> None:
+def test_after_a_cut_over_one_goes_back_by_the_records(repository: FolderRepository, alias: str | None) -> None:
     where = place(alias=alias)
     bring(repository, where, 1, had())
     clean = repository.config(MODEL)
@@ -192,9 +179,7 @@ def test_a_version_is_not_made_the_newest_over_one_that_another_environment_name
 
 
 @pytest.mark.parametrize("alias", ["champion", None])
-def test_another_environment_that_reads_the_repository_gets_no_version_by_the_way(
-    repository: FolderRepository, alias: str | None
-) -> None:
+def test_another_environment_gets_no_version_by_the_way(repository: FolderRepository, alias: str | None) -> None:
     where = place(plane("east", dataset("a"), alias=alias), alias=alias)
     bring(repository, where, 1, had())
     lab = Had(1, frozenset({1}), {("lab", "east"): 1})
@@ -204,9 +189,7 @@ def test_another_environment_that_reads_the_repository_gets_no_version_by_the_wa
     assert make_plan(where, repository, 2, CONFIG, had(1)).number == 2  # lab takes what comes
 
 
-def test_where_an_alias_is_called_what_another_environment_has_stays_though_it_is_newer(
-    repository: FolderRepository,
-) -> None:
+def test_what_another_environment_has_stays_though_it_is_newer(repository: FolderRepository) -> None:
     bring(repository, place(), 5, had())
     where = place(plane("east", dataset("a")), alias="champion")
     lab = {("lab", "east"): 5}
@@ -227,9 +210,7 @@ def test_a_model_that_somebody_else_put_there_is_not_touched(repository: FolderR
         make_plan(place(), repository, 2, CONFIG, had())
 
 
-def test_where_another_environment_serves_from_the_repository_its_version_is_what_is_gone_back_to(
-    repository: FolderRepository,
-) -> None:
+def test_the_version_of_another_environment_is_gone_back_to(repository: FolderRepository) -> None:
     bring(repository, place(alias="lab"), 1, had())
     where = place(plane("west", dataset("a"), alias="lab"), alias="champion")
     before = Had(None, frozenset({1}))  # by the records of the other environment

@@ -1,7 +1,5 @@
 from typing import Any
 
-import pytest
-from tidegate.errors import NotFoundError
 from tidegate.life.target import places, repositories
 from tidegate_contracts import environments as facts
 from tidegate_contracts.routing import Mirror, VersionShare
@@ -26,22 +24,15 @@ def known(*planes: facts.Plane, **others: tuple[facts.Plane, ...]) -> tuple[fact
 
 
 def test_data_planes_that_read_one_volume_are_one_place_and_others_are_others() -> None:
+    efs, bucket = dataset("efs"), facts.ObjectStoreLocation(url="s3://b/models")
     of, all_of_them = known(
-        plane("late", dataset("efs"), wave=2),
-        plane("west", dataset("other")),
-        plane("east", dataset("efs", "/models/")),
-    )
+        plane("late", efs, wave=2), plane("west", dataset("other")), plane("east", dataset("efs", "/models/")),
+        plane("far", bucket), plane("near", facts.ObjectStoreLocation(url="s3://b/models/")),
+    )  # fmt: skip
     found = places(of, MODEL, all_of_them)
-    assert [[home.plane.name for home in place.homes] for place in found] == [["west"], ["east", "late"]]
-
-
-def test_a_url_is_one_place_however_it_ends() -> None:
-    of, all_of_them = known(
-        plane("east", facts.ObjectStoreLocation(url="s3://b/models/")),
-        plane("west", facts.ObjectStoreLocation(url="s3://b/models")),
-    )
-    (place,) = places(of, MODEL, all_of_them)
-    assert len(place.homes) == 2
+    homes = [[home.plane.name for home in place.homes] for place in found]
+    assert homes == [["west"], ["east", "late"], ["far", "near"]]
+    assert [[home.plane.name for home in each] for each in repositories(of).values()] == homes
 
 
 def test_an_alias_is_one_that_the_definition_says() -> None:
@@ -64,14 +55,3 @@ def test_versions_that_definitions_name_are_those_of_every_environment_that_read
     assert [home.environment.name for home in place.shared] == ["lab"]
     assert place.homes[0].follows == "shares"
     assert not place.newest
-
-
-def test_a_model_that_the_definition_does_not_name_has_no_place() -> None:
-    of, all_of_them = known(plane("east", dataset("a")))
-    with pytest.raises(NotFoundError, match="churn"):
-        places(of, "churn", all_of_them)
-
-
-def test_repositories_come_with_the_models_that_are_served_from_them() -> None:
-    of, _ = known(plane("east", dataset("a")), plane("west", dataset("a")), plane("far", dataset("b")))
-    assert [[home.plane.name for home in homes] for homes in repositories(of).values()] == [["east", "west"], ["far"]]

@@ -47,6 +47,7 @@ def test_it_tells_who_decides_which_version_answers(desk: Desk) -> None:
     found = by_name(desk.json("models"))
     ready = {version["version"]: version["ready"] for version in found["add_sub"]["versions"]}
     assert ready == {"1": True, "2": False}  # which is named, and is not there
+    assert "2 (not ready)" in desk.run("status", "--watch", "0")
     traffic = {name: each["traffic"] for name, each in found.items()}
     assert traffic == {
         "batched": "newest", "repeat": "newest", "words": "newest", "late": "newest", "huge": "newest",

@@ -18,12 +18,9 @@ from tidegate_contracts.manifest import is_inside
 from .errors import NotFoundError, UnreachableError, UsageError
 from .names import nearest_of
 
-ENVIRONMENTS = "TIDEGATE_ENVIRONMENTS"
-"""Path of `environments.json`, which an admin makes with `make environments`."""
-DATASETS = "TIDEGATE_DATASETS"
-"""Where datasets are mounted: `models=/mnt/models,others=/mnt/others`."""
-DOMINO_API = "DOMINO_API_PROXY"
-"""Domino's API within a run: it needs no credential there."""
+ENVIRONMENTS = "TIDEGATE_ENVIRONMENTS"  # path of `environments.json`, which an admin makes with `make environments`
+DATASETS = "TIDEGATE_DATASETS"  # where datasets are mounted: `models=/mnt/models,others=/mnt/others`
+DOMINO_API = "DOMINO_API_PROXY"  # Domino's API within a run: it needs no credential there
 DOMINO_ROOTS = ("/domino/datasets/local", "/mnt/data", "/domino/datasets", "/mnt/imported/data")
 """Where Domino mounts a project's datasets: file-system projects, Git projects, and what each of them imports."""
 _ANSWER_SECONDS = 10.0

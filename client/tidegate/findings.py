@@ -11,10 +11,8 @@ from .errors import message
 class Severity(StrEnum):
     """How bad it is."""
 
-    ERROR = "error"
-    """Triton refuses the model, or hangs over it."""
-    WARNING = "warning"
-    """Triton takes it, but ignores something, or does other than what seems to be meant."""
+    ERROR = "error"  # Triton refuses the model, or hangs over it
+    WARNING = "warning"  # Triton takes it, but ignores something, or does other than what seems to be meant
 
 
 @dataclass(frozen=True)
@@ -23,8 +21,7 @@ class Finding:
 
     severity: Severity
     what: str
-    where: str
-    """A file below the entry, with the line where there is one: `config.pbtxt:12`."""
+    where: str  # a file below the entry, with the line where there is one: `config.pbtxt:12`
     why: str = ""
     do: str = ""
 

@@ -10,18 +10,15 @@ from tidegate_contracts.manifest import Manifest
 
 from .parallel import Progress
 
-READ_LIMIT: Final = 16 << 20
-"""Bytes that `read` returns at most: it is for configurations and labels."""
+READ_LIMIT: Final = 16 << 20  # bytes that `read` returns at most: it is for configurations and labels
 
 
 @dataclass(frozen=True, order=True)
 class StoredFile:
     """One file that lies in the repository."""
 
-    path: str
-    """Below the model's folder."""
-    size: int
-    """Bytes."""
+    path: str  # below the model's folder
+    size: int  # bytes
 
 
 @dataclass(frozen=True)
@@ -30,18 +27,15 @@ class Published:
 
     owner: int | None
     """Version whose entry the configuration comes from; None where it was not published by this program."""
-    served: tuple[int, ...]
-    """Versions that are served; none where the configuration leaves that to the server."""
+    served: tuple[int, ...]  # versions that are served; none where the configuration leaves that to the server
     aliases: dict[str, int]
 
 
 class Configs(Protocol):
     """How a kind of servers is told which versions of a model to serve, and what aliases stand for. Pure."""
 
-    CONFIG: str
-    """Name of the file that says it."""
-    NOT_READY: str
-    """What the servers say of a version that is being loaded, and of one whose load failed."""
+    CONFIG: str  # name of the file that says it
+    NOT_READY: str  # what the servers say of a version that is being loaded, and of one whose load failed
 
     def published_config(
         self, entry_config: str, *, model: str, owner: int, served: Collection[int], aliases: Mapping[str, int]

@@ -27,13 +27,11 @@ from .names import nearest_of
 class KnownProxy:
     """The inference proxy of an environment on one data plane."""
 
-    environment: str
-    """Empty where only the proxy's address is known."""
+    environment: str  # empty where only the proxy's address is known
     plane: str
     url: str
     credential: Credential
-    facts: Plane | None = None
-    """What the definition says of it, where that is known."""
+    facts: Plane | None = None  # what the definition says of it, where that is known
 
     def client(self, seconds: float) -> ProxyClient:
         """Return a client of it, whose calls take so many seconds at most."""
@@ -100,27 +98,20 @@ _AT_ONCE: Final = 8
 _ANSWER_SECONDS: Final = 15.0
 _READY_SECONDS: Final = 3.0  # for a model of which nothing is in memory where all of it should be
 Loading = Literal["preload", "on-demand"]
-Statistics = dict[str, dict[str, Any]]
-"""Triton's statistics of one model, by version."""
-Key = tuple[str | None, str]
-"""Server, where it is known, and model."""
+Statistics = dict[str, dict[str, Any]]  # Triton's statistics of one model, by version
+Key = tuple[str | None, str]  # server, where it is known, and model
 
 
 class VersionStatus(Message):
     """One version of a model; counts are since it was loaded, of one replica."""
 
     version: str
-    ready: bool | None = None
-    """None where that could not be told."""
-    requests: int = 0
-    """Those that were answered."""
+    ready: bool | None = None  # None where that could not be told
+    requests: int = 0  # those that were answered
     failures: int = 0
-    rows: int = 0
-    """Rows of batches in them."""
-    mean_seconds: float | None = None
-    """Of an answered request, in Triton."""
-    queue_seconds: float | None = None
-    """What of that it waited for its turn."""
+    rows: int = 0  # rows of batches in them
+    mean_seconds: float | None = None  # of an answered request, in Triton
+    queue_seconds: float | None = None  # what of that it waited for its turn
     last_used: datetime | None = None
     per_second: float | None = None
     """Requests in the time that was watched; None where both counts are not of one load at one replica."""
@@ -141,10 +132,8 @@ class ModelStatus(Message):
     """`absent`: no version of it is in a pool that has all of its models in memory; `hidden`: this caller may not see
     it; `failing`: see `why`. An on-demand model is ready when it can be loaded."""
     why: str = ""
-    resident: bool | None = None
-    """Whether it is in memory; None where that could not be told."""
-    traffic: str
-    """Who decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`."""
+    resident: bool | None = None  # whether it is in memory; None where that could not be told
+    traffic: str  # who decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
     versions: tuple[VersionStatus, ...] = ()
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -165,16 +154,11 @@ class PlaneStatus(Message):
     environment: str
     plane: str
     proxy: str
-    caller: str = ""
-    """As whom the proxy knows the caller."""
-    error: str = ""
-    """Why nothing could be learned."""
-    exit_code: int = 0
-    """With which `tidegate` ends for that."""
-    unavailable: tuple[str, ...] = ()
-    """Pools that gave no statistics, as `server/pool`."""
-    models: tuple[ModelStatus, ...] = ()
-    """The hottest first."""
+    caller: str = ""  # as whom the proxy knows the caller
+    error: str = ""  # why nothing could be learned
+    exit_code: int = 0  # with which `tidegate` ends for that
+    unavailable: tuple[str, ...] = ()  # pools that gave no statistics, as `server/pool`
+    models: tuple[ModelStatus, ...] = ()  # the hottest first
 
 
 def collect(

@@ -22,10 +22,8 @@ class Tensor:
     """An input or an output."""
 
     name: str
-    data_type: str
-    """Of the protocol: `FP32`, `BYTES`."""
-    dims: tuple[int, ...]
-    """Without the batch's dimension; -1 is any number."""
+    data_type: str  # of the protocol: `FP32`, `BYTES`
+    dims: tuple[int, ...]  # without the batch's dimension; -1 is any number
     optional: bool = False
 
     def __str__(self) -> str:
@@ -43,12 +41,9 @@ class Signature:
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    max_batch: int
-    """Rows that one request may have; 0: the model takes no batches."""
-    decoupled: bool
-    """Whether a request may have any number of answers."""
-    sequential: bool = False
-    """Whether requests are steps of sequences: then each has one row, whatever the batch."""
+    max_batch: int  # rows that one request may have; 0: the model takes no batches
+    decoupled: bool  # whether a request may have any number of answers
+    sequential: bool = False  # whether requests are steps of sequences: then each has one row, whatever the batch
 
     @property
     def required(self) -> tuple[Tensor, ...]:
@@ -72,12 +67,9 @@ def signature_of(config: Mapping[str, Any]) -> Signature:
 class Inputs:
     """The inputs of a call."""
 
-    inputs: dict[str, Array]
-    """Of all rows: `rows` is the first dimension, where there is one."""
-    rows: int | None = None
-    """Of a batch, or requests that it takes where the model has no batches; None: one request."""
-    batched: bool = False
-    """Whether the model takes rows as a batch."""
+    inputs: dict[str, Array]  # of all rows: `rows` is the first dimension, where there is one
+    rows: int | None = None  # of a batch, or requests that it takes where the model has no batches; None: one request
+    batched: bool = False  # whether the model takes rows as a batch
 
 
 def is_frame(given: object) -> bool:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from tidegate_contracts.environments import WhoAmI
 
 VARIABLE: Final = "DOMINO_INFERENCE_PROXY"
-SECONDS: Final = 60.0
-"""How long a call may take by default."""
+SECONDS: Final = 60.0  # how long a call may take by default
 _HTTP_SERVICE_PORT: Final = 80
 """Where the proxy's Service speaks plain HTTP; tidegate_contracts.proxy_process has it, which would bring pydantic."""
 _HOST: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?|\[[0-9A-Fa-f:.]+\]")
@@ -96,18 +95,15 @@ def _sticky(word: str | None) -> dict[str, str]:
 class About(TypedDict, total=False):
     """What may be said of a model besides its name, wherever one is asked about or called."""
 
-    server: str | None
-    """Its inference server, where several have a model of that name."""
+    server: str | None  # its inference server, where several have a model of that name
     version: Version
-    deadline: float | None
-    """Seconds that it may take, all tries together."""
+    deadline: float | None  # seconds that it may take, all tries together
 
 
 class How(About, total=False):
     """What may be said of a call."""
 
-    sticky: str | None
-    """Calls with the same word go to the same version while traffic is shared between several."""
+    sticky: str | None  # calls with the same word go to the same version while traffic is shared between several
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +112,7 @@ class Statistics:
 
     models: list[dict[str, Any]]
     """One for each version that is loaded, as Triton's statistics extension has it (`model_stats`)."""
-    unavailable: tuple[str, ...] = ()
-    """Pools that gave none, as `server/pool`."""
+    unavailable: tuple[str, ...] = ()  # pools that gave none, as `server/pool`
 
 
 class ProxyClient(AbstractContextManager["ProxyClient"]):

@@ -30,8 +30,7 @@ class Reply:
     """An answer over HTTP."""
 
     status: int
-    headers: Mapping[str, str]
-    """Their names are in lower case."""
+    headers: Mapping[str, str]  # their names are in lower case
     body: bytearray | bytes
 
     def json(self) -> Any:

@@ -37,11 +37,9 @@ _MALFORMED: Final = (
 class Answer:
     """What a model answered."""
 
-    outputs: dict[str, Array]
-    """By name; texts (BYTES) are `bytes` in arrays of objects."""
+    outputs: dict[str, Array]  # by name; texts (BYTES) are `bytes` in arrays of objects
     model: str
-    version: str
-    """The version that answered."""
+    version: str  # the version that answered
 
 
 def type_of(array: Array, name: str) -> str:

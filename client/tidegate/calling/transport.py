@@ -19,8 +19,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from ..errors import UnreachableError, UsageError
 from .replies import Reply
 
-CA: Final = "TIDEGATE_PROXY_CA"
-"""A file of certificates that are believed besides the system's."""
+CA: Final = "TIDEGATE_PROXY_CA"  # a file of certificates that are believed besides the system's
 _CONNECTIONS: Final = 64  # kept at most
 _CONNECT_SECONDS: Final = 5.0
 _PIECE: Final = 1 << 18

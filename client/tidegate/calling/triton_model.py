@@ -23,8 +23,7 @@ promotion or a rollback needs no new endpoint; `registered`: the version that th
 number."""
 ROUTE: Final = "TIDEGATE_ROUTE"
 """`v2` (the default): binary tensors; `predict`: JSON, as Domino's reference implementation has it."""
-TIMEOUT: Final = "TIDEGATE_TIMEOUT_SECONDS"
-"""How long a call may take, all its tries together."""
+TIMEOUT: Final = "TIDEGATE_TIMEOUT_SECONDS"  # how long a call may take, all its tries together
 
 
 class TritonModel(PythonModel):

@@ -29,8 +29,7 @@ TRACEBACK = "TIDEGATE_TRACEBACK"
 Advance = Callable[[int], None]
 Text = str | None
 Texts = list[str] | None
-File = Path | None
-"""What options hold that may be left out."""
+File = Path | None  # what options hold that may be left out
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 

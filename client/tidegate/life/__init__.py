@@ -4,8 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-WAIT_SECONDS: Final = 300.0
-"""For Triton to load a version, besides the time until it looks at its repository."""
+WAIT_SECONDS: Final = 300.0  # for Triton to load a version, besides the time until it looks at its repository
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Called with what is going on and its bytes; what it yields is called with the bytes of each piece that is done."""
 

@@ -23,10 +23,8 @@ class Context:
     known: Environments
     registry: Registry
     said: Mounts = field(default_factory=mounts)
-    trust: Trust | None = None
-    """Whose signatures are wanted; None where none is."""
-    tell: Callable[[str], None] = lambda _text: None
-    """Is told of each step, in words."""
+    trust: Trust | None = None  # whose signatures are wanted; None where none is
+    tell: Callable[[str], None] = lambda _text: None  # is told of each step, in words
     progress: Progress = silent
     wait_seconds: float = WAIT_SECONDS
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

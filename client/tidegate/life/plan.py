@@ -19,8 +19,7 @@ from .target import Place
 class Had:
     """What the records tell of the environment."""
 
-    current: int | None = None
-    """The version that it has."""
+    current: int | None = None  # the version that it has
     ever: frozenset[int] = frozenset()
     """Versions that came to the end of their way, into this environment or another one that reads the repository."""
     others: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -36,22 +35,14 @@ class Plan:
     place: Place
     repository: Repository
     number: int
-    old: int | None
-    """The version that is called there now."""
-    now: str | None
-    """The configuration that is there now, whoever left it so."""
-    before: str | None
-    """The configuration to go back to when it comes to nothing; None where the model is new."""
-    first: str
-    """The configuration under which old and new serve, and calls by an alias still go to the old one."""
-    last: str
-    """The one under which they go to the new one, and the newest is the new one."""
-    fresh: bool
-    """Whether nobody has been seen to serve the version yet."""
-    back: int | None = None
-    """The version that is called once `before` is in force again, where that can be told."""
-    is_cut_over: bool = False
-    """Whether an earlier run had calls go to the version already, and did not come to its end."""
+    old: int | None  # the version that is called there now
+    now: str | None  # the configuration that is there now, whoever left it so
+    before: str | None  # the configuration to go back to when it comes to nothing; None where the model is new
+    first: str  # the configuration under which old and new serve, and calls by an alias still go to the old one
+    last: str  # the one under which they go to the new one, and the newest is the new one
+    fresh: bool  # whether nobody has been seen to serve the version yet
+    back: int | None = None  # the version that is called once `before` is in force again, where that can be told
+    is_cut_over: bool = False  # whether an earlier run had calls go to the version already, and did not come to its end
 
     def is_there(self, manifest: Manifest) -> bool:
         """Whether the version lies in the repository; while it is not served, with all files: an upload may be cut."""

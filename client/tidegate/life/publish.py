@@ -31,14 +31,11 @@ class Outcome(Message):
     model: str
     version: int
     environment: str
-    previous: int | None
-    """The version that the environment had before."""
-    changed: bool
-    """Whether anything was to be done."""
+    previous: int | None  # the version that the environment had before
+    changed: bool  # whether anything was to be done
     who: str
     planes: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    """What is worth knowing all the same."""
+    notes: tuple[str, ...] = ()  # what is worth knowing all the same
 
 
 def bring(

@@ -15,8 +15,7 @@ from ..registry.version import Record, Records
 from .context import Context
 
 What = Literal["deploy", "promote", "rollback"]
-BRINGS: Final = get_args(What)
-"""Kinds of records after which an environment has their version."""
+BRINGS: Final = get_args(What)  # kinds of records after which an environment has their version
 
 
 def history(context: Context, model: str, environment: str | None = None) -> Sequence[Record]:

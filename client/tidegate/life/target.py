@@ -9,8 +9,7 @@ from ..errors import NotFoundError, UsageError
 from ..kinds import Kind, kind_of_server
 from ..names import nearest_of
 
-Key = tuple[str, ...]
-"""Volume and path, or the URL: the same for the same repository."""
+Key = tuple[str, ...]  # volume and path, or the URL: the same for the same repository
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,8 @@ class Place:
     """One repository that the model is published to, however many data planes read it."""
 
     key: Key
-    homes: tuple[Home, ...]
-    """Of the environment itself, in the order of its roll-out."""
-    shared: tuple[Home, ...]
-    """Of other environments, whose versions must stay."""
+    homes: tuple[Home, ...]  # of the environment itself, in the order of its roll-out
+    shared: tuple[Home, ...]  # of other environments, whose versions must stay
 
     @property
     def kind(self) -> Kind:

@@ -112,8 +112,7 @@ def test_who_is_not_let_through_is_told_when_to_try_again(clock: Clock) -> None:
 
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-BODY = bytes(16 << 20)
-"""More than both sides' buffers hold."""
+BODY = bytes(16 << 20)  # more than both sides' buffers hold
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,14 +52,10 @@ def test_what_is_not_said_is_an_error_as_the_command_prints_it(monkeypatch: pyte
 
 @pytest.mark.parametrize("name", ["a" * 128, ".a", "-a", "a/b", "a b", "ä", "", "a\n"])
 def test_a_name_that_is_none_is_refused_everywhere(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="not more than 127"):
-        new_entry(name, [FILES / "double.py"], tmp_path)
-    with pytest.raises(UsageError, match="not more than 127"):
-        checked_name(name)
-    with pytest.raises(UsageError, match="not more than 127"):
-        checked_model(name)
-    with pytest.raises(UsageError, match="not more than 127"):
-        model_path(None, name, None)
+    entry: Callable[[str], object] = lambda name: new_entry(name, [FILES / "double.py"], tmp_path)  # noqa: E731
+    for take in (entry, checked_name, checked_model, lambda name: model_path(None, name)):
+        with pytest.raises(UsageError, match="not more than 127"):
+            take(name)
 
 
 @pytest.mark.parametrize("name", ["a" * 127, "_a", "9", "a.b-c_d"])

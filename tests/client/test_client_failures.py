@@ -114,13 +114,9 @@ WHERE = "/mnt/models"
 @pytest.mark.parametrize(
     ("number", "kind", "do"),
     [
-        (errno.ENOSPC, errors.UnfinishedError, "tidegate prune"),
-        (errno.EDQUOT, errors.UnfinishedError, "tidegate prune"),
-        (errno.ESTALE, errors.UnreachableError, "run the same command again"),
-        (errno.EIO, errors.UnreachableError, "run the same command again"),
-        (errno.ETIMEDOUT, errors.UnreachableError, "run the same command again"),
-        (errno.EACCES, errors.RefusedError, "ask whoever owns the volume"),
-        (errno.EROFS, errors.RefusedError, "ask whoever owns the volume"),
+        *((number, errors.UnfinishedError, "tidegate prune") for number in (errno.ENOSPC, errno.EDQUOT)),
+        *((number, errors.UnreachableError, "run the same") for number in (errno.ESTALE, errno.EIO, errno.ETIMEDOUT)),
+        *((number, errors.RefusedError, "ask whoever owns") for number in (errno.EACCES, errno.EROFS)),
         (errno.EXDEV, errors.RefusedError, "a folder of its own"),
     ],
     ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",

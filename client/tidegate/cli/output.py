@@ -27,9 +27,9 @@ DEFECT = 70  # exit code of a defect of the client's own (EX_SOFTWARE of sysexit
 LINE_SECONDS = 5.0  # between two lines that tell how far it is, where there is no terminal
 TRACEBACK = "TIDEGATE_TRACEBACK"
 Advance = Callable[[int], None]
-Text = str | None
+Text = str | None  # as the next two: what options hold that may be left out
 Texts = list[str] | None
-File = Path | None  # what options hold that may be left out
+File = Path | None
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 

@@ -240,8 +240,7 @@ class _Run:
             do, why = "run the same command again: it goes on from there", f"{type(error).__name__}: {error}"
             if isinstance(error, TidegateError):
                 do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # it stands at the end, once
-            kinds: tuple[type[TidegateError], ...] = (BusyError, IntegrityError)
-            kind = next((each for each in kinds if isinstance(error, each)), UnfinishedError)
+            kind = type(error) if isinstance(error, BusyError | IntegrityError) else UnfinishedError
             raise kind(what, why="\n    ".join([why, *more]), do=do) from error
 
     @contextmanager

@@ -41,6 +41,8 @@ def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
     assert found.inputs["input__0"].dtype == numpy.float32
     assert found.inputs["input__0"].tolist() == [[1, 0.5, 3], [2, 1.5, 4]]
     assert (found.rows, found.batched) == (2, True)
+    lacking = pandas.DataFrame({"a": [1, None], "b": [1, 2], "c": [1, 2]})
+    assert numpy.isnan(take(lacking, FEATURES).inputs["input__0"][1, 0])
 
 
 @pytest.mark.parametrize(
@@ -117,11 +119,6 @@ def test_whole_numbers_that_a_float_cannot_hold_exactly_are_refused(number: int,
         with pytest.raises(UsageError, match=rf"whole number {number}, which FP32 cannot hold exactly"):
             take([number, 1, 0], FEATURES)
     assert take([float(number), 0.1, 0], FEATURES).inputs["input__0"].shape == (1, 3)
-
-
-def test_missing_values_of_a_table_are_nan_where_the_model_takes_floats() -> None:
-    frame = pandas.DataFrame({"a": [1, None], "b": [1, 2], "c": [1, 2]})
-    assert numpy.isnan(take(frame, FEATURES).inputs["input__0"][1, 0])
 
 
 WRONG: dict[str, tuple[Any, Signature, str]] = {

@@ -7,11 +7,9 @@ import numpy
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from tidegate.calling.credentials import Credential
 from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
-from tidegate.calling.tensors import Array
 from tidegate.errors import NotFoundError, UnreachableError, UsageError
 from tidegate_proxy.access.api_keys import new_key
 
@@ -33,14 +31,6 @@ def calls(front: Front) -> Iterator[ProxyClient]:
 
 
 @settings(parent=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(arrays.arrays(numpy.float32, st.integers(0, 400), elements=st.floats(width=32)))
-def test_numbers_come_back_to_the_bit(calls: ProxyClient, array: Array) -> None:
-    answer = calls.infer("echo", {"INPUT": array})
-    assert answer.outputs["OUTPUT"].tobytes() == array.tobytes()
-    assert (answer.model, answer.version) == ("echo", "1")
-
-
-@settings(parent=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(max_size=300), max_size=5))
 def test_texts_come_back_to_the_byte(calls: ProxyClient, texts: list[bytes]) -> None:
     array = numpy.empty(len(texts), object)
@@ -53,11 +43,6 @@ def test_what_triton_refuses_is_told_in_its_words(calls: ProxyClient) -> None:
         calls.infer("echo", {"INPUT": numpy.arange(3)})
     with pytest.raises(NotFoundError, match="version 7"):
         calls.infer("echo", {"INPUT": numpy.zeros(1, numpy.float32)}, version=7)
-
-
-def test_a_deadline_ends_a_call_that_takes_too_long(calls: ProxyClient) -> None:
-    with pytest.raises(UnreachableError, match="in time"):
-        list(calls.stream("repeat", {"IN": [1], "DELAY": [3000]}, deadline=0.5))
 
 
 def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_for(

@@ -125,15 +125,13 @@ def test_an_error_in_the_middle_is_raised_when_it_comes() -> None:
         next(found)
 
 
-@pytest.mark.parametrize("body", [b"data: {\n\n", b"data: [1]\n\n", b"data: \xff\n\n"], ids=["half", "list", "bytes"])
-def test_what_is_no_object_is_an_error(body: bytes) -> None:
-    with pytest.raises(errors.UnreachableError, match="no JSON object"):
-        list(events(iter([body]), "here"))
-
-
-@pytest.mark.parametrize("body", [b'data: {"a":1}', b'data: {"a":1}\n'])
-def test_half_an_event_is_an_error_and_not_an_answer(body: bytes) -> None:
-    with pytest.raises(errors.UnreachableError, match="cut"):
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [(b"data: {\n\n", "no JSON object"), (b"data: [1]\n\n", "no JSON object"), (b"data: \xff\n\n", "no JSON object"),
+     (b'data: {"a":1}', "cut"), (b'data: {"a":1}\n', "cut")],
+)  # fmt: skip
+def test_what_is_no_object_or_half_an_event_is_an_error_and_no_answer(body: bytes, said: str) -> None:
+    with pytest.raises(errors.UnreachableError, match=said):
         list(events(iter([body]), "here"))
 
 

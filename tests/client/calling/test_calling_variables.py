@@ -111,8 +111,10 @@ def test_what_cannot_stand_in_a_header_is_refused_and_not_shown(name: str) -> No
 
 def test_a_token_file_that_changes_is_read_anew(tmp_path: Path) -> None:
     file = tmp_path / "token"
-    file.write_text("first\n")
     found = TokenFile(file)
+    with pytest.raises(UsageError, match="TIDEGATE_TOKEN_FILE"):
+        found.header()
+    file.write_text("first\n")
     assert found.header() == ("Authorization", "Bearer first")
     new = tmp_path / "new"
     new.write_text("second\n")
@@ -124,11 +126,6 @@ def test_a_token_file_that_changes_is_read_anew(tmp_path: Path) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert found.renew()
     assert found.header() == ("Authorization", "Bearer third!")
-
-
-def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="TIDEGATE_TOKEN_FILE"):
-        TokenFile(tmp_path / "token").header()
 
 
 def test_dominos_token_is_asked_for_once_and_again_before_it_ends(domino: Upstream) -> None:

@@ -12,15 +12,12 @@ import pytest
 import typer
 from tidegate import __version__
 from tidegate.cli import output
-from tidegate.cli.app import EPILOG
+from tidegate.cli.app import EPILOG, app
 from tidegate.errors import BusyError, ExitCode, IntegrityError, RefusedError, TidegateError, UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
 PATHS = os.pathsep.join([str(ROOT / "client"), str(ROOT / "contracts")])
-COMMANDS = (
-    "model", "register", "deploy", "promote", "rollback", "verify", "diff", "history", "prune", "predict", "models",
-    "status", "tune",
-)  # fmt: skip
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
 def python(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":

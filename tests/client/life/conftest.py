@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,6 @@ QUICK = Tuning(failure_backoff_seconds=0.5)
 class World:
     """Where the tests' models live: dev and prod on this machine, and an MLflow server."""
 
-    folder: Path
     dev: local.LocalEnvironment
     prod: local.LocalEnvironment
 
@@ -44,11 +43,6 @@ class World:
     def client(self, of: local.LocalEnvironment) -> ProxyClient:
         """Return who calls an environment."""
         return ProxyClient(of.url)
-
-    def serve(self, of: local.LocalEnvironment, *models: Model) -> None:
-        """Have an environment serve other models, as another definition would."""
-        of.serve(replace(of.plan, models=models))
-        local.environments_file(self.folder, [self.dev, self.prod])
 
     def register(self, name: str, factor: int, folder: Path, expected: int | None = None, **more: str | int) -> int:
         """Register an entry of a factor, with the golden request of one; return the version's number."""
@@ -94,4 +88,4 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         patch.setenv("TIDEGATE_ENVIRONMENTS", str(local.environments_file(folder, [dev, prod])))
         patch.setenv("TIDEGATE_DATASETS", local.datasets_variable([dev, prod]))
         patch.setenv("TIDEGATE_API_KEY", dev.keys[VISITOR])
-        yield World(folder, dev, prod)
+        yield World(dev, prod)

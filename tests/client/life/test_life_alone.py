@@ -9,10 +9,10 @@ import pytest
 from tidegate import errors
 from tidegate.life.audit import unserved
 from tidegate.life.deploy import deploy, promote, rollback
-from tidegate.life.plan import Plan, published_entry_config
-from tidegate.life.target import places
+from tidegate.life.plan import Plan
 from tidegate.registry import Record
 from tidegate_contracts.environments import Environment, Environments, Promotion
+from tidegate_contracts.routing import VersionShare
 
 from .entries import golden
 from .papers import Life, context
@@ -155,6 +155,16 @@ def test_of_two_who_deploy_at_once_one_wins_and_the_other_is_told(life: Life) ->
     assert life.bring(2).previous == 1
 
 
+def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(life: Life) -> None:
+    shares = (VersionShare(version=1, weight=100),)
+    life.of, life.here.known = known(plane("east", dataset("a"), versions=shares))
+    assert not any("calls do not go" in note for note in life.bring(1).notes)
+    assert any("have the platform admin name 2 there" in note for note in life.bring(2).notes)
+    assert life.served() == (1, 2)
+    back = rollback(life.here, MODEL, "prod")
+    assert (back.version, back.previous) == (1, 2)
+
+
 def test_a_configuration_that_is_no_text_is_told_with_its_place(life: Life) -> None:
     life.bring(1)
     life.papers.register(2)
@@ -164,7 +174,7 @@ def test_a_configuration_that_is_no_text_is_told_with_its_place(life: Life) -> N
         life.bring(2)
     (life.models / MODEL / "1" / ".entry" / "config.pbtxt").write_bytes(b"\xff")
     with pytest.raises(errors.UsageError, match=r"1/\.entry/config\.pbtxt: config\.pbtxt is no text"):
-        published_entry_config(life.here.repository(places(life.of, MODEL, life.here.known)[0].homes[0]), MODEL, 1)
+        life.bring(3)
 
 
 def test_what_lies_among_the_records_and_is_none_is_told_and_decides_nothing(life: Life) -> None:

@@ -6,16 +6,12 @@ import pytest
 from tidegate import environments
 from tidegate.errors import RefusedError, TidegateError, UnfinishedError, UsageError
 from tidegate.life import ready
-from tidegate.life.context import Context
 from tidegate.life.deploy import deploy, promote, rollback
 from tidegate.life.rules import history
 from tidegate_contracts.environments import Environments, Promotion
-from tidegate_contracts.routing import Model, VersionShare
-
-from lab.local_plane import environment as local
 
 from .calling import Caller
-from .conftest import MODELS, VISITOR, World
+from .conftest import VISITOR, World
 from .entries import PROGRAM, REQUEST
 
 pytestmark = pytest.mark.thorough
@@ -107,30 +103,3 @@ def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World,
         promote(context, "soaked", "prod")
     asks(separation_of_duties=True)  # it was registered by anna
     assert promote(context, "soaked", "prod").version == number
-
-
-def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(world: World, tmp_path: Path) -> None:
-    def share(**weights: int) -> Context:
-        shares = tuple(VersionShare(version=int(name[1:]), weight=weight) for name, weight in weights.items())
-        shared = Model(name="shared", server=local.PRELOAD, pool=local.POOL, versions=shares)
-        world.serve(world.dev, *MODELS, shared)
-        return world.context()
-
-    world.register("shared", 3, tmp_path)
-    assert not any("calls do not go" in note for note in deploy(share(v1=100), "shared", "dev").notes)
-    with Caller(world.client(world.dev), "shared") as caller:
-        caller.of_next(3)
-        world.register("shared", 5, tmp_path)
-        outcome = deploy(share(v1=100), "shared", "dev")
-        assert any("have the platform admin name 2 there" in note for note in outcome.notes)
-        assert set(caller.of_next(20)) == {3}
-        context = share(v1=80, v2=20)
-        caller.until(5)
-        seen = caller.of_next(100)
-        assert seen[5] < seen[3]
-        back = rollback(context, "shared", "dev")
-        assert (back.version, back.previous) == (1, 2)
-        share(v1=100)
-        caller.of_next(100)
-        assert set(caller.of_next(20)) == {3}
-    assert caller.failures == []

@@ -22,19 +22,14 @@ WORDS = Model("words", SOURCES / "echo.py", [("INPUT", "TYPE_STRING", "-1")], [(
 LATE, HUGE = (Model(name, SOURCES / "echo.py", *TENSORS) for name in ("late", "huge"))
 NAMED = {model.name: model for model in MODELS}
 SHARES = (routing.VersionShare(version=1, weight=100), routing.VersionShare(version=2, weight=0))
-PLAN = local.Plan(
-    "dev",
-    (
-        routing.Model(name="batched", server=local.PRELOAD, pool=local.POOL),
-        routing.Model(name="versions", server=local.PRELOAD, pool=local.POOL, alias="champion"),
-        routing.Model(name="add_sub", server=local.PRELOAD, pool=local.POOL, versions=SHARES),
-        routing.Model(name="repeat", server=local.PRELOAD, pool=local.POOL),
-        routing.Model(name="words", server=local.PRELOAD, pool=local.POOL),
-        routing.Model(name="late", server=local.ON_DEMAND, pool=local.POOL, footprint_bytes=100 << 20),
-        routing.Model(name="huge", server=local.ON_DEMAND, pool=local.POOL, footprint_bytes=2 << 30),
-    ),
-    idle_seconds=3600,
+ROUTED = (
+    *(routing.Model(name=name, server=local.PRELOAD, pool=local.POOL) for name in ("batched", "repeat", "words")),
+    routing.Model(name="versions", server=local.PRELOAD, pool=local.POOL, alias="champion"),
+    routing.Model(name="add_sub", server=local.PRELOAD, pool=local.POOL, versions=SHARES),
+    routing.Model(name="late", server=local.ON_DEMAND, pool=local.POOL, footprint_bytes=100 << 20),
+    routing.Model(name="huge", server=local.ON_DEMAND, pool=local.POOL, footprint_bytes=2 << 30),
 )
+PLAN = local.Plan("dev", ROUTED, idle_seconds=3600)
 
 
 @dataclass

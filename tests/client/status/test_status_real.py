@@ -1,31 +1,26 @@
 """`tidegate status` and `tidegate models`, of a real environment: nothing is loaded for looking."""
 
 import json
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
-from tidegate.calling.credentials import Credential
 from tidegate.calling.proxy import ProxyClient
 from tidegate_contracts.environments import Environments
 
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
 from lab.local_plane.process import HOST, free_ports
+from tests.client.life.calling import Caller
 
 from .conftest import Desk
 
 RATE_SECONDS = 60.0
+FOUR_ROWS = {"inputs": [{"name": "INPUT", "shape": [4, 3], "datatype": "FP32", "data": [1.0] * 12}]}
 
 
 def by_name(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {each["model"]: each for each in found}
-
-
-def calls(desk: Desk) -> ProxyClient:
-    return ProxyClient(desk.environment.url, Credential("a test", ("X-API-Key", desk.environment.keys["visitor"])))
 
 
 def test_looking_tells_what_is_there_and_loads_nothing(desk: Desk) -> None:
@@ -47,7 +42,9 @@ def test_it_tells_who_decides_which_version_answers(desk: Desk) -> None:
     found = by_name(desk.json("models"))
     ready = {version["version"]: version["ready"] for version in found["add_sub"]["versions"]}
     assert ready == {"1": True, "2": False}  # which is named, and is not there
-    assert "2 (not ready)" in desk.run("status", "--watch", "0")
+    table = desk.run("status", "--watch", "0")
+    assert "2 (not ready)" in table
+    assert "BUSY" not in table
     traffic = {name: each["traffic"] for name, each in found.items()}
     assert traffic == {
         "batched": "newest", "repeat": "newest", "words": "newest", "late": "newest", "huge": "newest",
@@ -78,21 +75,8 @@ def wait_until_rates_are_told(desk: Desk) -> dict[str, Any]:
 
 
 def test_who_is_called_is_counted_and_the_hottest_stands_first(desk: Desk) -> None:
-    stop = threading.Event()
-
-    def call() -> None:
-        with calls(desk) as client:
-            while not stop.is_set():
-                client.infer("batched", {"INPUT": numpy.ones((4, 3), numpy.float32)})
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    try:
+    with ProxyClient(desk.environment.url) as client, Caller(client, "batched", FOUR_ROWS):
         plane = wait_until_rates_are_told(desk)
-    finally:
-        stop.set()
-        thread.join(30)
-    assert not thread.is_alive()
     hottest = plane["models"][0]
     [version] = hottest["versions"]
     assert hottest["model"] == "batched"
@@ -114,14 +98,6 @@ def test_what_is_loaded_by_a_call_is_in_memory(desk: Desk) -> None:
     table = desk.run("status", "late")
     assert "in memory" in table
     assert "BUSY" in table
-
-
-def test_a_table_says_where_and_as_whom(desk: Desk) -> None:
-    table = desk.run("status", "--watch", "0")
-    assert f"dev on here: {desk.environment.url} (you are visitor)" in table
-    assert "champion → 1" in table
-    assert "2 (not ready)" in table
-    assert "BUSY" not in table
 
 
 def test_one_plane_that_is_down_hides_no_other(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from ..http.house import address_of, house, until
 pytestmark = pytest.mark.anyio
 
 POOL = {"name": "main", "host": "h", "httpPort": 1, "grpcPort": 2, "loading": "preload"}
+SERVER = {"name": "s", "kind": "triton", "pools": [POOL]}
 MODEL = {"name": "m", "server": "s", "pool": "main"}
 
 
@@ -29,12 +30,17 @@ def said(**more: Any) -> dict[str, Any]:
     usual: dict[str, Any] = {
         "version": 1,
         "environment": "e",
-        "servers": [{"name": "s", "kind": "triton", "pools": [POOL]}],
+        "servers": [SERVER],
         "models": [MODEL],
     }
     return {**usual, **more}
 
 
+def pooled(**more: Any) -> dict[str, Any]:
+    return {"servers": [{**SERVER, "pools": [POOL | more]}]}
+
+
+UNREACHABLE = ("", "\0", "a..b", "a" * 64, "é", "a\r\nX: y", "a b")
 REFUSED = [
     (shares(10, 10), "models.0: the shares of model m's versions must sum to 100, and they sum to 20"),
     (shares(0, 0), "models.0: the shares of model m's versions must sum to 100, and they sum to 0"),
@@ -46,66 +52,46 @@ REFUSED = [
     ({"models": [MODEL, MODEL]}, "model m stands twice on server s"),
     ({"models": [{**MODEL, "pool": "other"}]}, "model m is in s/other, a pool that the table does not have"),
     ({"models": [{"name": "m"}]}, "models.0.server: Field required (and 1 more)"),
-    (
-        {"servers": [{"name": "s", "kind": "triton", "pools": [POOL, POOL]}]},
-        "servers.0: server s has the pool main twice",
-    ),
-    ({"servers": [{"name": "s", "kind": "triton", "pools": [POOL]}] * 2}, "it: the table has the server s twice"),
+    ({"servers": [{**SERVER, "pools": [POOL, POOL]}]}, "servers.0: server s has the pool main twice"),
+    ({"servers": [SERVER, SERVER]}, "it: the table has the server s twice"),
+    *((pooled(host=host), "servers.0.pools.0.host: String should ") for host in UNREACHABLE),
+    (pooled(httpPort=0), "servers.0.pools.0.httpPort: Input should be greater than or equal to 1"),
+    (pooled(grpcPort=2**70), "servers.0.pools.0.grpcPort: Input should be less than or equal to 65535"),
+    (pooled(leasePort=-1), "servers.0.pools.0.leasePort: Input should be greater than or equal to 1"),
+]
+TAKEN = [
+    *(shares(20, 80), shares(100, 0), shares(), {"models": [{**MODEL, "alias": "champion"}]}),
+    *(pooled(host=host) for host in ("replicas", "10.0.0.1", "::1", "fe80::1", "my_svc.ns-1.svc.cluster.local.")),
+]
+LIMITS = [
+    ({"requestsPerMinute": 0, "burst": 1}, "rateLimit.requestsPerMinute: Input should be greater than or equal"),
+    ({"requestsPerMinute": 1, "burst": 0}, "rateLimit.burst: Input should be greater than or equal to 1"),
 ]
 
 
-UNREACHABLE = [
-    *(({"host": host}, "host: String should ") for host in ("", "\0", "a..b", "a" * 64, "é", "a\r\nX: y", "a b")),
-    ({"httpPort": 0}, "httpPort: Input should be greater than or equal to 1"),
-    ({"grpcPort": 2**70}, "grpcPort: Input should be less than or equal to 65535"),
-    ({"leasePort": -1}, "leasePort: Input should be greater than or equal to 1"),
-]
-
-
-@pytest.mark.parametrize(("more", "why"), UNREACHABLE, ids=range(len(UNREACHABLE)))
-async def test_a_pool_that_nobody_can_reach_is_refused_in_one_line(more: dict[str, Any], why: str) -> None:
-    servers = [{"name": "s", "kind": "triton", "pools": [POOL | more]}]
-    with pytest.raises(TableError) as caught:
-        await routing_table(json.dumps(said(servers=servers)).encode())
-    assert str(caught.value).startswith(f"servers.0.pools.0.{why}")
-    assert "\n" not in str(caught.value)
-
-
-async def test_a_kind_of_server_that_the_proxy_does_not_know_is_refused_in_one_line() -> None:
-    servers = [{"name": "s", "kind": "dynamo", "pools": [POOL]}]
-    with pytest.raises(TableError, match=r"^server s: this proxy knows no kind 'dynamo'$"):
-        await routing_table(json.dumps(said(servers=servers)).encode())
-
-
-@pytest.mark.parametrize("host", ["replicas", "10.0.0.1", "::1", "fe80::1", "my_svc.ns-1.svc.cluster.local."])
-async def test_a_pool_has_a_name_or_an_address(host: str) -> None:
-    servers = [{"name": "s", "kind": "triton", "pools": [POOL | {"host": host}]}]
-    assert (await routing_table(json.dumps(said(servers=servers)).encode())).servers[0].pools[0].host == host
-
-
-@pytest.mark.parametrize(("more", "why"), REFUSED)
+@pytest.mark.parametrize(("more", "why"), REFUSED, ids=range(len(REFUSED)))
 async def test_a_routing_table_that_means_nothing_is_refused_in_one_line(more: dict[str, Any], why: str) -> None:
     with pytest.raises(TableError) as caught:
         await routing_table(json.dumps(said(**more)).encode())
     assert str(caught.value).startswith(why)
     assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="m"):
+    with pytest.raises(ValueError, match="s"):
         routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
 
 
-async def test_a_table_that_means_something_is_taken() -> None:
-    for more in (shares(20, 80), shares(100, 0), shares(), {"models": [{**MODEL, "alias": "champion"}]}):
-        found = await routing_table(json.dumps(said(**more)).encode())
-        assert found == routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
+async def test_a_kind_of_server_that_the_proxy_does_not_know_is_refused_in_one_line() -> None:
+    servers = [{**SERVER, "kind": "dynamo"}]
+    with pytest.raises(TableError, match=r"^server s: this proxy knows no kind 'dynamo'$"):
+        await routing_table(json.dumps(said(servers=servers)).encode())
 
 
-@pytest.mark.parametrize(
-    ("limit", "why"),
-    [
-        ({"requestsPerMinute": 0, "burst": 1}, "rateLimit.requestsPerMinute: Input should be greater than or equal"),
-        ({"requestsPerMinute": 1, "burst": 0}, "rateLimit.burst: Input should be greater than or equal to 1"),
-    ],
-)
+@pytest.mark.parametrize("more", TAKEN, ids=range(len(TAKEN)))
+async def test_a_table_that_means_something_is_taken(more: dict[str, Any]) -> None:
+    found = await routing_table(json.dumps(said(**more)).encode())
+    assert found == routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
+
+
+@pytest.mark.parametrize(("limit", "why"), LIMITS)
 async def test_a_limit_that_lets_nobody_through_is_refused(limit: dict[str, int], why: str) -> None:
     with pytest.raises(TableError) as caught:
         await access_table(json.dumps({"rateLimit": limit}).encode())

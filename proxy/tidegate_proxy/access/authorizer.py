@@ -157,7 +157,6 @@ class Authorizer:
     def sweep(self) -> None:
         """Look at some of what is remembered, and forget what has ended."""
         self.identities.sweep(self._wall(), self.generation, _LOOKED_AT)
-        self.refusals.sweep(self._clock())
         self.limits.forget_idle(self._clock(), _LOOKED_AT)
 
     async def close(self) -> None:

@@ -190,11 +190,6 @@ class RefusalCache:
         """Forget all: what is believed has changed."""
         self._until.clear()
 
-    def sweep(self, now: float) -> None:
-        """Forget those whose time is up; they stand in the order of their ends."""
-        while self._until and next(iter(self._until.values()))[0] <= now:
-            self._until.popitem(last=False)
-
 
 def _digest(credential: Credential) -> bytes:
     return hashlib.sha256(credential).digest()[:16]

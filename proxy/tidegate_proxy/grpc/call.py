@@ -3,7 +3,6 @@
 A stream stays at one replica; each of its messages is decided anew.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Any
@@ -21,7 +20,7 @@ from .metadata import Method, RequestHeaders
 from .proxy_call import GrpcContext
 from .response import CallerStream
 from .upstream_stream import StreamLeases, UpstreamRequest, UpstreamStream
-from .upstreams import UpstreamConnection, UpstreamStatusError
+from .upstreams import UpstreamConnection
 
 WIDE_WINDOW = 1024 * 1024
 """Bytes of a long message that may be on their way, once there is a replica for it."""
@@ -39,7 +38,6 @@ class Call(CallerStream):
     _more_leases: StreamLeases | None = None
     _refused: Sequence[bytes | bytearray] = ()
     """Messages that a replica has refused, for the next one."""
-    _task: asyncio.Task[None] | None = None
     _bytes_in = 0
     _unread = 0
     """Bytes that the caller has no credit for yet."""
@@ -90,11 +88,10 @@ class Call(CallerStream):
 
     def leave(self) -> None:
         """End it: the proxy waits for it no longer."""
-        problem = Problem(Kind.BUSY, "The proxy is stopping; another one takes the call.", 0.0)
         if self._upstream is not None:
             why = "The proxy is stopping and can wait no longer. The inference server may have done the work; "
-            problem = Problem(Kind.UPSTREAM, why + "send the request again only if that does no harm.")
-        self.fail(problem)
+            self.fail(Problem(Kind.UPSTREAM, why + "send the request again only if that does no harm."))
+        super().leave()
 
     # --- reading messages
     def _read(self, data: bytes) -> None:
@@ -190,7 +187,7 @@ class Call(CallerStream):
         self._granted(await ask(self.headers.credential, server, requested.model, self._method.action), requested)
 
     async def _all_statistics(self, server: str | None) -> None:
-        answer, missing = await self._context.servers.statistics(self.headers.credential, server, self.time)
+        answer, missing = await self._context.statistics(self.headers.credential, server, self.time)
         self.reply(answer, literal(UNAVAILABLE_HEADER.encode(), missing.encode()) if missing else b"")
 
     def _granted(self, grant: Grant, requested: RequestedModel) -> None:
@@ -258,7 +255,7 @@ class Call(CallerStream):
         """Answer what is only looked at: that loads no model, and keeps none."""
         self._find_version(forwarding)
         pool, name = forwarding.grant.route.pool, self._method.name
-        self.reply(await self._context.servers.look(name, pool, requested, self.time))
+        self.reply(await self._context.look(name, pool, requested, self.time))
 
     # --- to a replica
     def _take_slot(self, forwarding: Forwarding) -> None:
@@ -321,19 +318,13 @@ class Call(CallerStream):
 
     # --- its steps, and its end
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._task = self.connection.loop.create_task(self._run(work))
+        """Do some work, and go on with what has come meanwhile."""
+        self.start(self._and_go_on(work))
 
-    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-            if not self._waiting:
-                self._work()
-        except Problem as problem:
-            self.fail(problem)
-        except UpstreamStatusError as error:
-            self.end(error.code, error.block)
-        except Exception:
-            self.defect()
+    async def _and_go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        await work
+        if not self._waiting:
+            self._work()
 
     def _guarded(self, step: Callable[..., None], *given: Any) -> None:
         try:
@@ -345,8 +336,7 @@ class Call(CallerStream):
 
     def ended(self, code: int) -> None:
         """Give back and count everything."""
-        if self._task not in (None, asyncio.current_task(self.connection.loop)):
-            self._task.cancel()
+        super().ended(code)
         if self._upstream is not None:
             self._upstream.cancel()
             self._upstream = None

@@ -1,7 +1,11 @@
 """The caller's side of one call: what goes back, headers, messages and a status in the end; and when its time is up."""
 
+import asyncio
 import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
 from ..forwarding import Forwarding
 from ..headers import new_request_id
@@ -51,6 +55,14 @@ class Deadline:
         self.at = min(monotonic() + max(self._most, IDLE_STREAM_SECONDS), self.last)
 
 
+@dataclass(eq=False)
+class UpstreamStatusError(Exception):
+    """A replica answered with a gRPC status of its own, which goes to the caller as it is."""
+
+    block: bytes
+    code: int
+
+
 CANCELLED = 1
 """The status that is counted for a caller who has left; it is not sent."""
 log = logging.getLogger(__name__)
@@ -67,6 +79,8 @@ class CallerStream(Stream):
     bytes_out = 0
     problem: str | None = None
     """The word of the problem that ended it."""
+    task: asyncio.Task[None] | None = None
+    """Its work that is under way, or was last."""
 
     def __init__(self, shared: SharedState, headers: RequestHeaders, started: float, streams: bool = False) -> None:
         self.shared = shared
@@ -117,11 +131,27 @@ class CallerStream(Stream):
 
     def leave(self) -> None:
         """End it: the proxy waits for it no longer."""
-        raise NotImplementedError
+        self.fail(Problem(Kind.BUSY, "The proxy is stopping; another one takes the call.", 0.0))
 
-    def ended(self, code: int) -> None:
+    def ended(self, _code: int) -> None:
         """Give back what it holds: the last of its answer, with this status, is on its way."""
-        raise NotImplementedError
+        if self.task not in (None, asyncio.current_task(self.connection.loop)):
+            self.task.cancel()
+
+    # --- its work
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work that takes its time; what fails there ends the call."""
+        self.task = self.connection.loop.create_task(self._run(work))
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Problem as problem:
+            self.fail(problem)
+        except UpstreamStatusError as error:
+            self.end(error.code, error.block)
+        except Exception:
+            self.defect()
 
     # --- to the caller
     def answer_began(self, headers: bytes = OK_HEADERS) -> None:

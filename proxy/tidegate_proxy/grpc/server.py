@@ -13,7 +13,7 @@ from ..servers import ServerQueries
 from ..shared_state import SharedState
 from .call import Call
 from .metadata import OF_MODELS, OF_PROXY, OK_HEADERS, RequestHeaders, status_trailers
-from .proxy_call import GrpcContext, Health, ProxyCall, ServerMethods
+from .proxy_call import GrpcContext, ProxyCall
 from .upstreams import Upstreams
 
 STREAM_WINDOW = 128 * 1024
@@ -131,12 +131,11 @@ class GrpcServer:
     def __init__(self, shared: SharedState, servers: ServerQueries, upstream_ca: Path) -> None:
         upstreams = Upstreams(shared.settings.connect_timeout_seconds, upstream_ca)
         limiter = ConcurrencyLimiter(shared.settings.concurrency)
-        self.context = GrpcContext(shared, upstreams, ServerMethods(upstreams, servers), limiter)
+        self.context = GrpcContext(shared, upstreams, servers, limiter)
         self.connections: set[CallerConnection] = set()
         self.opened = 0
         """Calls so far."""
         self.closed = False
-        self._health = Health(shared)
 
     def connection(self) -> CallerConnection:
         """Return the proxy's end of a new connection."""
@@ -153,7 +152,7 @@ class GrpcServer:
         elif (method := OF_MODELS.get(headers.path)) is not None:
             stream = Call(self.context, headers, method, connection.heard_at)
         elif (own := OF_PROXY.get(headers.path)) is not None:
-            stream = ProxyCall(self.context, self._health, headers, own, connection.heard_at)
+            stream = ProxyCall(self.context, headers, own, connection.heard_at)
         connection.add(stream, number)
         stream.remote_closed = end
         if isinstance(stream, Call | ProxyCall):
@@ -170,14 +169,15 @@ class GrpcServer:
 
     def leave(self) -> None:
         """Tell callers to connect anew, and watchers that the proxy is not serving; calls still come and go."""
-        self._health.changed()
+        for watcher in list(self.context.watchers):
+            watcher.health_changed()
         for connection in list(self.connections):
             connection.goaway(h2.LARGEST_WINDOW)
 
     def close(self) -> None:
         """Take no more calls."""
         self.closed = True
-        for watcher in list(self._health.watchers):
+        for watcher in list(self.context.watchers):
             watcher.leave()
         for connection in list(self.connections):
             if connection.streams:

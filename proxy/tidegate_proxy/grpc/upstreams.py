@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import ssl
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from ..upstream.replica import Replica
 from ..upstream.request import NoAnswerError
 from .metadata import ResponseHeaders
 from .protobuf import framed, text
-from .response import Deadline
+from .response import Deadline, UpstreamStatusError
 
 STREAM_WINDOW = 256 * 1024
 """Bytes of an answer that may be here before its caller has taken any."""
@@ -176,14 +175,6 @@ MOST_BYTES = 64 * 1024 * 1024
 """Bytes of an answer."""
 _VERSION_FIELD = 2
 """`model_version` of ModelInferRequest."""
-
-
-@dataclass(eq=False)
-class UpstreamStatusError(Exception):
-    """A replica answered with a gRPC status of its own, which goes to the caller as it is."""
-
-    block: bytes
-    code: int
 
 
 class _UnaryCall(Stream):

@@ -159,7 +159,11 @@ class Rebalancer:
             if now >= max(lease.since for lease in model.leases) + AGAIN_SECONDS:
                 self._narrow(name, model, usable, wanted)
         elif now >= model.again:
-            others = self._others(name, model)
+            others = [
+                here
+                for here in self._table.in_order(name, [lease.replica for lease in model.leases])
+                if self._table.stays(here.replica)
+            ]
             if len(staying) >= wanted:
                 others = self._better(name, staying, others)
             if others:
@@ -171,11 +175,6 @@ class Rebalancer:
         for lease in list(model.leases):
             if lease.replica.name not in kept:
                 self._table.replicas[lease.replica].drop(lease)
-
-    def _others(self, name: str, model: ModelLeases) -> list[ReplicaLeases]:
-        """Return where another lease may be had."""
-        have = [lease.replica for lease in model.leases]
-        return [each for each in self._table.in_order(name, have) if self._table.stays(each.replica)]
 
     def _better(self, name: str, staying: list[Lease], others: list[ReplicaLeases]) -> list[ReplicaLeases]:
         """Return where the model is resident as well, and ranks higher: so proxies that differ converge."""

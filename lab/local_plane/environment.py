@@ -68,14 +68,8 @@ class Plan:
 
 
 def _managed(model: routing.Model) -> ManagedModel:
-    return ManagedModel(
-        name=model.name,
-        idle_seconds=model.idle_seconds,
-        pinned=model.pinned,
-        footprint_bytes=model.footprint_bytes,
-        versions=tuple(share.version for share in model.versions),
-        alias=model.alias,
-    )
+    alike = model.model_dump(include={"name", "idle_seconds", "pinned", "footprint_bytes", "alias"})
+    return ManagedModel(**alike, versions=tuple(share.version for share in model.versions))
 
 
 @dataclass
@@ -181,7 +175,7 @@ class LocalEnvironment:
         for number in range(self.plan.proxies):
             root = self.root / f"proxy-{number + 1}"
             root.mkdir()
-            write_tables(root, self.routing(), self.plan.access())
+            write_tables(root, self.routing_table(), self.plan.access())
             (root / "api-keys").mkdir()
             for caller, key in self.keys.items():
                 (root / "api-keys" / caller).write_text(hash_line(key) + "\n", "utf-8")
@@ -192,7 +186,7 @@ class LocalEnvironment:
         self.plan = plan
         write_settings(self._policy_root, plan.settings(self.repository(ON_DEMAND)))
         for each in self.proxies:
-            write_tables(each.root, self.routing(), plan.access())
+            write_tables(each.root, self.routing_table(), plan.access())
 
     def kill_policy(self) -> None:
         """Kill the eviction policy, without a chance to say anything."""
@@ -215,7 +209,7 @@ class LocalEnvironment:
             for stack in self._stacks.values():
                 all_of_it.push(stack)
 
-    def routing(self) -> routing.RoutingTable:
+    def routing_table(self) -> routing.RoutingTable:
         """Return what the proxies are told of its servers and models."""
         servers = [(ON_DEMAND, self.on_demand)]
         if self.plan.preloads:

@@ -13,6 +13,7 @@ from lab import tools
 from lab.local_cluster import LocalCluster, crds, nodes
 
 from .conftest import MakeCluster
+from .world import somebody
 
 VALUES = CHART / "ci" / "prod-east-values.yaml"
 NAMESPACE = "inference-prod"
@@ -69,19 +70,10 @@ def test_what_is_missing_is_said_until_it_is_there(bare: LocalCluster) -> None:
 
 @pytest.mark.thorough
 def test_who_may_not_look_around_installs_without_asking(bare: LocalCluster) -> None:
-    groups = ("apps", "policy", "autoscaling", "networking.k8s.io", "monitoring.coreos.com", "cert-manager.io", "")
-    rules = [{"apiGroups": [group], "resources": ["*"], "verbs": ["*"]} for group in groups]
-    rules[-2]["resources"] = ["certificates"]
-    kinds = "namespaces persistentvolumes persistentvolumeclaims configmaps secrets services serviceaccounts"
-    rules[-1]["resources"] = kinds.split()
-    group = "rbac.authorization.k8s.io"
-    head = {"apiVersion": f"{group}/v1", "metadata": {"name": "installs"}}
-    of = {
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "installs"},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": "deployer"}],
-    }
-    bare.apply([{**head, "kind": "ClusterRole", "rules": rules}, {**head, "kind": "ClusterRoleBinding", **of}])
-    deployer = {"KUBECONFIG": str(bare.user("deployer"))}
+    kinds = "namespaces,persistentvolumes,persistentvolumeclaims,configmaps,secrets,services,serviceaccounts"
+    all_of = ("apps,policy,autoscaling,networking.k8s.io,monitoring.coreos.com", "*", "*")
+    user = somebody(bare, "deployer", all_of, ("cert-manager.io", "certificates", "*"), ("", kinds, "*"))
+    deployer = {"KUBECONFIG": str(user)}
     refused = helm(deployer, *NEW, "--dry-run=server")
     assert refused.returncode != 0
     assert 'User "deployer" cannot get resource "csidrivers"' in refused.stderr

@@ -10,7 +10,7 @@ from rollout.kubectl import Kubectl, as_list
 from stacks.command import CommandError
 
 from .conftest import MakeCluster
-from .world import HELM, Site, read_until, roomy_nodes, until
+from .world import HELM, Site, read_until, roomy_nodes, somebody, until
 
 NO_NODE_HAS_THAT = 'resources: {cpu: "5000", memory: 8Gi}'
 
@@ -69,29 +69,9 @@ def test_rbac_is_named_with_who_may_not_do_what_and_how_to_check(site: Site) -> 
     assert "was refused by RBAC: user nobody may not get namespaces" in ended.err
     assert "auth can-i get namespaces" in ended.err
 
-    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
-    kinds = ["namespaces", "secrets", "configmaps", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims"]
-    rules += [{"apiGroups": ["", "coordination.k8s.io"], "resources": [*kinds, "leases"], "verbs": ["*"]}]
-    rules += [{"apiGroups": ["networking.k8s.io", "policy"], "resources": ["*"], "verbs": ["*"]}]
-    name = f"{site.prefix}-some"
-    version = "rbac.authorization.k8s.io/v1"
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "most"}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    site.cluster.apply(
-        [
-            {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
-            {
-                "apiVersion": version,
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": name},
-                "subjects": [subject],
-                "roleRef": role,
-            },
-        ]
-    )
-    most = site.cluster.user("most")
-    question = ("auth", "can-i", "get", "namespaces")
-    until("the binding counts", lambda: site.cluster.kubectl(*question, check=False, kubeconfig=most).returncode == 0)
+    kinds = "namespaces,secrets,configmaps,serviceaccounts,persistentvolumes,persistentvolumeclaims,leases"
+    some = (("*", "*", "get,list,watch"), (",coordination.k8s.io", kinds, "*"), ("networking.k8s.io,policy", "*", "*"))
+    most = somebody(site.cluster, "most", *some)
     site.environment = {**mine, "KUBECONFIG": str(most)}
     ended = site.up(ok=False)
     assert ended.code == 1

@@ -92,6 +92,22 @@ def until(what: str, there: Callable[[], Any], seconds: float = 120) -> Any:
     return found
 
 
+def somebody(cluster: LocalCluster, name: str, *rules: tuple[str, str, str]) -> Path:
+    """Return the kubeconfig of a user who may do this, by API groups, resources and verbs, and look at namespaces."""
+    group = "rbac.authorization.k8s.io"
+    head = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
+    parts = ("apiGroups", "resources", "verbs")
+    said = [dict(zip(parts, (part.split(",") for part in rule), strict=True)) for rule in rules]
+    of = {
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+    }
+    cluster.apply([{**head, "kind": "ClusterRole", "rules": said}, {**head, "kind": "ClusterRoleBinding", **of}])
+    user, question = cluster.user(name), ("auth", "can-i", "get", "namespaces")
+    until("the binding counts", lambda: cluster.kubectl(*question, check=False, kubeconfig=user).returncode == 0)
+    return user
+
+
 def settled(cluster: LocalCluster, *namespaces: str, seconds: float = 180) -> None:
     """Wait until every workload of these namespaces has all its pods, updated and available."""
 

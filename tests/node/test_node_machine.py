@@ -15,19 +15,6 @@ from .images import ROOT
 from .machine import CONTROLLERS, cgroup_mounts, handed_down, sweep, why_not
 
 
-def test_tests_that_cannot_run_here_say_so_in_one_line_with_their_number() -> None:
-    """A machine without apt, util-linux and everything else."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/node/test_node_images.py"]
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"PATH": "/nowhere"}, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stdout
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
-    assert line.startswith("SKIPPED [4] ")
-    assert "NOT RUN: NO REAL NODE CAN RUN HERE" in line
-    assert len([line for line in done.stdout.splitlines() if line.startswith("  tests/node/")]) == 4, done.stdout
-
-
 def test_what_a_machine_lacks_for_a_node_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     for user, said in (

@@ -88,9 +88,9 @@ class Plane(LocalEnvironment):
         samples = (each for family in text_string_to_metric_families(text) for each in family.samples)
         return sum(each.value for each in samples if each.name in names)
 
-    def routing(self) -> routing.RoutingTable:
+    def routing_table(self) -> routing.RoutingTable:
         """Return what the proxies are told: the same pool a second time, as one that preloads."""
-        table = super().routing()
+        table = super().routing_table()
         ((pool,),) = (server.pools for server in table.servers)
         plain = pool.model_copy(update={"loading": "preload", "lease_port": None})
         again = routing.Server(name=PRELOAD, kind="triton", pools=(plain,))

@@ -14,7 +14,7 @@ from stacks.definition.proxy import PROXY
 from .args import NetworkBoundaryArgs
 from .kinds import KINDS
 from .place import ROLE, Place, Texts
-from .values import each, either, equals, flat, if_true, joined, listed, merged, none_if_empty, when
+from .values import each, either, equals, flat, if_true, joined, merged, none_if_empty, when
 
 _EVERY_POD = k8s.meta.v1.LabelSelectorArgs()
 _Port = k8s.networking.v1.NetworkPolicyPortArgs
@@ -161,9 +161,7 @@ def _pods_of(peer: Caller | Reach | PrometheusPeer, namespaces: Peer) -> Any:
 def _dns(dns: Dns) -> _Egress:
     return _Egress(
         to=joined([namespace_peer(dns.namespace)], each(dns.addresses, address_peer)),
-        ports=flat(
-            listed(dns.ports, lambda port: [_Port(port=port, protocol="UDP"), _Port(port=port, protocol="TCP")])
-        ),
+        ports=flat(dns.ports, lambda port: [_Port(port=port, protocol="UDP"), _Port(port=port, protocol="TCP")]),
     )
 
 

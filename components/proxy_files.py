@@ -35,12 +35,10 @@ def routing_table(place: Place, servers: Sequence[ServerArgs]) -> Tree:
             },
         ),
         "models": flat(
-            listed(
-                servers,
-                lambda server: flat(
-                    listed(server.pools, lambda pool: listed(pool.models, lambda model: _model(server, pool, model)))
-                ),
-            )
+            servers,
+            lambda server: flat(
+                server.pools, lambda pool: listed(pool.models, lambda model: _model(server, pool, model))
+            ),
         ),
     }
 

@@ -68,8 +68,9 @@ def listed(items: Iterable[Item], make: Callable[[Item], Made | None]) -> list[M
     return [made for item in items if (made := make(item)) is not None]
 
 
-def flat(lists: list[list[Made]]) -> list[Made]:
-    """Return one list of the items of several, as nested loops make them."""
+def flat(items: Iterable[Item], make: Callable[[Item], list[Made]]) -> list[Made]:
+    """Return one list of all that `make` makes of the items, a list of each: for loops in loops."""
+    lists = listed(items, make)
     return cast("list[Made]", lists) if RECORDER.get() is not None else list(chain.from_iterable(lists))
 
 

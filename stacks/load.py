@@ -12,12 +12,14 @@ from typing import Any, Literal
 
 import yaml
 
-from .problems import DefinitionError, Position, Problem, escaped, member, readable_path
+from .problems import DefinitionError, Position, Problem, Severity, escaped, member, readable_path
 from .reading.files import check_text, read_text, refuse
 from .reading.syntax import syntax_problem
 from .reading.tree import Node, Reader, StopReading, kind_of
 
 PathInTree = Sequence[str | int]
+At = Literal["key", "value"] | None
+"""Where a problem is shown; None where others say it."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -29,7 +31,7 @@ class Document:
     tree: dict[str, Any]
     file: str
     root: Node = field(repr=False)
-    shown_at: Literal["key", "value"] = "key"
+    shown_at: At = "key"
     """Where problems are shown that do not say it."""
 
     def node(self, path: PathInTree) -> tuple[Node, bool]:
@@ -73,8 +75,8 @@ class Document:
         why: str = "",
         do: str = "",
         *,
-        at: Literal["key", "value"] | None = None,
-        severity: Literal["error", "advisory"] = "error",
+        at: At | None = None,
+        severity: Severity = "error",
     ) -> Problem:
         """A problem with the value at `path`, for rules that look at more than one."""
         where = self.position(path) if (at or self.shown_at) == "key" else self.value_position(path)

@@ -18,6 +18,9 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_$-]+(?:\.[A-Za-z0-9_$-]+)*")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 
 
+Severity = Literal["error", "advisory"]
+
+
 class Position(NamedTuple):
     """A place in a file; line and column count from 1, as editors do."""
 
@@ -43,7 +46,7 @@ class Problem:
     what: str
     why: str = ""
     do: str = ""
-    severity: Literal["error", "advisory"] = "error"
+    severity: Severity = "error"
 
     @property
     def file(self) -> str:
@@ -79,11 +82,8 @@ class DefinitionError(Exception):
         """`3 problems and 1 advisory in stacks/inference.yaml`."""
         errors = sum(problem.severity == "error" for problem in self.problems)
         advisories = len(self.problems) - errors
-        counts = []
-        if errors or not advisories:
-            counts.append(f"{errors} problem{'' if errors == 1 else 's'}")
-        if advisories:
-            counts.append(f"{advisories} advisor{'y' if advisories == 1 else 'ies'}")
+        counts = [count_of(errors, "problem")] if errors or not advisories else []
+        counts += [count_of(advisories, "advisory")] if advisories else []
         files = {problem.file for problem in self.problems if problem.file}
         place = f" in {escaped(next(iter(files)))}" if len(files) == 1 else f" in {len(files)} files" if files else ""
         return " and ".join(counts) + place
@@ -176,9 +176,15 @@ def _cut(line: str) -> str:
     return shortened(line, _LONGEST_LINE)
 
 
-def counted(things: Collection[object], name: str) -> str:
+def count_of(number: Any, noun: str) -> str:
+    """`1 entry`, `3 entries`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def counted(things: Collection[object], noun: str) -> str:
     """`1 stack`, `3 stacks`."""
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+    return count_of(len(things), noun)
 
 
 def advisory_text(advisories: Iterable[Problem]) -> str:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from .load import Document
 from .model_keys import Key, Model, bare, branches, hint_of, keys_of
-from .problems import Problem, did_you_mean, escaped, in_order, listed, nearest, shortened, shown
+from .problems import Problem, count_of, did_you_mean, escaped, in_order, listed, nearest, shortened, shown
 
 Path = tuple[str | int, ...]
 
@@ -178,7 +178,7 @@ class _Mistake:
     def _wrong_value(self) -> Problem:
         if self.type in _BOUNDS:
             words, name, unit = _BOUNDS[self.type]
-            bound = _count(self.context.get(name), unit) if unit else self.context.get(name)
+            bound = count_of(self.context.get(name), unit) if unit else self.context.get(name)
             return self._at_value(f"must {words} {bound}, got {self._got()}", self.hint)
         if self.type == "string_pattern_mismatch":
             why = self.hint or f"It must match the pattern {shortened(str(self.context.get('pattern', '')), 200)}"
@@ -202,7 +202,7 @@ class _Mistake:
         if isinstance(value, str):
             return f"the text {shown(value)}"
         if isinstance(value, list | tuple):
-            return f"a list of {_count(len(value), 'entry')}" if value else "an empty list"
+            return f"a list of {count_of(len(value), 'entry')}" if value else "an empty list"
         return "an empty mapping" if value == {} else "a mapping" if isinstance(value, dict) else shown(value)
 
 
@@ -227,8 +227,3 @@ def _hint(key: Key) -> str:
     extra = key.field.json_schema_extra
     said = extra.get("hint") if isinstance(extra, dict) else None
     return hint_of(key.annotation) or str(said or key.field.description or "")
-
-
-def _count(number: Any, noun: str) -> str:
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"

@@ -70,24 +70,10 @@ OWNED_ARGUMENTS: Mapping[str, str] = {
 }
 # Addresses, ports, TLS, and what restricts the control APIs: the proxy and the policy rely on them.
 OWNED_PREFIXES = (
-    "http-restricted",
-    "grpc-restricted",
-    "http-port",
-    "http-address",
-    "reuse-http-port",
-    "grpc-port",
-    "grpc-address",
-    "reuse-grpc-port",
-    "metrics-port",
-    "metrics-address",
-    "grpc-use-ssl",
-    "grpc-server-",
-    "grpc-root-cert",
-    "allow-sagemaker",
-    "allow-vertex-ai",
-    "sagemaker-",
-    "vertex-ai-",
-)
+    "http-restricted", "grpc-restricted", "http-port", "http-address", "reuse-http-port", "grpc-port", "grpc-address",
+    "reuse-grpc-port", "metrics-port", "metrics-address", "grpc-use-ssl", "grpc-server-", "grpc-root-cert",
+    "allow-sagemaker", "allow-vertex-ai", "sagemaker-", "vertex-ai-",
+)  # fmt: skip
 
 RESOLVED_ARGUMENTS = ("metrics-config", "rate-limit", "rate-limit-resource")
 """Those that latency summaries and the rate limiter become, which components are not told otherwise."""

@@ -20,18 +20,16 @@ def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str
     """Grant a lease, or prolong the holder's; it counts as one request in flight."""
     # A caller that has waited was counted as a use when it asked.
     used(model, pool.now, 0 if waited else 1)
-    lease = hold(pool, model, holder, pool.rules.lease_seconds)
+    seconds = pool.rules.lease_seconds
+    lease = hold(pool, model, holder, seconds)
     lease.in_flight = max(1, lease.in_flight)
     pool.serial += 1
     lease.serial = pool.serial
     pool.refresh(model)
     return wire.Granted(
-        incarnation=incarnation,
-        lease_seconds=pool.rules.lease_seconds + waited,
-        versions=model.versions,
-        waited_seconds=waited,
+        incarnation=incarnation, lease_seconds=seconds + waited, versions=model.versions, waited_seconds=waited,
         serial=lease.serial,
-    )
+    )  # fmt: skip
 
 
 def renew(pool: Pool, holder: str, uses: Mapping[str, wire.Use], *, void: bool) -> tuple[str, ...]:
@@ -207,12 +205,9 @@ def too_large(pool: Pool, model: Model) -> wire.TooLarge | None:
     whole, limit = pool.whole(model), pool.limit(model)
     if whole <= limit:
         return None
-    return wire.TooLarge(
-        needed_bytes=whole,
-        capacity_bytes=limit,
-        why=f"{model.name} needs {whole} bytes ({pool.sizes.source(model.name)}), and there are never more than "
-        f"{limit} for it: the pool's capacity without what pinned models take",
-    )
+    needs = f"{model.name} needs {whole} bytes ({pool.sizes.source(model.name)})"
+    why = f"{needs}, and there are never more than {limit} for it: the pool's capacity without what pinned models take"
+    return wire.TooLarge(needed_bytes=whole, capacity_bytes=limit, why=why)
 
 
 def busy(pool: Pool, model: Model) -> wire.Busy:

@@ -110,23 +110,16 @@ class Residency:
     def renew(
         self, holder: str, incarnation: str, uses: Mapping[str, lease.Use], now: float
     ) -> tuple[Step, lease.Renewed]:
-        """Renew a holder's leases, and learn how it uses its models; docs/eviction.md says which are lost.
-
-        With requests in flight a lease lives on even then. One that has just ended is given anew where the model is
-        still resident.
-        """
+        """Renew a holder's leases, and learn how it uses its models; docs/eviction.md says which are lost. One that has
+        just ended is given anew where the model is still resident."""
         pool = self._pool
         with self._stepping(now) as step:
             lost = leases.renew(pool, holder, uses, void=incarnation != self.incarnation)
         accepts = pool.accepts
-        answer = lease.Renewed(
-            incarnation=self.incarnation,
-            lease_seconds=pool.rules.lease_seconds,
-            lost=lost,
-            resident=tuple(pool.by[State.RESIDENT]) if accepts else (),
-            accepts=accepts,
+        resident, seconds = tuple(pool.by[State.RESIDENT]) if accepts else (), pool.rules.lease_seconds
+        return step, lease.Renewed(
+            incarnation=self.incarnation, lease_seconds=seconds, lost=lost, resident=resident, accepts=accepts
         )
-        return step, answer
 
     def release(
         self, holder: str, incarnation: str, models: Iterable[str], now: float, serials: Mapping[str, int] | None = None
@@ -146,11 +139,8 @@ class Residency:
         measured_bytes: int | None = None,
         versions: tuple[int, ...] = (),
     ) -> Step:
-        """Report how a `Load` ended: with its error, or what memory grew by and the versions that are loaded.
-
-        `measured_bytes` is used only if nothing else was loaded, unloaded or freed meanwhile, so it may always be
-        given. A number that is not under way (any more) is ignored.
-        """
+        """Report how a `Load` ended: with its error, or what memory grew by (which is used only if nothing else went on
+        meanwhile) and the versions that are loaded. A number that is not under way is ignored."""
         pool = self._pool
         with self._stepping(now) as step:
             model = pool.loads.pop(number, None)
@@ -184,10 +174,8 @@ class Residency:
         return step
 
     def vanished(self, models: Iterable[str], now: float) -> Step:
-        """Report models that the server does not have loaded although no unload was ordered.
-
-        Left alone are those that are not resident, or have parts that are being loaded or unloaded.
-        """
+        """Report models that the server does not have loaded although no unload was ordered; left alone are those that
+        are not resident, or have parts that are being loaded or unloaded."""
         pool = self._pool
         with self._stepping(now) as step:
             for name in models:
@@ -232,17 +220,12 @@ class Residency:
         pool, room = self._pool, self._pool.room
         now = max(now, pool.now)
         loading = sum(room.size(model.operation.pieces) for model in pool.loads.values())
+        models = tuple(self._listed(pool.models[name], now) for name in sorted(pool.models))
         return lease.Listing(
-            incarnation=self.incarnation,
-            policy=pool.rules.policy.name,
-            capacity_bytes=pool.rules.capacity_bytes,
-            resident_bytes=room.total - loading - room.pending,
-            loading_bytes=loading,
-            freeing_bytes=room.pending,
-            leaked_bytes=pool.memory.leaked,
-            free_bytes=max(0, pool.free),
-            models=tuple(self._listed(pool.models[name], now) for name in sorted(pool.models)),
-        )
+            incarnation=self.incarnation, policy=pool.rules.policy.name, capacity_bytes=pool.rules.capacity_bytes,
+            resident_bytes=room.total - loading - room.pending, loading_bytes=loading, freeing_bytes=room.pending,
+            leaked_bytes=pool.memory.leaked, free_bytes=max(0, pool.free), models=models,
+        )  # fmt: skip
 
     @property
     def incarnation(self) -> str:
@@ -266,22 +249,18 @@ class Residency:
 
     def _listed(self, model: Model, now: float) -> lease.Listed:
         pool, resident = self._pool, model.state is State.RESIDENT
+        leases = tuple(
+            lease.LeaseOf(holder=held.holder, seconds_left=max(0.0, held.ends - now), in_flight=held.in_flight)
+            for held in model.leases.values()
+        )
         return lease.Listed(
-            model=model.name,
-            state=model.state,
-            why=model.why or (model.failures.why if model.failures.count else ""),
+            model=model.name, state=model.state, why=model.why or (model.failures.why if model.failures.count else ""),
             footprint_bytes=pool.room.size(model.held) if model.held else pool.whole(model),
             footprint_from=pool.sizes.source(model.name),
             idle_seconds=max(0.0, now - model.candidate.last_use) if resident and model.used_at > -math.inf else None,
             evictable_in=max(0.0, model.at - now) if resident and model.at < math.inf else None,
-            pinned=model.pinned,
-            versions=model.versions,
-            leases=tuple(
-                lease.LeaseOf(holder=held.holder, seconds_left=max(0.0, held.ends - now), in_flight=held.in_flight)
-                for held in model.leases.values()
-            ),
-            waiters=len(model.waiters),
-        )
+            pinned=model.pinned, versions=model.versions, leases=leases, waiters=len(model.waiters),
+        )  # fmt: skip
 
     @contextlib.contextmanager
     def _stepping(self, now: float) -> Iterator[Step]:

@@ -1,7 +1,7 @@
 """The admin port: probes, metrics, and a page that shows what sits in the slice now, as a bar of blocks."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from html import escape
 from time import monotonic
@@ -42,10 +42,10 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 def page(snapshot: Snapshot) -> str:
     """Return the page."""
     listing = snapshot.listing
-    shown = sorted(
+    models = sorted(
         listing.models, key=lambda each: (_ORDER.index(each.state), -(each.footprint_bytes or 0), each.model)
     )
-    more = len(shown) - SHOWN_MODELS
+    more = len(models) - SHOWN_MODELS
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -55,10 +55,10 @@ def page(snapshot: Snapshot) -> str:
             "<h1>What sits in the slice now</h1>",
             *_warnings(snapshot),
             f"<p>{_sums(listing)} · policy {escape(listing.policy)} · {snapshot.leases} leases</p>",
-            f'<div class="bar" role="img" aria-label="{_sums(listing)}">{"".join(_blocks(listing))}</div>',
+            f'<div class="bar" role="img" aria-label="{_sums(listing)}">{"".join(_blocks(listing, models))}</div>',
             "<table>\n<tr><th>model</th><th>state</th><th class=number>footprint</th><th>known from</th>"
             "<th class=number>last use</th><th class=number>evictable in</th><th>leases</th><th></th></tr>",
-            *(_row(each) for each in shown[:SHOWN_MODELS]),
+            *(_row(each) for each in models[:SHOWN_MODELS]),
             "</table>",
             f"<p>and {more} more</p>" if more > 0 else "",
             "</body>\n</html>\n",
@@ -83,19 +83,16 @@ def _sums(listing: Listing) -> str:
     return f"{' · '.join(said)} of {bytes_text(listing.capacity_bytes)}"
 
 
-def _blocks(listing: Listing) -> list[str]:
-    whole = max(listing.capacity_bytes, 1)
-    held = [each for each in listing.models if each.state in IN_MEMORY and each.footprint_bytes]
-    blocks = []
-    for each in sorted(held, key=lambda each: (_ORDER.index(each.state), -(each.footprint_bytes or 0), each.model)):
-        kind = "leased" if each.state == "resident" and each.leases else each.state
-        text = f"{each.model}: {each.state}, {bytes_text(each.footprint_bytes)}, {len(each.leases)} leases"
-        blocks.append(_block(kind, (each.footprint_bytes or 0) / whole, text, each.model))
+def _blocks(listing: Listing, models: Iterable[Listed]) -> Iterator[str]:
+    for each in models:
+        if each.state in IN_MEMORY and each.footprint_bytes:
+            kind = "leased" if each.state == "resident" and each.leases else each.state
+            text = f"{each.model}: {each.state}, {bytes_text(each.footprint_bytes)}, {len(each.leases)} leases"
+            yield _block(kind, each.footprint_bytes / listing.capacity_bytes, text, each.model)
     if listing.leaked_bytes:
         text = f"leaked: {bytes_text(listing.leaked_bytes)}"
-        blocks.append(_block("leaked", listing.leaked_bytes / whole, text, "leaked"))
-    blocks.append(f'<div class="free">{escape(bytes_text(listing.free_bytes))} free</div>')
-    return blocks
+        yield _block("leaked", listing.leaked_bytes / listing.capacity_bytes, text, "leaked")
+    yield f'<div class="free">{escape(bytes_text(listing.free_bytes))} free</div>'
 
 
 def _block(kind: str, share: float, text: str, name: str) -> str:

@@ -76,10 +76,9 @@ def seconds_open(window: WarmWindow, now: datetime) -> list[tuple[float, float]]
 
 
 class SettingsFile:
-    """The settings file, which may be replaced at any time; a ConfigMap swaps its whole folder by a symbolic link.
+    """The settings file, which may be replaced at any time, and a copy of the last good one, for a start with a bad one.
 
-    The last good settings are kept in a copy, for a start with a bad file. `use` takes settings over, or raises
-    SettingsError.
+    `use` takes settings over, or raises SettingsError.
     """
 
     def __init__(self, path: Path, copy: Path, use: Callable[[bytes], None]) -> None:

@@ -8,10 +8,9 @@ it answered itself.
 
 - `optimum` is exact: dynamic programming over the sets of models that fit (Bellman). It is for small zoos, for it looks
   at 2^models sets for every request.
-- `relaxation` is for all others: the linear program in which models may be in memory by halves, between each two
-  requests of one. It is the flow-based offline optimum of Berger, Beckmann and Harchol-Balter ("Practical Bounds on
-  Optimal Caching with Variable Object Sizes", SIGMETRICS 2018) with costs, and without their right to bypass: what is
-  asked for must be in memory then, which makes it tighter. HiGHS solves it.
+- `relaxation` is for all others: the linear program in which models may be in memory by halves. It is the flow-based
+  offline optimum of Berger, Beckmann and Harchol-Balter ("Practical Bounds on Optimal Caching with Variable Object
+  Sizes", SIGMETRICS 2018) with costs, and without their right to bypass. HiGHS solves it.
 """
 
 from array import array
@@ -134,11 +133,8 @@ def relaxation(trace: Trace, capacity_bytes: int) -> float:
 
 
 def _steps(trace: Trace) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield each request's model, and the models whose requests have all ended since the step before.
-
-    Several requests of one model without another's in between are one step: no other model needs its room meanwhile,
-    so that it is no loss to keep it.
-    """
+    """Yield each request's model, and the models whose requests have all ended since the step before; several requests
+    of one model without another's in between are one step."""
     ends: dict[int, float] = {}
     last = -1
     for second, which in trace.requests():

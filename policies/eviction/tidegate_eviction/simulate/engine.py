@@ -248,16 +248,11 @@ def _rules(trace: Trace, setting: SimulationSetting) -> PoolRules:
     return PoolRules(
         capacity_bytes=setting.capacity_bytes,
         policy=_with_true_costs(setting.policy, trace) if setting.instant else setting.policy,
-        idle_seconds=setting.idle_seconds,
-        lease_seconds=setting.lease_seconds or FOR_EVER,
-        wait_seconds=FOR_EVER,
+        idle_seconds=setting.idle_seconds, lease_seconds=setting.lease_seconds or FOR_EVER, wait_seconds=FOR_EVER,
         loads_at_once=len(trace.models) if setting.instant else setting.loads_at_once,
-        measures=setting.freeing_seconds > 0,
-        tolerance_bytes=0,
-        freeing_seconds=FOR_EVER,
-        residency_factor=setting.residency_factor,
-        overdue_seconds=FOR_EVER,
-    )
+        measures=setting.freeing_seconds > 0, tolerance_bytes=0, freeing_seconds=FOR_EVER,
+        residency_factor=setting.residency_factor, overdue_seconds=FOR_EVER,
+    )  # fmt: skip
 
 
 def _with_true_costs(policy: Policy, trace: Trace) -> Policy:

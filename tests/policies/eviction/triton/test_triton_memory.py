@@ -25,16 +25,12 @@ from ..rigs.nvml import library
 pytestmark = pytest.mark.anyio
 
 METRICS = """\
-# HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
 # TYPE nv_gpu_memory_total_bytes gauge
 nv_gpu_memory_total_bytes{gpu_uuid="GPU-1"} 42949672960
 nv_gpu_memory_total_bytes{gpu_uuid="GPU-2"} 1000
-# HELP nv_gpu_memory_used_bytes GPU used memory, in bytes
 # TYPE nv_gpu_memory_used_bytes gauge
 nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 7000000000
 nv_gpu_memory_used_bytes{gpu_uuid="GPU-2"} 10
-# HELP nv_inference_count Number of inferences
-# TYPE nv_inference_count counter
 nv_inference_count{model="a",version="1"} 3
 """
 

@@ -69,8 +69,8 @@ class FreedBytes:
 
 
 def take(ordered: Iterable[Candidate], needed_bytes: int) -> list[Candidate]:
-    """Return the first of these that together free so many bytes, or all; those that are not needed after all, because a
-    larger one came later, are spared."""
+    """Return the first of these that together free so many bytes, or all; those that are not needed after all, because
+    a larger one came later, are spared."""
     taken: list[Candidate] = []
     freed = FreedBytes()
     for candidate in ordered:

@@ -76,10 +76,8 @@ def seconds_open(window: WarmWindow, now: datetime) -> list[tuple[float, float]]
 
 
 class SettingsFile:
-    """The settings file, which may be replaced at any time, and a copy of the last good one, for a start with a bad one.
-
-    `use` takes settings over, or raises SettingsError.
-    """
+    """The settings file, which may be replaced at any time, and a copy of the last good one, for a start with a bad
+    one. `use` takes settings over, or raises SettingsError."""
 
     def __init__(self, path: Path, copy: Path, use: Callable[[bytes], None]) -> None:
         self.path = path

@@ -17,7 +17,7 @@ from tidegate_proxy.pools import Address
 from tidegate_proxy.serve import Proxy
 from tidegate_proxy.settings import Layout
 
-from lab.local_plane.proxy import write_tables
+from lab.local_plane.proxy import SETTINGS, write_tables
 
 from ..rigs.tables import access_table, write_key
 from .upstream import Act, Upstream, headers_of, upstream
@@ -161,19 +161,8 @@ def address_of(replica: Upstream | int | Address) -> Address:
 
 
 def settings(**more: Any) -> ProxySettings:
-    usual: dict[str, Any] = {
-        "environment": "test",
-        "replicas_host": "proxies",
-        "body_limit_bytes": 1_000_000,
-        "concurrency": 64,
-        "connect_timeout_seconds": 2,
-        "request_timeout_seconds": 10,
-        "drain_seconds": 3,
-        "log_level": "info",
-        "tls": False,
-        "api_keys": True,
-    }
-    return ProxySettings(**(usual | more))
+    usual = {"body_limit_bytes": 1_000_000, "concurrency": 64, "request_timeout_seconds": 10, "drain_seconds": 3}
+    return ProxySettings.model_validate(SETTINGS | usual | {"replicas_host": "proxies", "api_keys": True} | more)
 
 
 def routing_table(models: Sequence[routing.Model] = ()) -> routing.RoutingTable:

@@ -91,13 +91,9 @@ extra = [
     "Connection: keep-alive", "Connection: close", "Connection: X-Twice", "Expect: 100-continue", "Expect: x",
 ]  # fmt: skip
 odd_extra = [
-    "Connection: Upgrade, close",
-    "Connection: Upgrade",
-    "Transfer-Encoding: gzip",
-    "Content-Length: 3",
-    " folded",
+    "Connection: Upgrade, close", "Connection: Upgrade", "Transfer-Encoding: gzip", "Content-Length: 3", " folded",
     "X :y",
-]
+]  # fmt: skip
 bodies = st.one_of(
     st.sampled_from([b"", b"{}", b'{"inputs":[]}', b'{"inputs":["%b"]}' % TENSOR, CANARY]),
     st.binary(max_size=60),

@@ -180,32 +180,19 @@ async def test_thousands_of_idle_connections_keep_nobody_out(tmp_path: Path) -> 
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_nothing_that_can_be_sent_breaks_the_door(here: House) -> None:
-    """Mutations of a request: each is answered or cut off, and the next caller is served."""
-    whole = request(Content_Type="application/json", Expect="100-continue")
-    pieces = st.lists(
-        st.one_of(
-            st.binary(max_size=20),
-            st.sampled_from([whole, whole[:40], b"\r\n", b"\r\n\r\n", b"0\r\n\r\n", b"HTTP/1.1", BODY, b": ", b" "]),
-            st.sampled_from(
-                [b"Transfer-Encoding: chunked\r\n", b"Content-Length: 3\r\n", b"Connection: upgrade\r\n", WISH]
-            ),
-            st.sampled_from(
-                [b"Upgrade: h2c\r\n", b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
-            ),
-        ),
-        max_size=8,
-    ).map(b"".join)
-    found: list[bytes] = []
+WHOLE = request(Content_Type="application/json", Expect="100-continue")
+WORDS = [
+    WHOLE, WHOLE[:40], b"\r\n", b"\r\n\r\n", b"0\r\n\r\n", b"HTTP/1.1", BODY, b": ", b" ", WISH, b"Upgrade: h2c\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"Content-Length: 3\r\n", b"Connection: upgrade\r\n",
+    b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+]  # fmt: skip
+nonsense = st.lists(st.binary(max_size=20) | st.sampled_from(WORDS), max_size=8).map(b"".join)
 
-    @settings(
-        max_examples=3 * settings().max_examples, deadline=None, suppress_health_check=list(HealthCheck), database=None
-    )
-    @given(pieces)
-    def gather(data: bytes) -> None:
-        found.append(data)
 
-    gather()
+@settings(max_examples=max(3, settings().max_examples // 8), deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(nonsense, min_size=AT_ONCE, max_size=AT_ONCE))
+async def test_nothing_that_can_be_sent_breaks_the_door(here: House, found: list[bytes]) -> None:
+    """Mutations of a request, at once: each is answered or cut off, and the next caller is served."""
 
     async def send(data: bytes) -> None:
         async with here.caller() as caller:
@@ -213,7 +200,6 @@ async def test_nothing_that_can_be_sent_breaks_the_door(here: House) -> None:
         assert not said or said.startswith(b"HTTP/1.1 "), (data, said)
         assert b"500" not in said[:13], (data, said)
 
-    for start in range(0, len(found), AT_ONCE):
-        await asyncio.gather(*(send(data) for data in found[start : start + AT_ONCE]))
+    await asyncio.gather(*map(send, found))
     assert (await here.ask()).status == 200
     await until(lambda: here.proxy.shared.limiter.in_flight == 0 and not here.proxy.shared.open_calls)

@@ -2,10 +2,11 @@
 
 import asyncio
 import os
-import socket
 from pathlib import Path
 
 import pytest
+
+from lab.local_plane.process import free_ports
 
 from ..rigs.tables import access_table
 from .house import METADATA, MODEL, House, Reply, house, request, served, until
@@ -14,21 +15,15 @@ from .upstream import Act, Asked, Upstream, answer, answering, echo, hang, raw, 
 pytestmark = pytest.mark.anyio
 
 
-def closed_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
 async def test_a_replica_that_refuses_costs_the_caller_nothing_while_another_is_there(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, closed_port(), replica) as here:
+    async with upstream() as replica, house(tmp_path, *free_ports(1), replica) as here:
         replies = [await here.ask() for _ in range(30)]
         assert {reply.status for reply in replies} == {200}
         assert len([asked for asked in replica.asked if asked.line.startswith("POST")]) == 30
 
 
 async def test_when_none_takes_connections_the_caller_is_told_to_come_back(tmp_path: Path) -> None:
-    async with house(tmp_path, closed_port()) as here:
+    async with house(tmp_path, *free_ports(1)) as here:
         reply = await here.ask()
         assert (reply.status, reply.problem) == (503, "busy")
         assert int(reply.headers["retry-after"]) >= 1

@@ -9,7 +9,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.telemetry import traces
 
-from .house import BODY, ENVELOPE, MODEL, PATH, House, house, request
+from .house import BODY, ENVELOPE, MODEL, PATH, House, house, request, served
 from .upstream import Upstream, reset, upstream
 
 pytestmark = pytest.mark.anyio
@@ -60,13 +60,12 @@ def parents(replica: Upstream) -> list[str | None]:
 async def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
     tmp_path: Path, path: str, body: bytes
 ) -> None:
-    async with upstream() as replica, upstream() as collector:
-        async with house(tmp_path, replica, models=[VERSION], **traced(collector)) as here:
-            reply = await here.ask(request(path, body, Traceparent=SAMPLED, Tracestate="a=1"))
-            [span] = await spans(collector, 1)
+    async with upstream() as collector, served(tmp_path, models=[VERSION], **traced(collector)) as here:
+        reply = await here.ask(request(path, body, Traceparent=SAMPLED, Tracestate="a=1"))
+        [span] = await spans(collector, 1)
         assert (span["traceId"], span["parentSpanId"], span["traceState"]) == (TRACE, PARENT, "a=1")
-        assert parents(replica) == [f"00-{TRACE}-{span['spanId']}-01"]
-        assert replica.asked[0].headers["tracestate"] == "a=1"
+        assert parents(here.replica) == [f"00-{TRACE}-{span['spanId']}-01"]
+        assert here.replica.asked[0].headers["tracestate"] == "a=1"
         assert (span["name"], span["kind"], span["status"]) == ("POST /v2/models/{model}/infer", 2, {})
         assert int(span["startTimeUnixNano"]) < int(span["endTimeUnixNano"])
         assert (
@@ -87,18 +86,16 @@ async def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
 
 
 async def test_the_caller_decides_and_else_the_share(tmp_path: Path) -> None:
-    async with upstream() as replica, upstream() as collector:
-        async with house(tmp_path, replica, **traced(collector, 100)) as here:
-            await here.ask(request(Traceparent=NOT_SAMPLED))
-            await here.ask()
-            [span] = await spans(collector, 1)
-        assert parents(replica) == [NOT_SAMPLED, f"00-{span['traceId']}-{span['spanId']}-01"]
+    async with upstream() as collector, served(tmp_path, **traced(collector, 100)) as here:
+        await here.ask(request(Traceparent=NOT_SAMPLED))
+        await here.ask()
+        [span] = await spans(collector, 1)
+        assert parents(here.replica) == [NOT_SAMPLED, f"00-{span['traceId']}-{span['spanId']}-01"]
         assert span["parentSpanId"] == ""
-    async with upstream() as replica, upstream() as collector:
-        async with house(tmp_path, replica, **traced(collector, 0)) as here:
-            await here.ask()
-        assert parents(replica) == [None]
-        assert not collector.asked
+    async with upstream() as collector, served(tmp_path, **traced(collector, 0)) as here:
+        await here.ask()
+    assert parents(here.replica) == [None]
+    assert not collector.asked
 
 
 @pytest.mark.parametrize(
@@ -114,21 +111,19 @@ async def test_the_caller_decides_and_else_the_share(tmp_path: Path) -> None:
     ],
 )
 async def test_a_context_that_is_none_begins_a_new_trace(tmp_path: Path, bad: str) -> None:
-    async with upstream() as replica, upstream() as collector:
-        async with house(tmp_path, replica, **traced(collector, 100)) as here:
-            await here.ask(request(Traceparent=bad, Tracestate="a=1"))
-            [span] = await spans(collector, 1)
+    async with upstream() as collector, served(tmp_path, **traced(collector, 100)) as here:
+        await here.ask(request(Traceparent=bad, Tracestate="a=1"))
+        [span] = await spans(collector, 1)
         assert (span["parentSpanId"], span["traceState"]) == ("", "")
-        assert parents(replica) == [f"00-{span['traceId']}-{span['spanId']}-01"]
-        assert "tracestate" not in replica.asked[0].headers
+        assert parents(here.replica) == [f"00-{span['traceId']}-{span['spanId']}-01"]
+        assert "tracestate" not in here.replica.asked[0].headers
 
 
 async def test_calls_that_fail_have_spans_that_say_so(tmp_path: Path) -> None:
-    async with upstream(reset) as replica, upstream() as collector:
-        async with house(tmp_path, replica, **traced(collector)) as here:
-            await here.ask(request(Traceparent=SAMPLED))
-            await here.ask(request(Traceparent=SAMPLED, key=None))
-            broken, refused = await spans(collector, 2)
+    async with upstream() as collector, served(tmp_path, reset, **traced(collector)) as here:
+        await here.ask(request(Traceparent=SAMPLED))
+        await here.ask(request(Traceparent=SAMPLED, key=None))
+        broken, refused = await spans(collector, 2)
         assert (broken["status"], attributes(broken)["error.type"]) == ({"code": 2}, "upstream-failed")
         assert attributes(broken)["http.response.status_code"] == "502"
         assert (refused["status"], attributes(refused)["http.response.status_code"]) == ({}, "401")

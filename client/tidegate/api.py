@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from .errors import UsageError
 from .life import WAIT_SECONDS, Progress, silent
 
 if TYPE_CHECKING:
@@ -78,10 +79,13 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         from .registry.registration import checked, registrant
 
         entry, request, total = Path(entry), None, 0
-        if isinstance(golden, Path):
-            request = read_golden(_read(golden), str(golden))
-        elif golden is not None:
-            request = read_golden(json.dumps(golden).encode(), "the golden request")
+        try:
+            if isinstance(golden, Path):
+                request = read_golden(golden.read_bytes(), str(golden))
+            elif golden is not None:
+                request = read_golden(json.dumps(golden).encode(), "the golden request")
+        except OSError as error:
+            raise UsageError("the file cannot be read", where=str(golden), why=error.strerror or "") from None
         for file in entry.rglob("*"):
             with suppress(OSError):  # what cannot be read is told when it is read
                 total += file.lstat().st_size if file.is_file() else 0
@@ -205,12 +209,3 @@ class Tidegate(AbstractContextManager["Tidegate"]):
             progress=self._progress,
             wait_seconds=self._wait_seconds,
         )
-
-
-def _read(file: Path) -> bytes:
-    from .errors import UsageError
-
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UsageError("the file cannot be read", where=str(file), why=error.strerror or "") from None

@@ -16,8 +16,6 @@ TRANSFERS: Final = 8  # threads for what waits for a network or a disk
 
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int = TRANSFERS) -> list[Result]:
     """Return the results in the order of the items; raises the first failure, after which no more work is begun."""
-    if threads == 1:
-        return list(map(work, items))
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(work, item) for item in items]
         try:

@@ -204,13 +204,10 @@ def test_a_credential_that_ended_is_renewed_once(behind: rig.Upstream) -> None:
     assert len(behind.requests) == 4
 
 
-def test_nobody_is_told_how_to_be_somebody(behind: rig.Upstream) -> None:
+def test_no_message_holds_the_credential_and_who_has_none_is_told_how_to_have_one(behind: rig.Upstream) -> None:
     behind.behave = problem(Kind.UNAUTHENTICATED)
     with pytest.raises(RefusedError, match="TIDEGATE_API_KEY"):
         ProxyClient(f"http://{behind.http}", Credential()).metadata("m")
-
-
-def test_no_message_holds_the_credential(behind: rig.Upstream) -> None:
     for behave in (problem(Kind.UNAUTHENTICATED), rig.reset, rig.half, rig.hang, problem(Kind.INTERNAL)):
         behind.behave = behave
         with pytest.raises((RefusedError, UnreachableError)) as caught:

@@ -9,10 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import mlflow.pyfunc
 import numpy
 import pytest
 from tidegate.calling import MODEL_SCRIPT
-from tidegate.calling.model import Model
+from tidegate.calling.triton_model import TritonModel, make_model
 from tidegate.errors import UsageError
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import new_key
@@ -52,8 +53,6 @@ def endpoint(environments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> d
 
 def saved(folder: Path, **changes: str) -> str:
     """Save the client model as MLflow does when it is logged; return where it is."""
-    import mlflow.pyfunc
-
     (folder / "model_context.json").write_text(json.dumps(CONTEXT | changes))
     mlflow.pyfunc.save_model(
         folder / "model",
@@ -62,20 +61,6 @@ def saved(folder: Path, **changes: str) -> str:
         pip_requirements=["tidegate"],
     )
     return str(folder / "model")
-
-
-def loaded(path: str) -> Any:
-    """Return the model in a folder as MLflow loads it."""
-    import mlflow.pyfunc
-
-    return mlflow.pyfunc.load_model(path)
-
-
-def made(context: dict[str, str], **variables: str) -> Model:
-    """Return what a context means in a process with these variables."""
-    from tidegate.calling.triton_model import make_model
-
-    return make_model(context, variables)
 
 
 def test_it_is_logged_as_code_and_nothing_is_pickled(tmp_path: Path) -> None:
@@ -89,7 +74,7 @@ def test_a_variable_moves_it_to_prod(endpoint: dict[str, str], tmp_path: Path, m
     found = []
     for name in ("dev", "prod"):
         monkeypatch.setenv("DOMINO_INFERENCE_PROXY", endpoint[name])
-        answer = loaded(path).predict({"INPUT": [7]})
+        answer = mlflow.pyfunc.load_model(path).predict({"INPUT": [7]})
         found.append((answer["OUTPUT"].tolist(), answer["VERSION"].tolist()))
     assert found == [([7], [1]), ([7], [2])]
 
@@ -98,7 +83,7 @@ def test_a_variable_moves_it_to_prod(endpoint: dict[str, str], tmp_path: Path, m
 def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
     import pandas
 
-    model = loaded(saved(tmp_path, model_name="add_sub"))
+    model = mlflow.pyfunc.load_model(saved(tmp_path, model_name="add_sub"))
     rows = {"INPUT0": [list(range(16))] * 2, "INPUT1": [[1] * 16] * 2}
     table = model.predict(pandas.DataFrame(rows))
     assert table["OUTPUT0"][1].tolist() == list(range(1, 17))
@@ -108,7 +93,7 @@ def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("endpoint")
 def test_mlflow_streams_what_the_model_streams(tmp_path: Path) -> None:
-    model = loaded(saved(tmp_path, model_name="repeat"))
+    model = mlflow.pyfunc.load_model(saved(tmp_path, model_name="repeat"))
     said = [(each["OUT"], each["INDEX"]) for each in model.predict_stream({"IN": [1, 2], "DELAY": [0, 0]})]
     assert said == [(1, 0), (2, 1)]
 
@@ -117,7 +102,7 @@ def test_mlflow_streams_what_the_model_streams(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("said", "version"), [("environment", 1), ("registered", 2), ("2", 2)])
 @pytest.mark.parametrize("route", ["v2", "predict"])
 def test_the_version_is_the_environments_the_registered_or_a_number(said: str, version: int, route: str) -> None:
-    model = made(CONTEXT | {"model_version": "2"}, TIDEGATE_MODEL_VERSION=said, TIDEGATE_ROUTE=route)
+    model = make_model(CONTEXT | {"model_version": "2"}, {"TIDEGATE_MODEL_VERSION": said, "TIDEGATE_ROUTE": route})
     assert model.route == route
     assert model.predict([7])["VERSION"].tolist() == [version]
 
@@ -130,12 +115,10 @@ def test_the_version_is_the_environments_the_registered_or_a_number(said: str, v
 @pytest.mark.usefixtures("endpoint")
 def test_a_setting_that_is_none_is_named(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
-        made(CONTEXT, **{name: value})
+        make_model(CONTEXT, {name: value})
 
 
 def test_a_context_that_is_none_is_told(tmp_path: Path) -> None:
-    from tidegate.calling.triton_model import TritonModel
-
     context = SimpleNamespace(artifacts={"model_context": str(tmp_path / "context.json")})
     for content in ("", "[]"):
         (tmp_path / "context.json").write_text(content)

@@ -31,43 +31,30 @@ _OPTIONS: Any = {
 _NOTHING = msgspec.Raw()
 
 
-class _Header(msgspec.Struct):
+class Header(msgspec.Struct):
+    """What a token's header says of it."""
+
     alg: str
     kid: str | None = None
 
 
-class _Body(msgspec.Struct):
+class Body(msgspec.Struct):
+    """What a token says, as far as it helps to find the key that it must be verified with."""
+
     iss: str
     iat: msgspec.Raw = _NOTHING
     exp: msgspec.Raw = _NOTHING
 
 
-_HEADER = msgspec.json.Decoder(_Header)
-_BODY = msgspec.json.Decoder(_Body)
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """What a token says of itself: only to find the key that it must be verified with."""
-
-    issuer: str
-    algorithm: str
-    kid: str | None
-    issued: float | None
-    expires: float | None
-
-
-def peek(token: bytes) -> Claimed | None:
+def peek(token: bytes) -> tuple[Header, Body] | None:
     """Return what a token says of itself, nothing of which is proved; None when it is no token."""
     if len(token) > MOST_TOKEN_BYTES or token.count(b".") != 2:
         return None
-    head, body, _ = token.split(b".")
     try:
-        header = _HEADER.decode(base64.urlsafe_b64decode(head + b"=="))
-        claims = _BODY.decode(base64.urlsafe_b64decode(body + b"=="))
+        head, body = (base64.urlsafe_b64decode(part + b"==") for part in token.split(b".")[:2])
+        return msgspec.json.decode(head, type=Header), msgspec.json.decode(body, type=Body)
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return None
-    return Claimed(claims.iss, header.alg, header.kid, _number(claims.iat), _number(claims.exp))
 
 
 def _number(said: msgspec.Raw) -> float | None:
@@ -194,22 +181,23 @@ class Trust:
         return Identity(Principal(principal, frozenset(), API_KEYS), float("inf"))
 
     def _token(self, token: bytes) -> Identity | Later:
-        claimed = peek(token)
-        issuer = self.issuers.get(claimed.issuer) if claimed is not None else None
-        if claimed is None or issuer is None:
+        peeked = peek(token)
+        issuer = self.issuers.get(peeked[1].iss) if peeked is not None else None
+        if peeked is None or issuer is None:
             if self.domino is not None:
-                ends = claimed.expires if claimed is not None else None
+                ends = _number(peeked[1].exp) if peeked is not None else None
                 return partial(self.domino.identify, "Authorization", f"Bearer {token.decode('ascii')}", ends)
-            raise refused(_HELP if claimed is None else "The token is of an issuer that is not believed here.")
-        if claimed.algorithm not in ALGORITHMS:
+            raise refused(_HELP if peeked is None else "The token is of an issuer that is not believed here.")
+        header, body = peeked
+        if header.alg not in ALGORITHMS:
             raise refused(f"A token is signed with one of {', '.join(sorted(ALGORITHMS))} here.")
-        key = issuer.keys.known(claimed.kid, claimed.algorithm)
+        key = issuer.keys.known(header.kid, header.alg)
         if key is None:
-            return partial(self._token_later, token, claimed, issuer)
+            return partial(self._token_later, token, header, _number(body.iat), issuer)
         return self._verified(token, key, issuer)
 
-    async def _token_later(self, token: bytes, claimed: Claimed, issuer: Issuer) -> Identity:
-        key = await issuer.keys.find(claimed.kid, claimed.algorithm, claimed.issued)
+    async def _token_later(self, token: bytes, header: Header, issued: float | None, issuer: Issuer) -> Identity:
+        key = await issuer.keys.find(header.kid, header.alg, issued)
         return self._verified(token, key, issuer)
 
     def _verified(self, token: bytes, key: jwt.PyJWK, issuer: Issuer) -> Identity:

@@ -14,6 +14,7 @@ from ..shared_state import SharedState
 from .call import Call
 from .metadata import OF_MODELS, OF_PROXY, OK_HEADERS, RequestHeaders, status_trailers
 from .proxy_call import GrpcContext, ProxyCall
+from .response import CallerStream
 from .upstreams import Upstreams
 
 STREAM_WINDOW = 128 * 1024
@@ -155,7 +156,7 @@ class GrpcServer:
             stream = ProxyCall(self.context, headers, own, connection.heard_at)
         connection.add(stream, number)
         stream.remote_closed = end
-        if isinstance(stream, Call | ProxyCall):
+        if isinstance(stream, CallerStream):
             stream.begin(end)
         else:
             connection.send_headers(stream, refusal, True)
@@ -187,7 +188,7 @@ class GrpcServer:
 
     async def stop(self) -> None:
         """End the calls that are left, and every connection, as soon as what was sent is written."""
-        for call in [each for each in self.context.shared.open_calls if isinstance(each, Call | ProxyCall)]:
+        for call in [each for each in self.context.shared.open_calls if isinstance(each, CallerStream)]:
             call.leave()
         for connection in list(self.connections):
             connection.end()

@@ -45,7 +45,7 @@ class UpstreamRequest:
 
     def headers(self, pool: Pool, seconds: float) -> bytes:
         """Return what comes before the messages; the replica has so many seconds."""
-        block = [first_headers(pool, self._method.path)]
+        block = [first_headers(pool, self._headers.path)]
         if self._headers.accepts:
             block.append(self._headers.accepts)
         if seconds < float("inf"):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from typing import Any
+from unittest.mock import patch
 
 import jwt
 import pytest
@@ -119,21 +120,18 @@ async def test_a_key_that_is_withdrawn_or_replaced_ends_what_it_signed(
 
 
 async def test_a_key_that_is_withdrawn_while_a_token_is_checked_ends_it_too(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
+    provider: Provider,
 ) -> None:
-    authorizer = gate_for(provider)
-    checked = []
+    authorizer, verify = gate_for(provider), trust.verify
 
     def verified(*args: Any) -> Identity:
-        checked.append(args)
-        if len(checked) == 1:
+        if checked.call_count == 1:
             authorizer._keys_changed(provider.issuer, True)
         return verify(*args)
 
-    verify = trust.verify
-    monkeypatch.setattr(trust, "verify", verified)
-    await authorizer.identify(provider.bearer())
-    assert len(checked) == 2
+    with patch.object(trust, "verify", side_effect=verified) as checked:
+        await authorizer.identify(provider.bearer())
+    assert checked.call_count == 2
 
 
 async def test_keys_are_fetched_again_before_anybody_waits(

@@ -185,10 +185,8 @@ class Wire:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.told = ""
-        """Which start of the policy and its Triton the proxy was last told of …"""
         self.granted: dict[str, str] = {}
-        """… and of which one each model's lease is."""
+        """Of which start of the policy and its Triton each model's lease is."""
 
     async def _carry(self, ask: Any, message: Any, seconds: float | None) -> Any:
         site, world = self.site, self.site.world
@@ -220,11 +218,7 @@ class Wire:
         return await self._carry(self.site.acquire, message, None)
 
     async def renew(self, message: lease.Renew, seconds: float) -> Any:
-        """Carry it. The proxy leaves an answer aside when a grant has told it of another start meanwhile."""
-        before = self.told
-        answer = await self._carry(self.site.renew, message, seconds)
-        self.told = answer.incarnation if self.told == before else self.told
-        return answer
+        return await self._carry(self.site.renew, message, seconds)
 
     async def release(self, message: lease.Release, seconds: float) -> None:
         await self._carry(self.site.release, message, seconds)
@@ -314,11 +308,9 @@ class World:
         if self.loop.now >= found.until:
             return False
         site = self.sites[found.replica.address[0]]
-        wire: Any = proxy.table.replicas[found.replica]._client
-        if wire.granted[model] != wire.told:
-            self.wrong.append(
-                f"{self.loop.now:.2f}: a lease on {model} is of {wire.granted[model]}, before {wire.told}"
-            )
+        here: Any = proxy.table.replicas[found.replica]
+        if (start := here._client.granted[model]) != here.incarnation:
+            self.wrong.append(f"{self.loop.now:.2f}: a lease on {model} is of {start}, before {here.incarnation}")
         found.enter()
         found.replica.in_flight += 1
         self.begun += 1
@@ -379,7 +371,7 @@ def simulated() -> Iterator[None]:
 
         def note_granted(self: Any, model: str, asked: float, answer: lease.Granted) -> None:
             granted(self, model, asked, answer)
-            self._client.granted[model] = self._client.told = answer.incarnation
+            self._client.granted[model] = answer.incarnation
 
         patch.setattr(replica_leases.ReplicaLeases, "_granted", note_granted)
         patch.setattr(manager, "LeaseClient", lambda replica, *_: Wire(site_of(replica)))

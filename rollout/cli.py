@@ -88,17 +88,12 @@ def check(definition: Definition) -> None:
 
 
 @app.command()
-def environments(
-    definition: Definition,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead of printing it.")
-    ] = None,
-) -> None:
+def environments(definition: Definition) -> None:
     """Print what clients are told of the environments: where to publish and call models, and who may (JSON)."""
-    with answering() as outcome:
+    with answering():
         from .definition import tell_clients
 
-        tell_clients(definition, out, outcome)
+        tell_clients(definition)
 
 
 @app.command()

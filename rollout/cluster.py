@@ -11,12 +11,13 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import engines
+from .changes.compare import KEPT
 from .contexts import LOCAL, context_of, on_cluster, refuse_tags
 from .engines import Bundle, Engine
 from .engines.ownership import owner_of
 from .guardrails import enforce
 from .kubectl import Kubectl
-from .live import INSTANCE, KEPT, PART_OF, namespace_of
+from .live import INSTANCE, PART_OF, namespace_of
 from .terminal import console, in_shell, make, note
 
 

@@ -42,10 +42,7 @@ def refuse_tags(definition: Definition, stacks: Sequence[Stack]) -> None:
                 missing.setdefault(image.reference, []).append(stack.name)
     if missing:
         lines = [f"  {image} ({', '.join(names)})" for image, names in missing.items()]
-        raise CommandError(
-            "These images have no digest in images.lock:\n"
-            + "\n".join(lines)
-            + "\nA tag can be moved, and then what runs is not what was tested; only an environment with\n"
-            "`local: true` may run one. Nothing was changed. Where the registries can be reached, run\n"
-            f"  {make('pin', DEFINITION=definition.file)}\nand commit images.lock."
-        )
+        lines += ["A tag can be moved, and then what runs is not what was tested; only an environment with"]
+        lines += ["`local: true` may run one. Nothing was changed. Where the registries can be reached, run"]
+        lines += [f"  {make('pin', DEFINITION=definition.file)}", "and commit images.lock."]
+        raise CommandError("\n".join(["These images have no digest in images.lock:", *lines]))

@@ -42,18 +42,9 @@ def check_definition(path: Path) -> None:
         print(text)
 
 
-def tell_clients(path: Path, out: Path | None, outcome: Outcome) -> None:
-    """Print what clients are told of a definition (JSON), or write it to a file."""
-    definition = read_definition(path)
-    text = environments_text(definition)
-    if out is None:
-        print(text, end="")
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, text)
-    outcome.text = f"{escaped(str(out))} is written"
-    names = ", ".join(environment.name for environment in definition.header.environments)
-    print(f"{escaped(str(out))}: written, for {names}; clients read it where TIDEGATE_ENVIRONMENTS names it")
+def tell_clients(path: Path) -> None:
+    """Print what clients are told of a definition (JSON)."""
+    print(environments_text(read_definition(path)), end="")
 
 
 # ---- pin ----
@@ -64,7 +55,11 @@ def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, 
     definition = validate(load(path), ImagesLock())  # whatever stands in the lock file now must not stop us
     questions = _references(definition, plane)
     lock_file = path.parent / FILE_NAME
-    before = _old_lock(path.parent)
+    before = ImagesLock()
+    try:
+        before = read_images_lock(path.parent)[0]
+    except DefinitionError as error:
+        note(f"the lock file is not used, because it cannot be understood: {error.summary()}")
     answers = _ask_all(questions, insecure)
     failed = [image for image, (digest, _) in answers.items() if not digest]
     for image in failed:
@@ -129,14 +124,6 @@ def _ask(command: list[str]) -> tuple[str, str]:
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     error = lines[-1].removeprefix("Error: ") if lines else f"crane said nothing ({digest or 'no digest'})"
     return "", shortened(error, _LONGEST_ERROR)
-
-
-def _old_lock(folder: Path) -> ImagesLock:
-    try:
-        return read_images_lock(folder)[0]
-    except DefinitionError as error:
-        note(f"the lock file is not used, because it cannot be understood: {error.summary()}")
-        return ImagesLock()
 
 
 def _say_changes(pins: list[PinnedImage], before: ImagesLock) -> None:

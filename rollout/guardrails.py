@@ -62,10 +62,8 @@ def enforce(
     """Return advisories and waivers as a text; raise CommandError with every finding where one is mandatory."""
     found = findings(rendering, definition, render, local_cluster=local_cluster)
     if any(each.severity == "mandatory" for of_stack in found.values() for each in of_stack):
-        raise CommandError(
-            f"{report(found)}\n{summary(found)}; {outcome}. docs/guardrails.md explains the rules, "
-            "and how one of them is waived."
-        )
+        where = "docs/guardrails.md explains the rules, and how one of them is waived"
+        raise CommandError(f"{report(found)}\n{summary(found)}; {outcome}. {where}.")
     # The definition's own advisory about these has said it already, with the line where the image stands.
     said = {stack: [each for each in of_stack if each.rule != PINNED] for stack, of_stack in found.items()}
     return report(said, MOST)

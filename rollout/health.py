@@ -11,8 +11,7 @@ from stacks.problems import escaped, shortened
 from .kubectl import Kubectl
 
 _SHORT = re.compile(r"^(\d+) Insufficient (\S+)$")
-_SELECTOR = re.compile(r"^(\d+) node\(s\) didn't match Pod's node affinity/selector$")
-_TAINT = re.compile(r"^(\d+) node\(s\) had untolerated taint(?:\(s\)|s)?(?: \{(\S+?)(?:: .*)?\})?$")
+_OTHER_KIND = re.compile(r"^(\d+) node\(s\) (?:didn't match Pod's node affinity/selector|had untolerated taint.*)$")
 _DEVICES = re.compile(r"^(\d+) (?:node\(s\) )?cannot allocate all claims$")
 _CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
@@ -142,8 +141,7 @@ def why_pending(pod: dict[str, Any]) -> str:
     """Return why a pod has no node yet; nothing when it has one."""
     if pod["spec"].get("nodeName"):
         return ""
-    conditions = pod.get("status", {}).get("conditions", ())
-    said = next((item.get("message", "") for item in conditions if item["type"] == "PodScheduled"), "")
+    said = _condition(pod, "PodScheduled").get("message", "")
     return in_words(said, pod["spec"]) if said else "The scheduler has not looked at it yet."
 
 
@@ -164,7 +162,7 @@ def in_words(said: str, spec: dict[str, Any]) -> str:
             short.append((match[2], int(match[1])))
         elif _DEVICES.match(reason):
             no_device = True
-        elif match := _SELECTOR.match(reason) or _TAINT.match(reason):
+        elif match := _OTHER_KIND.match(reason):
             others += int(match[1])
         else:
             rest.append(reason)
@@ -172,8 +170,8 @@ def in_words(said: str, spec: dict[str, Any]) -> str:
     sentences = []
     for what, count in short:
         number = f" ({asked[what]} asked for)" if what in asked else ""
-        has = "have" if count > 1 else "has"
-        sentences.append(f"No {what} is left for it{number}: {_nodes(count)} of the right kind {has} too few free.")
+        nodes = f"{_nodes(count)} of the right kind {'have' if count > 1 else 'has'} too few free"
+        sentences.append(f"No {what} is left for it{number}: {nodes}.")
     if no_device:
         sentences.append("No device that fits its claim is left.")
     elif not short and others:

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from components.apply_order import APPLY_ORDER, apply_key
 
 from . import managed_fields
-from .changes.compare import Identity, compare, identity
+from .changes.compare import KEPT, Identity, compare, identity
 from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, explained, items
 from .render import Rendered
 
-KEPT = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
-"""Kinds that nothing here ever deletes: they hold data, or what holds data."""
 PART_OF = "app.kubernetes.io/part-of"
 INSTANCE = "app.kubernetes.io/instance"
 _SET_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "selfLink", "managedFields")
@@ -89,11 +87,8 @@ class LiveState:
     @property
     def everything(self) -> list[KubernetesObject]:
         """All that may be deleted when the stack is taken down: nothing that somebody else gave the name of one."""
-        return [
-            item
-            for item in (*self.declared, *self.gone)
-            if item["kind"] not in KEPT and self.marks.items() <= (item["metadata"].get("labels") or {}).items()
-        ]
+        may_go = [item for item in (*self.declared, *self.gone) if item["kind"] not in KEPT]
+        return [item for item in may_go if self.marks.items() <= (item["metadata"].get("labels") or {}).items()]
 
 
 def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject], known: Kinds | None = None) -> LiveState:
@@ -123,15 +118,11 @@ def _no_longer_rendered(
     resources = {
         name for (version, kind), name in known.items() if kind in APPLY_ORDER and version.partition("/")[0] in _GROUPS
     }
-    return [
-        item
-        for item in kube.find(sorted(resources), "-A", "-l", ",".join(map("=".join, marks.items())))
-        if identity(item) not in rendered
-        and namespace_of(item) == namespace
-        # What a controller made for one of ours, such as KEDA's autoscaler, goes with it.
-        and not item["metadata"].get("ownerReferences")
-        and "deletionTimestamp" not in item["metadata"]
-    ]
+    found = kube.find(sorted(resources), "-A", "-l", ",".join(map("=".join, marks.items())))
+    strange = [item for item in found if identity(item) not in rendered and namespace_of(item) == namespace]
+    # What a controller made for one of ours, such as KEDA's autoscaler, goes with it.
+    goes = {"ownerReferences", "deletionTimestamp"}
+    return [item for item in strange if not goes & item["metadata"].keys()]
 
 
 def clean(item: KubernetesObject) -> KubernetesObject:

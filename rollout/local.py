@@ -180,24 +180,22 @@ def placement_table(cluster: LocalCluster, stacks: Sequence[Stack]) -> Table:
 def slice_of(pod: dict[str, Any], labels: dict[str, str], claims: dict[str, dict[str, Any]]) -> str:
     """Return which part of which GPU a pod has, in words, from what it asks for and the labels of its node."""
     product = labels.get("nvidia.com/gpu.product", "")
+    sharing = labels.get("nvidia.com/gpu.sharing-strategy", "none")
     words = []
     for resource, count in asked_for(pod["spec"]).items():
-        kind = resource.removeprefix("nvidia.com/")
-        if kind.startswith("mig-"):
-            words.append(f"{count} × MIG {kind.removeprefix('mig-')} of {product}")
+        what = product
+        if resource.startswith("nvidia.com/mig-"):
+            what = f"MIG {resource.removeprefix('nvidia.com/mig-')} of {product}"
         elif labels.get("nvidia.com/mig.strategy") == "single":
             made, _, profile = product.partition("-MIG-")
-            words.append(f"{count} × MIG {profile} of {made}")
-        elif (sharing := labels.get("nvidia.com/gpu.sharing-strategy", "none")) != "none":
-            words.append(f"{count} × share of {product.removesuffix('-SHARED')} ({sharing})")
-        else:
-            words.append(f"{count} × {product}")
+            what = f"MIG {profile} of {made}"
+        elif sharing != "none":
+            what = f"share of {product.removesuffix('-SHARED')} ({sharing})"
+        words.append(f"{count} × {what}")
     for status in pod["status"].get("resourceClaimStatuses", ()):
         allocated = claims.get(status.get("resourceClaimName", ""), {}).get("status", {}).get("allocation", {})
-        devices = [item["device"] for item in allocated.get("devices", {}).get("results", ())]
-        words.append(
-            f"{', '.join(devices)} of {product} (by its claim)" if devices else "a device that is not there yet"
-        )
+        names = ", ".join(item["device"] for item in allocated.get("devices", {}).get("results", ()))
+        words.append(f"{names} of {product} (by its claim)" if names else "a device that is not there yet")
     return "; ".join(words) or "no GPU"
 
 

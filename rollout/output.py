@@ -55,18 +55,18 @@ def read_index(out: Path) -> Index | None:
     if not names:
         return None
     if MARKER not in names:
-        raise CommandError(
-            f"{_name(out)} is not empty and was not made by Tidegate (it has no {MARKER}), and a rendering\n"
-            f"replaces the whole folder. Nothing was changed. It holds: {listed(names, most=5)}.\n"
-            "Name another with OUT=<folder>."
-        )
+        what = f"is not empty and was not made by Tidegate (it has no {MARKER})"
+        raise _refused(f"{_name(out)} {what}. It holds: {listed(names, most=5)}.")
     try:
         return Index.model_validate_json((out / MARKER).read_bytes() if (out / MARKER).is_file() else b"")
     except ValidationError:
-        raise CommandError(
-            f"{_name(out / MARKER)} cannot be understood: another version of Tidegate wrote it, or the folder is not\n"
-            f"ours. Nothing was changed. Remove {_name(out)}, or name another folder with OUT=<folder>."
-        ) from None
+        what = "cannot be understood: another version of Tidegate wrote it, or the folder is not ours"
+        raise _refused(f"{_name(out / MARKER)} {what}.") from None
+
+
+def _refused(what: str) -> CommandError:
+    do = "Move it away, or name another folder with OUT=<folder>"
+    return CommandError(f"{what}\nA rendering replaces the whole folder. Nothing was changed. {do}.")
 
 
 def same_definition(index: Index, definition_file: str) -> bool:
@@ -112,10 +112,7 @@ def look(out: Path, index: Index) -> Found:
 def refuse_foreign(out: Path, found: Found) -> None:
     """Raise CommandError where somebody else's files would be lost."""
     if found.foreign:
-        raise CommandError(
-            f"{_name(out)} holds what Tidegate did not write: {listed(found.foreign, most=5)}.\nA rendering replaces"
-            " the whole folder. Nothing was changed. Move these away, or name another folder with OUT=<folder>."
-        )
+        raise _refused(f"{_name(out)} holds what Tidegate did not write: {listed(found.foreign, most=5)}.")
 
 
 def new_index(definition_file: str, rendered: Iterable[Rendered], kept: Mapping[str, _Stack]) -> Index:
@@ -167,10 +164,7 @@ def _recover(out: Path) -> None:
     old = beside(out, "old")
     for path in (old, beside(out, "new")):
         if os.path.lexists(path) and not _is_helper(path):
-            raise CommandError(
-                f"{_name(path)} was not made by Tidegate, and stands where a helper folder must. Nothing was\n"
-                "changed. Move it away, or name another folder with OUT=<folder>."
-            )
+            raise _refused(f"{_name(path)} was not made by Tidegate, and stands where a helper folder must.")
     if old.exists() and not out.exists():
         old.rename(out)
     elif os.access(out.parent, os.W_OK):

@@ -3,7 +3,7 @@
 Against a revision or a cluster, what is said goes to a page of Markdown too, for whoever reviews the change.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,13 +99,11 @@ def preview_changes(wanted: Wanted) -> None:
 def _stack_changes(
     wanted: Wanted, definition: Definition, rendering: Sequence[Rendered], comparison: Comparison
 ) -> list[StackChange]:
-    found = findings(rendering, definition, local_cluster=wanted.cluster == LOCAL)
-    known = found  # rules judge what is declared: in live objects stand defaults and autoscalers' numbers too
-    if wanted.cluster is None:
-        known = check_all(
-            {name: objects for name, objects in comparison.before.items() if objects is not None}, today()
-        )
-    there: dict[str, Counter[str]] = {stack.name: Counter() for stack in definition.stacks}
+    known = found = findings(rendering, definition, local_cluster=wanted.cluster == LOCAL)
+    if wanted.cluster is None:  # rules judge what is declared: in live objects stand defaults too
+        before = {name: objects for name, objects in comparison.before.items() if objects is not None}
+        known = check_all(before, today())
+    there: dict[str, Counter[str]] = defaultdict(Counter)
     for stack in definition.stacks:
         for (device, _), count in inventory(stack.data_plane.gpus).items():
             there[stack.name][str(device)] += count
@@ -115,7 +113,7 @@ def _stack_changes(
             comparison.changes.get(name, ()),
             comparison.before[name] if name in comparison.changes else (),
             comparison.after[name] if name in comparison.changes else (),
-            there=there.get(name) or None,
+            there=there.get(name),
             findings=found.get(name, ()),
             known=known.get(name, ()),
         )
@@ -204,11 +202,9 @@ def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
 
 def _last_rendering(definition: Definition, out: Path) -> Texts:
     place = output.real(out)
-    nothing = CommandError(
-        f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:\n"
-        f"  {make('up', DEFINITION=definition.file, OUT=out)}\n"
-        f"  {make('preview', BASE='main', DEFINITION=definition.file)}"
-    )
+    ways = [make("up", DEFINITION=definition.file, OUT=out), make("preview", BASE="main", DEFINITION=definition.file)]
+    none = f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:"
+    nothing = CommandError("\n  ".join([none, *ways]))
     if output.read_index(out) is None and not output.beside(place, "old").exists():
         raise nothing
     with output.locked(place):

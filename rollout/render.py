@@ -62,16 +62,12 @@ def rendered(stack: str, objects: list[dict[str, Any]], definition_file: str) ->
     )
     files: dict[str, str] = {}
     for item in objects:
-        name = file_name(item)
+        # Sorts as objects are applied, and depends on no other object.
+        name = f"{apply_key(item)[0]:02d}-{item['kind'].lower()}-{item['metadata']['name']}.yaml"
         if name in files:
             raise CommandError(f"stack {stack} has two objects {item['kind']} {item['metadata']['name']}.")
         files[name] = heading + yaml_text(item)
     return Rendered(stack, tuple(objects), files)
-
-
-def file_name(item: dict[str, Any]) -> str:
-    """Return the name of an object's file, which sorts as objects are applied and depends on no other object."""
-    return f"{apply_key(item)[0]:02d}-{item['kind'].lower()}-{item['metadata']['name']}.yaml"
 
 
 _FIRST = {"": ("apiVersion", "kind", "metadata"), "item": ("name",)}

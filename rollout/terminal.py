@@ -50,11 +50,9 @@ def make(goal: str, **settings: object) -> str:
 def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     """Yield items and show how far it is: a bar on a terminal, else a line at the end of every tenth part."""
     if sys.stderr.isatty():
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import track
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-            yield from bar.track(items, total=total, description=what)
+        yield from track(items, what, total, console=console(stderr=True), transient=True)
         return
     step = max(1, total // 10)
     for done, item in enumerate(items, 1):

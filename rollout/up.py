@@ -7,15 +7,15 @@ import yaml
 
 from stacks.command import CommandError, Outcome, chosen
 from stacks.problems import advisory_text, counted, escaped, listed
-from stacks.stack import Definition
 from stacks.validate import read_definition
 
 from . import output, summary
 from .changes.compare import ObjectChange, compare
 from .changes.report import left_behind, report, total
+from .changes.workloads import mapping
+from .changes.workloads import text as text_at
 from .contexts import context_of
 from .guardrails import enforce
-from .output import Index
 from .render import Rendered, render
 from .terminal import console, note, progress
 
@@ -30,12 +30,17 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     definition = read_definition(path)
     stacks = chosen(definition, only)
     place = output.real(out)
-    _refuse_other_definition(output.read_index(out), definition, out, only)
+    output.read_index(out)  # a folder of somebody else is refused at once
     rendering = [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks rendered")]
     guarded = enforce(rendering, definition)
     with output.locked(place):
         before = output.read_index(out)
-        _refuse_other_definition(before, definition, out, only)
+        if before and only and not output.same_definition(before, definition.file):
+            raise CommandError(
+                f"{escaped(str(out))} holds a rendering of {escaped(before.definition)}, and one stack of "
+                f"{escaped(definition.file)} cannot stand among its stacks.\nRender without STACK, or name another "
+                "folder with OUT=<folder>."
+            )
         found = output.look(out, before) if before else None
         if found:
             output.refuse_foreign(out, found)
@@ -103,18 +108,7 @@ def parsed(texts: Mapping[str, str]) -> list[dict[str, object]]:
             item = yaml.load(text, Loader=_LOADER)
         except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date that there is not
             continue
-        head = item.get("metadata") if isinstance(item, dict) else None
-        if isinstance(head, dict) and all(
-            isinstance(text, str) for text in (item.get("kind"), head.get("name"), head.get("namespace", ""))
-        ):
+        namespace = mapping(item, "metadata").get("namespace", "")
+        if text_at(item, "kind") and text_at(item, "metadata", "name") and isinstance(namespace, str):
             objects.append(item)
     return objects
-
-
-def _refuse_other_definition(index: Index | None, definition: Definition, out: Path, only: str | None) -> None:
-    if index and only and not output.same_definition(index, definition.file):
-        raise CommandError(
-            f"{escaped(str(out))} holds a rendering of {escaped(index.definition)}, and one stack of "
-            f"{escaped(definition.file)} cannot stand among its stacks.\nRender without STACK, or name another folder "
-            "with OUT=<folder>."
-        )

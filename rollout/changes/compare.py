@@ -22,6 +22,8 @@ MISSING = object()
 """Stands for a field that is not there."""
 DATASETS = ("PersistentVolume", "PersistentVolumeClaim")
 """Kinds that hold models, or lead to them."""
+KEPT = ("Namespace", *DATASETS)
+"""Kinds that nothing here ever deletes: they hold data, or what holds data."""
 # Which fields Kubernetes lets nobody change: a change of one means a new object in the old one's place.
 _MUTABLE_STATEFULSET = {
     "replicas", "template", "updateStrategy", "ordinals", "minReadySeconds", "persistentVolumeClaimRetentionPolicy",

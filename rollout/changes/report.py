@@ -14,13 +14,12 @@ from stacks.problems import counted, escaped, listed, shortened, shown
 
 from ..terminal import in_shell
 from . import restarts
-from .compare import DATASETS, MISSING, WORDS, FieldChange, ObjectChange, Verb, tally
+from .compare import DATASETS, KEPT, MISSING, WORDS, FieldChange, ObjectChange, Verb, tally
 from .secrets import Hidden
 from .stack_change import Devices, StackChange, findings_of, notices_of
 
 STYLES: Mapping[Verb, str] = {"created": "green", "changed": "yellow", "replaced": "bold red", "deleted": "bold red"}
 _OF_DATASETS = ", and datasets are protected: add a dataset of another name and move the servers to it"
-_KEPT = ("Namespace", *DATASETS)
 _STAYS = "nothing deletes it: with Helm it stays, and Pulumi refuses until it is unprotected; the files in it stay"
 _OF_OTHERS = ": kubectl refuses it; Pulumi deletes the object and makes a new one"
 _LONGEST = 60
@@ -52,8 +51,8 @@ def report(changes: Mapping[str, Sequence[ObjectChange]], *, objects: int = _ALL
 def total(changes: Mapping[str, Sequence[ObjectChange]]) -> str:
     """Return `In 2 of 3 stacks: 4 changed, 1 REPLACED.`, or an empty text when nothing changes."""
     found = [change for of_stack in changes.values() for change in of_stack]
-    differing = [stack for stack, of_stack in changes.items() if of_stack]
-    return f"In {len(differing)} of {counted(changes, 'stack')}: {tally(found)}." if found else ""
+    differing = sum(bool(of_stack) for of_stack in changes.values())
+    return f"In {differing} of {counted(changes, 'stack')}: {tally(found)}." if found else ""
 
 
 def left_behind(changes: Mapping[str, Sequence[ObjectChange]], contexts: Mapping[str, str]) -> str:
@@ -65,7 +64,7 @@ def left_behind(changes: Mapping[str, Sequence[ObjectChange]], contexts: Mapping
             lines.append(f"{escaped(stack)} is no longer described: what it has in a cluster stays there.")
             continue
         for change in reversed(found):
-            if change.verb == "deleted" and change.kind in _KEPT:
+            if change.verb == "deleted" and change.kind in KEPT:
                 kept.append(f"{change.kind} {change.name} ({contexts[stack]})")
             elif change.verb == "deleted":
                 where = ["--context", contexts[stack], *(["-n", change.namespace] if change.namespace else [])]
@@ -81,7 +80,7 @@ def left_behind(changes: Mapping[str, Sequence[ObjectChange]], contexts: Mapping
 
 def meaning(change: ObjectChange) -> str:
     """Return what people have to know of a replacement, or of the deletion of what holds data; else an empty text."""
-    if change.verb == "deleted" and change.kind in _KEPT:
+    if change.verb == "deleted" and change.kind in KEPT:
         return _STAYS
     if not change.reasons:
         return ""
@@ -189,16 +188,17 @@ def _notices(changes: Sequence[StackChange], *, grave: bool) -> list[str]:
 
 def _restarts(changes: Iterable[StackChange]) -> list[tuple[str, str]]:
     lines = []
-    for stack, restart in ((change, restart) for change in changes for restart in change.restarts):
-        place = f"{stack.name} {restart.workload.kind} {restart.workload.name}"
-        gone, whole = restarts.without_replica(restart), restarts.whole(restart)
-        lines += [
-            (f"  {escaped(place)}: {restarts.how(restart)}", "bold red" if restart.replaced else "yellow"),
-            (f"      because of {escaped(restarts.because(restart))}", ""),
-            (f"      without a replica: {gone}; whole update: {whole}", ""),
-        ]
-        if restart.models:
-            lines.append((f"      models cold: {restarts.cold(restart, escaped)}", ""))
+    for change in changes:
+        for restart in change.restarts:
+            place = escaped(f"{change.name} {restart.workload.kind} {restart.workload.name}")
+            gone, whole = restarts.without_replica(restart), restarts.whole(restart)
+            lines += [
+                (f"  {place}: {restarts.how(restart)}", "bold red" if restart.replaced else "yellow"),
+                (f"      because of {escaped(restarts.because(restart))}", ""),
+                (f"      without a replica: {gone}; whole update: {whole}", ""),
+            ]
+            if restart.models:
+                lines.append((f"      models cold: {restarts.cold(restart, escaped)}", ""))
     return [*lines, (restarts.ASSUMPTIONS, "dim")] if lines else []
 
 

@@ -173,14 +173,12 @@ def notices(before: Iterable[Tree], after: Iterable[Tree], restarts: Iterable[Re
 def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload]) -> Iterator[Notice]:
     for before, workload in ((old[key], new[key]) for key in new if key in old):
         if (before.least, before.most) != (workload.least, workload.most):
-            what = f"{before.pods} → {workload.pods}: "
+            what = "no running pod restarts"
             if grave := workload.most == 0:
-                what += "NOTHING SERVES ANY LONGER"
+                what = "NOTHING SERVES ANY LONGER"
             elif workload.most < before.most:
-                what += "the last ones end" + (", and what they held in memory is cold" if workload.pool else "")
-            else:
-                what += "no running pod restarts"
-            yield Notice(workload.kind, workload.name, what, grave)
+                what = "the last ones end" + (", and what they held in memory is cold" if workload.pool else "")
+            yield Notice(workload.kind, workload.name, f"{before.pods} → {workload.pods}: {what}", grave)
         if workload.replacing(workload.most).by_hand and template_changes(before, workload):
             yield Notice(workload.kind, workload.name, "its pods stay as they are until somebody deletes them")
 
@@ -203,27 +201,24 @@ def _accounts(before: list[Tree], after: list[Tree], new: Iterable[Workload]) ->
 
 def _models(was: Serving, will: Serving) -> Iterator[Notice]:
     before, after = was.places(), will.places()
-    for name in sorted(before.keys() & after.keys()):
-        if before[name] != after[name]:
-            there = will.loading.get(after[name], "")
-            how = "until its first request there" if there == "on-demand" else "until a replica there has loaded it"
-            way = f"moves from {'/'.join(before[name])} to {'/'.join(after[name])}"
-            yield Notice(MODEL, name, f"{way}: cold {how}")
-    for name in sorted(before.keys() - after.keys()):
-        yield Notice(MODEL, name, "IS NO LONGER SERVED", grave=True)
+    for name, old in sorted(before.items()):
+        if name not in after:
+            yield Notice(MODEL, name, "IS NO LONGER SERVED", grave=True)
+        elif old != (new := after[name]):
+            on_demand = will.loading.get(new) == "on-demand"
+            how = "until its first request there" if on_demand else "until a replica there has loaded it"
+            yield Notice(MODEL, name, f"moves from {'/'.join(old)} to {'/'.join(new)}: cold {how}")
 
 
 def _changed(kind: str, before: list[Tree], after: list[Tree]) -> Iterator[tuple[str, str]]:
 
     def contents(objects: list[Tree]) -> dict[tuple[str, str], Any]:
-        return {
-            (text(item, "metadata", "name"), text(item, "metadata", "namespace")): (
-                {key: value for key, value in item.items() if key not in ("apiVersion", "metadata")},
-                at(item, "metadata", "annotations"),
-            )
-            for item in objects
-            if item.get("kind") == kind
-        }
+        found = {}
+        for item in (item for item in objects if item.get("kind") == kind):
+            content = {key: value for key, value in item.items() if key not in ("apiVersion", "metadata")}
+            place = text(item, "metadata", "name"), text(item, "metadata", "namespace")
+            found[place] = content, at(item, "metadata", "annotations")
+        return found
 
     old = contents(before)
     yield from (place for place, content in contents(after).items() if place in old and old[place] != content)
@@ -235,12 +230,10 @@ def _sees(workload: Workload, config_map: str) -> tuple[bool, bool]:
     names = {text(volume, "name") for volume in volumes if text(volume, "configMap", "name") == config_map}
     mounts = [mount for container in workload.containers for mount in items(container, "volumeMounts")]
     part = any(text(mount, "name") in names and mount.get("subPath") for mount in mounts)
-    once = part or any(
-        config_map in (text(source, "configMapRef", "name"), text(source, "valueFrom", "configMapKeyRef", "name"))
-        for container in workload.containers
-        for source in (*items(container, "envFrom"), *items(container, "env"))
-    )
-    return bool(names) and not part, once
+    read = {text(source, "configMapRef", "name") for one in workload.containers for source in items(one, "envFrom")}
+    key = ("valueFrom", "configMapKeyRef", "name")
+    read |= {text(variable, *key) for one in workload.containers for variable in items(one, "env")}
+    return bool(names) and not part, part or config_map in read
 
 
 # ---- in words ----
@@ -262,10 +255,10 @@ def how(restart: Restart) -> str:
     if restart.replaced:
         return f"{workload.pods}, ALL AT ONCE: the object is deleted and made anew"
     kept = f", without the first {update.kept}" if update.kept else ""
-    if workload.most == 1 and update.unavailable:
-        return f"{workload.pods}{kept}: the old one ends first" if update.waits_for_end else workload.pods
-    if workload.most == 1:
+    if workload.most == 1 and not update.unavailable:
         return f"{workload.pods}: the new one is ready before the old one goes"
+    if workload.most == 1:
+        return f"{workload.pods}{kept}: the old one ends first" if update.waits_for_end else workload.pods
     if update.surge and not update.unavailable:
         at_once = "one" if update.surge == 1 else str(update.surge)
         return f"{workload.pods}, {at_once} at a time, the new before the old goes"

@@ -6,7 +6,7 @@ All of it is read from objects that may not be well-formed: another version, a h
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate_contracts import eviction_process, proxy_process
@@ -123,7 +123,7 @@ def _probe_seconds(container: Tree, name: str, times: str) -> int:
 
 
 def _share(value: Any, pods: int, default: int, *, up: bool) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int):
         return max(0, value)
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
         return (pods * int(value[:-1]) + (99 if up else 0)) // 100
@@ -147,10 +147,10 @@ class Model:
 class Serving:
     """What is served; nothing where there is no routing table that can be read."""
 
-    models: dict[Pool, list[Model]] = field(default_factory=dict)
-    loading: dict[Pool, str] = field(default_factory=dict)
+    models: dict[Pool, list[Model]]
+    loading: dict[Pool, str]
     """`preload` or `on-demand`."""
-    wait_seconds: dict[str, int] = field(default_factory=dict)
+    wait_seconds: dict[str, int]
     """How long a caller waits for a load, by the name of the ConfigMap with the pool's eviction settings."""
 
     def places(self) -> dict[str, Pool]:
@@ -160,7 +160,7 @@ class Serving:
 
 def serving(objects: Iterable[Tree]) -> Serving:
     """Return what a stack's objects serve."""
-    found = Serving()
+    found = Serving({}, {}, {})
     for item in objects:
         if item.get("kind") != "ConfigMap":
             continue

@@ -137,7 +137,5 @@ def _identity() -> str:
 
 
 def _is_dead(holder: str) -> bool:
-    match = re.fullmatch(r".*@(.*), process (\d+)", holder)
-    if match is None or match[1] != socket.gethostname():
-        return False
-    return int(match[2]) == os.getpid() or not processes.lives(int(match[2]))
+    match = re.fullmatch(rf".*@{re.escape(socket.gethostname())}, process (\d+)", holder)
+    return match is not None and (int(match[1]) == os.getpid() or not processes.lives(int(match[1])))

@@ -103,14 +103,12 @@ def require_ours(objects: Sequence[KubernetesObject], stack: Stack, context: str
         return
     shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in foreign or objects), most=6)
     if foreign:
-        raise CommandError(
-            f"{stack.name} needs objects that exist in {context} and belong to somebody else: {shown}.\n"
-            "    Nothing was changed. Rename or delete them, or name another namespace in the definition."
-        )
-    raise CommandError(
-        f"{stack.name} has objects in {context} that are not Helm's: {shown}.\n    "
-        + _how_to_move(Owner("kubectl"), stack, "helm", context)
-    )
+        what = f"needs objects that exist in {context} and belong to somebody else: {shown}"
+        do = "Nothing was changed. Rename or delete them, or name another namespace in the definition."
+    else:
+        what = f"has objects in {context} that are not Helm's: {shown}"
+        do = _how_to_move(Owner("kubectl"), stack, "helm", context)
+    raise CommandError(f"{stack.name} {what}.\n    {do}")
 
 
 def _is_labelled(item: KubernetesObject, stack: Stack) -> bool:
@@ -124,8 +122,8 @@ def _how_to_move(owner: Owner, stack: Stack, engine: str, context: str) -> str:
         return "Nothing was changed. Uninstall that release first; its volumes stay, and are found again."
     if not owner.engine:
         return f"Nothing was changed. If it is meant for this stack, adopt it: {goal}"
-    same = f" Go on with the same one ({make('up', CLUSTER=context, STACK=stack.name, ENGINE=owner.engine)}), or"
-    return (
-        f"Nothing was changed.{same if owner.engine in ('helm', 'pulumi') else ' You can'} move it: {goal}\n"
-        "    The objects are adopted as they are, no pod restarts; docs/helm.md tells what that leaves behind."
-    )
+    can = "You can"
+    if owner.engine in ("helm", "pulumi"):
+        can = f"Go on with the same one ({make('up', CLUSTER=context, STACK=stack.name, ENGINE=owner.engine)}), or"
+    adopted = "The objects are adopted as they are, no pod restarts; docs/helm.md tells what that leaves behind."
+    return f"Nothing was changed. {can} move it: {goal}\n    {adopted}"

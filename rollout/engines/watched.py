@@ -139,15 +139,13 @@ class _Looking:
 
 def _refusals(kube: Kubectl, namespace: str) -> dict[str, tuple[str, str]]:
     """Return the events about pods that could not be made: for each when it was last, and what it says."""
-    found = kube.find(["events"], "-n", namespace, "--field-selector", "reason=FailedCreate")
-    return {
-        event["metadata"]["uid"]: (
-            f"{event.get('lastTimestamp')} {event.get('count')}",
-            f"{event['involvedObject']['kind']} {event['involvedObject']['name']}: {event.get('message', '')}",
-        )
-        for event in found
-        if "forbidden" in event.get("message", "") or "denied" in event.get("message", "")
-    }
+    found = {}
+    for event in kube.find(["events"], "-n", namespace, "--field-selector", "reason=FailedCreate"):
+        about, message = event["involvedObject"], event.get("message", "")
+        if "forbidden" in message or "denied" in message:
+            when = f"{event.get('lastTimestamp')} {event.get('count')}"
+            found[event["metadata"]["uid"]] = when, f"{about['kind']} {about['name']}: {message}"
+    return found
 
 
 def _interrupt(process: "subprocess.Popen[str]") -> None:

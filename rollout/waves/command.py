@@ -8,12 +8,12 @@ from types import FrameType
 
 from stacks.command import FAILED, STOPPED, CommandError, Outcome
 
-from ..changes.compare import compare
+from ..changes.compare import KEPT, compare
 from ..changes.report import report as changes_report
 from ..contexts import context_of
 from ..health import target_of
 from ..kubectl import Kubectl
-from ..live import KEPT, live_objects
+from ..live import live_objects
 from ..terminal import console, note
 from ..up import MOST_FIELDS, MOST_OBJECTS
 from . import report, worker

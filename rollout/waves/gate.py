@@ -146,12 +146,10 @@ def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:
     try:
         told = json.loads(answer)
         found = told["data"]["alerts"] if alerts.kind == "prometheus" else told
-        names = {
-            str(alert["labels"].get("alertname", "without a name"))
-            for alert in found
-            if (alert["state"] if alerts.kind == "prometheus" else alert["status"]["state"]) in ("firing", "active")
-            and alert["labels"].get("namespace") == namespace
-        }
+        ours = [alert for alert in found if alert["labels"].get("namespace") == namespace]
+        states = [alert["state"] if alerts.kind == "prometheus" else alert["status"]["state"] for alert in ours]
+        fires = [alert for alert, state in zip(ours, states, strict=True) if state in ("firing", "active")]
+        names = {str(alert["labels"].get("alertname", "without a name")) for alert in fires}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise CommandError(f"what {alerts.kind} answers cannot be understood") from None
     return [escaped(shortened(name)) for name in sorted(names.difference(alerts.ignore))]
@@ -198,6 +196,4 @@ def _forwarded(kubectl: Kubectl, target: Target) -> Iterator[int]:
     finally:
         watchdog.cancel()
         process.kill()
-        process.wait()
-        if process.stdout:
-            process.stdout.close()
+        process.communicate()

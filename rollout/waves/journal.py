@@ -138,10 +138,9 @@ class Journal:
         except OSError as error:
             raise CommandError(f"rollout {self.number} cannot go on: {reason(error)}.") from None
         if now != self.record.texts:
-            raise CommandError(
-                f"{escaped(str(self.definition_file.parent))} holds what rollout {self.number} rolls out, and it was "
-                "edited since.\nPut it back, or roll out anew: a new rollout takes the definition as it is now."
-            )
+            holds = f"{escaped(str(self.definition_file.parent))} holds what rollout {self.number} rolls out"
+            do = "Put it back, or roll out anew: a new rollout takes the definition as it is now"
+            raise CommandError(f"{holds}, and it was edited since.\n{do}.")
         return read_definition(self.definition_file)
 
     def log(self, plane: str) -> Path:
@@ -156,13 +155,13 @@ class Journal:
             status.seconds = None if seconds is None else round(seconds, 3)
             if state == "applying":
                 status.attempts, status.began_at = status.attempts + 1, status.changed_at
-            write_atomically(self.folder / FILE, _text(self.record))
+            _write(self.folder, self.record)
 
     def note_outcome(self, outcome: Ending | None) -> None:
         """Write down how the rollout ended, or with None that it goes on."""
         with self._lock:
             self.record.outcome = outcome
-            write_atomically(self.folder / FILE, _text(self.record))
+            _write(self.folder, self.record)
 
 
 class History:
@@ -179,10 +178,10 @@ class History:
 
     def numbered(self, number: int) -> Journal:
         """Return a rollout by its number; raise CommandError when it is no longer there."""
-        found = next((journal for journal in self.all() if journal.number == number), None)
-        if found is None:
-            raise CommandError(f"rollout {number} is no longer in {escaped(str(self.folder))}.")
-        return found
+        for journal in self.all():
+            if journal.number == number:
+                return journal
+        raise CommandError(f"rollout {number} is no longer in {escaped(str(self.folder))}.")
 
     def good(self, plane: str) -> int | None:
         """Return the rollout whose texts are the last good ones of a plane.
@@ -206,7 +205,7 @@ class History:
         (staging / "logs").mkdir()
         for name, data in texts.items():
             write_atomically(staging / "definition" / name, data)
-        write_atomically(staging / FILE, _text(record))
+        _write(staging, record)
         staging.rename(final)
         sync_folder(self.folder)
         return Journal(final)
@@ -230,10 +229,8 @@ class History:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
             # A holder that was killed may have left its engines, which end soon.
             if (holder.isdecimal() and lives(int(holder))) or time.monotonic() > end:
-                raise CommandError(
-                    f"Another rollout of {escaped(self.folder.name)} is at work (process {escaped(holder) or 'unknown'}"
-                    "): two at once would bring up the same planes.\nWait until it has ended."
-                )
+                other = f"Another rollout of {escaped(self.folder.name)} is at work (process {escaped(holder) or '?'})"
+                raise CommandError(f"{other}: two at once would bring up the same planes.\nWait until it has ended.")
             time.sleep(0.2)
 
 
@@ -254,5 +251,5 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _text(record: RolloutRecord) -> str:
-    return record.model_dump_json(indent=2) + "\n"
+def _write(folder: Path, record: RolloutRecord) -> None:
+    write_atomically(folder / FILE, f"{record.model_dump_json(indent=2)}\n")

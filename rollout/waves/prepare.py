@@ -71,11 +71,9 @@ def prepared(request: Request, history: History) -> Prepared:
     """Return what is to be done; raise CommandError or DefinitionError when it cannot be."""
     last = next(reversed(history.all()), None)
     if last is not None and Path(last.record.definition).resolve() != request.definition.resolve():
-        raise CommandError(
-            f"{escaped(str(history.folder))} holds the rollouts of {escaped(last.record.definition)}, and not of "
-            f"{escaped(str(request.definition))}.\nName that definition with DEFINITION=<file>, or move the folder "
-            "away."
-        )
+        holds = f"{escaped(str(history.folder))} holds the rollouts of {escaped(last.record.definition)}"
+        do = "Name that definition with DEFINITION=<file>, or move the folder away"
+        raise CommandError(f"{holds}, and not of {escaped(str(request.definition))}.\n{do}.")
     if request.resume or (request.back and last and last.record.kind == "back" and last.record.outcome != "succeeded"):
         return _going_on(request, history, last)
     return _taking_back(request, history, last) if request.back else _new(request, history, last)
@@ -91,7 +89,7 @@ def _new(request: Request, history: History, last: Journal | None) -> Prepared:
     stacks = {plane: every[plane] for step in steps for plane in step.planes}
     refuse_tags(definition, list(stacks.values()))
     engine = find_engine(request.engine)
-    rendering = _rendering_of(stacks, definition, engine)
+    rendering = {plane: engine.render(stack, definition) for plane, stack in stacks.items()}
     guarded = enforce([*rendering.values()], definition, engine.render, outcome=_UNTOUCHED)
     for text in (advisory_text(definition.advisories), guarded):
         if text:
@@ -127,11 +125,9 @@ def _going_on(request: Request, history: History, last: Journal | None) -> Prepa
     with suppress(OSError):
         unedited = unedited or digests(texts_of(request.definition)) == record.texts
     if not unedited:
-        note(
-            f"{escaped(str(request.definition))} or images.lock was edited since; it goes on with the texts that "
-            "it began with.\nFor the new ones begin a new rollout, without RESUME."
-        )
-    _say_if_rendered_otherwise(last.number, record.objects, _objects(rendering))
+        texts = "it goes on with the texts that it began with.\nFor the new ones begin a new rollout, without RESUME."
+        note(f"{escaped(str(request.definition))} or images.lock was edited since; {texts}")
+    _say_if_rendered_otherwise(sources, _objects(rendering))
     return Prepared(record, engine, stacks, rendering, sources, journal=last)
 
 
@@ -139,19 +135,16 @@ def _taking_back(request: Request, history: History, last: Journal | None) -> Pr
     last = _must_be_there(request, last, "take back")
     record = last.record
     if record.kind == "back":
-        raise CommandError(
-            f"There is nothing to take back: rollout {last.number} of {record.environment} took rollout "
-            f"{record.takes_back} back already."
-        )
+        took = f"rollout {last.number} of {record.environment} took rollout {record.takes_back} back already"
+        raise CommandError(f"There is nothing to take back: {took}.")
     touched = record.touched
     able = [plane for plane in touched if plane in record.good]
     if not touched:
         raise CommandError(f"There is nothing to take back: rollout {last.number} touched no plane.")
     if not able:
-        raise CommandError(
-            f"There is nothing to go back to: no earlier rollout of {', '.join(touched)} succeeded.\nRoll an older "
-            "definition out: take it from version control, and run `make rollout` with it."
-        )
+        do = "Roll an older definition out: take it from version control, and run `make rollout` with it"
+        none = f"no earlier rollout of {', '.join(touched)} succeeded"
+        raise CommandError(f"There is nothing to go back to: {none}.\n{do}.")
     engine = _same_engine(request, record)
     sources = {plane: history.numbered(record.good[plane]) for plane in able}
     stacks, rendering = _of_kept_texts(request.environment, sources, engine, check=False)
@@ -166,9 +159,7 @@ def _taking_back(request: Request, history: History, last: Journal | None) -> Pr
         good={plane: record.good[plane] for plane in able},
         takes_back=last.number,
     )
-    for number, planes in _by_rollout(sources).items():
-        before = sources[planes[0]].record.objects
-        _say_if_rendered_otherwise(number, {plane: before[plane] for plane in planes if plane in before}, new.objects)
+    _say_if_rendered_otherwise(sources, new.objects)
     left = tuple(plane for plane in touched if plane not in able)
     return Prepared(new, engine, stacks, rendering, sources, left=left)
 
@@ -179,35 +170,22 @@ def _of_kept_texts(
     """Read what each plane is brought up from, and render it; with `check` the rules that may stop it hold too."""
     stacks: dict[str, Stack] = {}
     rendering: dict[str, Rendered] = {}
-    for number, planes in _by_rollout(sources).items():
-        journal = sources[planes[0]]
+    read: dict[int, Definition] = {}
+    for plane, journal in sources.items():
+        number = journal.number
         try:
-            definition = journal.definition()
+            definition = read[number] = read.get(number) or journal.definition()
         except DefinitionError as error:
             raise CommandError(f"this Tidegate cannot use rollout {number}'s definition any more:\n{error}") from None
         every = stacks_of(definition, environment)
-        if journal.record.environment != environment or not {*planes} <= every.keys():
+        if journal.record.environment != environment or plane not in every:
             raise journal.damaged()
-        own = {plane: every[plane] for plane in planes}
-        made = _rendering_of(own, definition, engine)
-        if check:
-            refuse_tags(definition, list(own.values()))
-            if said := enforce([*made.values()], definition, engine.render, outcome=_UNTOUCHED):
-                note(said)
-        stacks |= own
-        rendering |= made
-    return {plane: stacks[plane] for plane in sources}, {plane: rendering[plane] for plane in sources}
-
-
-def _by_rollout(sources: Mapping[str, Journal]) -> dict[int, list[str]]:
-    planes: dict[int, list[str]] = {}
-    for plane, journal in sources.items():
-        planes.setdefault(journal.number, []).append(plane)
-    return planes
-
-
-def _rendering_of(stacks: Mapping[str, Stack], definition: Definition, engine: Engine) -> dict[str, Rendered]:
-    return {plane: engine.render(stack, definition) for plane, stack in stacks.items()}
+        stacks[plane], rendering[plane] = every[plane], engine.render(every[plane], definition)
+    for definition in read.values() if check else ():  # one: a rollout that goes on is brought up from its own texts
+        refuse_tags(definition, list(stacks.values()))
+        if said := enforce([*rendering.values()], definition, engine.render, outcome=_UNTOUCHED):
+            note(said)
+    return stacks, rendering
 
 
 def _objects(rendering: Mapping[str, Rendered]) -> dict[str, str]:
@@ -215,13 +193,15 @@ def _objects(rendering: Mapping[str, Rendered]) -> dict[str, str]:
     return {plane: hashlib.sha256(text.encode()).hexdigest() for plane, text in texts.items()}
 
 
-def _say_if_rendered_otherwise(number: int, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Say for which planes the same text gives other objects than it did; both are digests by plane."""
-    if other := [plane for plane in before if plane in after and before[plane] != after[plane]]:
-        note(
-            f"Tidegate itself has changed since rollout {number} began: of the same definition it makes other "
-            f"objects for {listed(other, most=8)}."
-        )
+def _say_if_rendered_otherwise(sources: Mapping[str, Journal], objects: Mapping[str, str]) -> None:
+    """Say for which planes the same text gives other objects than it did; `objects` are their digests by plane."""
+    other: dict[int, list[str]] = {}
+    for plane, journal in sources.items():
+        if journal.record.objects.get(plane, objects[plane]) != objects[plane]:
+            other.setdefault(journal.number, []).append(plane)
+    for number, planes in other.items():
+        changed = f"Tidegate itself has changed since rollout {number} began"
+        note(f"{changed}: of the same definition it makes other objects for {listed(planes, most=8)}.")
 
 
 def _must_be_there(request: Request, last: Journal | None, what: str) -> Journal:
@@ -235,8 +215,6 @@ def _must_be_there(request: Request, last: Journal | None, what: str) -> Journal
 
 def _same_engine(request: Request, record: RolloutRecord) -> Engine:
     if request.engine not in (None, record.engine):
-        raise CommandError(
-            f"The rollout was begun with {record.engine}, and goes on or back with the same; leave ENGINE out.",
-            WRONG_INPUT,
-        )
+        begun = f"The rollout was begun with {record.engine}, and goes on or back with the same"
+        raise CommandError(f"{begun}; leave ENGINE out.", WRONG_INPUT)
     return find_engine(record.engine)

@@ -67,27 +67,11 @@ def test_what_clients_are_told_is_printed_and_nothing_else(call: Call, definitio
     assert "null" not in ended.out
 
 
-def test_a_file_of_it_is_written_whole_and_says_so(call: Call, definition: Path, tmp_path: Path) -> None:
-    file = tmp_path / "users" / "environments.json"
-    assert str(file) in call("environments", definition, "--out", file, code=0).out
-    assert file.read_text("utf-8") == call("environments", definition).out
-    assert [item.name for item in file.parent.iterdir()] == [file.name]
-    assert file.stat().st_mode & 0o777 == 0o644
-
-
-def test_a_file_that_cannot_be_written_leaves_nothing_behind(call: Call, definition: Path, tmp_path: Path) -> None:
-    (tmp_path / "taken").mkdir()
-    ended = call("environments", definition, "--out", tmp_path / "taken")
-    assert (ended.code, "taken" in ended.err) == (1, True)
-    assert [item.name for item in tmp_path.iterdir() if item.is_file() or item.name.startswith(".")] == []
-
-
-def test_a_definition_that_is_wrong_is_not_handed_out(call: Call, definition: Path, edit: Edit, tmp_path: Path) -> None:
+def test_a_definition_that_is_wrong_is_not_handed_out(call: Call, definition: Path, edit: Edit) -> None:
     edit("  - name: prod\n", "  - name: prod\n    promotion: {from: dve}\n")
-    ended = call("environments", definition, "--out", tmp_path / "environments.json")
+    ended = call("environments", definition)
     assert (ended.code, ended.out) == (2, "")
     assert 'takes versions from an unknown environment, "dve"' in ended.err
-    assert not (tmp_path / "environments.json").exists()
 
 
 # ---- how environments differ ----

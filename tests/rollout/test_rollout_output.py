@@ -61,7 +61,7 @@ def marker(stack: str, file: str = "a.yaml", definition: str = "d") -> str:
 def test_a_marker_that_cannot_be_understood_is_no_leave_to_write(rendered: Path, text: str, up: Call) -> None:
     (rendered / output.MARKER).write_text(text, "utf-8")
     ended = up(code=1)
-    assert "cannot be understood: another version of Tidegate wrote it, or the folder is not\nours." in ended.err
+    assert "cannot be understood: another version of Tidegate wrote it, or the folder is not ours." in ended.err
 
 
 def test_a_file_in_the_folders_place_is_refused(call: Call, definition: Path, tmp_path: Path) -> None:

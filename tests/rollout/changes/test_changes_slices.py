@@ -1,4 +1,4 @@
-"""GPU devices counted from objects are those that the definition asks for."""
+"""What objects say, whoever wrote them: the GPU devices counted from them are those that the definition asks for."""
 
 from collections import Counter
 from pathlib import Path
@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rollout.changes.restarts import notices, restarts
 from rollout.changes.workloads import gpu_slices
 from rollout.render import render
 from stacks.devices import device, devices_per_replica, most_replicas
 from stacks.stack import Stack
 from stacks.validate import read_definition
+
+from ..conftest import made
 
 ROOT = Path(__file__).resolve().parents[3]
 DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definitions").glob("*.yaml"))]
@@ -36,37 +39,26 @@ def test_objects_ask_for_what_the_definition_asks_for(path: Path) -> None:
 
 def test_devices_by_resource_allocation_count_by_their_claims() -> None:
     request = {"name": "gpu", "exactly": {"count": 2, "selectors": [{"cel": {"expression": "x.profile == '1g.10gb'"}}]}}
-    claim = {
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": "t", "namespace": "ns"},
-        "spec": {"spec": {"devices": {"requests": [request, {"name": "whole", "exactly": {}}]}}},
-    }
+    devices = {"requests": [request, {"name": "whole", "exactly": {}}]}
+    claim = made("ResourceClaimTemplate", "t", spec={"spec": {"devices": devices}})
     pods = {"spec": {"containers": [], "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}}
-    workload = {
-        "kind": "StatefulSet",
-        "metadata": {"name": "w", "namespace": "ns"},
-        "spec": {"replicas": 3, "template": pods},
-    }
+    workload = made("StatefulSet", "w", spec={"replicas": 3, "template": pods})
     assert gpu_slices([claim, workload]) == {"device by DRA (1g.10gb)": 6, "whole GPU": 3}
 
 
+_KEYS = st.sampled_from(
+    ["template", "spec", "containers", "resources", "limits", "nvidia.com/gpu", "resourceClaims", "volumes"]
+)
 _JUNK = st.recursive(
     st.none() | st.integers(-1, 9) | st.sampled_from(["nvidia.com/gpu", "x", "2"]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["template", "spec", "containers", "resources", "limits", "nvidia.com/gpu", "resourceClaims"]
-            ),
-            inner,
-            max_size=3,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3),
     max_leaves=12,
 )
 
 
 @settings(max_examples=60)
-@given(spec=_JUNK)
-def test_any_object_can_be_counted(spec: Any) -> None:
-    gpu_slices([{"kind": "StatefulSet", "metadata": {"name": "w"}, "spec": spec}])
+@given(spec=_JUNK, other=_JUNK)
+def test_what_a_hand_broke_is_no_reason_to_fail(spec: Any, other: Any) -> None:
+    before, after = ([made("StatefulSet", "w", spec=junk), made("ConfigMap", "x", data=junk)] for junk in (spec, other))
+    gpu_slices(before)
+    notices(before, after, restarts(before, after))

@@ -11,7 +11,6 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import new_key
 from tidegate_proxy.http import body, connection
-from tidegate_proxy.http.connection import ClientConnection
 from tidegate_proxy.targets import LONGEST
 
 from ..rigs.tables import access_table, write_key
@@ -22,10 +21,6 @@ pytestmark = pytest.mark.anyio
 LIMIT = 8_000_000
 SLOW = "slow"
 MODELS = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, SLOW)]
-
-
-def connections(here: House) -> list[ClientConnection]:
-    return list(here.proxy.http.connections)
 
 
 def head(path: str, length: int, *more: str) -> bytes:
@@ -54,7 +49,7 @@ async def test_what_is_no_call_of_a_model_is_answered_without_its_body(tmp_path:
         assert reply.status in (404, 405)
         assert reply.headers["connection"] == "close"
         sending = asyncio.ensure_future(pushed(caller, 10**12, 20))
-        await until(lambda: not connections(here))
+        await until(lambda: not here.proxy.http.connections)
         await sending
 
 
@@ -157,7 +152,7 @@ async def test_who_takes_no_answers_is_heard_no_more(here: House, path: str) -> 
                 sent += len(data)
     except TimeoutError:
         pass
-    [held] = connections(here)
+    [held] = here.proxy.http.connections
     assert held._reading_paused
     assert held.unsent < 8_000_000
     assert len(here.replica.asked) < 60, "no call is begun whose answer cannot be written"
@@ -184,7 +179,7 @@ async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(
         await asyncio.sleep(0.1)
         caller.send(request())
         await until(lambda: here.replica.asked)
-        await until(lambda: not connections(here), 5)
+        await until(lambda: not here.proxy.http.connections, 5)
         caller.close()
 
 

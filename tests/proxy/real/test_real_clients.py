@@ -120,8 +120,8 @@ OVER_GRPC: dict[str, Call] = {
 CALLS = dict.fromkeys(HTTP, COMMON | OVER_HTTP) | dict.fromkeys(GRPC, COMMON | OVER_GRPC)
 
 
-def ask(way: str, where: str, headers: Headers, *calls: Call, at_once: bool = False) -> list[Any]:
-    """Return what comes of calls by this client, one after the other, or `at_once` where it is one for asyncio."""
+def ask(way: str, where: str, headers: Headers, *calls: Call) -> list[Any]:
+    """Return what comes of calls by this client."""
     protocol, _, is_aio = way.partition(".")
     kit, client = importlib.import_module(f"tritonclient.{protocol}"), importlib.import_module(f"tritonclient.{way}")
     if not is_aio:
@@ -130,8 +130,6 @@ def ask(way: str, where: str, headers: Headers, *calls: Call, at_once: bool = Fa
 
     async def run() -> list[Any]:
         async with client.InferenceServerClient(where) as each:
-            if at_once:
-                return list(await asyncio.gather(*(outcome(call, each, headers, kit) for call in calls)))
             return [await outcome(call, each, headers, kit) for call in calls]
 
     return asyncio.run(run())
@@ -174,13 +172,6 @@ def test_every_call_has_the_same_result(front: Front, way: str) -> None:
     direct, through = (dict(zip(calls, ask(way, *side, *calls.values()), strict=True)) for side in sides(front, way))
     for name in calls:
         assert through[name] == direct[name], name
-
-
-@pytest.mark.parametrize("way", ["http.aio", "grpc.aio"])
-def test_many_at_once_have_the_same_results(front: Front, way: str) -> None:
-    calls = list(CALLS[way].values())
-    direct, through = (ask(way, *side, *calls, at_once=True) for side in sides(front, way))
-    assert through == direct
 
 
 @OF_HTTP

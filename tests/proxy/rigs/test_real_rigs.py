@@ -41,16 +41,10 @@ def test_it_ends_with_its_block_even_when_that_fails(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    program = "; ".join(
-        [
-            "import sys, time",
-            "from pathlib import Path",
-            "from lab.local_plane.process import running",
-            "run = running('a sleep', ['sleep', '600'], Path(sys.argv[1]) / 'log')",
-            "started = run.__enter__()",
-            "print(started.pid, flush=True)",
-            "time.sleep(600)",
-        ]
+    program = (
+        "import sys, time; from pathlib import Path; from lab.local_plane.process import running; "
+        "run = running('a sleep', ['sleep', '600'], Path(sys.argv[1]) / 'log'); started = run.__enter__(); "
+        "print(started.pid, flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:

@@ -7,8 +7,6 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
-
     def initialize(self, _: dict[str, str]) -> None:
         self._sums: dict[int, int] = {}
 

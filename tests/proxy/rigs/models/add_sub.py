@@ -6,8 +6,6 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
-
     def execute(self, requests: list[Any]) -> list[Any]:
         return [self._answer(request) for request in requests]
 

@@ -6,8 +6,6 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
-
     def execute(self, requests: list[Any]) -> list[Any]:
         given = (triton.get_input_tensor_by_name(request, "INPUT").as_numpy() for request in requests)
         return [triton.InferenceResponse([triton.Tensor("OUTPUT", tensor)]) for tensor in given]

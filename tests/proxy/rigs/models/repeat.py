@@ -11,8 +11,6 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
-
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
             self._answer(request)

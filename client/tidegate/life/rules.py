@@ -105,8 +105,8 @@ def was_in(source: str, environment: str, number: int, records: Sequence[Record]
     """Check that the version has been deployed in the environment that versions come from."""
     if any(each.version == number for each in of_environment(records, source)):
         return
-    what = f"version {number} was never deployed in {source}"
-    do = f"deploy it there first: tidegate deploy {_model(records)}@{number} --to {source}"
+    what, model = f"version {number} was never deployed in {source}", records[0].model if records else "MODEL"
+    do = f"deploy it there first: tidegate deploy {model}@{number} --to {source}"
     raise RefusedError(what, why=f"{environment} takes versions that have been in {source}", do=do)
 
 
@@ -128,13 +128,9 @@ def has_soaked(source: str, number: int, hours: float, records: Records, failure
         raise RefusedError(what, why=why, do=f"come again in {hours - served:.1f} hours")
     if failures is None:
         what = f"it cannot be learned whether calls of version {number} failed in {source}"
-        do = f"call it there, look with `tidegate status {_model(records)} --environment {source}`, and try again"
+        do = f"call it there, look with `tidegate status {records[0].model} --environment {source}`, and try again"
         raise RefusedError(what, why="the inference server there tells no statistics of it", do=do)
     if failures:
         what = f"{failures} calls of version {number} failed in {source}"
         do = "find out why in the log of the inference server there; a reload of the model begins the count anew"
         raise RefusedError(what, why="the definition asks for hours without errors", do=do)
-
-
-def _model(records: Sequence[Record]) -> str:
-    return records[0].model if records else "MODEL"

@@ -69,14 +69,7 @@ class Document:
         return readable_path(self.tree, path)
 
     def problem(
-        self,
-        path: PathInTree,
-        what: str,
-        why: str = "",
-        do: str = "",
-        *,
-        at: At | None = None,
-        severity: Severity = "error",
+        self, path: PathInTree, what: str, why: str = "", do: str = "", *, at: At = None, severity: Severity = "error"
     ) -> Problem:
         """A problem with the value at `path`, for rules that look at more than one."""
         where = self.position(path) if (at or self.shown_at) == "key" else self.value_position(path)

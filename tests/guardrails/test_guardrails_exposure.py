@@ -41,15 +41,12 @@ ACCESS_BROKEN = (
     *broken(EVERYBODY, ROUTING, cases=[
         (rule(groups=["*"]), 'access rule "r" is for all groups'),
         (rule(principals=["**"], groups=[]), "for all principals"),
-        (rule(principals=["alice", "?*"], models=["fraud"]), "for all principals"),
-        (rule(groups=["*"], actions=["inspect"]), "for all groups"),
         (rule(principals=["*@*"], groups=[]), "for all principals"),
         (rule(groups=["[a-z]*"]), "for all groups"),
         (rule(groups=["[!]x]*-*"]), "for all groups"),
     ]),
     *broken(ALL, ROUTING, cases=[
         (rule(servers=["*"]), "every model of every server"),
-        (rule(servers=["*"], actions=["inspect"]), "every model of every server"),
         (rule(servers=["[a-z0-9]*"], models=["*-*"]), "every model of every server"),
         (rule(servers=["a", "*"], models=["b", "?*"]), "every model of every server"),
     ]),
@@ -64,7 +61,6 @@ ACCESS_KEPT = (
     ]),
     *kept(ALL, [
         rule(models=["*"], servers=["on*"]),
-        rule(models=["fraud-*"], servers=["*"]),
         rule(models=["fraud"], servers=["*"]),
         both(rule(servers=["*"]), lambda objects: settings(objects, kind="shared")),
     ]),

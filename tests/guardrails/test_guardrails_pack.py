@@ -112,11 +112,6 @@ def test_what_is_known_only_after_the_update_stops_nobody_before_it() -> None:
     ((policy, level),) = asked(objects)
     assert (policy, level) == (f"images-are-pinned-by-digest{ADVISORY}", "advisory")
     assert UNKNOWN in asked(objects)[policy, level][0][0]
-
-
-def test_what_is_waived_stays_waived_while_it_is_not_known() -> None:
-    objects = prod()
-    in_small("containers/0/image", UNKNOWN_STRING_VALUE)(objects)
     waiver = {"name": "w", "rule": "images-are-pinned-by-digest", "owner": "me", "reason": "so", "until": "2999-01-01"}
     settings(objects, severities=None, waivers=[waiver])
     assert asked(objects) == {}

@@ -163,15 +163,12 @@ def test_each_value_of_an_overlay_changes_what_it_says_and_nothing_else(path: st
 @pytest.mark.parametrize(
     ("repository", "registries", "expected"),
     [
-        ("nvcr.io/nvidia/tritonserver", {}, "nvcr.io/nvidia/tritonserver"),
         ("nvcr.io/nvidia/tritonserver", {"nvcr.io": "mirror.example.com/nvcr"},
          "mirror.example.com/nvcr/nvidia/tritonserver"),
         ("nvcr.io/nvidia/tritonserver", {"quay.io": "mirror.example.com"}, "nvcr.io/nvidia/tritonserver"),
         ("library/busybox", {"docker.io": "mirror.example.com/hub"}, "mirror.example.com/hub/library/busybox"),
         ("busybox", {"docker.io": "mirror.example.com"}, "mirror.example.com/busybox"),
-        ("busybox", {}, "busybox"),
         ("localhost:5000/a", {"localhost:5000": "mirror.example.com"}, "mirror.example.com/a"),
-        ("localhost/a", {"localhost": "mirror.example.com"}, "mirror.example.com/a"),
     ],
 )  # fmt: skip
 def test_an_image_comes_from_the_mirror_of_its_registry(

@@ -20,6 +20,7 @@ from pathlib import Path
 from components import Environment
 from components.evaluate import evaluate
 from rollout import output
+from rollout.__main__ import collect_rarely
 from rollout.render import rendered
 from stacks.command import Outcome
 from stacks.images_lock import ImagesLock
@@ -70,6 +71,7 @@ def repeated(definition: Path, seconds: float) -> Sample:
     pay (imports, caches) is paid before, on the smallest definition. Seconds are the processor's, because other
     programs take their turns.
     """
+    collect_rarely()  # as `make up` does
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         small = folder / "small.yaml"

@@ -104,11 +104,8 @@ def _findings(environment: Environment, today: date) -> Iterator[Finding]:
             waivers = [waiver for waiver in settings.waivers if waiver.covers(rule.name, kind, name)]
             covering |= dict.fromkeys(waivers, severity)
             valid = next((waiver for waiver in waivers if today <= waiver.until), None)
-            if valid is None:
-                yield _finding(breach, rule.name, severity, rule.why, rule.do)
-            else:
-                by = f"waived by {valid.owner} until {valid.until} ({valid.name}): {valid.reason}"
-                yield _finding(breach, rule.name, "waived", rule.why, rule.do, by)
+            by = f"waived by {valid.owner} until {valid.until} ({valid.name}): {valid.reason}" if valid else ""
+            yield _finding(breach, rule.name, "waived" if valid else severity, rule.why, rule.do, by)
     namespaces = environment.of_kind("Namespace")
     namespace = namespaces[0] if namespaces else {"kind": "Namespace", "metadata": {"name": environment.namespace}}
     for waiver in settings.waivers:

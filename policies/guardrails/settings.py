@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any, Literal, get_args
 
@@ -55,12 +55,14 @@ def annotation(settings: Settings) -> str:
     tree = {
         "kind": settings.kind,
         "severities": dict(settings.severities),
-        "waivers": [_waiver_tree(waiver) for waiver in settings.waivers],
+        "waivers": [
+            {key: value for key, value in asdict(each).items() if value is not None} for each in settings.waivers
+        ],
         "gpuSlices": settings.gpu_slices,
         "written": list(settings.written),
     }
     said = {key: value for key, value in tree.items() if value not in (None, {}, [])}
-    return json.dumps(said, sort_keys=True, ensure_ascii=False)
+    return json.dumps(said, sort_keys=True, ensure_ascii=False, default=date.isoformat)
 
 
 def settings_of(text: Any) -> Settings:
@@ -80,11 +82,6 @@ def settings_of(text: Any) -> Settings:
         return Settings(malformed=f"{error.args[0]} is missing")
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         return Settings(malformed=str(error) or type(error).__name__)
-
-
-def _waiver_tree(waiver: Waiver) -> dict[str, str]:
-    tree = {key: getattr(waiver, key) for key in ("name", "rule", "owner", "reason", "object")}
-    return {key: value for key, value in tree.items() if value is not None} | {"until": waiver.until.isoformat()}
 
 
 def _waiver(tree: Any) -> Waiver:

@@ -13,7 +13,7 @@ from .problems import Kind, Problem, lost
 from .residency.leases import Lease
 from .shared_state import SharedState
 from .upstream.breaker import Trial
-from .upstream.replica import Replica
+from .upstream.replica import Replica, retry_in
 
 C = TypeVar("C")
 """What a request is sent on: a connection of its own, or one that calls share."""
@@ -171,12 +171,12 @@ class Forwarding:
                 give_back(replica, connection)
             break
         if pool.leases is not None and (not self.tried or pool.retries.take(monotonic())):
-            self._give_up_trial()
+            if self._trial is not None:
+                self._trial.given_up()
             self.release_slot()
             return None
-        where = f"{pool.server}/{pool.name}"
-        why = f"No replica of {where} takes connections." if self.tried else f"No replica of {where} is there."
-        raise Problem(Kind.BUSY, why, max(0.1, pool.retry_in(monotonic())))
+        why = f"No replica of {pool.name} {'takes connections' if self.tried else 'is there'}."
+        raise Problem(Kind.BUSY, why, max(0.1, retry_in(pool.replicas, monotonic())))
 
     # --- what is counted there
     def sent_to(self, replica: Replica) -> None:
@@ -207,10 +207,6 @@ class Forwarding:
             self.replica = None
             if self.lease is not None:
                 self.lease.leave(now)
-
-    def _give_up_trial(self) -> None:
-        if self._trial is not None:
-            self._trial.given_up()
 
     # --- a model that the replica no longer has
     def may_be_lost(self) -> bool:

@@ -76,17 +76,14 @@ class Pool:
         self, server: str, pool: routing.Pool, find: Lookup = lookup, leases: LeaseManager | None = None
     ) -> None:
         self.server = server
+        self.name = f"{server}/{pool.name}"
+        """Its own behind that of its server, for people."""
         self.told = pool
         self.replicas: list[Replica] = []
         self.retries = RetryBudget(monotonic())
         self.leases = leases
         self._find = find
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        """The pool's name within its server."""
-        return self.told.name
 
     def start(self) -> None:
         """Begin to look replicas up."""
@@ -124,16 +121,12 @@ class Pool:
         able = [each for each in self.replicas if each not in tried and each.breaker.allows(now)]
         return [each for each in able if each.listed] or able
 
-    def retry_in(self, now: float) -> float:
-        """Return the seconds until a replica may be tried again, or is looked up where there is none."""
-        return retry_in(self.replicas, now)
-
     async def refresh(self) -> None:
         """Look the name up once."""
         try:
             addresses = await self._find(self.told.host, self.told.http_port)
         except OSError as error:
-            log.warning("pool %s/%s: %s cannot be looked up: %s", self.server, self.name, self.told.host, error)
+            log.warning("pool %s: %s cannot be looked up: %s", self.name, self.told.host, error)
             return
         found = {tuple(address): family for family, address in addresses}
         known = {replica.address: replica for replica in self.replicas}
@@ -189,9 +182,8 @@ async def answer_of(
     """
     now = monotonic()
     replica = pool.pick(now) if at is None else at
-    where = f"{pool.server}/{pool.name}"
     if replica is None:
-        raise Problem(Kind.BUSY, f"No replica of {where} is there.", pool.retry_in(now))
+        raise Problem(Kind.BUSY, f"No replica of {pool.name} is there.", retry_in(pool.replicas, now))
     trial = replica.breaker.claim(now)
     try:
         async with asyncio.timeout(seconds):
@@ -202,7 +194,7 @@ async def answer_of(
             raise Problem(Kind.DEADLINE, "There was no answer in time.") from None
         replica.breaker.failed(monotonic(), trial)
         why = type(error).__name__ if isinstance(error, OSError) else error
-        raise Problem(Kind.UPSTREAM, f"No replica of {where} answered: {why}.") from None
+        raise Problem(Kind.UPSTREAM, f"No replica of {pool.name} answered: {why}.") from None
     finally:
         if trial is not None:
             trial.given_up()  # unless its outcome was noted

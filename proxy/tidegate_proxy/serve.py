@@ -110,7 +110,9 @@ class Proxy:
             connection.shut_down()
         while (self.shared.open_calls or self._has_answers_left) and monotonic() < end:
             await asyncio.sleep(0.02)
-        await self._until_closed(min(end, monotonic() + LAST_BYTES_SECONDS))
+        end = min(end, monotonic() + LAST_BYTES_SECONDS)  # the system, or TLS, may hold the last bytes
+        while any(connection.transport.is_closing() for connection in self.http.connections) and monotonic() < end:
+            await asyncio.sleep(0.02)
         for connection in list(self.http.connections):
             connection.transport.abort()
         await self.grpc.stop()
@@ -130,11 +132,6 @@ class Proxy:
             if (requests := self.http.answered + self.grpc.opened) != seen:
                 quiet_since, seen = monotonic(), requests
             await asyncio.sleep(0.05)
-
-    async def _until_closed(self, end: float) -> None:
-        """Wait a moment for connections that are being closed: the system, or TLS, may hold their last bytes."""
-        while any(connection.transport.is_closing() for connection in self.http.connections) and monotonic() < end:
-            await asyncio.sleep(0.02)
 
     @property
     def _has_answers_left(self) -> bool:

@@ -107,7 +107,7 @@ class ServerQueries:
         answers = await asyncio.gather(*(ask_pool(*each) for each in models.items()), return_exceptions=True)
         for pool, answer in zip(models, answers, strict=True):
             if isinstance(answer, refusals):
-                failed[f"{pool.server}/{pool.name}"] = answer
+                failed[pool.name] = answer
             elif isinstance(answer, BaseException):
                 raise answer
             else:
@@ -128,13 +128,12 @@ class ServerQueries:
 
 def _stats(pool: Pool, answer: Answer, visible: set[str]) -> list[Any]:
     """Return the statistics of the visible models; raises Problem where a pool's answer has none."""
-    where = f"{pool.server}/{pool.name}"
     if answer.status != 200:
-        raise Problem(Kind.UPSTREAM, f"{where} answers {answer.status} when it is asked for statistics.")
+        raise Problem(Kind.UPSTREAM, f"{pool.name} answers {answer.status} when it is asked for statistics.")
     try:
         return [each for each in json.loads(answer.body)["model_stats"] if each["name"] in visible]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise Problem(Kind.UPSTREAM, f"What {where} answers is no statistics.") from None
+        raise Problem(Kind.UPSTREAM, f"What {pool.name} answers is no statistics.") from None
 
 
 def as_it_is(answer: Answer) -> Response:

@@ -203,7 +203,7 @@ class Call(CallerStream):
             raise too_many(grant.bucket, wait)
         leases = route.pool.leases
         if pool_before is not None:
-            if (pool_before.server, pool_before.name) != (route.pool.server, route.pool.name):
+            if pool_before.name != route.pool.name:
                 raise Problem(Kind.MALFORMED, "A stream's models are all of one server and pool: open another stream.")
             self._more_leases = more = self._more_leases or StreamLeases(forwarding)
             if self._find_version(forwarding) and more.use(requested.model):

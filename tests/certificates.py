@@ -1,4 +1,4 @@
-"""An authority and its certificates, for tests of TLS."""
+"""An authority and its certificates, for tests of TLS and of signatures."""
 
 import datetime
 import ipaddress
@@ -7,6 +7,13 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+USAGES = (
+    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+    "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+)  # fmt: skip
+PURPOSES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.CODE_SIGNING)
 
 
 class Authority:
@@ -47,4 +54,9 @@ class Authority:
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         theirs = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = builder.add_extension(own, critical=False).add_extension(theirs, critical=False)
+        is_root = name == self._name
+        usage = dict.fromkeys(USAGES, False) | {"key_cert_sign": is_root, "digital_signature": not is_root}
+        builder = builder.add_extension(x509.KeyUsage(**usage), critical=True)
+        if not is_root:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(PURPOSES), critical=False)
         return builder.sign(self._key, hashes.SHA256())

@@ -1,17 +1,16 @@
 """A signature tells whose version it is, and holds for nothing else."""
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tidegate.errors import IntegrityError, UsageError
 from tidegate.registry.manifest import manifest_of
 from tidegate.registry.signing import SigningKey, Trust, sign, verify
 from tidegate_contracts.manifest import Manifest
+
+from tests.certificates import Authority
 
 from .conftest import World
 from .entries import entry, program
@@ -79,49 +78,13 @@ def test_what_is_no_key_is_told(manifest: Manifest, tmp_path: Path) -> None:
             Trust(**wrong)  # type: ignore[arg-type]
 
 
-def certificates(folder: Path) -> tuple[Path, Path, Path]:
-    """Write a root, and a key with a certificate of that root's for signing code."""
-    now = datetime.now(UTC)
-
-    def certificate(
-        subject: str, key: ec.EllipticCurvePrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey
-    ) -> Path:
-        is_root = subject == issuer
-        others = "content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign"
-        usage = dict.fromkeys((*others, "encipher_only", "decipher_only"), False)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))
-            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=30))
-            .add_extension(x509.BasicConstraints(ca=is_root, path_length=None), critical=True)
-            .add_extension(x509.KeyUsage(digital_signature=not is_root, key_cert_sign=is_root, **usage), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-        )
-        if not is_root:
-            builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
-        file = folder / f"{subject}.crt"
-        file.write_bytes(builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-        return file
-
-    root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    root = certificate("root", root_key, "root", root_key)
-    return root, write_key(key, folder / "signer.key"), certificate("signer", key, "root", root_key)
-
-
 def test_a_signature_by_a_certificate_holds_for_its_root_only(manifest: Manifest, tmp_path: Path) -> None:
-    for name in ("ours", "theirs"):
-        (tmp_path / name).mkdir()
-    root, private, certificate = certificates(tmp_path / "ours")
-    other_root, _, _ = certificates(tmp_path / "theirs")
-    signature = sign(manifest, SigningKey(private, certificate=certificate, chain=(root,)))
+    ours, theirs = (Authority().write(tmp_path / name, "signer") for name in ("ours", "theirs"))
+    root = ours / "ca.crt"
+    signature = sign(manifest, SigningKey(ours / "tls.key", certificate=ours / "tls.crt", chain=(root,)))
     verify(manifest, signature, Trust(roots=(root,)), "here")
     with pytest.raises(IntegrityError, match="does not hold"):
-        verify(manifest, signature, Trust(roots=(other_root,)), "here")
+        verify(manifest, signature, Trust(roots=(theirs / "ca.crt",)), "here")
 
 
 def test_a_version_is_signed_when_it_is_registered_or_afterwards(world: World, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ class TritonPythonModel:
 ONE_ONLY = """\
 import json
 
+import triton_python_backend_utils as pb_utils
+
 
 class TritonPythonModel:
     def initialize(self, args):
@@ -28,7 +30,10 @@ class TritonPythonModel:
             raise ValueError("there is room for one only")
 
     def execute(self, requests):
-        raise ValueError("the weights are upside down")
+        if not {answers}:
+            raise ValueError("the weights are upside down")
+        arrays = [pb_utils.get_input_tensor_by_name(each, "IN").as_numpy() for each in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array)]) for array in arrays]
 """
 TALKER = """\
 import triton_python_backend_utils as pb_utils

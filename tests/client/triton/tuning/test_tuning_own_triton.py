@@ -19,7 +19,7 @@ from tidegate.triton.tuning import Plan, Report, TritonProgram, tune, tuned_text
 
 from tests.client.tiers import first_only
 
-from .programs import ONE_ONLY, SLEEPER, Programs, write_model
+from .programs import ONE_ONLY, Programs, write_model
 
 SHORT = 0.25
 SECONDS = 40.0
@@ -87,7 +87,7 @@ def test_a_sweep_finds_and_writes_what_serves_most(programs: Programs, sleeper: 
 def test_a_configuration_that_does_not_load_is_reported_and_the_others_are_measured(
     programs: Programs, tmp_path: Path
 ) -> None:
-    entry = write_model(tmp_path, "one_only", SLEEPER.format(seconds=0) + _initialize_of(ONE_ONLY))
+    entry = write_model(tmp_path, "one_only", ONE_ONLY.format(answers=True))
     report = run(programs, entry, Plan(instances=(2, 1), concurrencies=(1,), window_seconds=SHORT))
     assert [found.setting.instances for found in report.measurements] == [1]
     (failure,) = report.failures
@@ -98,17 +98,11 @@ def test_a_configuration_that_does_not_load_is_reported_and_the_others_are_measu
 
 @pytest.mark.thorough
 def test_where_nothing_can_be_measured_the_first_reason_is_said(programs: Programs, tmp_path: Path) -> None:
-    entry = write_model(tmp_path, "one_only", ONE_ONLY, "instance_group { count: 1 }\n")
+    entry = write_model(tmp_path, "one_only", ONE_ONLY.format(answers=False), "instance_group { count: 1 }\n")
     with pytest.raises(UnreachableError, match="the weights are upside down") as refused:
         run(programs, entry, Plan(concurrencies=(2,), window_seconds=SHORT))
     assert "batch 1, concurrency 2" in str(refused.value)
     assert tritons_of(os.getpid()) == set()
-
-
-def _initialize_of(program: str) -> str:
-    """The method of a program that another class gets too."""
-    method = program.partition("class TritonPythonModel:\n")[2].partition("    def execute")[0]
-    return "\n" + method.replace("json.loads", "__import__('json').loads")
 
 
 def until(done: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""SHA-256 of content that comes in chunks, and of files; and what this process hashed while it wrote it."""
+"""Files on disk, gone through and read without following links; SHA-256; what this process hashed as it wrote it."""
 
 import errno
 import hashlib
@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .errors import IntegrityError
+
 CHUNK_BYTES = 1 << 20
+_DEEPEST = 500
+"""Folders in one another: more than any path that was registered has."""
 _written: dict[tuple[int, ...], str] = {}
 
 
@@ -26,6 +30,17 @@ def chunks_of(descriptor: int) -> Iterator[bytes]:
     """Yield what is left of an open file."""
     while chunk := os.read(descriptor, CHUNK_BYTES):
         yield chunk
+
+
+def below(folder: Path, prefix: str = "") -> "Iterator[tuple[str, os.DirEntry[str]]]":
+    """Yield all that lies below a folder, by its path there, folders before what is in them; no link is followed."""
+    if prefix.count("/") > _DEEPEST:
+        raise IntegrityError("folders lie in one another deeper than in any entry", where=folder)
+    with os.scandir(folder) as found:
+        for item in sorted(found, key=lambda item: item.name):
+            yield prefix + item.name, item
+            if item.is_dir(follow_symlinks=False):
+                yield from below(Path(item.path), f"{prefix}{item.name}/")
 
 
 @contextmanager

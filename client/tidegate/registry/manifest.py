@@ -7,7 +7,7 @@ from pathlib import Path
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile, is_inside, make_manifest
 
 from ..errors import UsageError
-from ..hashing import hashed
+from ..hashing import below, hashed
 from ..kinds import kind_of_entry
 from ..names import RULE, is_name
 from ..parallel import HASHING, Progress, in_parallel
@@ -76,23 +76,16 @@ def checked_name(name: str) -> str:
 def _paths(entry: Path) -> list[str]:
     """Return the paths of all files below a folder, in the order of the paths; nothing in it may be anything else."""
     found = []
-    folders = [""]
-    while folders:
-        folder = folders.pop()
-        with os.scandir(entry / folder) as listing:
-            for item in listing:
-                path = f"{folder}/{item.name}" if folder else item.name
-                _check(entry, path)
-                if item.is_symlink():
-                    what = "this is a symbolic link"
-                    why = "what it points to need not be there where the model is served"
-                    raise UsageError(what, where=entry / path, why=why, do="put the file itself in its place")
-                if item.is_dir():
-                    folders.append(path)
-                elif item.is_file():
-                    found.append(path)
-                else:
-                    raise UsageError("this is neither a file nor a folder", where=entry / path, do="take it away")
+    for path, item in below(entry):
+        _check(entry, path)
+        if item.is_symlink():
+            why = "what it points to need not be there where the model is served"
+            do = "put the file itself in its place"
+            raise UsageError("this is a symbolic link", where=item.path, why=why, do=do)
+        if item.is_file():
+            found.append(path)
+        elif not item.is_dir():
+            raise UsageError("this is neither a file nor a folder", where=item.path, do="take it away")
     return sorted(found)
 
 

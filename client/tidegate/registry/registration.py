@@ -146,11 +146,11 @@ class Registration:
         files, tags = {}, {}
         if golden is not None:
             tags[words.GOLDEN] = golden.digest()
-            files[words.golden_file(golden.digest())] = golden.canonical()
+            files[words.extra_file("golden", golden.digest())] = golden.canonical()
         if key is not None:
             signature = sign(self.manifest, key)
             tags[words.SIGNATURE] = hashlib.sha256(signature).hexdigest()
-            files[words.signature_file(tags[words.SIGNATURE])] = signature
+            files[words.extra_file("signature", tags[words.SIGNATURE])] = signature
         _write_all(artifacts, files)
         return tags
 

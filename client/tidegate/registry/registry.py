@@ -126,7 +126,9 @@ class Registry:
             return None
         artifacts = self._artifacts(version)
         try:
-            return Golden.model_validate_json(read_verified(artifacts, words.golden_file(digest), digest, SMALL_BYTES))
+            return Golden.model_validate_json(
+                read_verified(artifacts, words.extra_file("golden", digest), digest, SMALL_BYTES)
+            )
         except ValidationError:
             raise IntegrityError("the golden request cannot be read", where=artifacts.where) from None
 
@@ -137,7 +139,7 @@ class Registry:
             do = "register the same entry again with the key: the version stays, and gets the signature"
             raise IntegrityError(f"version {version.number} of {version.model} is not signed", where=self.where, do=do)
         artifacts = self._artifacts(version)
-        signature = read_verified(artifacts, words.signature_file(digest), digest, SMALL_BYTES)
+        signature = read_verified(artifacts, words.extra_file("signature", digest), digest, SMALL_BYTES)
         verify(self._manifest(version, artifacts), signature, trust, artifacts.where)
 
     def fetch(

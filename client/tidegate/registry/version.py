@@ -66,14 +66,9 @@ class RegisteredVersion(Message):
         return self.tags.get(UNPROVEN, "")
 
 
-def golden_file(sha256: str) -> str:
-    """Return where a golden request lies; another request is another file, so that a tag decides which one counts."""
-    return f"golden-{sha256[:16]}.json"
-
-
-def signature_file(sha256: str) -> str:
-    """Return where a signature lies."""
-    return f"signature-{sha256[:16]}.json"
+def extra_file(kind: Literal["golden", "signature"], sha256: str) -> str:
+    """Return where a golden request or a signature lies; another one is another file, and a tag says which counts."""
+    return f"{kind}-{sha256[:16]}.json"
 
 
 class Record(Message):

@@ -3,7 +3,6 @@
 import os
 import re
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...errors import UsageError
 from ...findings import Finding, error, warning
+from ...hashing import below
 from ...repository import StoredFile
 from .text import CONFIG, ConfigText, read_config
 
@@ -85,7 +85,7 @@ def read_entry(folder: Path, name: str | None = None) -> Entry:
     problems: list[Finding] = []
     files: list[StoredFile] = []
     folders: list[str] = []
-    for path, at in _below(folder, ""):
+    for path, at in below(folder):
         if path.count("/") == 0 and at.is_dir():
             folders.append(path)
         if at.is_symlink():
@@ -112,14 +112,6 @@ def entries_in(folder: Path) -> list[Path]:
 def is_entry(folder: Path) -> bool:
     """Tell whether a folder seems to be an entry: it has a configuration, or a version's folder."""
     return (folder / CONFIG).exists() or any(is_version(at.name) and at.is_dir() for at in folder.iterdir())
-
-
-def _below(folder: Path, prefix: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
-    with os.scandir(folder) as found:
-        for at in sorted(found, key=lambda at: at.name):
-            yield prefix + at.name, at
-            if at.is_dir(follow_symlinks=False):
-                yield from _below(Path(at.path), f"{prefix}{at.name}/")
 
 
 def _config(folder: Path) -> tuple[ConfigText | None, tuple[Finding, ...]]:

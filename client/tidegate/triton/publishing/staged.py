@@ -6,39 +6,28 @@ into the other are renames only, so that whatever a killed run had fetched is fo
 
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile
 
 from ...errors import IntegrityError
-from ...hashing import hashed, written
+from ...hashing import below, hashed, written
 from ...parallel import Progress, in_parallel
 from . import steps
 from .config import ENTRY
 
-_DEEPEST = 500
-"""Folders in one another: more than any path that was registered has."""
 _MANY = 25
 """Files or folders from which on all are synced at once."""
 _LIKE_A_NUMBER = re.compile(r"\s*[-+]?[0-9]")
 
 
-def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
+def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Yield path and status of every file below a folder, in order, following nothing; IntegrityError for links."""
-    with os.scandir(folder) as scan:
-        items = sorted(scan, key=lambda item: item.name)
-    for item in items:
-        path = f"{below}{item.name}"
-        status = item.stat(follow_symlinks=False)
-        if stat.S_ISDIR(status.st_mode):
-            if path.count("/") > _DEEPEST:
-                raise IntegrityError("folders lie in one another deeper than in any entry", where=folder)
-            yield from walk(folder / item.name, f"{path}/")
-        elif stat.S_ISREG(status.st_mode):
-            yield path, status
-        else:
+    for path, item in below(folder):
+        if item.is_file(follow_symlinks=False):
+            yield path, item.stat(follow_symlinks=False)
+        elif not item.is_dir(follow_symlinks=False):
             do = "delete it: in a repository there are files and folders only"
             raise IntegrityError(f"{path} is a link or a special file", where=folder, do=do)
 

@@ -170,10 +170,9 @@ def test_labels_lie_beside_the_configuration(tmp_path: Path) -> None:
     made = make("made", DOUBLE, tmp_path, labels={"y": tmp_path / "animals.txt"})
     assert (made.folder / "animals.txt").read_text() == "cat\ndog\nbird\n"
     assert made.config.output[0].label_filename == "animals.txt"
-    with pytest.raises(UsageError, match="no output 'z'"):
-        make("other", DOUBLE, tmp_path, labels={"z": tmp_path / "animals.txt"})
-    with pytest.raises(UsageError, match="no such file with labels"):
-        make("other", DOUBLE, tmp_path, labels={"y": tmp_path / "gone.txt"})
+    for output, file, words in (("z", "animals.txt", "no output 'z'"), ("y", "gone.txt", "no such file with labels")):
+        with pytest.raises(UsageError, match=words):
+            make("other", DOUBLE, tmp_path, labels={output: tmp_path / file})
 
 
 def test_labels_never_take_the_place_of_another_file(tmp_path: Path) -> None:

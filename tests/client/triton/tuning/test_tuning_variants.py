@@ -125,10 +125,10 @@ def test_a_file_is_written_whole_and_never_over_another_unless_that_is_said(tmp_
         write_config(tmp_path / "no" / "config.pbtxt", "three")
 
 
-@pytest.fixture
-def report() -> Report:
-    """Two lines of two points."""
-    measurements = tuple(
+REPORT = Report(
+    model="sleeper",
+    latency_limit_seconds=0.1,
+    measurements=tuple(
         Measurement(
             setting=Setting(instances=instances, batch=1, concurrency=concurrency),
             inferences_per_second=90.0 * instances, p50_seconds=0.01, p90_seconds=0.02, p95_seconds=0.02,
@@ -136,29 +136,28 @@ def report() -> Report:
         )
         for instances in (1, 2)
         for concurrency in (1, 4)
-    )  # fmt: skip
-    return Report(model="sleeper", latency_limit_seconds=0.1, measurements=measurements, best=measurements[2])
+    ),
+)  # fmt: skip
+"""Two lines of two points."""
 
 
-@pytest.mark.parametrize(("name", "begin"), [("plot.png", b"\x89PNG\r\n"), ("plot.SVG", b"<?xml")])
-def test_a_plot_is_drawn_the_same_each_time(tmp_path: Path, report: Report, name: str, begin: bytes) -> None:
-    path = tmp_path / name
-    plot(path, report)
-    drawn = path.read_bytes()
-    assert drawn.startswith(begin)
-    plot(path, report)
-    assert path.read_bytes() == drawn
-
-
-def test_it_shows_a_line_for_each_configuration_and_the_limit_and_the_best(tmp_path: Path, report: Report) -> None:
-    plot(tmp_path / "plot.svg", report)
-    text = (tmp_path / "plot.svg").read_text("utf-8")
+def test_a_plot_is_drawn_the_same_each_time_with_lines_limit_and_best(tmp_path: Path) -> None:
+    report = REPORT.model_copy(update={"best": REPORT.measurements[2]})
+    for name, begin in (("plot.png", b"\x89PNG\r\n"), ("plot.SVG", b"<?xml")):
+        plot(tmp_path / name, report)
+        drawn = (tmp_path / name).read_bytes()
+        assert drawn.startswith(begin)
+        plot(tmp_path / name, report)
+        assert (tmp_path / name).read_bytes() == drawn
+    text = (tmp_path / "plot.SVG").read_text("utf-8")
     for word in ("sleeper", "instances 1, batch 1", "instances 2, batch 1", "limit", "best", "p99 latency, ms"):
         assert f"<!-- {word}" in text, word
-    with pytest.raises(UsageError, match=r"let its name end in \.png or \.svg"):
-        check_plot(tmp_path / "plot.pdf")
-    with pytest.raises(UsageError, match="there is no such folder"):
-        check_plot(tmp_path / "no" / "plot.png")
+    for path, words in (
+        ("plot.pdf", "let its name end in .png or .svg"),
+        ("no/plot.png", "there is no such folder"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            check_plot(tmp_path / path)
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@
 Everything is done several times, by turns; medians count. Ratios are ours / the peer's: 1 is as fast as the peer.
 """
 
-import argparse
 import os
 import shutil
 import statistics
@@ -39,13 +38,14 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import report
-from .report import Found, Goal, positive, say
+from .report import Found, Goal, say
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "stacks" / "inference.yaml"
 STACK = "prod-east"
 SIX_PLANES = ROOT / "tests" / "definitions" / "six-data-planes.yaml"
 ENVIRONMENT = "prod"
+RUNS = 3
 RATIOS = {
     "helm_up_vs_kubectl": ("make up ENGINE=helm", "kubectl apply, and wait", "≤ 3"),
     "pulumi_up_vs_kubectl": ("make up ENGINE=pulumi", "kubectl apply, and wait", "≤ 10"),
@@ -170,7 +170,7 @@ def checkout(folder: Path) -> Path:
     return root
 
 
-def measure_engines(runs: int, folder: Path) -> Found:
+def measure_engines(folder: Path) -> Found:
     """Measure kubectl, every engine and rendering on one control plane."""
     seconds: dict[str, list[float]] = defaultdict(list)
     with running(REFERENCE, [STACK], folder) as planes:
@@ -181,17 +181,17 @@ def measure_engines(runs: int, folder: Path) -> Found:
         values = folder / "values.yaml"
         values.write_text(yaml.safe_dump(values_of(resolve(stack, planes.definition.lock))), "utf-8")
         template = (tools.path("helm"), "template", STACK, CHART, "--namespace", stack.namespace, "--values", values)
-        for run in range(runs):
-            say(f"run {run + 1} of {runs}: kubectl …")
+        for run in range(RUNS):
+            say(f"run {run + 1} of {RUNS}: kubectl …")
             seconds["kubectl apply, and wait"].append(planes.apply(stack))
             planes.clear(stack)
             for engine, root in engines.items():
-                say(f"run {run + 1} of {runs}: {engine} …")
+                say(f"run {run + 1} of {RUNS}: {engine} …")
                 for what in (f"make up ENGINE={engine}", f"make up ENGINE={engine}, again"):
                     seconds[what].append(planes.make("up", stack, engine, root))
                 planes.make("down", stack, engine, root, "--yes")  # so that the engine's records go too
                 planes.clear(stack)
-            say(f"run {run + 1} of {runs}: rendering …")
+            say(f"run {run + 1} of {RUNS}: rendering …")
             out = folder / f"rendered-{run}"
             command = (sys.executable, "-m", "rollout", "up", planes.definition.file, "--stack", STACK, "--out", out)
             seconds["make up, to YAML"].append(planes.run(command))
@@ -199,7 +199,7 @@ def measure_engines(runs: int, folder: Path) -> Found:
     return compared(seconds)
 
 
-def measure_rollouts(runs: int, folder: Path) -> Found:
+def measure_rollouts(folder: Path) -> Found:
     """Measure rollouts over six data planes; in each, the proxy of every plane gets another number of replicas."""
     seconds: dict[str, list[float]] = defaultdict(list)
     replicas = 2
@@ -210,9 +210,9 @@ def measure_rollouts(runs: int, folder: Path) -> Found:
         assert "proxy:\n" in original
         say("the first rollout, which makes everything …")
         roll(planes, ENVIRONMENT, file, "helm")
-        for run in range(runs):
+        for run in range(RUNS):
             for way, most in (("planes side by side", 6), ("plane after plane", 1)):
-                say(f"rollout {run + 1} of {runs}, {way} …")
+                say(f"rollout {run + 1} of {RUNS}, {way} …")
                 replicas = 5 - replicas
                 order = f"{before}rollout: {{maxParallel: {most}}}, "
                 text = original.replace(before, order).replace("proxy:\n", f"proxy:\n  replicas: {replicas}\n")
@@ -232,12 +232,8 @@ def compared(seconds: Mapping[str, Sequence[float]]) -> Found:
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Measure, print the table, and last one line of JSON."""
-    parser = argparse.ArgumentParser(prog="python -m lab.bench.iac", description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=positive, default=3, help="times that everything is done (default: 3)")
-    parser.add_argument("--rollouts", type=positive, default=3, help="rollouts of each way (default: 3)")
-    options = parser.parse_args(arguments)
     about = f"{STACK} of {REFERENCE.name} on one control plane; six of {SIX_PLANES.name} on a control plane each"
     # Short, because Unix sockets lie below it.
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name:
@@ -245,8 +241,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         engines.mkdir()
         rollouts.mkdir()
         parts = {
-            "engines": lambda: measure_engines(options.runs, engines),
-            "rollouts": lambda: measure_rollouts(options.rollouts, rollouts),
+            "engines": lambda: measure_engines(engines),
+            "rollouts": lambda: measure_rollouts(rollouts),
         }
         found = report.measure(GOALS, parts)
     report.print_all("Engines and rollouts on real control planes with simulated nodes", about, GOALS, found)

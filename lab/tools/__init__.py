@@ -15,14 +15,4 @@ from lab.tools.files import crd_files, module_files, module_folder
 from lab.tools.programs import Found, find, missing, path
 from lab.tools.running import ToolError
 
-__all__ = [
-    "Found",
-    "ToolError",
-    "cache_root",
-    "crd_files",
-    "find",
-    "missing",
-    "module_files",
-    "module_folder",
-    "path",
-]
+__all__ = ["Found", "ToolError", "cache_root", "crd_files", "find", "missing", "module_files", "module_folder", "path"]

@@ -8,7 +8,6 @@ cost, and how many can be served. Prints a table for people; the last line is JS
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, and last one line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench.eviction", description=__doc__.partition("\n")[0])
     parser.add_argument("--trace", type=Path, help="requests to simulate (default: a synthetic zoo)")
-    parser.add_argument("--seed", type=int, default=0, help="of the synthetic zoo (default: 0)")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="only these parts (default: all)")
     parser.add_argument(
         "--quick",
@@ -57,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(2) from None
     if trace is None:
         say("No trace is given: a synthetic zoo takes its place.")
-        trace = generate(replace(ZOO, seed=options.seed))
+        trace = generate(ZOO)
     effort = QUICK if options.quick else FULL
     found = report.measure(GOALS, {name: partial(part, trace, effort) for name, part in PARTS.items()}, options.only)
     report.print_all("The eviction policy", about(trace), GOALS, found)

@@ -4,7 +4,6 @@ Its settings are environment variables: BASELINE_UPSTREAM, BASELINE_JWKS, BASELI
 BASELINE_GROUP. A token that was verified is not verified again until it expires.
 """
 
-import logging
 import os
 import time
 import uuid
@@ -25,7 +24,6 @@ UPSTREAM = os.environ["BASELINE_UPSTREAM"]
 REQUESTS_PER_MINUTE = 600_000_000
 REQUESTS = Counter("requests", "Requests", ["model", "status"])
 SECONDS = Histogram("request_seconds", "Seconds that a request took", ["model"])
-log = logging.getLogger(__name__)
 keys = jwt.PyJWKClient(os.environ["BASELINE_JWKS"])
 
 

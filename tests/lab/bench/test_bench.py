@@ -126,7 +126,6 @@ def test_in_every_other_run_the_last_comes_first() -> None:
     [
         ("definition", ["--planes", "0"]),
         ("definition", ["--planes", "many"]),
-        ("iac", ["--rollouts", "0"]),
         ("eviction", ["--trace", "none.csv"]),
         ("eviction", ["--only", "nothing"]),
         ("lifecycle", ["--only", "flying"]),

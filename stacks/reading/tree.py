@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -20,6 +21,8 @@ MAX_VALUES: Final = 200_000
 MAX_DEPTH: Final = 100
 
 _CORE = "tag:yaml.org,2002:"
+_TAGGED = {f"{_CORE}int": int, f"{_CORE}float": float, f"{_CORE}bool": bool, f"{_CORE}null": NoneType}
+"""What a plain scalar with a tag must be; text has a tag of its own."""
 _NULL = {"", "~", "null", "Null", "NULL"}
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INT = re.compile(r"[-+]?[0-9]+")
@@ -232,14 +235,20 @@ class Reader:
         tag, text = event.tag, event.value
         if tag in ("!", f"{_CORE}str") or (tag is None and not event.implicit[0]):
             return text
-        if tag is not None:
+        if tag is not None and tag not in _TAGGED:
             self._refuse_tag(event, at)
             return None
         try:
-            return _plain_value(text)
+            value = _plain_value(text)
         except ValueError:
             self._say(at, "the number is too long to be one", do="Quote it if it is meant as text.")
             return None
+        if tag == f"{_CORE}float" and type(value) is int:
+            return float(value)
+        if tag is not None and type(value) is not _TAGGED[tag]:
+            name = tag.removeprefix(_CORE)
+            self._say(at, f"{shown(text)} is not what its tag !!{name} says", do="Remove the tag.")
+        return value
 
     def _refuse_tag(self, event: Any, at: Position) -> None:
         name = f"!!{event.tag.removeprefix(_CORE)}" if event.tag.startswith(_CORE) else event.tag

@@ -60,7 +60,7 @@ def paths(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | i
         ("007", 7), ("0x1F", 31), ("0o17", 15), ("1e3", 1000.0), (".5", 0.5), ("1.", 1.0), ("-.inf", float("-inf")),
         ("26.08", 26.08), ("on", "on"), ("yes", "yes"), ("No", "No"), ("1:30", "1:30"), ("2020-01-01", "2020-01-01"),
         ("1_000", "1_000"), ("0b1", "0b1"), ("1.2.3", "1.2.3"), ("-", "-"), ("'3'", "3"), ('"true"', "true"),
-        ("! 3", "3"), ("!!str 3", "3"),
+        ("! 3", "3"), ("!!str 3", "3"), ("!!int 3", 3), ("!!float 3", 3.0), ("!!bool true", True), ("!!null ''", None),
         ("|\n  a\n  b", "a\nb\n"), ("[]", []), ("!!map {}", {}), ("=", "="),
     ],
 )  # fmt: skip
@@ -212,7 +212,7 @@ when: !!timestamp 2020-01-01
         ("models: [*-small]\n", (1, 10), 'If this is a pattern and no alias, quote it: "*-small"'),
         ("a: &x 1\nb: &x 2\n", (2, 4), "It is first used at f.yaml:1:4."),
         ("a: {{ .Values.x }}\n", (1, 5), "If this is a template's placeholder"),
-        ("a: !!int 3\n", (1, 4), "the tag !!int means nothing here"),
+        ("a: !!int x\n", (1, 4), '"x" is not what its tag !!int says'),
         ("a: !!binary aGk=\n", (1, 4), "the tag !!binary means nothing here"),
         (f"a: {'9' * 5_000}\n", (1, 4), "the number is too long to be one"),
         ("<<: 3\na: {<<: 1}\n", (1, 1), '"<<" takes in mappings only'),

@@ -61,7 +61,7 @@ def write_settings(root: Path, settings: EvictionSettings) -> Path:
 
 @contextmanager
 def policy(
-    root: Path, server: Triton, core: int | None = None, ports: tuple[int, int] = (0, 0), options: Sequence[str] = ()
+    root: Path, server: Triton, ports: tuple[int, int] = (0, 0), options: Sequence[str] = ()
 ) -> Iterator[Policy]:
     """Run the policy with the settings in `root`; it is ready, and it ends with the block.
 
@@ -74,7 +74,7 @@ def policy(
     command += ["--server-metrics", f"http://{HOST}:{server.metrics_port}{triton.METRICS_PATH}"]
     command += ["--lease-port", str(ports[0]), "--admin-port", str(ports[1]), *options]
     log = root / "policy.log"
-    with running("the eviction policy", command, log, environment, core) as process:
+    with running("the eviction policy", command, log, environment) as process:
         if all(ports):
             process.wait_until(lambda: '"message":"serving"' in log.read_text("utf-8"))
             yield Policy(process, root, *ports)

@@ -108,7 +108,7 @@ def somebody(cluster: LocalCluster, name: str, *rules: tuple[str, str, str]) -> 
     return user
 
 
-def settled(cluster: LocalCluster, *namespaces: str, seconds: float = 180) -> None:
+def settled(cluster: LocalCluster, *namespaces: str) -> None:
     """Wait until every workload of these namespaces has all its pods, updated and available."""
 
     def busy() -> list[str]:
@@ -119,12 +119,10 @@ def settled(cluster: LocalCluster, *namespaces: str, seconds: float = 180) -> No
             if not _done(item)
         ]
 
-    waiting = busy()
-    deadline = time.monotonic() + seconds
-    while waiting:
+    deadline = time.monotonic() + 180
+    while waiting := busy():
         assert time.monotonic() < deadline, f"not available: {', '.join(waiting)}"
         time.sleep(0.2)
-        waiting = busy()
 
 
 def _done(item: Object) -> bool:

@@ -30,9 +30,9 @@ def idle_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) ->
         return ours.process.resident_bytes() / _MEGABYTE
 
 
-def busy_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores, many: int = MANY) -> float:
-    """Return what it takes with so many models, when as many callers have called, each another model."""
-    models = [f"model-{number}" for number in range(many)]
+def busy_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) -> float:
+    """Return what it takes with 10,000 models, when as many callers have called, each another model."""
+    models = [f"model-{number}" for number in range(MANY)]
     write_tables(folder, routing_table(upstream, upstream, models), access_table([issuer]))
     with proxy(folder, cores.measured) as ours:
         asking = http.client.HTTPConnection(ours.http, timeout=30)

@@ -140,7 +140,6 @@ class Artifacts:
 
 
 def _copied(source: Path, to: Path) -> tuple[int, str]:
-    """Copy a file; return its size and its SHA-256."""
     digest, size = hashlib.sha256(), 0
     with source.open("rb", buffering=0) as there, to.open("wb") as here:
         for chunk in chunks_of(there.fileno()):

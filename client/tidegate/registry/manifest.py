@@ -16,16 +16,14 @@ from .version import CLIENT_SUFFIX
 PATH_BYTES = 1024
 """Object stores take no longer names; some of it goes to where the entry lies there."""
 STEP_BYTES = 255
-"""File systems take no longer names."""
 _VERSION = re.compile(r"[1-9][0-9]*")
 
 
 def manifest_of(entry: Path, name: str | None = None, progress: Progress = lambda _bytes: None) -> Manifest:
     """Return the manifest of the entry in a folder, whose name is the model's unless one is given.
 
-    The version folder may have any number, and stands as ENTRY_VERSION in the manifest. Empty folders are left out.
-    Raises UsageError where there is something that no version can have: a symbolic link, a device, a name that climbs
-    or is too long, more than one version folder.
+    The version folder stands as ENTRY_VERSION in it, whatever its number; empty folders are left out. Raises UsageError
+    for what no version can have: a link, a device, a name that climbs or is too long, a second version folder.
     """
     model = checked_name(name or entry.resolve().name)
     version = version_folder(entry)
@@ -74,7 +72,6 @@ def checked_name(name: str) -> str:
 
 
 def _paths(entry: Path) -> list[str]:
-    """Return the paths of all files below a folder, in the order of the paths; nothing in it may be anything else."""
     found = []
     for path, item in below(entry):
         _check(entry, path)

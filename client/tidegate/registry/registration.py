@@ -155,7 +155,6 @@ class Registration:
         return tags
 
     def _client(self, version: "ModelVersion") -> None:
-        """Register the client model of the version: a nested run with the code that calls it."""
         if words.CLIENT in version.tags:
             return
         name, number = f"{self._model}{words.CLIENT_SUFFIX}", str(version.version)

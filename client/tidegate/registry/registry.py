@@ -58,12 +58,10 @@ class Registry:
     ) -> RegisteredVersion:
         """Register the entry in a folder; the same content is the same version, however often it is registered.
 
-        `name` is the model's where the folder has another, `server` the inference server that the client model names,
-        `manifest` what `manifest_of` made of the entry just before, and `progress` is told the bytes sent. `unproven`
-        says why `registered_by` may be somebody else, and `tell` is told what else there is to know. What an
-        interrupted registration left is used. Raises UsageError for an entry that cannot be registered, and for a
-        golden request that is not one of its own, TidegateError for one that Triton would not serve, and
-        IntegrityError when it changes meanwhile.
+        `server` is the inference server that the client model names, `manifest` what `manifest_of` just made of the
+        entry; `progress` is told the bytes sent, `tell` what else there is to know, and `unproven` says why
+        `registered_by` may be somebody else. Raises UsageError for an entry or a golden request that cannot be
+        registered, TidegateError for one that Triton would not serve, IntegrityError when it changes meanwhile.
         """
         if manifest is None:
             manifest = manifest_of(entry, name)
@@ -198,8 +196,7 @@ class Registry:
     def records(self, model: str) -> Records:
         """Return what was ever done with the versions of a model, the oldest first; NotFoundError without the model.
 
-        What lies there and is no record is left out, and named in `unreadable`: it keeps nobody from working, and who
-        decides by what is not in the records must look there.
+        What lies there and is no record is named in `unreadable`: who decides by what is not there must look at it.
         """
         found = in_parallel(self._records, self.versions(model))
         return Records(

@@ -30,7 +30,6 @@ class SigningKey:
 
     private_key: Path
     password: str | None = field(default=None, repr=False)
-    """Of the key, where it has one."""
     certificate: Path | None = None
     chain: tuple[Path, ...] = ()
     """Certificates between that one and a root."""

@@ -28,10 +28,9 @@ TRIES = 3
 def upload(
     artifacts: Artifacts, folder: str, manifest: Manifest, on_disk: Callable[[str], Path], progress: Progress
 ) -> None:
-    """Bring the files of a manifest into a folder of the artifact store.
+    """Bring the files of a manifest into a folder of the artifact store, but for those that are there already.
 
-    What is there already with the right size is read back, and sent again only when its digest is another one. Raises
-    IntegrityError when a file is not what the manifest says any more.
+    Raises IntegrityError when a file is not what the manifest says any more.
     """
     there = _sizes(artifacts, folder, manifest)
 
@@ -56,9 +55,8 @@ def download(
 ) -> None:
     """Bring files of a manifest from a folder of the artifact store into a folder on disk, each verified.
 
-    Files that are whole there already stay; half ones lie in `<target>/.tidegate-partial` until they are. Raises
-    IntegrityError for a file that is missing, truncated, too long or another one, and UnfinishedError when the disk
-    does not take it.
+    What is whole there stays; what is half lies in PARTIAL. Raises IntegrityError for a file that is missing or another
+    one, and UnfinishedError when the disk does not take it.
     """
     partial = target / PARTIAL
 
@@ -155,7 +153,6 @@ def _is_stored(artifacts: Artifacts, path: str, file: ManifestFile) -> bool:
 
 
 def _is_on_disk(path: Path, file: ManifestFile) -> bool:
-    """Tell whether what is on disk is the file; a link is not."""
     try:
         return hashed(path) == (file.size, file.sha256)
     except (FileNotFoundError, NotADirectoryError):

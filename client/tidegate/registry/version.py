@@ -50,7 +50,6 @@ class RegisteredVersion(Message):
     source: str
     """URI of the version's artifacts, as the registry says it."""
     manifest_sha256: str
-    """Digest of its manifest, as it is tagged."""
     registered_by: str
     registered_at: datetime
     """UTC."""
@@ -80,7 +79,6 @@ class Record(Message):
     who: str
     when: AwareDatetime
     previous: int | None = Field(None, ge=1, lt=MOST)
-    """The version that served before."""
     environment: str | None = None
     plane: str | None = None
     source: str | None = None

@@ -66,11 +66,10 @@ def one_of(text: str, known: Sequence[str], what: str) -> str:
 
 
 def complete(reading: Reading, name: str, settings: Any) -> Any:
-    """Return the ModelConfig of an entry.
+    """Return the ModelConfig of an entry; raises UsageError where what is chosen and what the file tells do not fit.
 
     `settings` is a ModelConfig with what was chosen: its tensors are laid over those that the file tells of, by their
-    names, and its other fields over the framework's. Raises UsageError where they do not fit, or where neither tells
-    what the tensors are.
+    names, and its other fields over the framework's.
     """
     config = ModelConfig(name=name)
     config.MergeFrom(reading.config)

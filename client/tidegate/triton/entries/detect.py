@@ -62,7 +62,6 @@ _NO_PICKLE = (
     "skl2onnx.to_onnx(model, sample), or a model.py for the Python backend"
 )
 _PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-"""First bytes of pickles, with their protocol."""
 _OTHERS = {
     ".h5": "export it from Keras as a SavedModel: model.export(FOLDER)",
     ".keras": "export it from Keras as a SavedModel: model.export(FOLDER)",

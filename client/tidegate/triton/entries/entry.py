@@ -19,7 +19,6 @@ MAX_CONFIG_BYTES = 1 << 20
 PUBLISHED = ".entry"
 """Folder within a version of a published model: what its entry has beside the version (`publishing`)."""
 NO_VERSIONS = ("configs", "initial_state", "warmup")
-"""Folders beside the versions that Triton knows."""
 _VERSION = re.compile(r"0|[1-9][0-9]*")
 _MAX_VERSION = 2**63 - 1
 _LIKE_A_VERSION = re.compile(r"\s*[+-]?[0-9]+")
@@ -36,9 +35,7 @@ class Entry:
     files: tuple[StoredFile, ...]
     """Every file, in the order of their paths; links and special files are not among them, but among the problems."""
     folders: tuple[str, ...]
-    """The folders right below it, in the order of their names."""
     problems: tuple[Finding, ...]
-    """Found by reading it."""
 
     @property
     def config(self) -> ModelConfig | None:

@@ -53,14 +53,12 @@ class Shown(BaseModel):
     versions: tuple[int, ...]
     files: int
     size: int
-    """Bytes of all files."""
     inputs: tuple[ShownTensor, ...]
     outputs: tuple[ShownTensor, ...]
     steps: tuple[ShownStep, ...] = ()
     settings: str
     """All other fields of the configuration: how Triton runs it, in the words of config.pbtxt."""
     config: dict[str, Any]
-    """The whole configuration, with the names of config.pbtxt."""
 
 
 def show_entry(folder: Path) -> Shown:

@@ -114,7 +114,6 @@ class _Scan:
 
     def __init__(self, text: str, file: str) -> None:
         self.lines: dict[str, int] = {}
-        """Line of each field by its path: `input[0].dims[1]`, `parameters["key"].string_value`."""
         self.refused: list[Finding] = []
         """What protobuf's parser refuses as well."""
         self.strict: list[Finding] = []

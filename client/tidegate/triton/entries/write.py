@@ -37,7 +37,6 @@ class NewEntry:
     framework: Framework
     config: Any
     notes: tuple[str, ...]
-    """What the user should know of such a model in Triton."""
     warnings: tuple[Finding, ...]
 
 
@@ -53,10 +52,9 @@ def new_entry(
 ) -> NewEntry:
     """Make the entry `name` in the folder `parent`, of one model's file or folder, or of several entries: an ensemble.
 
-    `settings` is a ModelConfig with whatever was chosen; see `configure.complete`. `labels` give an output the file
-    with its classes' names; `links` are those of an ensemble (`model.tensor` to the name within it). The entry is
-    staged beside its place and appears there whole; nothing that is there is ever overwritten. Raises UsageError, also
-    where `check_entry` finds that Triton would refuse what was asked for.
+    `settings` is a ModelConfig with what was chosen (see `complete`), `labels` give an output the file with its
+    classes' names, `links` are an ensemble's (see `chain`). The entry appears whole, and nothing is overwritten. Raises
+    UsageError, also for what Triton would refuse.
     """
     if not is_name(name):
         raise UsageError(f"{name!r} is no name for a model", do=RULE)

@@ -40,11 +40,7 @@ def version_number(name: str) -> int | None:
 
 
 def published_path(path: str, number: int) -> str:
-    """Return where a file of an entry lies below the model's folder, once it is published as version `number`.
-
-    What is in the entry's version folder is in the version's, and all else in `.entry` within it: so a version is one
-    folder, and comes whole by one rename.
-    """
+    """Return where an entry's file lies once it is published as version `number`: all in one folder, for one rename."""
     first, _, rest = path.partition("/")
     return f"{number}/{rest}" if first == ENTRY_VERSION and rest else f"{number}/{ENTRY}/{path}"
 
@@ -54,9 +50,8 @@ def published_config(
 ) -> str:
     """Return the text of config.pbtxt: the same arguments give the same text.
 
-    `entry_config` is the text in the entry of the version `owner`. Nothing else of it differs from another version's
-    unless the entries do: Triton would load every version anew.
-    Raises UsageError where Triton's protobuf cannot read it, or an alias stands for a version that is not served.
+    `entry_config` is that of the version `owner`, and nothing else of the text tells the owner: Triton would load every
+    version anew. Raises UsageError where it cannot be read, or an alias stands for a version that is not served.
     """
     if not served:
         raise UsageError(f"model {model} would serve no version", do="remove the model instead")

@@ -120,7 +120,6 @@ class FolderRepository(TritonRepository):
     def _bring(
         self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None
     ) -> bool:
-        """Bring a version in by one rename; a new model comes with its configuration by one rename."""
         folder = self._place(model)
         if (folder / str(number)).is_dir():
             self._check_same(model, number, manifest, progress)
@@ -195,7 +194,6 @@ class FolderRepository(TritonRepository):
         return max(times)
 
     def _unfold(self, model: str) -> None:
-        """Give all that killed runs have staged the shape of entries again."""
         new, staged = self._state(model, "new"), self._state(model, "staged")
         if new.is_dir():
             for number, item in _versions(new).items():
@@ -218,6 +216,5 @@ class FolderRepository(TritonRepository):
 
 
 def _versions(folder: Path) -> dict[int, Path]:
-    """Return the folders of versions below a model's folder by their numbers; none where that is not there."""
     items = folder.iterdir() if folder.is_dir() else ()
     return {number: item for item in items if (number := version_number(item.name))}

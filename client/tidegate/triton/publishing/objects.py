@@ -73,7 +73,6 @@ class ObjectStore:
             why = "beside it lies what is locked, and Triton takes every folder in it for a model"
             raise UsageError("the repository is a whole bucket", where=url, why=why, do=f"give it a folder: {_FORMS}")
         self.root = folders[-1]
-        """Name of the repository's folder."""
         options: dict[str, Any] = {"prefix": "/".join(folders[:-1]) or None, "retry_config": _RETRY}
         if scheme == "gs":
             self._store: Any = GCSStore(bucket, **options)

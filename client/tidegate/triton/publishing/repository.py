@@ -76,11 +76,7 @@ class TritonRepository(Repository):
         return sorted([*found, *filter(None, in_parallel(wrong, to_read, THREADS))])
 
     def strays(self, model: str, manifests: Mapping[int, Manifest]) -> list[str]:
-        """Return what lies below a model and should not, or not so: by the manifests of all registered versions.
-
-        Those are versions without a manifest, files that a version's manifest does not name, and files beside the
-        versions that are not the configuration's owner's. The configuration itself is not looked at.
-        """
+        """Return versions and files that are in no manifest, and files beside the versions that are not the owner's."""
         return sorted(set(self._strays(model, manifests)))
 
     def _strays(self, model: str, manifests: Mapping[int, Manifest]) -> Iterator[str]:

@@ -152,10 +152,9 @@ def watched(group: int | None, metrics: str | None) -> Iterator[Peak]:
 
 
 def host_bytes(group: int) -> int | None:
-    """Return the RAM of a process group, pages that several of it share counted once; None where Linux does not tell.
+    """Return the RAM of a process group, pages that processes share counted in part; None where Linux does not tell.
 
-    That is the sum of what `/proc/<pid>/smaps_rollup` calls Pss: of pages that others share too, such as the code of
-    another Triton on the machine, only a part counts.
+    That is the sum of what `/proc/<pid>/smaps_rollup` calls Pss.
     """
     found = None
     for stat in Path("/proc").glob("[0-9]*/stat"):

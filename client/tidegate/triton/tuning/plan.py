@@ -28,7 +28,6 @@ class Setting(Message):
     batch: int
     """Rows in each request."""
     concurrency: int
-    """Requests that are under way at the same time."""
 
     def __str__(self) -> str:
         parts = [f"instances {self.instances}"] if self.instances is not None else []
@@ -71,11 +70,9 @@ class Report(Message):
     model: str
     latency_limit_seconds: float | None = None
     percentile: Percentile = 99
-    """Of the latency that the limit is about."""
     measurements: tuple[Measurement, ...]
     failures: tuple[Failure, ...] = ()
     best: Measurement | None = None
-    """The most throughput within the limit; None where nothing keeps to it."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +80,7 @@ class Plan:
     """Every value of each list with every value of the others; raises UsageError for what makes no sense."""
 
     batches: tuple[int, ...] = (1,)
-    """Rows in each request."""
     concurrencies: tuple[int, ...] = (1, 2, 4, 8, 16)
-    """Requests under way at the same time."""
     instances: tuple[int, ...] = ()
     """Instances of the model; as its configuration says, without any."""
     max_batches: tuple[int, ...] = ()
@@ -97,13 +92,11 @@ class Plan:
     """Measurements before it is given up that they agree."""
     latency_limit_seconds: float | None = None
     percentile: Percentile = 99
-    """Of the latency that the limit is about."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Dimensions of inputs that the configuration leaves open, without the batch's."""
     input_data: Path | None = None
     """perf_analyzer's input data: its JSON file, or a folder with a file for each input; random without it."""
     load_seconds: float = 600.0
-    """How long a Triton may take until the model is ready."""
 
     def __post_init__(self) -> None:
         lists = self.batches, self.concurrencies, self.instances, self.max_batches

@@ -45,7 +45,6 @@ class Address:
     """Where one side of a Triton listens."""
 
     where: str
-    """Host and port."""
     protocol: Protocol = "grpc"
     metrics: str | None = None
     """URL of its metrics, which tell the memory of its GPUs."""
@@ -79,7 +78,6 @@ class TritonProgram:
 
     path: Path
     options: tuple[str, ...] = ()
-    """Further arguments, such as --backend-directory=…"""
 
     @classmethod
     def find(cls, program: str | Path | None, options: tuple[str, ...] = ()) -> "TritonProgram":

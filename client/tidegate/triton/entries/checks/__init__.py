@@ -34,10 +34,9 @@ def check_entry(
 ) -> list[Finding]:
     """Return what is wrong with an entry: errors first, then in the order of files and lines.
 
-    `backends` are those of the server that it is for; None leaves that open, as it does for `gpu`, whether that
-    server has one. `models` are the configurations of what it would lie beside, which an ensemble's steps must be
-    among; None looks at the folders beside it, and a step that is not there is a warning only. Raises UsageError where
-    there is no folder.
+    `backends` and `gpu` are what the server has that it is for, None where that is open. `models` are those that it
+    would lie beside; None looks at the folders beside it, and an ensemble's step that is not there is a warning only.
+    Raises UsageError where there is no folder.
     """
     entry = folder if isinstance(folder, Entry) else read_entry(folder)
     findings = [*entry.problems, *layout.check(entry)]
@@ -56,7 +55,6 @@ def check_entry(
 
 
 def _beside(entry: Entry) -> Callable[[str], Neighbour | None]:
-    """Return what finds an entry in the same folder by its name."""
     root = entry.folder.absolute().parent
 
     @cache

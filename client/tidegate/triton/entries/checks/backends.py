@@ -18,7 +18,6 @@ PLATFORMS = {
     "pytorch_libtorch": "pytorch",
     "torch_aoti": "pytorch",
 }
-"""The platforms that Triton knows, and the backend of each."""
 ENSEMBLE = "ensemble"
 DEFAULT_FILES = {
     "dali": ("model.dali", "dali.py"),
@@ -33,13 +32,11 @@ DEFAULT_FILES = {
 }
 """What each backend looks for in the folder of a version, when the configuration names no file: one of these."""
 KNOWN = (*DEFAULT_FILES, "tensorrtllm", "identity", "repeat", "square", "redis", "local")
-"""Backends that are commonly there."""
 _FIL_FILES = dict(
     zip(
         ("xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint"), DEFAULT_FILES["fil"], strict=True
     )
 )
-"""Of each `model_type`."""
 _PLATFORM_FILES = {
     "tensorflow_graphdef": "model.graphdef", "tensorflow_savedmodel": "model.savedmodel", "torch_aoti": "model.pt2",
 }  # fmt: skip
@@ -180,7 +177,6 @@ def _in_first_folder(entry: Entry) -> set[str]:
 
 
 def _is_there(wanted: str, files: set[str]) -> bool:
-    """Tell whether a name is among files, as what it has to be: a file or a folder."""
     is_folder = any(file.startswith(f"{wanted}/") for file in files)
     return (wanted in files and wanted not in _FOLDERS) or (is_folder and wanted not in _NO_FOLDERS)
 

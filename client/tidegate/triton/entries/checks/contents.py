@@ -26,8 +26,6 @@ _RESHAPING = "RESHAPE_IO_LAYERS"
 
 
 class _Format(NamedTuple):
-    """A kind of file, and how its backend holds a configuration against it."""
-
     read: Callable[[Path], Reading]
     file: str
     holder: str = ""

@@ -19,7 +19,6 @@ class Neighbour:
 
     config: ModelConfig
     versions: frozenset[int] | None = None
-    """None where that is not known."""
 
 
 @dataclass(frozen=True)

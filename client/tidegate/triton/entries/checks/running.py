@@ -16,7 +16,6 @@ _ACCELERATORS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "cpu_execution_accelerator": {"onnxruntime": ("openvino",)},
 }  # fmt: skip
-"""Of each field, those that the backends know."""
 _OF_STEPS = {"instance_group": "instances", "model_warmup": "warm-up", "optimization": "optimization"}
 """What an ensemble's steps have, and not the ensemble itself."""
 _BATCHING, _SEQUENCES = "dynamic_batching", "sequence_batching"

@@ -188,7 +188,6 @@ class _Ubjson:
         return found
 
     def _header(self) -> tuple[str, int | None]:
-        """Read the optional `$` type and `#` count."""
         kind = chr(self._take(2)[1]) if self._content[self._at] == ord("$") else ""
         if self._content[self._at] != ord("#"):
             if kind:
@@ -213,7 +212,6 @@ class _Ubjson:
         return int(count)
 
     def _text(self) -> str | None:
-        """Go past a text, and return it; None of a long one."""
         if (length := self._length()) > _LONGEST:
             self._skip(length)
             return None

@@ -12,11 +12,8 @@ from .python import files_of
 from .reading import Reading, Tensor, bounded, config_of, in_range, unreadable
 
 CONFIG, ENGINE = "config.json", "rank0.engine"
-"""Of a folder of TensorRT-LLM's."""
 ARGUMENTS = "model.json"
-"""Of vLLM: the arguments of its engine."""
 LIMIT = 4 << 20
-"""Bytes of either's JSON."""
 PATH = "gpt_model_path"
 _ONE = ("end_id INT32", "pad_id INT32", "beam_width INT32", "temperature FP32", "runtime_top_k INT32",
         "runtime_top_p FP32", "len_penalty FP32", "repetition_penalty FP32", "min_length INT32",

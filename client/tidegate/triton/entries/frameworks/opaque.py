@@ -9,7 +9,6 @@ from .reading import Reading, config_of
 
 PLAN = "model.plan"
 PLAN_MAGIC = (b"ptrt", b"ftrt")
-"""First bytes of a serialised engine of TensorRT."""
 LIBRARY = re.compile(r"libtriton_([A-Za-z0-9_.-]+)\.so")
 
 

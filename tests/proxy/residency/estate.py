@@ -44,15 +44,9 @@ def at(reply: Reply) -> str:
     return str(json.loads(reply.body)["at"])
 
 
-def table(here: Sequence[Site], names: Sequence[str] = MODELS) -> routing.RoutingTable:
-    pool = routing.Pool(
-        name="main",
-        host="pool.test",
-        http_port=here[0].triton.port,
-        grpc_port=1,
-        loading="on-demand",
-        lease_port=here[0].policy.port,
-    )
+def table(here: Sequence[Site], names: Sequence[str] = MODELS, grpc_port: int = 1) -> routing.RoutingTable:
+    ports = {"http_port": here[0].triton.port, "grpc_port": grpc_port, "lease_port": here[0].policy.port}
+    pool = routing.Pool.model_validate({"name": "main", "host": "pool.test", "loading": "on-demand", **ports})
     server = routing.Server(name="vision", kind="triton", pools=(pool,))
     models = tuple(routing.Model(name=name, server="vision", pool="main") for name in names)
     return routing.RoutingTable(environment="test", servers=(server,), models=models)

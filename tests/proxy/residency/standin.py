@@ -31,9 +31,8 @@ class Site:
     lease_seconds: float = 1.0
     wait_seconds: float = 5.0
     retry_after: float = 7.0
-    unknown: set[str] = field(default_factory=set)
-    too_large: set[str] = field(default_factory=set)
-    quarantined: set[str] = field(default_factory=set)
+    refuses: dict[str, lease.Refusal] = field(default_factory=dict)
+    """Models that no lease is had on, and why."""
     lost: set[str] = field(default_factory=set)
     """Models that the next renewals take for lost."""
     accepts: bool = True
@@ -106,12 +105,8 @@ class Site:
         self.acquires.append(message)
         began, model = monotonic(), message.model
         found: lease.Answer
-        if model in self.unknown:
-            found = lease.Unknown(why=f"there is no folder {model}")
-        elif model in self.too_large:
-            found = lease.TooLarge(needed_bytes=9, capacity_bytes=5, why=f"{model} needs 9 bytes of 5")
-        elif model in self.quarantined:
-            found = lease.Quarantined(why=f"{model} failed 3 times: no such layer")
+        if model in self.refuses:
+            found = self.refuses[model]
         elif model not in self.resident and not self._has_room(model):
             found = lease.Busy(retry_after=self.retry_after, why="everything is in use.")
         elif not await self._loaded(model):
@@ -172,7 +167,7 @@ class Site:
 
     async def _list(self, writer: asyncio.StreamWriter) -> None:
         states: dict[str, Any] = dict.fromkeys(("cold", "a", "b"), "cold")
-        states |= dict.fromkeys(self.resident, "resident") | dict.fromkeys(self.quarantined, "quarantined")
+        states |= dict.fromkeys(self.resident, "resident") | dict.fromkeys(self.refuses, "quarantined")
         models = [lease.Listed(model=name, state=state) for name, state in states.items()]
         sizes = {name: 0 for name in lease.Listing.model_fields if name.endswith("_bytes")}
         await _tell(writer, lease.Listing(incarnation="1", policy="lru", models=tuple(models), **sizes))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from tidegate_contracts import lease
 from tritonclient.grpc import service_pb2 as pb
 
 from ..grpc.harness import Rig, Talk, infer_request, method, replica_of, rig, until
@@ -78,7 +79,7 @@ def test_a_streams_next_model_that_finds_no_room_where_the_stream_is_ends_it_wit
 
 
 def test_what_is_only_looked_at_loads_nothing(tmp_path: Path) -> None:
-    with plane(tmp_path, resident={"many"}, quarantined={"other"}) as (door, [site]):
+    with plane(tmp_path, resident={"many"}, refuses={"other": lease.Quarantined(why="it failed")}) as (door, [site]):
         channel, metadata = door.channel(), door.metadata()
         until(lambda: bool(site.renewals))
         ready = method(channel, "ModelReady")

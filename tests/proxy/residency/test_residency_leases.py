@@ -5,6 +5,7 @@ import gc
 from pathlib import Path
 
 import pytest
+from tidegate_contracts import lease
 from tidegate_proxy.shared_tasks import SharedTasks
 
 from lab.local_plane.proxy import write_tables
@@ -87,17 +88,21 @@ async def test_a_load_that_takes_longer_than_the_caller_waits_is_told_as_busy(tm
 
 
 @pytest.mark.parametrize(
-    ("how", "status", "problem"),
-    [("unknown", 404, "unknown"), ("too_large", 507, "never-fits"), ("quarantined", 424, "load-failed")],
+    ("why", "status", "problem"),
+    [
+        (lease.Unknown(why="there is no folder a"), 404, "unknown"),
+        (lease.TooLarge(needed_bytes=9, capacity_bytes=5, why="it needs 9 bytes of 5"), 507, "never-fits"),
+        (lease.Quarantined(why="it failed 3 times: no such layer"), 424, "load-failed"),
+    ],
 )
-async def test_what_never_succeeds_is_told_at_once_and_why(tmp_path: Path, how: str, status: int, problem: str) -> None:
-    async with sites(2) as here, estate(tmp_path, here) as front:
-        for site in here:
-            getattr(site, how).add("a")
+async def test_what_never_succeeds_is_told_at_once_and_why(
+    tmp_path: Path, why: lease.Unknown | lease.TooLarge | lease.Quarantined, status: int, problem: str
+) -> None:
+    async with sites(2, refuses={"a": why}) as here, estate(tmp_path, here) as front:
         reply = await front.call("a")
         assert (reply.status, reply.problem) == (status, problem)
         assert "retry-after" not in reply.headers
-        assert " a" in f" {reply.json()['detail']}"
+        assert reply.json()["detail"] == why.why
         assert sum(len(site.acquires) for site in here) == 1, "the other replica would say the same"
 
 
@@ -139,10 +144,7 @@ async def test_a_pool_that_the_table_changes_keeps_its_leases_until_its_requests
         slow = asyncio.ensure_future(here.call("slow"))
         await until(lambda: "/v2/models/slow/infer" in site.calls)
         before = here.leases
-        told = table([site])
-        pool = told.servers[0].pools[0].model_copy(update={"grpc_port": 2})
-        server = told.servers[0].model_copy(update={"pools": (pool,)})
-        write_tables(tmp_path, told.model_copy(update={"servers": (server,)}))
+        write_tables(tmp_path, table([site], grpc_port=2))
         await until(lambda: here.leases is not before)
         assert at(await here.call("slow")) == site.host
         assert (await slow).status == 200

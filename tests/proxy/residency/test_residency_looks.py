@@ -7,6 +7,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from tidegate_contracts import lease
 
 from ..http.house import until
 from ..http.test_http_metrics import scrape, value
@@ -17,10 +18,8 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_model_is_ready_when_a_call_could_be_answered_whether_it_is_loaded_or_not(tmp_path: Path) -> None:
-    async with sites(2) as here, estate(tmp_path, here) as front:
+    async with sites(2, refuses={"b": lease.Quarantined(why="it failed")}) as here, estate(tmp_path, here) as front:
         here[0].resident.add("a")
-        for site in here:
-            site.quarantined.add("b")
         found = {model: (await front.look(f"{model}/ready")).status for model in ("a", "b", "cold", "absent")}
         assert found == {"a": 200, "b": 400, "cold": 200, "absent": 400}
         assert not any(site.acquires for site in here)
@@ -63,7 +62,10 @@ async def test_metadata_and_configuration_are_the_models_own_so_they_load_it(tmp
 
 
 async def test_operators_see_leases_waits_and_outcomes(tmp_path: Path) -> None:
-    async with sites(2, room=0, unknown={"absent"}) as here, AsyncExitStack() as stack:
+    async with (
+        sites(2, room=0, refuses={"absent": lease.Unknown(why="there is none")}) as here,
+        AsyncExitStack() as stack,
+    ):
         here[0].resident.add("a")
         front = await stack.enter_async_context(estate(tmp_path, here))
         assert at(await front.call("a")) == here[0].host

@@ -99,9 +99,6 @@ class IdentityCache:
         self._most_bytes = most_bytes
         self._most_grants = most_grants
 
-    def __len__(self) -> int:
-        return len(self.by_tail)
-
     def find(self, credential: Credential) -> Identity | None:
         """Return whom a credential proved; whether it still does is not asked here."""
         identity = self.by_tail.get(credential[-TAIL:])
@@ -166,9 +163,6 @@ class RefusalCache:
     def __init__(self, most: int = MOST_REFUSALS) -> None:
         self._until: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._most = most
-
-    def __len__(self) -> int:
-        return len(self._until)
 
     def check(self, credential: Credential, now: float) -> None:
         """Refuse what was refused; raises Problem (unauthenticated)."""

@@ -60,9 +60,6 @@ class RateLimiter:
         self._most = most
         self.change(limit, replicas)
 
-    def __len__(self) -> int:
-        return len(self._buckets)
-
     def bucket(self, key: _Key, now: float) -> TokenBucket:
         """Return the bucket of a principal (who vouches, and name) and a model (server, and name)."""
         bucket = self._buckets.get(key)

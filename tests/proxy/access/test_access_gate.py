@@ -132,7 +132,7 @@ async def test_who_waits_while_tables_change_is_judged_by_the_new_ones(provider:
     await asyncio.sleep(0.1)
     authorizer.replace(access(anybody), where, API_KEYS)
     assert await asking is Kind.UNAUTHENTICATED
-    assert len(authorizer.identities) == 0
+    assert len(authorizer.identities.by_tail) == 0
 
 
 TABLES: list[AccessTable] = [
@@ -194,11 +194,11 @@ def test_identities_are_bounded_by_number_and_by_bytes_and_the_first_goes_first(
     for n in range(100):
         identities.remember(tail(n, 10_000), identity())
         assert identities.bytes <= 100_000
-    assert len(identities) == 10
+    assert len(identities.by_tail) == 10
     assert (identities.find(tail(89, 10_000)), identities.find(tail(90, 10_000)) is None) == (None, False)
     for n in range(100):
         identities.forget(tail(n, 10_000)[-caches.TAIL :])
-    assert (len(identities), identities.bytes) == (0, 0)
+    assert (len(identities.by_tail), identities.bytes) == (0, 0)
 
 
 def test_grants_are_bounded_for_each_and_for_all() -> None:
@@ -247,7 +247,11 @@ async def test_what_has_ended_is_swept_and_so_are_void_grants(provider: Provider
     assert authorizer.identities.grants == 2
     clock.goes_on(20)
     authorizer.sweep()
-    assert (len(authorizer.identities), authorizer.identities.grants, len(authorizer.limits)) == (1, 0, 0)
+    assert (len(authorizer.identities.by_tail), authorizer.identities.grants, len(authorizer.limits._buckets)) == (
+        1,
+        0,
+        0,
+    )
     assert authorizer.identities.find(late) is not None
     assert authorizer.identities.bytes == len(late)
 
@@ -267,7 +271,7 @@ def test_refusals_are_bounded() -> None:
     refusals = RefusalCache(most=100)
     for n in range(500):
         refusals.add(tail(n), "no", now=0.0)
-    assert len(refusals) == 100
+    assert len(refusals._until) == 100
 
 
 async def test_ten_thousand_tokens_take_a_bounded_memory(provider: Provider) -> None:
@@ -291,7 +295,7 @@ async def test_a_caller_who_says_nothing_is_remembered_nowhere() -> None:
     problem = await problem_of(authorizer, b"")
     assert problem.kind is Kind.UNAUTHENTICATED
     assert (b"www-authenticate", b'Bearer realm="tidegate"') in problem.headers()
-    assert (len(authorizer.refusals), len(authorizer.identities)) == (0, 0)
+    assert (len(authorizer.refusals._until), len(authorizer.identities.by_tail)) == (0, 0)
 
 
 async def test_no_credential_shows_in_what_might_be_logged(provider: Provider) -> None:

@@ -182,13 +182,13 @@ def test_a_full_bucket_is_forgotten_when_nobody_has_it() -> None:
     limits.bucket(key("bob"), 0.0)
     limits.bucket(key("eve"), 0.0).take(0.0)
     limits.forget_idle(0.0, 100)
-    assert len(limits) == 2
+    assert len(limits._buckets) == 2
     assert limits.bucket(key(), 0.0) is held
     limits.forget_idle(10.0, 100)
-    assert len(limits) == 1
+    assert len(limits._buckets) == 1
     del held
     limits.forget_idle(10.0, 100)
-    assert len(limits) == 0
+    assert len(limits._buckets) == 0
 
 
 def test_there_are_never_more_than_bounded() -> None:
@@ -196,7 +196,7 @@ def test_there_are_never_more_than_bounded() -> None:
     for n in range(1000):
         bucket = limits.bucket(key(f"p{n}"), 0.0)
         assert bucket.take(0.0) == 0
-        assert len(limits) <= 100
+        assert len(limits._buckets) <= 100
     # Full ones give way to new ones before those that count something.
     limits = RateLimiter(limit(), most=100)
     counting = [limits.bucket(key(f"c{n}"), 0.0) for n in range(10)]

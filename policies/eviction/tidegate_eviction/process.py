@@ -152,8 +152,7 @@ class EvictionPolicy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if (text := self._footprints.changed()) is not None:
-            self._footprints.write(text)
+        await self._footprints.keep()
         self._admin.stop()
         log.info("stopped")
 

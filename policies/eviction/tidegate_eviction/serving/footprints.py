@@ -1,5 +1,6 @@
 """Footprints that were measured: what a model takes is learned once, and known after a restart of the policy."""
 
+import asyncio
 import logging
 import math
 from pathlib import Path
@@ -55,7 +56,7 @@ class Footprints:
             self.lease_seconds, self.models = said.lease_seconds, said.models
 
     def learn(self, model: str, stamp: str, measured_bytes: int | None, load_seconds: float) -> None:
-        """Remember a load, until `changed` and `write` bring it to disk. A part of an ensemble takes no seconds (0)."""
+        """Remember a load, until `keep` brings it to disk. A part of an ensemble takes no seconds (0)."""
         known = self.models.get(model)
         if known is None or known.stamp != stamp:
             if measured_bytes is None:
@@ -77,14 +78,10 @@ class Footprints:
             self._changed = self._changed or lease_seconds != self.lease_seconds
             self.lease_seconds = lease_seconds
 
-    def changed(self) -> str | None:
-        """Return what `write` is to write; None where nothing has changed since the last call."""
-        if not self._changed:
-            return None
-        self._changed = False
-        return _File(lease_seconds=self.lease_seconds, models=self.models).model_dump_json()
-
-    def write(self, text: str) -> None:
-        """Write the file; blocks. A failure is logged, and `changed` returns the text again."""
-        if not self._file.write(text.encode()):
-            self._changed = True
+    async def keep(self) -> None:
+        """Write the file if anything has changed; a failure is logged, and it is tried again next time."""
+        if self._changed:
+            self._changed = False
+            said = _File(lease_seconds=self.lease_seconds, models=self.models).model_dump_json().encode()
+            if not await asyncio.to_thread(self._file.write, said):
+                self._changed = True

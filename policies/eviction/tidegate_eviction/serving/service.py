@@ -120,8 +120,7 @@ class EvictionService:
     async def keep(self) -> None:
         """Write what was learned since the last time; to be called every second or so."""
         self._remember_leases()
-        if (text := self.footprints.changed()) is not None:
-            await asyncio.to_thread(self.footprints.write, text)
+        await self.footprints.keep()
 
     def configure(self) -> None:
         """Tell the core the settings, the models, and their warm windows."""

@@ -1,5 +1,6 @@
 """The files: settings, what was learned, the control secret. A bad one is refused or made anew, and all are whole."""
 
+import asyncio
 import json
 import math
 import os
@@ -108,8 +109,7 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
 
 
 def again(before: Footprints, folder: Path) -> Footprints:
-    if (text := before.changed()) is not None:
-        before.write(text)
+    asyncio.run(before.keep())
     after = Footprints(folder)
     after.read()
     return after
@@ -154,23 +154,17 @@ def test_a_broken_file_is_learned_anew(tmp_path: Path, text: str) -> None:
 def test_nothing_is_written_without_news_and_a_folder_that_cannot_be_written_costs_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    learned = Footprints(tmp_path / "missing")
-    assert learned.changed() is None
+    folder = tmp_path / "missing"
+    learned = Footprints(folder)
     learned.learn("a", "one", 5, 1)
-    text = learned.changed()
-    assert text is not None
-    assert json.loads(text)["models"]["a"]["bytes"] == [5]
-    assert learned.changed() is None
-    learned.write(text)
-    assert "cannot be written" in caplog.text
-    assert learned.models["a"].bytes == [5]
-    caplog.clear()
     for _ in range(3):
-        assert learned.changed() == text, "it is tried again"
-        learned.write(text)
-    assert not caplog.text, "and told once"
-    (tmp_path / "missing").mkdir()
-    assert again(learned, tmp_path / "missing").models["a"].bytes == [5]
+        assert again(learned, folder).models == {}
+    assert learned.models["a"].bytes == [5]
+    assert caplog.text.count("cannot be written") == 1, "it is told once"
+    folder.mkdir()
+    assert again(learned, folder).models["a"].bytes == [5]
+    (folder / "footprints.json").unlink()
+    assert again(learned, folder).models == {}, "there is no news"
 
 
 def test_longer_leases_of_earlier_settings_are_remembered_until_they_have_run_out(tmp_path: Path) -> None:

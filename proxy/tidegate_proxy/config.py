@@ -5,6 +5,7 @@ import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -83,26 +84,24 @@ def _first(error: ValidationError, where: str = "") -> str:
     return f"{place or 'it'}: {first['msg'].removeprefix('Value error, ')}{more}"
 
 
+@dataclass(eq=False)
 class WatchedFile:
     """One file or folder that others may replace at any time.
 
     Its state is a fingerprint; ConfigMaps and Secrets swap a whole folder by a symbolic link, editors a file.
     """
 
-    def __init__(
-        self, name: str, path: Path, read: Callable[[Path], Any], use: Callable[[Any], Awaitable[None]]
-    ) -> None:
-        self.name = name
-        self.path = path
-        self.generation = 0
-        """How many times it was taken over."""
-        self.failures = 0
-        self.last_error = ""
-        self._read = read
-        self._use = use
-        self._seen: object = None
-        self._is_unread = False
-        """Whether it could not be read: a disk may fail, or a process have too many files open, and then not."""
+    name: str
+    path: Path
+    _read: Callable[[Path], Any]
+    _use: Callable[[Any], Awaitable[None]]
+    generation: int = 0
+    """How many times it was taken over."""
+    failures: int = 0
+    last_error: str = ""
+    _seen: object = None
+    _is_unread: bool = False
+    """Whether it could not be read: a disk may fail, or a process have too many files open, and then not."""
 
     async def load(self) -> None:
         """Read it and use it; raises TableError, and then what was in use stays in use."""

@@ -13,7 +13,7 @@ from random import random
 from time import monotonic
 from typing import Literal
 
-from .routes import MirrorShare, Route
+from .routes import Route
 from .telemetry.meter import Meter
 from .upstream.replica import Replica
 from .upstream.request import NoAnswerError, send
@@ -40,7 +40,6 @@ class MirroredRequest:
 
     _mirror: "Mirror"
     _route: Route
-    _share: MirrorShare
     _sequence: bool | None
     _send: Send
 
@@ -82,7 +81,7 @@ class MirroredRequest:
             log.exception("a mirrored request for %s/%s met a defect", self._route.server, self._route.name)
         finally:
             self._parts.clear()
-            self._share.in_flight -= 1
+            self._route.copies -= 1
             self._mirror.bytes -= self._size
             self._mirror.count(self._route, outcome)
 
@@ -126,17 +125,16 @@ class Mirror:
 
         Requests of a sequence are left out, for a part of a sequence is no sequence; None: its model is asked.
         """
-        share = route.mirror
-        if share is None or version == share.version or random() * 100 >= share.percent:
+        if route.mirror is None or version == route.candidate or random() * 100 >= route.mirror.percent:
             return None
         if sequence:
             self.count(route, "sequence")
             return None
-        if len(self._tasks) >= MOST_COPIES or share.in_flight >= MOST_OF_A_MODEL:
+        if len(self._tasks) >= MOST_COPIES or route.copies >= MOST_OF_A_MODEL:
             self.count(route, "too-many")
             return None
-        share.in_flight += 1
-        copy = MirroredRequest(self, route, share, sequence, send)
+        route.copies += 1
+        copy = MirroredRequest(self, route, sequence, send)
         task = asyncio.get_running_loop().create_task(copy.run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -143,23 +143,12 @@ _MOST_HEADS = 64
 """Kinds of calls of one model whose first lines are kept."""
 
 
-class MirrorShare:
-    """The share of one model's requests that is copied."""
-
-    __slots__ = ("in_flight", "percent", "version")
-
-    def __init__(self, mirror: routing.Mirror) -> None:
-        self.version = str(mirror.version)
-        self.percent = mirror.percent
-        self.in_flight = 0
-
-
 class Route:
     """One model on one server: where it is served, and which version a request gets."""
 
     __slots__ = (
-        "_ends", "_heads", "_versions", "alias", "grpc_count", "http_count", "in_flight", "kind", "kind_name", "mirror",
-        "name", "pool", "sequences", "server",
+        "_ends", "_heads", "_versions", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight", "kind",
+        "kind_name", "mirror", "name", "pool", "sequences", "server",
     )  # fmt: skip
 
     def __init__(self, model: routing.Model, server: routing.Server, pool: Pool) -> None:
@@ -175,8 +164,12 @@ class Route:
         """Decides on the version of requests that ask for none, where the model has one."""
         self.sequences = Sequences(model.name, pool, self.kind)
         """Whether the model keeps sequences."""
-        self.mirror = MirrorShare(model.mirror) if model.mirror is not None else None
+        self.mirror = model.mirror
         """The share of its requests that a candidate gets copies of."""
+        self.candidate = str(model.mirror.version) if model.mirror is not None else ""
+        """The version of the candidate."""
+        self.copies = 0
+        """Copies in flight."""
         self._heads: dict[tuple[str, str | None], bytes] = {}
         self.http_count: CallCount | None = None
         """Where its calls over HTTP are counted, once there was one."""

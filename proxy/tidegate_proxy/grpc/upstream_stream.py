@@ -59,10 +59,9 @@ class UpstreamRequest:
         if not self._copy_begun:
             self._copy_begun = True
             route, mirror = forwarding.grant.route, self._context.shared.mirror
-            assert route.mirror is not None
             if not self._method.streams and self._method.action == "infer":
                 headers = self.headers(route.pool, mirror.seconds)
-                send = partial(send_mirrored, self._context.upstreams, route.pool, headers, route.mirror.version)
+                send = partial(send_mirrored, self._context.upstreams, route.pool, headers, route.candidate)
                 self._copy = mirror.begin(route, forwarding.version, forwarding.sequence is not None, send)
         if self._copy is not None:
             self._copy.add(data, whole)

@@ -79,7 +79,7 @@ class UpstreamLeg(Receiver):
         route, target = forwarding.grant.route, request.target
         first = route.first_lines(target, forwarding.version)
         if route.mirror is not None and target.may_be_of_sequence:
-            instead = route.first_lines(target, route.mirror.version)
+            instead = route.first_lines(target, route.candidate)
             send = partial(over_http, self._shared.settings.connect_timeout_seconds, instead, len(first))
             is_of_sequence = forwarding.sequence is not None or None
             self._copy = self._shared.mirror.begin(route, forwarding.version, is_of_sequence, send)

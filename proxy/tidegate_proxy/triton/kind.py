@@ -57,17 +57,8 @@ class _Infer(msgspec.Struct):
     parameters: _Parameters | None = None
 
 
-class _Value(msgspec.Struct):
-    string_value: str = ""
-
-
-class _Configuration(msgspec.Struct):
-    parameters: dict[str, _Value] = {}
-
-
 _envelope = msgspec.json.Decoder(_Envelope)
 _infer = msgspec.json.Decoder(_Infer)
-_configuration = msgspec.json.Decoder(_Configuration)
 
 
 class Triton:
@@ -118,8 +109,9 @@ class Triton:
         """
         parameter = ALIAS_PARAMETER + alias
         try:
-            return parameter, _configuration.decode(config).parameters.get(parameter, _Value()).string_value
-        except _UNREADABLE as error:
+            parameters = msgspec.json.decode(config).get("parameters", {})
+            return parameter, str(parameters.get(parameter, {}).get("string_value", ""))
+        except (*_UNREADABLE, AttributeError) as error:
             raise ValueError("the model's configuration cannot be read") from error
 
     def keeps_sequences(self, config: bytes) -> bool:

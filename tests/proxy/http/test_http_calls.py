@@ -178,9 +178,12 @@ async def test_an_api_key_tells_its_principal_in_either_header(here: House) -> N
     ids=["nothing", "a-wrong-key", "a-longer-key", "two"],
 )
 async def test_nobody_else_is_told_anything(here: House, headers: dict[str, str], problem: str) -> None:
-    reply = await who(here, **headers)
-    assert reply.problem == problem
-    assert KEY.encode() not in reply.body
+    for path in ("/whoami", "/v2", "/v2/models/stats", f"/v2/models/{MODEL}"):
+        reply = await here.ask(request(path, b"", "GET", None, **headers))
+        assert reply.problem == problem, path
+        assert ("www-authenticate" in reply.headers) == (problem == "unauthenticated")
+        assert reply.json()["requestId"] == reply.headers["x-request-id"]
+        assert KEY.encode() not in reply.body
 
 
 async def test_it_is_asked_with_get_and_of_no_server(here: House) -> None:

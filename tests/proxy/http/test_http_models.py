@@ -14,7 +14,7 @@ from tidegate_proxy import routes
 from tidegate_proxy.kinds import KINDS
 from tidegate_proxy.problems import Problem
 
-from .house import MODEL, PATH, House, Reply, house, request, served
+from .house import ENVELOPE, MODEL, PATH, House, Reply, house, request, served
 from .upstream import Asked, Upstream, answer, answering, only, raw, upstream
 
 pytestmark = pytest.mark.anyio
@@ -52,8 +52,6 @@ async def spread(here: House, first: Upstream, body: Callable[[int], bytes]) -> 
 
 @pytest.mark.parametrize("how", ["chunked", "gzip", "binary", "predict", "large"])
 async def test_however_it_is_sent(tmp_path: Path, how: str) -> None:
-    act = keeper
-
     def one(number: int) -> bytes:
         body = body_of(number)
         if how == "chunked":
@@ -64,10 +62,10 @@ async def test_however_it_is_sent(tmp_path: Path, how: str) -> None:
         if how == "binary":
             return request(body=body + bytes(400), Inference_Header_Content_Length=str(len(body)))
         if how == "predict":
-            return request("/predict", b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}' % body)
+            return request("/predict", ENVELOPE % body)
         return request(body=body_of(number, 100_000))
 
-    async with upstream(act) as first, upstream(act) as second, house(tmp_path, first, second) as here:
+    async with upstream(keeper) as first, upstream(keeper) as second, house(tmp_path, first, second) as here:
         await spread(here, first, one)
 
 
@@ -95,8 +93,7 @@ async def test_requests_that_come_while_the_model_is_looked_at_wait_for_what_it_
 async def test_a_sequence_stays_at_one_version_even_of_one_replica(tmp_path: Path) -> None:
     shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
     models = [routing.Model(name="resnet", server="vision", pool="main", versions=shares)]
-    act = keeper
-    async with served(tmp_path, act, models=models) as here:
+    async with served(tmp_path, keeper, models=models) as here:
         found = []
         for number in range(1, 13):
             replies = [await here.ask(request(body=body_of(number))) for _ in range(6)]

@@ -144,20 +144,6 @@ def test_events_come_one_by_one(front: Front) -> None:
     assert all(0.2 < after - before < 2 for (_, before), (_, after) in pairwise(came))
 
 
-@pytest.mark.parametrize("path", ["/v2", "/v2/models/stats", "/v2/models/add_sub"])
-@pytest.mark.parametrize(
-    ("credentials", "status"),
-    [({}, 401), ({"authorization": "Bearer x"}, 401), ({"x-api-key": "x", "authorization": "y"}, 400)],
-)
-def test_whoever_does_not_say_once_who_it_is_learns_nothing(
-    front: Front, path: str, credentials: dict[str, str], status: int
-) -> None:
-    found, headers, body = ask(front.proxy.http, get(path), credentials)
-    assert (found, headers["content-type"]) == (status, "application/problem+json")
-    assert ("www-authenticate" in headers) == (status == 401)
-    assert json.loads(body)["requestId"] == headers["x-request-id"]
-
-
 # One number: of more it writes the first only, https://github.com/triton-inference-server/perf_analyzer/issues/451.
 AS_JSON = ("--shape", "INPUT:1", "--input-tensor-format", "json", "--output-tensor-format", "json")
 THOROUGH = [

@@ -23,6 +23,13 @@ Reply = tuple[int, bytes, Mapping[str, str]] | None
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
+_MAKERS: dict[str, Callable[[], PrivateKey]] = {
+    "RS256": lambda: rsa.generate_private_key(65537, 2048),
+    "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate,
+}
+
+
 @dataclass(frozen=True)
 class Key:
     """One key of an issuer."""
@@ -61,7 +68,7 @@ class Issuer:
         return routing.OidcIssuer(issuer=self.url, audiences=(AUDIENCE,), jwks_url=self.jwks_url, groups_claim="groups")
 
     def new_key(self, algorithm: str = "RS256", publish: bool = True) -> Key:
-        key = Key(f"key-{next(_numbers)}", algorithm, _make(algorithm))
+        key = Key(f"key-{next(_numbers)}", algorithm, _MAKERS[algorithm]())
         if publish:
             self.keys.append(key)
         return key
@@ -132,14 +139,3 @@ def answering(answer: Callable[[str, Mapping[str, str]], Reply]) -> Iterator[str
 
     with upstream(behave) as running:
         yield f"http://{running.http}"
-
-
-def _make(algorithm: str) -> PrivateKey:
-    match algorithm:
-        case "RS256":
-            return rsa.generate_private_key(65537, 2048)
-        case "ES256":
-            return ec.generate_private_key(ec.SECP256R1())
-        case "EdDSA":
-            return ed25519.Ed25519PrivateKey.generate()
-    raise ValueError(f"no key can be made for {algorithm}")

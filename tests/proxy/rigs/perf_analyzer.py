@@ -57,10 +57,6 @@ def perf_analyzer(
     output = done.stdout + done.stderr
     if done.returncode or not report.exists():
         raise PerfAnalyzerError(f"perf_analyzer ended with {done.returncode}:\n{output[:2000]}\n…\n{output[-1000:]}")
-    return _read(report, output)
-
-
-def _read(report: Path, output: str) -> Measured:
     with report.open(newline="") as file:
         (row,) = csv.DictReader(file)
     return Measured(float(row["Inferences/Second"]), float(row["p99 latency"]) / 1e6, output)

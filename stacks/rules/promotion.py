@@ -44,14 +44,11 @@ def versions_can_come_from_their_environment(definition: Definition) -> Iterator
     for index, environment in enumerate(definition.header.environments):
         source = environment.promotion.source
         if source is not None and source not in hosted:
-            yield definition.document.problem(
-                ("environments", index, "promotion", "from"),
-                f'environment "{environment.name}" takes versions from "{source}", which lives on no data plane',
-                why="Nothing can be deployed there, so nothing can be promoted from there.",
-                do=f'Name "{source}" under a data plane\'s environments, or take versions from another environment.',
-                at="value",
-                severity="advisory",
-            )
+            where = ("environments", index, "promotion", "from")
+            what = f'environment "{environment.name}" takes versions from "{source}", which lives on no data plane'
+            why = "Nothing can be deployed there, so nothing can be promoted from there."
+            do = f'Name "{source}" under a data plane\'s environments, or take versions from another environment.'
+            yield definition.document.problem(where, what, why, do, at="value", severity="advisory")
 
 
 def groups_that_promote_are_told_by_an_issuer(stack: Stack) -> Iterator[Problem]:
@@ -75,15 +72,11 @@ def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
         kept_out = [name for name in promotion.principals if not _named(name, [g for r in rules for g in r.principals])]
         kept_out += [name for name in promotion.groups if not _named(name, [g for r in rules for g in r.groups])]
         if kept_out:
-            yield stack.source.problem(
-                ("proxy", "access"),
-                f'{", ".join(kept_out)} may bring versions into environment "{stack.environment.name}", and no access '
-                f"rule lets them {action} there",
-                why="`tidegate promote` asks the proxy whether a version is ready (inspect), and sends it the golden "
-                "request (infer).",
-                do=f"Add an access rule that names them, with {action} in its actions.",
-                severity="advisory",
-            )
+            who = f'{", ".join(kept_out)} may bring versions into environment "{stack.environment.name}"'
+            what = f"{who}, and no access rule lets them {action} there"
+            why = "`tidegate promote` asks whether a version is ready (inspect), and sends the golden request (infer)."
+            do = f"Add an access rule that names them, with {action} in its actions."
+            yield stack.source.problem(("proxy", "access"), what, why, do, severity="advisory")
 
 
 def _named(name: str, globs: list[str]) -> bool:

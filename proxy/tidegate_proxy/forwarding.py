@@ -272,8 +272,5 @@ def call_record(
 
 def no_whole_answer(reason: str) -> Problem:
     """Return what is told when a replica had the request, and gave no whole answer."""
-    return Problem(
-        Kind.UPSTREAM,
-        f"The inference server gave no whole answer: {reason}. It may have done the work; "
-        "send the request again only if that does no harm.",
-    )
+    told = f"The inference server gave no whole answer: {reason}. It may have done the work; "
+    return Problem(Kind.UPSTREAM, told + "send the request again only if that does no harm.")

@@ -31,12 +31,8 @@ class ServerQueries:
     async def whoami(self, credential: bytes) -> Response:
         """Answer as whom the caller is known, whatever rules grant it; raises Problem (unauthenticated, busy)."""
         principal = (await self._config.authorizer.identify(credential)).principal
-        said = WhoAmI(
-            environment=self._config.routes.environment,
-            principal=principal.name,
-            groups=tuple(sorted(principal.groups)),
-            source=principal.source,
-        )
+        environment, groups = self._config.routes.environment, tuple(sorted(principal.groups))
+        said = WhoAmI(environment=environment, principal=principal.name, groups=groups, source=principal.source)
         headers = {"cache-control": "no-store"}
         return Response(said.model_dump_json(by_alias=True), 200, headers, "application/json")
 

@@ -63,13 +63,8 @@ class Tracer:
         self._url = endpoint.rstrip("/") + "/v1/traces"
         self._share = percent / 100
         self._waiting: deque[dict[str, Any]] = deque()
-        self._resource = _attributes(
-            {
-                "service.name": "tidegate-proxy",
-                "service.instance.id": os.uname().nodename,
-                "deployment.environment.name": environment,
-            }
-        )
+        said = {"service.name": "tidegate-proxy", "service.instance.id": os.uname().nodename}
+        self._resource = _attributes(said | {"deployment.environment.name": environment})
         self._failing = False
 
     # --- at a call's beginning

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .house import BODY, KEY, MODEL, PATH, Caller, House, Reply, house, request, served, until
+from .house import BODY, KEY, MODEL, PATH, Caller, House, Reply, request, served, until
 
 pytestmark = pytest.mark.anyio
 AT_ONCE = 25
@@ -150,16 +150,15 @@ async def test_what_is_said_cannot_be_made_a_header(here: House) -> None:
             assert "evil" not in str(await caller.head()).lower()
 
 
-async def test_who_sends_a_head_too_slowly_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_sends_a_head_too_slowly_is_cut_off(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate_proxy.serve.HEAD_SECONDS", 0.5)
-    async with house(tmp_path) as here, here.caller() as caller:
-        answered = asyncio.ensure_future(caller.reply())
-        for sign in b"POST / HTTP/1.1\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaa":
-            if not answered.done():
-                await caller.send(bytes([sign]))
-                await asyncio.sleep(0.1)
-        reply: Reply = await answered
-        assert (reply.status, reply.problem) == (408, "request-timeout")
+    answered = asyncio.ensure_future(caller.reply())
+    for sign in b"POST / HTTP/1.1\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaa":
+        if not answered.done():
+            await caller.send(bytes([sign]))
+            await asyncio.sleep(0.1)
+    reply: Reply = await answered
+    assert (reply.status, reply.problem) == (408, "request-timeout")
 
 
 @pytest.mark.thorough

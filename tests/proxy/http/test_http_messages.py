@@ -2,11 +2,10 @@
 
 import asyncio
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
-from .house import BODY, ENVELOPE, KEY, PATH, Caller, House, house, request
+from .house import BODY, ENVELOPE, KEY, PATH, Caller, House, request
 from .upstream import answering
 
 pytestmark = pytest.mark.anyio
@@ -43,12 +42,11 @@ async def test_what_only_looks_like_a_target_is_refused(here: House, target: str
     assert not here.replica.begun
 
 
-async def test_options_of_everything_tells_the_methods(tmp_path: Path) -> None:
-    async with house(tmp_path) as here, here.caller() as caller:
-        for _ in range(2):
-            await caller.send(b"OPTIONS * HTTP/1.1\r\nHost: proxy\r\n\r\n")
-            reply = await caller.reply()
-            assert (reply.status, reply.headers["allow"], reply.body) == (204, "GET, POST", b"")
+async def test_options_of_everything_tells_the_methods(caller: Caller) -> None:
+    for _ in range(2):
+        await caller.send(b"OPTIONS * HTTP/1.1\r\nHost: proxy\r\n\r\n")
+        reply = await caller.reply()
+        assert (reply.status, reply.headers["allow"], reply.body) == (204, "GET, POST", b"")
 
 
 # --- headers of one connection

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.components.alerts import asked_for
 
 from ..rigs.tables import access_table
-from .house import BODY, METADATA, MODEL, Caller, House, house, request, served, until
+from .house import BODY, METADATA, MODEL, Caller, House, request, served, until
 from .upstream import hang, reset
 
 pytestmark = pytest.mark.anyio
@@ -97,28 +97,26 @@ async def test_errors_of_replicas_and_their_breakers_are_told(here: House) -> No
     assert value(found, "requests_total", status="502") == 5
 
 
-async def test_files_taken_over_and_refused_are_told(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
-        found = await scrape(here)
-        for file in ("routing", "access", "api-keys"):
-            assert value(found, "config_generation", file=file) == 1
-            assert value(found, "config_good", file=file) == 1
-        [_, rules, keys] = here.proxy.config.watched
-        here.write("access.json", "nonsense")
-        await rules.look()
-        (tmp_path / "api-keys" / "eve").write_text("# none\n")
-        await keys.look()
-        found = await scrape(here)
-        assert value(found, "config_failures_total", file="access") == 1
-        assert value(found, "config_good", file="access") == 0
-        assert value(found, "config_generation", file="access") == 1
-        assert value(found, "config_generation", file="api-keys") == 2
-        assert [name for name, _ in asked_for("tidegate_proxy_")] == ["tidegate_proxy_config_good"]
+async def test_files_taken_over_and_refused_are_told(tmp_path: Path, here: House) -> None:
+    found = await scrape(here)
+    for file in ("routing", "access", "api-keys"):
+        assert value(found, "config_generation", file=file) == 1
+        assert value(found, "config_good", file=file) == 1
+    [_, rules, keys] = here.proxy.config.watched
+    here.write("access.json", "nonsense")
+    await rules.look()
+    (tmp_path / "api-keys" / "eve").write_text("# none\n")
+    await keys.look()
+    found = await scrape(here)
+    assert value(found, "config_failures_total", file="access") == 1
+    assert value(found, "config_good", file="access") == 0
+    assert value(found, "config_generation", file="access") == 1
+    assert value(found, "config_generation", file="api-keys") == 2
+    assert [name for name, _ in asked_for("tidegate_proxy_")] == ["tidegate_proxy_config_good"]
 
 
-async def test_no_answer_of_a_probe_waits_for_the_other_sides_acknowledgement(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
-        assert here.proxy._admin._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+async def test_no_answer_of_a_probe_waits_for_the_other_sides_acknowledgement(here: House) -> None:
+    assert here.proxy._admin._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_callers_make_no_labels(here: House, caller: Caller) -> None:

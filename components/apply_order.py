@@ -3,26 +3,11 @@
 from typing import Any
 
 APPLY_ORDER = (
-    "Namespace",
-    "ServiceAccount",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "ConfigMap",
-    "NetworkPolicy",
-    "PeerAuthentication",
-    "Certificate",
-    "ResourceClaimTemplate",
-    "Service",
-    "Deployment",
-    "StatefulSet",
-    "PodDisruptionBudget",
-    "HorizontalPodAutoscaler",
-    "ScaledObject",
-    "Ingress",
-    "HTTPRoute",
-    "PodMonitor",
+    "Namespace", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim", "ConfigMap", "NetworkPolicy",
+    "PeerAuthentication", "Certificate", "ResourceClaimTemplate", "Service", "Deployment", "StatefulSet",
+    "PodDisruptionBudget", "HorizontalPodAutoscaler", "ScaledObject", "Ingress", "HTTPRoute", "PodMonitor",
     "PrometheusRule",
-)
+)  # fmt: skip
 
 
 def apply_key(item: dict[str, Any]) -> tuple[int, str, str, str]:

@@ -24,34 +24,20 @@ RULE = {"alert": "A", "expr": 1, "for": "5m", "labels": {"any": "x"}}
 TRIGGER = {"type": "prometheus", "metadata": {"anything": "goes"}}
 # Specs as Tidegate renders them, by API and kind, and paths of misspelt fields.
 OBJECTS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
-    (
-        "apps/v1 Deployment",
-        {"selector": {"matchLabels": {"app": "proxy"}}, "template": POD},
-        ("spec.replica", "spec.template.spec.containers.0.readinessProbe.httpGet.prot"),
-    ),
-    (
-        "gateway.networking.k8s.io/v1 HTTPRoute",
-        {"parentRefs": [{"name": "public"}], "rules": [ROUTE]},
-        ("spec.rules.0.backendRefs.0.prot",),
-    ),
-    (
-        "monitoring.coreos.com/v1 PodMonitor",
-        {"selector": {"matchLabels": {"app": "triton"}}, "podMetricsEndpoints": [{"port": "metrics"}]},
-        ("spec.podMetricsEndpoints.0.intervall",),
-    ),
-    (
-        "monitoring.coreos.com/v1 PrometheusRule",
-        {"groups": [{"name": "g", "rules": [RULE]}]},
-        ("spec.groups.0.rules.0.anotations",),
-    ),
+    ("apps/v1 Deployment", {"selector": {"matchLabels": {"app": "proxy"}}, "template": POD},
+     ("spec.replica", "spec.template.spec.containers.0.readinessProbe.httpGet.prot")),
+    ("gateway.networking.k8s.io/v1 HTTPRoute", {"parentRefs": [{"name": "public"}], "rules": [ROUTE]},
+     ("spec.rules.0.backendRefs.0.prot",)),
+    ("monitoring.coreos.com/v1 PodMonitor",
+     {"selector": {"matchLabels": {"app": "triton"}}, "podMetricsEndpoints": [{"port": "metrics"}]},
+     ("spec.podMetricsEndpoints.0.intervall",)),
+    ("monitoring.coreos.com/v1 PrometheusRule", {"groups": [{"name": "g", "rules": [RULE]}]},
+     ("spec.groups.0.rules.0.anotations",)),
     ("cert-manager.io/v1 Certificate", {"secretName": "tls", "issuerRef": {"name": "ca"}}, ("spec.dnsName",)),
-    (
-        "keda.sh/v1alpha1 ScaledObject",
-        {"scaleTargetRef": {"name": "proxy"}, "triggers": [TRIGGER]},
-        ("spec.maxReplicasCount",),
-    ),
+    ("keda.sh/v1alpha1 ScaledObject", {"scaleTargetRef": {"name": "proxy"}, "triggers": [TRIGGER]},
+     ("spec.maxReplicasCount",)),
     ("security.istio.io/v1 PeerAuthentication", {"mtls": {"mode": "STRICT"}}, ("spec.mtls.mod",)),
-]
+]  # fmt: skip
 
 
 def made(kind: str, **more: Any) -> dict[str, Any]:

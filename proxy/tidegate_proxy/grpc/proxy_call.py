@@ -43,10 +43,10 @@ class TurnQueue:
 
 @dataclass
 class GrpcContext:
-    """Shared by all calls. What answers one of a server is a message, of what the caller may see.
+    """Shared by all calls; its methods return the messages that answer questions about servers.
 
-    Streams have slots of their own, `streams`: idle ones keep no other call waiting. `watchers` are the calls that
-    watch what grpc.health.v1 says of the proxy.
+    These hold nothing that the caller may not see. Streams have slots of their own, `streams`: idle ones keep no other
+    call waiting. `watchers` are the calls that watch what grpc.health.v1 says of the proxy.
     """
 
     shared: SharedState

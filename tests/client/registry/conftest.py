@@ -25,8 +25,6 @@ BUCKET = "models"
 
 @dataclass(frozen=True)
 class World:
-    """The servers."""
-
     store: ObjectStore
     server: MLflow
     folder: Path
@@ -68,6 +66,5 @@ def client_variables(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReq
 
 @pytest.fixture
 def before(world: World) -> Iterator[Relay]:
-    """What stands before the server."""
     with relay(world.server.uri) as running:
         yield running

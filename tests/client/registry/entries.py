@@ -24,15 +24,12 @@ def entry(folder: Path, name: str, files: dict[str, bytes] | None = None) -> Pat
 
 
 def noise(seed: int, size: int) -> bytes:
-    """Return bytes that are always the same."""
     return random.Random(seed).randbytes(size)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file below a folder."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def registered(registry: Registry, root: Path) -> RegisteredVersion:
-    """Register an entry as anna."""
     return registry.register(root, registered_by="anna")

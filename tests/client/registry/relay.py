@@ -28,8 +28,6 @@ Fault = Callable[[str, str, Answer], None]
 
 @dataclass
 class Relay:
-    """A relay that runs."""
-
     port: int
     behind: str
     fault: Fault | None = None
@@ -42,7 +40,6 @@ class Relay:
 
     @property
     def uri(self) -> str:
-        """Its address."""
         return f"http://{HOST}:{self.port}"
 
     def sent(self, method: str, part: str) -> list[str]:

@@ -81,7 +81,6 @@ LAYOUTS: dict[str, dict[str, Files]] = {
 
 
 def names(kind: str) -> list[str]:
-    """Return the entries of a kind."""
     return sorted([*(file.stem for file in (CORPUS / kind).glob("*.pbtxt")), *LAYOUTS[kind]])
 
 
@@ -91,7 +90,6 @@ def entry(folder: Path, config: str, files: Files | None = None, name: str = "m"
 
 
 def write_files(folder: Path, files: Files) -> Path:
-    """Write files and folders below one."""
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, Path) and content.is_dir():
@@ -103,7 +101,6 @@ def write_files(folder: Path, files: Files) -> Path:
 
 
 def write(repository: Path) -> None:
-    """Write all of them into a repository."""
     for kind in KINDS:
         for name, files in LAYOUTS[kind].items():
             write_files(repository / name, files)

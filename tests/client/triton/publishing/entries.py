@@ -40,8 +40,6 @@ instance_group {{ count: 1 kind: KIND_CPU }}
 
 @dataclass(frozen=True)
 class Entry:
-    """Files of an entry by their paths."""
-
     files: Mapping[str, bytes]
     model: str = "m"
     manifest: Manifest = field(init=False)
@@ -105,5 +103,4 @@ def publish(where: Path | str, of: Entry, number: int, served: Sequence[int] = (
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Return the content of every file below a folder."""
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}

@@ -11,7 +11,6 @@ Event = tuple[str, str]
 
 
 def events(work: Callable[[], object]) -> list[Event]:
-    """Do the work, and return what happened in it."""
     seen: list[Event] = []
     steps.watch(lambda when, step: seen.append((when, step)))
     try:

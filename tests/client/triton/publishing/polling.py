@@ -28,8 +28,6 @@ Answer = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Polling:
-    """One that runs."""
-
     server: Triton
     client: InferenceServerClient
     root: Path
@@ -37,7 +35,6 @@ class Polling:
 
     @property
     def log(self) -> str:
-        """All that it has said."""
         return self.server.process.log.read_text("utf-8", errors="replace")
 
     def settle(self) -> None:
@@ -71,11 +68,9 @@ class Polling:
         return str(said.decode().split(":")[2])
 
     def config(self, model: str) -> ModelConfig:
-        """Return the configuration that it has."""
         return self.client.get_model_config(model).config
 
     def states(self, model: str) -> dict[int, str]:
-        """Return the state of each version that it knows."""
         index = self.client.get_model_repository_index().models
         return {int(each.version): each.state for each in index if each.name == model and each.state}
 

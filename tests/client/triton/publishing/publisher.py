@@ -28,7 +28,6 @@ def run(said: dict[str, Any], **variables: str) -> "subprocess.CompletedProcess[
 
 
 def main(said: dict[str, Any]) -> None:
-    """Publish."""
     if expiry := said.get("expiry"):
         ObjectLease.EXPIRY_SECONDS, ObjectLease.BEAT_SECONDS = expiry, expiry / 4
     if (event := said.get("event")) is not None:

@@ -72,7 +72,6 @@ def begun(tmp_path: Path, work: Work) -> Path:
 
 
 def copy(dataset: Path) -> Path:
-    """Copy a dataset, and return its repository."""
     target = dataset.with_name("copy")
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(dataset, target)
@@ -80,7 +79,6 @@ def copy(dataset: Path) -> Path:
 
 
 def assert_whole(root: Path, before: dict[str, bytes], after: dict[str, bytes]) -> None:
-    """Assert what must hold for whoever looks at any instant."""
     there, repository = tree(root), open_repository(root)
     assert [path.name for path in root.iterdir()] in ([], ["m"])
     for number in repository.versions("m"):
@@ -187,7 +185,6 @@ def test_on_a_full_volume_versions_can_still_be_removed(small_volume: Path) -> N
 
 
 def fill(volume: Path) -> Path:
-    """Fill a volume with one file, to the last byte."""
     full = volume / "full"
     with suppress(OSError), full.open("wb", buffering=0) as file:
         while True:

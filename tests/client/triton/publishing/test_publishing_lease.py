@@ -44,7 +44,6 @@ def another_process(work: Callable[[], None]) -> Iterator[int]:
 
 
 def hold(tmp_path: Path, who: str) -> None:
-    """Hold the lease for ever."""
     with FolderLease("m", tmp_path, who).held():
         signal.pause()
 

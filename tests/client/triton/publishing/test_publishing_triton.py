@@ -76,7 +76,6 @@ def test_a_publisher_killed_after_any_rename_leaves_what_serves(real: Polling, t
 
 
 def read(real: Polling) -> list[int]:
-    """Return which versions of the model are ready."""
     return sorted(version for version, state in real.states("killed").items() if state == "READY")
 
 

@@ -14,7 +14,6 @@ from .programs import SLEEPER, TALKER, Programs, write_model, write_programs
 
 @pytest.fixture(scope="package")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    """The real programs."""
     try:
         return write_programs(tmp_path_factory.mktemp("bin"), installed())
     except CannotBeHadError as error:

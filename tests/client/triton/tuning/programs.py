@@ -52,8 +52,6 @@ class TritonPythonModel:
 
 @dataclass(frozen=True)
 class Programs:
-    """Where they are."""
-
     perf_analyzer: Path
     tritonserver: Path
     backends: str
@@ -71,7 +69,6 @@ def write_programs(folder: Path, have: Installed) -> Programs:
 
 
 def write_program(path: Path, text: str) -> Path:
-    """Write a shell script."""
     path.write_text(f"#!/bin/sh\n{text}\n", "utf-8")
     path.chmod(0o755)
     return path

@@ -23,7 +23,6 @@ SHORT = 0.25
 
 @pytest.fixture
 def call(programs: Programs) -> Callable[..., Any]:
-    """Run the command line in process."""
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(command)
 

@@ -144,7 +144,6 @@ def test_triton_ends_with_tune_however_that_ends(programs: Programs, sleeper: Pa
 
 
 def _measures(pid: int) -> bool:
-    """Whether perf_analyzer runs below it."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
     try:
         names = [Path(f"/proc/{child}/comm").read_text("utf-8") for child in children.read_text("utf-8").split()]

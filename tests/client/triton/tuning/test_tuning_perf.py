@@ -90,8 +90,6 @@ time.sleep(60)
 
 @pytest.fixture
 def metrics() -> Iterator[str]:
-    """A server that says METRICS."""
-
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200 if self.path == "/metrics" else 404)

@@ -97,9 +97,3 @@ def test_the_best_asks_least_of_the_server_keeps_to_the_percentile_and_does_not_
     wavering = found(500, stable=False)
     assert best_of([wavering, found(100)], None, 99) == found(100)
     assert best_of([wavering, found(100, p99=2)], 1, 99) == wavering
-
-
-def test_a_setting_is_said_in_words() -> None:
-    assert str(Setting(batch=4, concurrency=2)) == "batch 4, concurrency 2"
-    setting = Setting(instances=2, max_batch=8, batch=1, concurrency=16)
-    assert str(setting) == "instances 2, max_batch_size 8, batch 1, concurrency 16"

@@ -2,7 +2,6 @@
 
 import re
 import tempfile
-import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -77,15 +76,6 @@ def test_damaged_files_are_read_or_refused(framework: Framework, damage: list[tu
             READERS[framework](file)
 
 
-def test_lines_in_an_openvino_model_are_gone_through_once(tmp_path: Path) -> None:
-    (tmp_path / "m.bin").write_bytes(b"")
-    (tmp_path / "m.xml").write_bytes(b"<net>" + b"\n" * 1_000_000 + b"</net>")
-    begun = time.monotonic()
-    with pytest.raises(UsageError, match="no Result"):
-        READERS[Framework.OPENVINO](tmp_path / "m.xml")
-    assert time.monotonic() - begun < 5
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("line", [b"x" * 1000, b"%d=\n"])
 def test_lightgbm_without_a_tree_takes_little_memory(
@@ -132,18 +122,6 @@ def test_programs_that_are_nested_without_end_are_told_or_refused(tmp_path: Path
         detect(tmp_path / "model.py")
     with suppress(UsageError):
         READERS[Framework.TORCH_MODULE](tmp_path / "model.py")
-
-
-def test_ubjson_that_is_full_of_small_values_takes_no_memory_for_what_is_not_asked(tmp_path: Path) -> None:
-    learner = b"{U\x13learner_model_param{U\x0bnum_featureSU\x014U\x09num_classSU\x010}"
-    learner += b"U\x09objective{U\x04nameSU\x0breg:squared}"
-    junk = b"U\x04junk[" + b"[]{}Z" * 40_000 + b"]" + b"U\x04textSl" + (1 << 20).to_bytes(4) + bytes(1 << 20)
-    file = tmp_path / "m.ubj"
-    file.write_bytes(b"{U\x07learner" + learner + junk + b"}" + junk + b"}")
-    reading, peak = traced(lambda: READERS[Framework.XGBOOST_UBJSON](file))
-    assert isinstance(reading, Reading)
-    assert reading.inputs[0].dims == (4,)
-    assert peak < 2 << 20
 
 
 def test_ubjson_takes_no_memory_for_long_texts_and_what_lies_in_arrays() -> None:

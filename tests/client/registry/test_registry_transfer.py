@@ -9,15 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tidegate.errors import (
-    BusyError,
-    IntegrityError,
-    NotFoundError,
-    RefusedError,
-    TidegateError,
-    UnfinishedError,
-    UnreachableError,
-)  # fmt: skip
+from tidegate import errors
 from tidegate.registry import RegisteredVersion, Registry
 from tidegate.registry.artifacts import Artifacts
 from tidegate.registry.transfer import PARTIAL
@@ -113,19 +105,19 @@ def status(code: int, body: bytes = b"", content_type: str = "text/plain") -> Ca
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        pytest.param(cut, UnreachableError, "1/3.bin cannot be downloaded", id="the connection breaks"),
-        pytest.param(shorter, IntegrityError, "it ends after 199999 of 200000 bytes", id="truncated", marks=THOROUGH),
-        pytest.param(longer, IntegrityError, "larger than what was registered", id="it does not end"),
-        pytest.param(flipped, IntegrityError, "its SHA-256 is", id="a bit is another one"),
-        pytest.param(status(404), IntegrityError, "is not in the artifact store", id="it is missing", marks=THOROUGH),
-        pytest.param(status(401), RefusedError, "missing, wrong or expired", id="the token has expired"),
-        pytest.param(status(403), RefusedError, "ask whoever runs the registry", id="it is forbidden", marks=THOROUGH),
-        pytest.param(status(503), BusyError, "try again in a while", id="the server is busy", marks=THOROUGH),
-        pytest.param(status(500), UnreachableError, "HTTP 500", id="the server fails", marks=THOROUGH),
+        pytest.param(cut, errors.UnreachableError, "1/3.bin cannot be downloaded", id="the connection breaks"),
+        pytest.param(shorter, errors.IntegrityError, "after 199999 of 200000 bytes", id="truncated", marks=THOROUGH),
+        pytest.param(longer, errors.IntegrityError, "larger than what was registered", id="it does not end"),
+        pytest.param(flipped, errors.IntegrityError, "its SHA-256 is", id="a bit is another one"),
+        pytest.param(status(404), errors.IntegrityError, "not in the artifact store", id="missing", marks=THOROUGH),
+        pytest.param(status(401), errors.RefusedError, "missing, wrong or expired", id="the token has expired"),
+        pytest.param(status(403), errors.RefusedError, "ask whoever runs the registry", id="forbidden", marks=THOROUGH),
+        pytest.param(status(503), errors.BusyError, "try again in a while", id="the server is busy", marks=THOROUGH),
+        pytest.param(status(500), errors.UnreachableError, "HTTP 500", id="the server fails", marks=THOROUGH),
     ],
 )  # fmt: skip
 def test_a_file_that_does_not_come_as_it_was_registered_is_refused_and_the_next_run_goes_on(
-    fetch: Fetch, change: Callable[[Answer], None], error: type[TidegateError], words: str
+    fetch: Fetch, change: Callable[[Answer], None], error: type[errors.TidegateError], words: str
 ) -> None:
     fetch.before.fault = only("entry/1/3.bin", change)
     with pytest.raises(error, match=words) as told:
@@ -170,11 +162,11 @@ def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(world
             lambda: registry.versions("hurt"),
             lambda: world.registry(uri=before.uri),
         ):
-            with pytest.raises(RefusedError, match="missing, wrong or expired") as told:
+            with pytest.raises(errors.RefusedError, match="missing, wrong or expired") as told:
                 ask()
             assert SECRET not in str(told.value)
     before.fault = only("/", status(200, b"<html>please sign in", "text/html"))
-    with pytest.raises(TidegateError, match="no MLflow server"):
+    with pytest.raises(errors.TidegateError, match="no MLflow server"):
         world.registry(uri=before.uri)
 
 
@@ -189,7 +181,7 @@ def test_a_listing_that_is_cut_short_leaves_nothing_out_and_one_that_is_none_is_
     assert fetch.is_whole
     for body in (b"<html>", b"[]", b'{"files": [1]}', b'{"files": [{"path": "x"}]}'):
         fetch.before.fault = only("artifacts?path=", status(200, body, "application/json"))
-        with pytest.raises(UnreachableError, match="the answer is not MLflow's"):
+        with pytest.raises(errors.UnreachableError, match="the answer is not MLflow's"):
             fetch()
 
 
@@ -198,7 +190,7 @@ def test_files_beyond_the_manifest_are_refused(
     world: World, own_version: RegisteredVersion, tmp_path: Path, path: str
 ) -> None:
     put(world, own_version, path, b"print('I was not registered')")
-    with pytest.raises(IntegrityError, match="does not name") as told:
+    with pytest.raises(errors.IntegrityError, match="does not name") as told:
         world.registry().fetch(own_version, tmp_path / "fetched")
     assert path.removeprefix("entry/")[:2] in told.value.why
     assert contents(tmp_path / "fetched") == {} if (tmp_path / "fetched").exists() else True
@@ -217,15 +209,15 @@ def test_a_forged_manifest_is_refused_at_once(world: World, own_version: Registe
     for change, words in changes:
         content = json.dumps(said | change, sort_keys=True, separators=(",", ":")).encode()
         put(world, own_version, "manifest.json", content)
-        with pytest.raises(IntegrityError, match=r"manifest\.json is not what was registered"):
+        with pytest.raises(errors.IntegrityError, match=r"manifest\.json is not what was registered"):
             registry.fetch(own_version, tmp_path / "deep" / "fetched")
         fits = own_version.model_copy(update={"manifest_sha256": hashlib.sha256(content).hexdigest()})
-        with pytest.raises(IntegrityError, match=words):
+        with pytest.raises(errors.IntegrityError, match=words):
             registry.fetch(fits, tmp_path / "deep" / "fetched")
     assert list(tmp_path.rglob("*climbed*")) == []
     assert not (tmp_path / "deep").exists()
     forged = own_version.model_copy(update={"tags": own_version.tags | {"tidegate.golden.sha256": "0" * 64}})
-    with pytest.raises(IntegrityError, match=r"golden-0000000000000000\.json is not in the artifact store"):
+    with pytest.raises(errors.IntegrityError, match=r"golden-0000000000000000\.json is not in the artifact store"):
         registry.golden(forged)
 
 
@@ -247,7 +239,7 @@ def test_what_is_not_right_is_fetched_again(
     (tmp_path / "second").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "second" / "1").symlink_to(tmp_path / "outside")
-    with pytest.raises(IntegrityError, match="symbolic link"):
+    with pytest.raises(errors.IntegrityError, match="symbolic link"):
         world.registry().fetch(version, tmp_path / "second")
     assert list((tmp_path / "outside").iterdir()) == []
 
@@ -266,7 +258,7 @@ def test_what_the_disk_says_becomes_what_to_do(
         return download(artifacts, path, to)
 
     monkeypatch.setattr(Artifacts, "download", refuse)
-    with pytest.raises(UnfinishedError, match=words):
+    with pytest.raises(errors.UnfinishedError, match=words):
         world.registry().fetch(version, tmp_path / "fetched")
 
 
@@ -286,20 +278,20 @@ def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(
         return Artifacts(f"s3://{BUCKET}/straight", world.server.uri)
 
     request.addfinalizer(forget)
-    with pytest.raises(NotFoundError):
+    with pytest.raises(errors.NotFoundError):
         opened().download("not/there", tmp_path / "there")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    with pytest.raises(RefusedError, match="renew the credentials of the store") as told:
+    with pytest.raises(errors.RefusedError, match="renew the credentials of the store") as told:
         opened().list("")
     assert SECRET not in str(told.value)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", world.store.secret_key)
     monkeypatch.setenv("AWS_SESSION_TOKEN", "expired")
-    with pytest.raises(RefusedError):
+    with pytest.raises(errors.RefusedError):
         opened().list("")
     monkeypatch.delenv("AWS_SESSION_TOKEN")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setenv("MLFLOW_S3_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(UnreachableError, match="run the same command again"):
+    with pytest.raises(errors.UnreachableError, match="run the same command again"):
         opened().list("")
 
 
@@ -308,7 +300,7 @@ def test_the_first_failure_ends_what_has_not_begun(world: World, before: Relay, 
     many = registered(registry, entry(tmp_path, "many", {f"1/{number:03}": b"x" for number in range(120)}))
     before.asked.clear()
     before.fault = only("/entry/1/000", status(403))
-    with pytest.raises(RefusedError):
+    with pytest.raises(errors.RefusedError):
         registry.fetch(many, tmp_path / "fetched")
     assert len(before.sent("GET", "/artifacts/model/entry/")) < 60
 
@@ -318,6 +310,6 @@ def test_a_folder_of_artifacts_is_made_for_writing_alone(tmp_path: Path) -> None
         stored = Artifacts(uri, "http://127.0.0.1:9")
         assert stored.list("") == ({}, [])
         for path in ("x", ""):
-            with pytest.raises(NotFoundError):
+            with pytest.raises(errors.NotFoundError):
                 stored.download(path, tmp_path / "x")
     assert list(tmp_path.iterdir()) == []

@@ -97,17 +97,12 @@ def test_options_are_laid_over_settings_by_the_names_of_tensors() -> None:
     ("options", "said"),
     [
         ({}, ""),
-        (
-            {"inputs": ["image:fp32:3,224,-1"]},
-            'input { name: "image" data_type: TYPE_FP32 dims: 3 dims: 224 dims: -1 }',
-        ),
+        ({"inputs": ["image:fp32:3,-1"]}, 'input { name: "image" data_type: TYPE_FP32 dims: 3 dims: -1 }'),
         ({"inputs": ["a:b::3"]}, 'input { name: "a:b" dims: 3 }'),
         ({"outputs": ["y:STRING:"]}, 'output { name: "y" data_type: TYPE_STRING }'),
         ({"instances": ["2"]}, "instance_group { count: 2 }"),
-        (
-            {"instances": ["1:gpu:0,1", "4:cpu"]},
-            "instance_group { count: 1 kind: KIND_GPU gpus: 0 gpus: 1 } instance_group { count: 4 kind: KIND_CPU }",
-        ),
+        ({"instances": ["1:gpu:0,1"]}, "instance_group { count: 1 kind: KIND_GPU gpus: 0 gpus: 1 }"),
+        ({"instances": ["3", "4:cpu"]}, "instance_group { count: 3 } instance_group { count: 4 kind: KIND_CPU }"),
         ({"dynamic_batching": True, "max_batch_size": 8}, "max_batch_size: 8 dynamic_batching { }"),
         ({"parameters": ["k=a=b"]}, 'parameters { key: "k" value { string_value: "a=b" } }'),
     ],

@@ -8,13 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tidegate.errors import (
-    BusyError,
-    RefusedError,
-    TidegateError,
-    UnreachableError,
-    UsageError,
-)  # fmt: skip
+from tidegate import errors
 from tidegate.repository import Repository
 from tidegate.triton.publishing import open_repository, read_published, steps
 from tidegate.triton.publishing.objects import ObjectLease
@@ -67,7 +61,7 @@ def test_a_lease_that_is_renewed_outlives_its_expiry(
     with repository.lock("m", "Ada"):
         end = time.monotonic() + 3 * EXPIRY
         while time.monotonic() < end:
-            with pytest.raises(BusyError, match="Ada"), open_repository(url).lock("m", "Bob"):
+            with pytest.raises(errors.BusyError, match="Ada"), open_repository(url).lock("m", "Bob"):
                 pass
         repository.staging("m", 1)
 
@@ -84,9 +78,9 @@ def test_who_lost_the_lease_writes_nothing_more(
             try:
                 with other.lock("m", "Bob"):
                     break
-            except BusyError as error:
+            except errors.BusyError as error:
                 time.sleep(min(error.retry_after or 0.1, 0.2))
-        with pytest.raises(BusyError, match="may be changed by somebody else"):
+        with pytest.raises(errors.BusyError, match="may be changed by somebody else"):
             repository.write_config("m", config(ONE, 1, [1]))
 
 
@@ -129,7 +123,7 @@ def _run(said: dict[str, object], minio: ObjectStore) -> "subprocess.CompletedPr
     deadline = time.monotonic() + 30 * EXPIRY
     while True:
         ended = publisher.run(said, **minio.variables)
-        if "BusyError" not in ended.stderr or time.monotonic() > deadline:
+        if "errors.BusyError" not in ended.stderr or time.monotonic() > deadline:
             return ended
         time.sleep(0.2)
 
@@ -137,13 +131,13 @@ def _run(said: dict[str, object], minio: ObjectStore) -> "subprocess.CompletedPr
 @pytest.mark.parametrize(
     ("name", "value", "kind", "said"),
     [
-        ("AWS_SECRET_ACCESS_KEY", "hunter2-is-wrong", RefusedError, "SignatureDoesNotMatch"),
-        ("AWS_ACCESS_KEY_ID", "nobody-knows-me", RefusedError, "InvalidAccessKeyId"),
-        ("AWS_SESSION_TOKEN", "expired-or-stolen", TidegateError, "InvalidToken"),
+        ("AWS_SECRET_ACCESS_KEY", "hunter2-is-wrong", errors.RefusedError, "SignatureDoesNotMatch"),
+        ("AWS_ACCESS_KEY_ID", "nobody-knows-me", errors.RefusedError, "InvalidAccessKeyId"),
+        ("AWS_SESSION_TOKEN", "expired-or-stolen", errors.TidegateError, "InvalidToken"),
     ],
 )
 def test_credentials_that_are_wrong_are_told_without_showing_any(
-    url: str, name: str, value: str, kind: type[TidegateError], said: str, monkeypatch: pytest.MonkeyPatch
+    url: str, name: str, value: str, kind: type[errors.TidegateError], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(kind, match=said) as told:
@@ -153,10 +147,10 @@ def test_credentials_that_are_wrong_are_told_without_showing_any(
 
 
 def test_a_bucket_or_a_store_that_is_not_there_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnreachableError, match="NoSuchBucket"):
+    with pytest.raises(errors.UnreachableError, match="NoSuchBucket"):
         open_repository(url.replace(BUCKET, "no-such-bucket", 1)).models()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(UnreachableError, match="see that the bucket is there"):
+    with pytest.raises(errors.UnreachableError, match="see that the bucket is there"):
         open_repository(url).models()
 
 
@@ -167,6 +161,6 @@ def test_the_urls_are_those_that_triton_takes(monkeypatch: pytest.MonkeyPatch) -
         assert Store(f"{where}/folder").root == Store(f"{where}/folder/").root == "folder"
     for other in ("s3://bucket", "s3://", "http://bucket/folder", "s3://key:secret@bucket/folder",
                   "as://account/container", "s3://b/f?x=1"):  # fmt: skip
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(errors.UsageError) as told:
             Store(other)
         assert "secret" not in str(told.value)

@@ -8,14 +8,7 @@ import json
 
 import pytest
 
-from components.values import (
-    checksum,
-    json_text,
-    needed,
-    number_in,
-    quotient,
-    total,
-)
+from components.values import checksum, json_text, needed, number_in, quotient, total
 
 
 def test_what_is_needed_is_there_or_says_why_it_must_be() -> None:

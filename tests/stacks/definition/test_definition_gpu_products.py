@@ -20,7 +20,8 @@ GB = 10**9
 LABELS: dict[str, str | None] = {
     "NVIDIA-A100-SXM4-40GB": "A100-40GB", "NVIDIA-A100-PCIE-40GB": "A100-40GB", "A100-SXM4-40GB": "A100-40GB",
     "NVIDIA-A100-SXM4-80GB": "A100-80GB", "NVIDIA-A100-80GB-PCIe": "A100-80GB", "NVIDIA-H100-80GB-HBM3": "H100-80GB",
-    "NVIDIA-H100-PCIe": "H100-80GB", "NVIDIA-H200": "H200-141GB", "NVIDIA-H200-NVL": "H200-141GB", "NVIDIA-B200": "B200",
+    "NVIDIA-H100-PCIe": "H100-80GB", "NVIDIA-H200": "H200-141GB", "NVIDIA-H200-NVL": "H200-141GB",
+    "NVIDIA-B200": "B200",
 }  # fmt: skip
 # Other GPUs, or the same with other memory: nothing is known about them, so nothing is refused.
 UNKNOWN = (

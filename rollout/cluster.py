@@ -31,7 +31,6 @@ class Request:
     stack: str | None = None
     engine: str | None = None
     adopt: bool = False
-    """Whether to take over a stack that another engine brought up."""
     out: Path = Path("build/rendered")
 
 
@@ -125,9 +124,8 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
     definition = read_definition(request.definition)
     if not request.context:
         contexts = listed(dict.fromkeys(context_of(plane) for plane in definition.header.data_planes))
-        raise CommandError(
-            f"Which cluster? CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine.", WRONG_INPUT
-        )
+        ways = f"CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine"
+        raise CommandError(f"Which cluster? {ways}.", WRONG_INPUT)
     stacks: Sequence[Stack]
     if request.context == LOCAL:
         from . import local

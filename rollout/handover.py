@@ -16,7 +16,6 @@ MENDING = "tidegate-mending"
 US = "tidegate"
 """Who changes what objects say about their owners."""
 _HELMS = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace", "helm.sh/resource-policy")
-"""Helm's annotations."""
 
 
 def mend(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[KubernetesObject]) -> None:

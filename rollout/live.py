@@ -39,7 +39,6 @@ class Live:
     """A stack in its cluster."""
 
     before: list[KubernetesObject]
-    """What the cluster has of it."""
     after: list[KubernetesObject]
     """What it would have after an `up`."""
     refused: tuple[str, ...] = ()

@@ -17,7 +17,6 @@ class Bundle:
     stack: Stack
     rendered: Rendered
     lock: ImagesLock
-    """The digests of its images."""
     definition: Path
     """The file that the stack is known to come from."""
     read_from: Path | None = None

@@ -19,6 +19,8 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT 
 """Of processes that run this checkout."""
 
 Call = Callable[..., Any]
+Capsys = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 Edit = Callable[[str, str], None]
 Tree = Callable[[Path], dict[str, bytes]]
 

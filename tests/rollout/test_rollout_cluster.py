@@ -15,7 +15,7 @@ from rollout.render import Rendered, render
 from stacks.command import CommandError
 from stacks.stack import Definition, Stack
 
-from .conftest import Call, Edit
+from .conftest import Call, Edit, Patch
 
 
 class Engine:
@@ -68,7 +68,7 @@ def down(call: Call, pinned: Path) -> Call:
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+def engine(monkeypatch: Patch) -> Engine:
     found = Engine()
     monkeypatch.setattr(engines, "FINDERS", {"other": lambda _: None, "stand-in": found.found})
     return found
@@ -143,7 +143,7 @@ def test_a_stack_that_fails_or_is_stopped_ends_the_run_and_says_what_stands_wher
 
 
 def test_the_engine_that_is_wanted_is_taken_and_told_to_adopt_only_when_somebody_says_so(
-    up_in: Call, monkeypatch: pytest.MonkeyPatch
+    up_in: Call, monkeypatch: Patch
 ) -> None:
     first, second = Engine(), Engine()
     monkeypatch.setattr(engines, "FINDERS", {"first": first.found, "second": second.found})
@@ -155,7 +155,7 @@ def test_the_engine_that_is_wanted_is_taken_and_told_to_adopt_only_when_somebody
     assert "there is no engine third. ENGINE is one of: first, second." in ended.err
 
 
-def test_pulumi_is_the_first_choice_and_helm_the_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pulumi_is_the_first_choice_and_helm_the_second(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = engines.find_engine()
     assert found.name == "helm"
@@ -170,9 +170,7 @@ def test_pulumi_is_the_first_choice_and_helm_the_second(monkeypatch: pytest.Monk
         engines.find_engine("pulumi")
 
 
-def test_no_local_cluster_is_started_for_what_cannot_be_brought_up_there(
-    up_in: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_local_cluster_is_started_for_what_cannot_be_brought_up_there(up_in: Call, monkeypatch: Patch) -> None:
     def start(*_: Any) -> None:
         raise AssertionError("a cluster was started")
 
@@ -184,7 +182,7 @@ def test_no_local_cluster_is_started_for_what_cannot_be_brought_up_there(
 
 
 def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(
-    up_in: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch
+    up_in: Call, pinned: Path, monkeypatch: Patch
 ) -> None:
     def none(name: str) -> tools.Found:
         raise tools.ToolError(f"building {name} failed")
@@ -228,7 +226,7 @@ def test_production_is_not_taken_down_by_the_way(down: Call, pinned: Path, engin
     ],
 )
 def test_an_engine_that_there_is_not_is_refused_everywhere_in_the_same_words(
-    call: Call, pinned: Path, command: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, pinned: Path, command: str, where: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Also where no engine is needed: whoever names one means something by it."""
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))

@@ -14,7 +14,7 @@ from rollout.waves.journal import FILE, Journal
 from rollout.waves.worker import Task, TooLong
 from stacks.command import CommandError
 
-from .conftest import Call, Edit
+from .conftest import Call, Edit, Patch
 
 THREE = """\
 dataPlanes:
@@ -53,7 +53,7 @@ class Doubles:
 
 
 @pytest.fixture
-def doubles(monkeypatch: pytest.MonkeyPatch) -> Doubles:
+def doubles(monkeypatch: Patch) -> Doubles:
     made = Doubles()
     monkeypatch.setattr("rollout.waves.command.worker.bring_up", made.bring_up)
     monkeypatch.setattr("rollout.waves.command.await_health", made.await_health)
@@ -126,7 +126,7 @@ def test_a_failure_stops_it_with_what_stands_where_and_how_to_go_on(roll: Call, 
 
 
 def test_an_engine_that_takes_too_long_is_a_failure_with_what_the_plane_lacks(
-    roll: Call, doubles: Doubles, monkeypatch: pytest.MonkeyPatch
+    roll: Call, doubles: Doubles, monkeypatch: Patch
 ) -> None:
     def hang(*_: object) -> None:
         raise TooLong("it was interrupted: it was not done within 3600 s")
@@ -156,7 +156,7 @@ def test_from_leaves_planes_out_and_says_so(roll: Call, doubles: Doubles) -> Non
 
 
 def test_a_dry_run_of_planes_that_cannot_be_asked_shows_the_plan_and_ends_as_the_rollout_would(
-    roll: Call, doubles: Doubles, folder: Path, monkeypatch: pytest.MonkeyPatch
+    roll: Call, doubles: Doubles, folder: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
     ended = roll("--dry-run", code=1)
@@ -182,7 +182,7 @@ POOL = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "sm
     ids=["nothing", "the API server", "the engine", "immutable"],
 )  # fmt: skip
 def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_why(
-    roll: Call, doubles: Doubles, monkeypatch: pytest.MonkeyPatch, live: Live, refuses: str, says: str
+    roll: Call, doubles: Doubles, monkeypatch: Patch, live: Live, refuses: str, says: str
 ) -> None:
     def check(_: object, __: object, rendered: Rendered) -> None:
         if refuses and rendered.stack == "prod-west":

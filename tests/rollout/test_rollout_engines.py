@@ -30,7 +30,7 @@ from stacks.resolve import resolve
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
-from .conftest import Call, Edit
+from .conftest import Call, Capsys, Edit, Patch
 
 Object = dict[str, Any]
 OURS = {"app.kubernetes.io/part-of": "tidegate", "app.kubernetes.io/instance": "dev"}
@@ -113,7 +113,7 @@ def test_no_engine_takes_what_nobody_brought_up_with_it(
 
 
 @pytest.fixture
-def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def destroyed(monkeypatch: Patch) -> list[str]:
     """Stands for `pulumi destroy`: the stacks that it was called for."""
     stacks: list[str] = []
 
@@ -128,7 +128,7 @@ def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("labels", [{}, OURS])
 def test_pulumi_takes_nothing_down_that_it_has_not_brought_up(
-    bundle: Bundle, destroyed: list[str], labels: dict[str, str], monkeypatch: Any
+    bundle: Bundle, destroyed: list[str], labels: dict[str, str], monkeypatch: Patch
 ) -> None:
     cluster = Cluster([made("Namespace", "tidegate-dev", labels=labels), made("ConfigMap", "inference-proxy-routing")])
     monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
@@ -141,7 +141,7 @@ THEIRS = {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace"
 
 
 def test_pulumi_takes_its_own_down_and_leaves_what_is_a_helm_releases(
-    bundle: Bundle, destroyed: list[str], monkeypatch: Any
+    bundle: Bundle, destroyed: list[str], monkeypatch: Patch
 ) -> None:
     cluster = Cluster(
         [
@@ -271,7 +271,7 @@ def test_an_up_may_take_as_long_as_the_slowest_pool_pod_by_pod_and_five_minutes(
 
 
 @pytest.fixture
-def lacks(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def lacks(monkeypatch: Patch) -> list[list[str]]:
     """What the workloads lack, look after look; nothing at the end."""
     looks: list[list[str]] = []
     monkeypatch.setattr(watched, "lacking", lambda *_: looks.pop(0) if looks else [])
@@ -280,7 +280,7 @@ def lacks(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_what_stands_already_is_waited_for_until_it_is_ready(
-    rendered: Rendered, lacks: list[list[str]], capsys: pytest.CaptureFixture[str]
+    rendered: Rendered, lacks: list[list[str]], capsys: Capsys
 ) -> None:
     cluster: Any = Cluster()
     lacks += [["Deployment inference-proxy: 0 of 1 pods are available"]] * 3
@@ -321,7 +321,7 @@ def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(rendered: R
 
 @pytest.mark.parametrize("driver", ["configmap", "sql"])
 def test_releases_that_are_not_kept_in_secrets_are_refused_in_a_line(
-    monkeypatch: pytest.MonkeyPatch, call: Call, pinned: Path, driver: str
+    monkeypatch: Patch, call: Call, pinned: Path, driver: str
 ) -> None:
     monkeypatch.setenv("HELM_DRIVER", driver)
     with pytest.raises(CommandError, match=f"^HELM_DRIVER is {driver}, and Tidegate knows only .* in Secrets"):

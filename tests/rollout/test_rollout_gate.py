@@ -24,6 +24,8 @@ from stacks.command import CommandError
 from stacks.definition.rollout import Alerts, Gate, MonitoringService, ServiceProxyProbe, UrlProbe
 from stacks.validate import read_definition
 
+from .conftest import Patch
+
 TARGET = Target("prod", (("Deployment", "inference-proxy"), ("StatefulSet", "small-main")), 80, False)
 NOBODY = Kubectl("nowhere")
 
@@ -284,7 +286,7 @@ def test_a_probe_is_answered_by_any_success_and_by_nothing_else(server: Server, 
 
 
 def test_a_probe_with_a_body_is_posted_with_the_token_that_its_variable_holds(
-    server: Server, send: Send, monkeypatch: pytest.MonkeyPatch
+    server: Server, send: Send, monkeypatch: Patch
 ) -> None:
     asks = partial(gate._request, f"{server.url}/infer", '{"inputs": []}', "PROBE_TOKEN")
     server.answers["/infer"] = 200, "{}"

@@ -15,7 +15,7 @@ from rollout.waves.journal import FILE, History, Journal, RolloutRecord, digests
 from rollout.waves.plan import Step
 from stacks.command import CommandError
 
-from .conftest import ENVIRONMENT
+from .conftest import ENVIRONMENT, Patch
 
 STEPS = (Step("canary", ["east"]), Step("wave 2", ["west", "north"]))
 NOT_UNDERSTOOD = r"0001/rollout\.json: this record cannot be understood, so nobody knows where the planes stand"
@@ -71,7 +71,7 @@ def test_a_record_says_where_every_plane_stands_and_since_when(made: Made) -> No
     assert [path.name for path in sorted(journal.folder.iterdir())] == ["definition", "logs", FILE]
 
 
-def test_a_state_is_on_the_disk_before_the_next_thing_happens(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_is_on_the_disk_before_the_next_thing_happens(made: Made, monkeypatch: Patch) -> None:
     journal = made()
     synced: list[int] = []
     monkeypatch.setattr("rollout.files.os.fsync", synced.append)

@@ -14,7 +14,7 @@ import pytest
 
 from rollout import output
 
-from .conftest import ENVIRONMENT, Call, Edit, Tree
+from .conftest import ENVIRONMENT, Call, Edit, Patch, Tree
 
 # ---- folders that are not ours ----
 
@@ -164,7 +164,7 @@ def test_with_closed_streams_it_works_all_the_same(definition: Path, out: Path, 
 # ---- stopping, and several at once ----
 
 
-def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(monkeypatch: pytest.MonkeyPatch, up: Call) -> None:
+def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(monkeypatch: Patch, up: Call) -> None:
     def stopped(_: object) -> list[dict[str, Any]]:
         signal.raise_signal(signal.SIGINT)
         return []
@@ -250,7 +250,7 @@ def test_killed_at_any_step_at_all_it_leaves_the_old_or_the_new_rendering_whole(
 
 
 def test_a_replacement_that_fails_is_undone(
-    rendered: Path, edit: Edit, tree: Tree, monkeypatch: pytest.MonkeyPatch, up: Call
+    rendered: Path, edit: Edit, tree: Tree, monkeypatch: Patch, up: Call
 ) -> None:
     before = tree(rendered.parent)
     real = Path.rename

@@ -15,7 +15,7 @@ from rollout import definition as commands
 from stacks.images_lock import read_images_lock
 from stacks.validate import read_definition
 
-from .conftest import ROOT, Call, Edit
+from .conftest import ROOT, Call, Edit, Patch
 
 Push = Callable[[str, str], str]
 Script = Callable[[str], None]
@@ -173,7 +173,7 @@ def test_everything_that_pin_can_be_told_make_can_be_told() -> None:
 
 
 @pytest.fixture
-def fake_crane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+def fake_crane(tmp_path: Path, monkeypatch: Patch) -> Script:
 
     def put(script: str) -> None:
         (tmp_path / "crane").write_text(f"#!/bin/sh\n{script}\n", "utf-8")
@@ -199,7 +199,7 @@ def test_an_error_that_is_no_utf_8_or_has_no_end_is_told_in_short(pin: Call, fak
 
 
 def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
-    pin: Call, fake_crane: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pin: Call, fake_crane: Script, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(commands, "SECONDS", 0.3)
     fake_crane(f"(sleep 1.5; touch {tmp_path}/alive) & wait")
@@ -209,7 +209,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
     assert not (tmp_path / "alive").exists()
 
 
-def test_without_crane_it_says_how_to_get_it(pin: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_crane_it_says_how_to_get_it(pin: Call, monkeypatch: Patch) -> None:
     def none(_: str) -> Path:
         raise tools.ToolError("crane cannot be built: install Go")
 

@@ -12,7 +12,7 @@ import pytest
 
 from rollout.live import Live
 
-from .conftest import LOCK, ROOT, Call, Edit, Tree, change
+from .conftest import LOCK, ROOT, Call, Edit, Patch, Tree, change
 
 
 def test_nothing_would_change_after_a_rendering(rendered: Path, preview: Call) -> None:
@@ -213,7 +213,7 @@ def test_code_that_fails_is_a_failure_and_no_news(repo: Repository) -> None:
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("no space"), ZeroDivisionError])
 def test_a_preview_that_does_not_come_to_its_end_leaves_a_page_that_says_so(
-    call: Call, definition: Path, page: Path, monkeypatch: pytest.MonkeyPatch, stop: Exception
+    call: Call, definition: Path, page: Path, monkeypatch: Patch, stop: Exception
 ) -> None:
     def compared(*_: object) -> None:
         raise stop
@@ -246,9 +246,7 @@ def test_an_unknown_revision_is_one_message_and_no_old_page_stays(repo: Reposito
     assert "git knows no revision" in repo.said()
 
 
-def test_outside_of_a_git_repository_it_says_so(
-    call: Call, definition: Path, page: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_of_a_git_repository_it_says_so(call: Call, definition: Path, page: Path, monkeypatch: Patch) -> None:
     assert "lies in no git repository" in call("preview", definition, "--base", "main", "--summary", page, code=1).err
     monkeypatch.setenv("PATH", "")
     assert "needs git" in call("preview", definition, "--base", "main", "--summary", page).err
@@ -322,7 +320,7 @@ def test_without_a_revision_rules_count_too_and_no_page_is_written(edit: Edit, p
 
 
 def test_what_the_cluster_would_refuse_stands_in_the_verdict_of_the_page(
-    call: Call, definition: Path, page: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, definition: Path, page: Path, monkeypatch: Patch
 ) -> None:
     live = Live(before=[], after=[], refused=("the quota is used up", "no kind ScaledObject"))
     monkeypatch.setattr("rollout.live.live_objects", lambda *_: {"dev-lab": live})

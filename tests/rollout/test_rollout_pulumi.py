@@ -13,7 +13,7 @@ from rollout.engines import pulumi_cli
 from stacks.command import CommandError
 from stacks.validate import read_definition
 
-from .conftest import ROOT
+from .conftest import ROOT, Capsys, Patch
 
 Up = Callable[[str], int]
 StandIn = Callable[[bytes], Path]
@@ -34,7 +34,7 @@ ANOTHER = "add a dataset of another name and move the servers to it"
 
 
 @pytest.fixture
-def up(edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Up:
+def up(edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monkeypatch: Patch) -> Up:
 
     def run(script: str) -> int:
         edit("{name: dev}", "{name: dev, local: true}")
@@ -74,7 +74,7 @@ def test_an_answer_that_cannot_be_understood_is_one_message(up: Up, command: str
     ],
     ids=["replaced", "deleted", "the API server", "unknown to its state"],
 )  # fmt: skip
-def test_a_failure_is_no_riddle(up: Up, said: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_no_riddle(up: Up, said: str, told: str, capsys: Capsys) -> None:
     with pytest.raises(CommandError, match=told):
         up(PULUMI.format(said=said))
     assert said.partition("\\n")[0] in capsys.readouterr().out
@@ -85,9 +85,7 @@ LOCKED = (
 )
 
 
-def test_the_lock_of_a_run_that_was_killed_here_is_taken_away(
-    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_lock_of_a_run_that_was_killed_here_is_taken_away(up: Up, tmp_path: Path, capsys: Capsys) -> None:
     with subprocess.Popen(["true"]) as dead:
         pass
     said = LOCKED.format(host=socket.gethostname(), pid=dead.pid)
@@ -110,7 +108,7 @@ def test_the_lock_of_somebody_else_is_left_alone(up: Up, tmp_path: Path, whose: 
 
 
 def test_attributes_that_a_killed_run_left_empty_are_removed_and_nothing_else(
-    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    up: Up, tmp_path: Path, capsys: Capsys
 ) -> None:
     """Pulumi reads nothing of a state of files while one of them is there."""
     state = tmp_path / "the state"
@@ -181,7 +179,7 @@ def says(text: str, folder: Path) -> str:
 
 
 def test_a_refusal_is_shown_without_the_traceback_that_it_ends_the_program_with(
-    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    up: Up, tmp_path: Path, capsys: Capsys
 ) -> None:
     with pytest.raises(CommandError, match=r"^services small-main was refused by the quota tight: requested: count/"):
         up(says(REFUSED, tmp_path))
@@ -190,9 +188,7 @@ def test_a_refusal_is_shown_without_the_traceback_that_it_ends_the_program_with(
     assert shown.splitlines() == [*lines[:3], *lines[4:9], *lines[25:]]
 
 
-def test_a_traceback_that_nothing_explains_is_shown_whole(
-    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_traceback_that_nothing_explains_is_shown_whole(up: Up, tmp_path: Path, capsys: Capsys) -> None:
     said = REFUSED.replace("is forbidden: exceeded quota", "is not to anybody's liking").replace("\n\n", "\n")
     assert up(says(said, tmp_path)) == 255
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(said.splitlines())
@@ -202,7 +198,7 @@ def test_a_traceback_that_nothing_explains_is_shown_whole(
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def stand_in(tmp_path: Path, monkeypatch: Patch) -> StandIn:
 
     def write(content: bytes) -> Path:
         (tmp_path / "pulumi").write_bytes(content)
@@ -232,9 +228,7 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: StandIn, version: str) -
     ],
     ids=range(6),
 )
-def test_a_pulumi_that_will_not_do_is_refused(
-    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, script: bytes, says: str
-) -> None:
+def test_a_pulumi_that_will_not_do_is_refused(stand_in: StandIn, monkeypatch: Patch, script: bytes, says: str) -> None:
     monkeypatch.setattr(pulumi_cli, "_VERSION_SECONDS", 2)
     stand_in(script)
     with pytest.raises(CommandError, match=re.escape(says)):

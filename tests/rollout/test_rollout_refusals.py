@@ -8,6 +8,8 @@ import pytest
 from rollout.kubectl import Kubectl, explained, in_words
 from stacks.command import CommandError
 
+from .conftest import Patch
+
 HELM = "Error: failed to create resource: server-side apply failed for object ns/main /v1, Kind=Service: "
 RBAC = (
     'services "main" is forbidden: User "alice" cannot patch resource "services" in API group "" in the namespace "ns"'
@@ -73,9 +75,7 @@ def test_words_of_an_api_server_cannot_colour_or_clear_anybodys_terminal() -> No
     assert re.search(r"requested: \\u001b\[2Jx=1", text)
 
 
-def test_a_cluster_that_gives_no_answer_is_waited_for_no_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_that_gives_no_answer_is_waited_for_no_longer(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "kubectl").write_text("#!/bin/sh\nsleep 300\n", "utf-8")
     (tmp_path / "kubectl").chmod(0o755)
     monkeypatch.setattr("rollout.kubectl._path", lambda: str(tmp_path / "kubectl"))

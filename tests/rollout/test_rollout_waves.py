@@ -24,7 +24,7 @@ from stacks.load import parse
 from stacks.validate import validate
 from tests.counts import examples
 
-from .conftest import DEFINITION, soon
+from .conftest import DEFINITION, Capsys, soon
 
 
 def plan(
@@ -43,33 +43,26 @@ def plan(
 # ---- the plan ----
 
 
-@pytest.mark.parametrize(
-    ("waves", "canary", "steps"),
-    [
-        ({"c": 2, "a": 1, "b": 1, "d": 2, "e": 7}, None, ["canary: a", "wave 1: b", "wave 2: c d", "wave 7: e"]),
-        ({"a": 1, "b": 1, "c": 2}, "b", ["canary: b", "wave 1: a", "wave 2: c"]),
-        ({"only": 3}, None, ["canary: only"]),
-    ],
-    ids=["the first plane of the lowest wave", "another that the definition names", "one plane alone"],
-)
-def test_the_canary_goes_alone_and_then_wave_after_wave(
-    waves: Mapping[str, int], canary: str | None, steps: list[str]
-) -> None:
-    assert plan(waves, canary)[0] == steps
+FOUR = {"a": 1, "b": 1, "c": 2, "d": 2}
 
 
 @pytest.mark.parametrize(
-    ("start", "steps", "left_out"),
+    ("waves", "canary", "start", "steps", "left_out"),
     [
-        ("a", ["canary: a", "wave 1: b", "wave 2: c d"], []),
-        ("b", ["wave 1: b", "wave 2: c d"], ["a"]),
-        ("d", ["wave 2: d"], ["a", "b", "c"]),
+        ({"c": 2, "a": 1, "b": 1, "d": 2, "e": 7}, None, None,
+         ["canary: a", "wave 1: b", "wave 2: c d", "wave 7: e"], []),
+        ({"a": 1, "b": 1, "c": 2}, "b", None, ["canary: b", "wave 1: a", "wave 2: c"], []),
+        ({"only": 3}, None, None, ["canary: only"], []),
+        (FOUR, None, "a", ["canary: a", "wave 1: b", "wave 2: c d"], []),
+        (FOUR, None, "b", ["wave 1: b", "wave 2: c d"], ["a"]),
+        (FOUR, None, "d", ["wave 2: d"], ["a", "b", "c"]),
     ],
-)
-def test_from_begins_with_a_plane_and_says_what_it_leaves_out(
-    start: str, steps: list[str], left_out: list[str]
+    ids=["the first of the lowest wave", "another that is named", "one alone", "from a", "from b", "from d"],
+)  # fmt: skip
+def test_the_canary_goes_alone_then_wave_after_wave_and_from_leaves_planes_out(
+    waves: Mapping[str, int], canary: str | None, start: str | None, steps: list[str], left_out: list[str]
 ) -> None:
-    words, _, left = plan({"a": 1, "b": 1, "c": 2, "d": 2}, start=start)
+    words, _, left = plan(waves, canary, start)
     assert (words, left) == (steps, left_out)
 
 
@@ -252,7 +245,7 @@ def test_from_whatever_a_killed_rollout_left_resume_reaches_the_same_end(
 # ---- what people see ----
 
 
-def test_without_a_terminal_there_is_a_line_for_each_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_there_is_a_line_for_each_change(tmp_path: Path, capsys: Capsys) -> None:
     doubles = Doubles()
     doubles.fails["b", "gate"] = "not passed within 5 s:\n  StatefulSet x: 0 of 1 pods are available"
     ran(begun(tmp_path), doubles)

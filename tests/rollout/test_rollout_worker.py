@@ -20,7 +20,7 @@ from rollout.waves.runner import Interrupted
 from rollout.waves.worker import Task, bring_up
 from stacks.command import CommandError
 
-from .conftest import ROOT, soon
+from .conftest import ROOT, Patch, soon
 
 ENGINE = """
 import os, signal, subprocess, sys, time
@@ -59,6 +59,7 @@ rollout.engines.FINDERS = {"stand-in": lambda adopt: Engine()}
 """
 
 Bring = Callable[..., list[str]]
+Behave = Callable[[str], None]
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def pids(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, pids: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def stand_in(tmp_path: Path, pids: Path, monkeypatch: Patch) -> Behave:
     """Have workers find the stand-in for an engine, which behaves as it is told."""
     folder = tmp_path / "site"
     folder.mkdir()
@@ -85,7 +86,7 @@ def stand_in(tmp_path: Path, pids: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
 
 
 @pytest.fixture
-def time_is_up(pids: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def time_is_up(pids: Path, monkeypatch: Patch) -> None:
     """Let a worker's time be up as soon as its engine hangs, however long it took to start."""
     clock = SimpleNamespace(monotonic=lambda: 1000.0 if pids.exists() else 0.0)
     monkeypatch.setattr(worker, "time", clock)
@@ -115,9 +116,7 @@ def gone(pids: Path) -> bool:
     return all(not stat.exists() or stat.read_text("utf-8").rpartition(")")[2].split()[0] == "Z" for stat in stats)
 
 
-def test_what_an_engine_says_is_shown_line_by_line_and_kept(
-    bring: Bring, stand_in: Callable[[str], None], tmp_path: Path
-) -> None:
+def test_what_an_engine_says_is_shown_line_by_line_and_kept(bring: Bring, stand_in: Behave, tmp_path: Path) -> None:
     stand_in("works")
     assert bring() == ["creating things in east", "on standard error"]
     assert (tmp_path / "logs" / "east.log").read_text("utf-8") == "creating things in east\non standard error\n"
@@ -125,15 +124,13 @@ def test_what_an_engine_says_is_shown_line_by_line_and_kept(
     assert bring()[-1] == "Nothing changed: prod-east is as declared."
 
 
-def test_why_an_engine_failed_arrives_in_full(bring: Bring, stand_in: Callable[[str], None]) -> None:
+def test_why_an_engine_failed_arrives_in_full(bring: Bring, stand_in: Behave) -> None:
     stand_in("fails")
     with pytest.raises(CommandError, match=r"^stack prod-east is not up:\nexceeded quota: gpus$"):
         bring()
 
 
-def test_an_engine_that_dies_without_a_word_is_a_failure_with_its_last_line(
-    bring: Bring, stand_in: Callable[[str], None]
-) -> None:
+def test_an_engine_that_dies_without_a_word_is_a_failure_with_its_last_line(bring: Bring, stand_in: Behave) -> None:
     stand_in("crashes")
     with pytest.raises(CommandError, match=r"^on standard error \(exit code 9; .*logs/east\.log\)$"):
         bring()
@@ -141,7 +138,7 @@ def test_an_engine_that_dies_without_a_word_is_a_failure_with_its_last_line(
 
 @pytest.mark.usefixtures("time_is_up")
 def test_an_engine_that_takes_too_long_is_interrupted_with_all_that_it_started(
-    bring: Bring, stand_in: Callable[[str], None], pids: Path
+    bring: Bring, stand_in: Behave, pids: Path
 ) -> None:
     stand_in("hangs")
     with pytest.raises(CommandError, match="it was interrupted: it was not done within 60 s"):
@@ -149,7 +146,7 @@ def test_an_engine_that_takes_too_long_is_interrupted_with_all_that_it_started(
     assert soon(lambda: gone(pids))
 
 
-def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Callable[[str], None], pids: Path) -> None:
+def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Behave, pids: Path) -> None:
     stand_in("hangs")
     stop = threading.Event()
 
@@ -175,7 +172,7 @@ def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Cal
 @pytest.mark.usefixtures("time_is_up")
 @pytest.mark.thorough
 def test_an_engine_that_does_not_listen_is_ended(
-    bring: Bring, stand_in: Callable[[str], None], pids: Path, monkeypatch: pytest.MonkeyPatch
+    bring: Bring, stand_in: Behave, pids: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(worker, "_GRACE_SECONDS", 1.0)
     stand_in("is deaf")
@@ -196,7 +193,7 @@ with History(Path(sys.argv[2])).locked() as lock:
 
 
 def test_the_engines_of_a_rollout_that_is_killed_end_and_hold_its_lock_until_then(
-    task: Task, stand_in: Callable[[str], None], pids: Path, tmp_path: Path
+    task: Task, stand_in: Behave, pids: Path, tmp_path: Path
 ) -> None:
     stand_in("hangs")
     paths = [str(ROOT), str(ROOT / "contracts"), os.environ["PYTHONPATH"]]

@@ -206,18 +206,14 @@ def test_a_mistake_is_said_once_in_the_layer_that_makes_it(edits: dict[str, Any]
 
 
 def test_an_overlay_may_take_away_replace_and_add() -> None:
-    text = edited_at(
-        {
-            "models/third": {"server": "main", "pool": "cold"},
-            "environments/prod/models": [
-                {"name": "third", "remove": True},
-                {"name": "churn", "footprint": None},
-                {"name": "new", "server": "main", "pool": "warm"},
-            ],
-            "environments/prod/datasets": [{"name": "models", "kind": "claim", "claimName": "c"}],
-            "environments/prod/proxy": {"access": []},
-        }
-    )
+    new = {"name": "new", "server": "main", "pool": "warm"}
+    edits = {
+        "models/third": {"server": "main", "pool": "cold"},
+        "environments/prod/models": [{"name": "third", "remove": True}, {"name": "churn", "footprint": None}, new],
+        "environments/prod/datasets": [{"name": "models", "kind": "claim", "claimName": "c"}],
+        "environments/prod/proxy": {"access": []},
+    }
+    text = edited_at(edits)
     prod, dev = stack(text, "prod-east").platform, stack(text, "dev-lab").platform
     assert [model.name for model in prod.models] == ["churn", "ocr", "new"]
     assert prod.models[0].footprint is None

@@ -69,11 +69,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "istio-system": {"domino": {"mesh": {"mode": "istio"}}},
 }  # fmt: skip
 BROKEN[names.a_namespace_belongs_to_its_environment] = [
-    (
-        {**edits, "environments/dev/namespace": name},
-        "- »name: dev",
-        f'environment "dev" would take over {name}, the namespace of',
-    )
+    ({**edits, "environments/dev/namespace": name}, "- »name: dev", f"would take over {name}, the namespace of")
     for name, edits in OTHERS.items()
 ]
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +25,6 @@ from tests.stacks.definition.examples import (
     stands_at,
     valid,
 )
-
-REFERENCE = Path(__file__).parents[2] / "stacks" / "inference.yaml"
-
 
 # ---- what is good ----
 

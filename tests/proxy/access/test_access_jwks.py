@@ -119,9 +119,7 @@ async def test_a_key_that_is_withdrawn_or_replaced_ends_what_it_signed(
     assert await kind_of(authorizer, credential) is Kind.UNAUTHENTICATED
 
 
-async def test_a_key_that_is_withdrawn_while_a_token_is_checked_ends_it_too(
-    provider: Provider,
-) -> None:
+async def test_a_key_that_is_withdrawn_while_a_token_is_checked_ends_it_too(provider: Provider) -> None:
     authorizer, verify = gate_for(provider), trust.verify
 
     def verified(*args: Any) -> Identity:

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -32,10 +33,10 @@ class Estate(House):
         return await self.ask(request(f"/v2/models/{path}", method="GET"), seconds)
 
     def held(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        found = defaultdict(list)
         for model, held in self.leases.table.models.items():
             for lease in held.leases:
-                found.setdefault(lease.replica.address[0], []).append(model)
+                found[lease.replica.address[0]].append(model)
         return found
 
 
@@ -44,19 +45,19 @@ def at(reply: Reply) -> str:
     return str(json.loads(reply.body)["at"])
 
 
-def table(here: Sequence[Site], names: Sequence[str] = MODELS, grpc_port: int = 1) -> routing.RoutingTable:
+def table(here: Sequence[Site], grpc_port: int = 1) -> routing.RoutingTable:
     ports = {"http_port": here[0].triton.port, "grpc_port": grpc_port, "lease_port": here[0].policy.port}
     pool = routing.Pool.model_validate({"name": "main", "host": "pool.test", "loading": "on-demand", **ports})
     server = routing.Server(name="vision", kind="triton", pools=(pool,))
-    models = tuple(routing.Model(name=name, server="vision", pool="main") for name in names)
+    models = tuple(routing.Model(name=name, server="vision", pool="main") for name in MODELS)
     return routing.RoutingTable(environment="test", servers=(server,), models=models)
 
 
 @asynccontextmanager
-async def estate(root: Path, here: Sequence[Site], names: Sequence[str] = MODELS, **more: Any) -> AsyncIterator[Estate]:
+async def estate(root: Path, here: Sequence[Site], **more: Any) -> AsyncIterator[Estate]:
     """Run a proxy in front of these replicas; it ends with the block."""
     addresses = [(socket.AF_INET, (site.host, site.triton.port)) for site in here]
-    async with house(root, *addresses, table=table(here, names), kind=Estate, **more) as made:
+    async with house(root, *addresses, table=table(here), kind=Estate, **more) as made:
         assert isinstance(made, Estate)
         yield made
 

@@ -69,12 +69,11 @@ def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]
         host = urlsplit(issuer.jwks_url or issuer.issuer).hostname or ""
         in_platform = platform.domino is not None and platform.domino.platform_namespace in host.split(".")[1:2]
         if not in_platform:
-            yield stack.source.problem(
-                ("proxy", "auth", "oidc", index, "jwksUrl" if issuer.jwks_url else "issuer"),
-                f"the proxy may not reach {host}, so it cannot fetch the keys of this issuer",
-                do="Add the identity provider to network.reach with by: [proxy]; or, where it runs in Domino's "
-                "platform namespace, name its service there in jwksUrl.",
-            )
+            place = ("proxy", "auth", "oidc", index, "jwksUrl" if issuer.jwks_url else "issuer")
+            what = f"the proxy may not reach {host}, so it cannot fetch the keys of this issuer"
+            inside = "or, where it runs in Domino's platform namespace, name its service there in jwksUrl."
+            do = f"Add the identity provider to network.reach with by: [proxy]; {inside}"
+            yield stack.source.problem(place, what, do=do)
 
 
 def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
@@ -148,12 +147,10 @@ def a_gateway_is_given_no_certificate_of_the_proxy(stack: Stack) -> Iterator[Pro
     """A Gateway ends TLS itself, at its listener, and speaks plain HTTP to what is behind an HTTPRoute."""
     proxy = stack.platform.proxy
     if proxy.tls is not None and isinstance(proxy.exposure, HttpRouteExposure):
-        yield stack.source.problem(
-            ("proxy", "tls"),
-            "tls and an exposure of kind http-route cannot stand together: the Gateway would speak plain HTTP to a "
-            "proxy that serves HTTPS",
-            do="Take tls away (the Gateway's listener holds the certificate), or expose by ingress or load-balancer.",
-        )
+        why = "the Gateway would speak plain HTTP to a proxy that serves HTTPS"
+        what = f"tls and an exposure of kind http-route cannot stand together: {why}"
+        do = "Take tls away (the Gateway's listener holds the certificate), or expose by ingress or load-balancer."
+        yield stack.source.problem(("proxy", "tls"), what, do=do)
 
 
 def production_shares_nothing_that_others_may_write(definition: Definition) -> Iterator[Problem]:

@@ -1,6 +1,5 @@
 """The package of the chart is one file, the same bytes each time, and every part of Helm takes it."""
 
-import gzip
 import os
 import re
 import shutil
@@ -12,12 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from charts import CHART
 from charts.check import helm as charts_helm
-from charts.packaging import changes, files, gzipped, package, packaged, version
+from charts.packaging import changes, files, package, packaged, version
 from lab import tools
 
 SECONDS = 60
@@ -118,12 +115,6 @@ def test_a_registry_gives_back_the_bytes_that_were_pushed_and_helm_renders_them(
     assert straight.partition("---\n")[2] == helm("template", "x", CHART).partition("---\n")[2]
     shown = yaml.safe_load(helm("show", "chart", archive))
     assert (shown["name"], shown["version"]) == ("tidegate", version())
-
-
-@given(st.binary(max_size=300) | st.integers(65_530, 131_080).map(bytes))
-def test_the_package_is_plain_gzip(data: bytes) -> None:
-    packed = gzipped(data)
-    assert gzip.decompress(packed) == data
 
 
 def test_a_killed_run_leaves_no_half_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

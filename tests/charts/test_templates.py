@@ -11,7 +11,7 @@ import pytest
 import components
 from charts import templates
 from charts.generate import templates_of
-from charts.placeholders import Recorder, placeholder, singular
+from charts.placeholders import Recorder, placeholder
 from charts.recording import Value
 from components import EnvironmentArgs
 from components.args import OnDemandArgs
@@ -115,14 +115,6 @@ def test_branches_that_make_nothing_leave_nothing(root: Any) -> None:
     assert when(root.monitoring, lambda _: None) is None
     assert each(root.servers, lambda _: None) is None
     assert of_kind(root.proxy.autoscaling, CpuScaling, lambda _: None) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "one"),
-    [("pools", "pool"), ("policies", "policy"), ("addresses", "address"), ("access", "access"), ("by", "by")],
-)
-def test_loops_name_their_items(name: str, one: str) -> None:
-    assert singular(name) == one
 
 
 def config_map(data: Callable[[Any], Any]) -> str:

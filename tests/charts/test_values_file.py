@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from charts import values_of
-from charts.arguments import all_sections, arguments
+from charts.arguments import arguments
 from charts.folder import default_values, values_yaml
 from charts.values_file import flow, samples_of, values_text
 from components import EnvironmentArgs
@@ -107,13 +107,3 @@ def test_a_key_that_is_not_set_stands_there_as_a_comment_that_can_be_used() -> N
     scaling = edited["proxy"].pop("autoscaling")
     assert scaling.keys() == {"kind", "min", "max", "cpuPercent"}
     assert edited == default_values()
-
-
-def test_every_argument_of_every_component_says_what_it_is() -> None:
-    silent = [
-        f"{owner.__name__}.{argument.name}"
-        for owner in sorted(set(all_sections(EnvironmentArgs)), key=lambda each: each.__name__)
-        for argument in arguments(owner)
-        if not argument.about
-    ]
-    assert silent == []

@@ -239,7 +239,6 @@ class World:
         self.refused: Counter[Kind] = Counter()
         self.wrong: list[str] = []
         self.longest_wait = 0.0
-        self.under_way: Counter[tuple[str, str]] = Counter()
         self.proxies: list[LeaseManager] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._number = proxies
@@ -314,7 +313,6 @@ class World:
         found.enter()
         found.replica.in_flight += 1
         self.begun += 1
-        self.under_way[found.replica.name, model] += 1
         arrives = self.loop.now + 0.5  # within the share of a lease that is left for the way
         for when in (self.loop.now, arrives):
             await asyncio.sleep(max(0.0, when - self.loop.now))
@@ -323,7 +321,6 @@ class World:
         await asyncio.sleep(self.chance.choice([0.01, 0.01, 0.5, 8.0]))
         found.replica.in_flight -= 1
         found.leave(self.loop.now)
-        self.under_way[found.replica.name, model] -= 1
         return True
 
     async def trouble(self) -> None:

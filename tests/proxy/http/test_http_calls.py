@@ -184,10 +184,3 @@ async def test_nobody_else_is_told_anything(here: House, headers: dict[str, str]
         assert ("www-authenticate" in reply.headers) == (problem == "unauthenticated")
         assert reply.json()["requestId"] == reply.headers["x-request-id"]
         assert KEY.encode() not in reply.body
-
-
-async def test_it_is_asked_with_get_and_of_no_server(here: House) -> None:
-    posted = await here.ask(request("/whoami"))
-    of_server = await here.ask(request("/servers/vision/whoami", method="GET"))
-    assert (posted.status, posted.headers["allow"]) == (405, "GET")
-    assert of_server.status == 404

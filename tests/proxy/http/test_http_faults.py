@@ -165,18 +165,6 @@ async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_p
         assert (places.in_flight, places.waiting) == (0, 0)
 
 
-async def test_one_who_waits_in_line_and_leaves_takes_nobodys_place(tmp_path: Path) -> None:
-    async with served(tmp_path, hang, concurrency=1) as here:
-        async with here.caller() as first:
-            await first.send(request())
-            await until(lambda: here.replica.asked)
-            async with here.caller() as second:
-                await second.send(request())
-                await until(lambda: here.proxy.shared.limiter.waiting == 1)
-            await until(lambda: here.proxy.shared.limiter.waiting == 0)
-        await until(lambda: here.proxy.shared.limiter.in_flight == 0)
-
-
 async def test_sigterm_finishes_what_is_in_flight_and_takes_what_still_comes(tmp_path: Path) -> None:
     async with served(tmp_path, answering(seconds=0.5), drain_seconds=20) as here, here.caller() as kept:
         before = asyncio.ensure_future(here.ask())

@@ -101,13 +101,8 @@ def measure(
 
 def print_all(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Found]) -> None:
     """Print the table, and last one line of JSON."""
-    show(table(title, caption, goals, found), last_line(goals, found))
-
-
-def show(made: Table, line: Mapping[str, float | None]) -> None:
-    """Print a table, and last one line of JSON."""
-    Console(width=None if sys.stdout.isatty() else _WIDTH).print(made)
-    print(json.dumps(line))
+    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table(title, caption, goals, found))
+    print(json.dumps(last_line(goals, found)))
 
 
 def _rounded(value: float) -> float:

@@ -252,7 +252,7 @@ def policy_killed(stage: Stage) -> Outcome:
     loaded = [event["model"] for event in stage.events("loaded")]
     stage.slice("then")
     claim(refused.status == 503 and refused.retry_after, f"without a policy, {COLD} was answered {refused.status}")
-    claim(not tally.failed, f"{tally.failed} of {tally.calls} calls of {WARM} failed: {tally.usual_reason}")
+    claim(not tally.failed, f"{tally.failed} of {tally.calls} calls of {WARM} failed: {dict(tally.statuses)}")
     claim(held <= found, f"{', '.join(sorted(held - found))} was resident, and the new policy did not find it")
     claim(loaded == [COLD], f"the new policy loaded {loaded}, and only {COLD} was missing")
     return Outcome(

@@ -59,16 +59,12 @@ class Tally:
     """0: no answer at all."""
     wrong: int = 0
     """Answers that are none of the model's."""
-    reasons: Counter[str] = field(default_factory=Counter)
-    """What those that failed were told."""
     without_retry: int = 0
     """Times that `busy` did not say when to come back."""
 
     def add(self, model: str, reply: Reply) -> None:
         """Count one."""
         self.statuses[reply.status] += 1
-        if reply.status != 200:
-            self.reasons[f"{reply.status} {reply.why}"] += 1
         self.wrong += reply.status == 200 and not reply.is_right(model)
         self.without_retry += reply.status == BUSY and reply.retry_after is None
 
@@ -76,11 +72,6 @@ class Tally:
     def calls(self) -> int:
         """How many."""
         return self.statuses.total()
-
-    @property
-    def usual_reason(self) -> str:
-        """What most of those that failed were told."""
-        return self.reasons.most_common(1)[0][0] if self.reasons else "a wrong answer"
 
     @property
     def failed(self) -> int:

@@ -121,6 +121,3 @@ class Repository(Protocol):
 
     def withdraw(self, model: str) -> None:
         """Have the servers serve nothing of a model, and leave its files: some may be being loaded."""
-
-    def remove_model(self, model: str) -> None:
-        """Remove a model with all its versions."""

@@ -127,9 +127,6 @@ class ToyRepository:
     def withdraw(self, model: str) -> None:
         self.write_config(model, json.dumps({"owner": None, "served": [], "aliases": {}}))
 
-    def remove_model(self, model: str) -> None:
-        shutil.rmtree(self.root / model)
-
 
 class ToyKind:
     """See `tidegate.kinds.Kind`."""

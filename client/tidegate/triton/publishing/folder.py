@@ -98,12 +98,6 @@ class FolderRepository(TritonRepository):
                     self._empty_trash(model)
             yield
 
-    def remove_model(self, model: str) -> None:
-        """Remove a model: out by one rename, then deleted."""
-        with explained(self.where):
-            self._check_lock(model)
-            self._throw_away(model, self._place(model))
-
     def _lease(self, model: str, who: str) -> FolderLease:
         state = self._state(model)
         steps.make_folder(state)

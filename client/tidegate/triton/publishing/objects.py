@@ -184,12 +184,6 @@ class ObjectRepository(TritonRepository):
         _, _, written = self._store.read(f"{self._place(model)}/{CONFIG}")
         return time.time() - written
 
-    def remove_model(self, model: str) -> None:
-        """Remove a model: it is closed first, and its configuration goes last."""
-        self.withdraw(model)
-        self._delete(model, [file.path for file in self.files(model) if file.path != CONFIG])
-        self._delete(model, [file.path for file in self.files(model)])
-
     def _lease(self, model: str, who: str) -> "ObjectLease":
         return ObjectLease(model, self._store, f"{STATE}/{self._store.root}/{model}", who)
 

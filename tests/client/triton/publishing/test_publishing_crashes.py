@@ -51,13 +51,8 @@ def removing_the_second(root: Path) -> None:
         repository.remove_version("m", 2)
 
 
-def removing_the_model(root: Path) -> None:
-    with changing(root) as repository:
-        repository.remove_model("m")
-
-
 LIFE: list[Callable[[Path], None]] = [
-    a_new_model, a_second_version, moving_the_alias, back_to_the_first, removing_the_second, removing_the_model,
+    a_new_model, a_second_version, moving_the_alias, back_to_the_first, removing_the_second,
 ]  # fmt: skip
 Work = Callable[[Path], None]
 

@@ -150,7 +150,6 @@ def test_who_was_stopped_for_long_writes_nothing_more(root: Path) -> None:
         for change in (
             lambda: repository.publish("m", 2, staged, entry(2).manifest, config(entry(2), 2, [1, 2])),
             lambda: repository.write_config("m", config(entry(1), 1, [1], prod=1)),
-            lambda: repository.remove_model("m"),
         ):
             with pytest.raises(BusyError, match="Bob is at it"):
                 change()

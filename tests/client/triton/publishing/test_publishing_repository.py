@@ -93,8 +93,6 @@ def test_what_serves_is_not_removed_and_what_does_not_is_gone_at_once(where: Pat
         repository.remove_version("m", 1)
         repository.remove_version("m", 1)
         assert (repository.versions("m"), repository.strays("m", {2: TWO.manifest})) == ([2], [])
-        repository.remove_model("m")
-    assert (repository.models(), repository.config("m"), repository.files("m")) == ([], None, [])
 
 
 def test_a_model_that_is_withdrawn_serves_nothing_and_can_come_back(where: Path | str, repository: Repository) -> None:
@@ -117,7 +115,6 @@ def test_one_publisher_at_a_time_has_the_lock(where: Path | str, repository: Rep
         lambda: repository.write_config("m", config(ONE, 1, [1])),
         lambda: repository.remove_version("m", 1),
         lambda: repository.withdraw("m"),
-        lambda: repository.remove_model("m"),
     ):
         with pytest.raises(RuntimeError, match="holds its lock"):
             change()

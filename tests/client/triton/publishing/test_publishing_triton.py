@@ -79,15 +79,11 @@ def read(real: Polling) -> list[int]:
     return sorted(version for version, state in real.states("killed").items() if state == "READY")
 
 
-def test_a_new_model_comes_whole_and_goes_whole(real: Polling) -> None:
+def test_a_new_model_comes_whole(real: Polling) -> None:
     since = len(real.log)
     publish(real.root, entry(1, "whole"), 1)
     real.settle()
     assert real.ask("whole")[:2] == (1, 1)
-    with changing(real.root, "whole") as repository:
-        repository.remove_model("whole")
-    real.settle()
-    assert real.states("whole") == {}
     assert failures(real, since) == []
 
 
@@ -167,8 +163,6 @@ def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(re
     since = len(real.log)
     real.settle()
     assert 'loading: withdrawn:1"' not in real.log[since:]
-    with changing(real.root, "withdrawn") as repository:
-        repository.remove_model("withdrawn")
     publish(real.root, entry(2, "withdrawn"), 2)
     real.settle()
     assert real.ask("withdrawn")[:2] == (2, 2)

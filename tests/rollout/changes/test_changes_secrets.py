@@ -75,10 +75,7 @@ def test_a_secret_shows_neither_when_it_comes_nor_goes_nor_changes(parts: dict[s
         ({"spec": {"tls": [{"secretName": "my-tls"}]}}, "my-tls"),
         ({"spec": {"tolerations": [{"key": "nvidia.com/gpu"}, {"key": "b"}]}}, "nvidia.com/gpu"),
         ({"spec": {"topologyKey": "kubernetes.io/hostname"}}, "kubernetes.io/hostname"),
-        (
-            {"spec": {"note": "user may pass it on; the password is kept in a Secret"}},
-            "may pass it on; the password is",
-        ),
+        ({"spec": {"note": "user may pass it on; the password is in a Secret"}}, "may pass it on; the password is"),
         ({"spec": {"dsn": "host=db user=x password=$(PASSWORD)"}}, "password=$(PASSWORD)"),
         ({"kind": "ConfigMap", "data": {"URL": "https://host.test:8443/path@v1"}}, "https://host.test:8443/path@v1"),
     ],

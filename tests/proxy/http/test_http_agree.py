@@ -20,7 +20,7 @@ from tidegate_proxy.upstream.breaker import Breaker
 
 from ..rigs.issuer import Issuer
 from .house import KEY, Caller, House, served
-from .upstream import Asked, head, headers_of, raw
+from .upstream import Act, Asked, head, headers_of, raw
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_secret_in_the_log")]
 GOOD = ["key", "key as token", "token", "token, oddly"]
@@ -285,15 +285,14 @@ def _plain(asked: Asked) -> tuple[str, dict[str, str], bytes]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     report_multiple_bugs=False,
 )
-@given(data=st.data())
+@given(asked=requests(), script=scripts, size=st.sampled_from([1, 7, 40, 400]))
 async def test_however_a_request_comes_its_answer_is_the_same(
-    here: House, credentials: dict[str, str], data: st.DataObject
+    here: House, credentials: dict[str, str], asked: tuple[list[bytes], str, bytes], script: Act, size: int
 ) -> None:
-    lines, credential, body = data.draw(requests())
-    here.replica.act = data.draw(scripts)
+    lines, credential, body = asked
+    here.replica.act = script
     said = [credentials[credential].encode()] if credentials[credential] else []
     whole = b"\r\n".join([*lines, *said, b"", b""]) + body
-    size = data.draw(st.sampled_from([1, 7, 40, 400]))
     forget(here)
     cold = await send(here, whole, len(whole))
     warm = await send(here, whole, len(whole))

@@ -1,7 +1,6 @@
 """Asks the few addresses that vouch for callers, never on the hot path; and Domino's own word on who a caller is."""
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+import msgspec
 from tidegate_contracts.routing import DOMINO
 from yarl import URL
 
@@ -37,12 +37,9 @@ class Answer:
         if self.status != 200:
             raise NoAnswer(f"status {self.status}")
         try:
-            found = json.loads(self.body)
-        except (ValueError, RecursionError):
-            raise NoAnswer("the answer is not JSON") from None
-        if not isinstance(found, dict):
-            raise NoAnswer("the answer is no JSON object")
-        return found
+            return msgspec.json.decode(self.body, type=dict[str, Any])
+        except (msgspec.MsgspecError, RecursionError):
+            raise NoAnswer("the answer is no JSON object") from None
 
 
 class WebClient:

@@ -69,7 +69,7 @@ def routes(*models: str) -> Routes:
     return made
 
 
-def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 1.0, **more: Any) -> Authorizer:
+def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 5.0, **more: Any) -> Authorizer:
     """A gate of two servers: `main` has a and b, `other` has b and c."""
     WEBS.append(WebClient(seconds))
     usual: dict[str, Any] = {"web": WEBS[-1]}
@@ -79,7 +79,7 @@ def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 1.0
     return Authorizer(table, where, **(usual | more))
 
 
-def gate_for(provider: Provider, clock: Clock | None = None, *, seconds: float = 1.0, **told: Any) -> Authorizer:
+def gate_for(provider: Provider, clock: Clock | None = None, *, seconds: float = 5.0, **told: Any) -> Authorizer:
     """A gate that lets everybody in whom this provider names."""
     keys = told.pop("keys", {})
     return gate(

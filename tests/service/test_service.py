@@ -12,9 +12,6 @@ import urllib.request
 
 import pytest
 from fastapi import FastAPI
-from hypothesis import given
-from hypothesis import strategies as st
-from tidegate_service.histogram import Histogram
 from tidegate_service.json_lines import JsonLines
 from tidegate_service.listening import AdminThread, listen
 
@@ -55,19 +52,6 @@ def test_libraries_write_such_lines_too_once_it_is_configured() -> None:
     )
     assert [json.loads(each)["message"] for each in done.stderr.splitlines()] == ["heard"]
     assert not done.stdout
-
-
-seconds = st.floats(0, 1000, allow_nan=False)
-
-
-@given(st.lists(seconds, min_size=1, unique=True).map(sorted), st.lists(seconds))
-def test_each_bucket_has_all_that_took_at_most_so_long(bounds: list[float], taken: list[float]) -> None:
-    histogram = Histogram(bounds)
-    for each in taken:
-        histogram.add(each)
-    expected: list[tuple[str, float]] = [(str(bound), sum(each <= bound for each in taken)) for bound in bounds]
-    assert histogram.cumulative() == [*expected, ("+Inf", len(taken))]
-    assert histogram.seconds == sum(taken)
 
 
 def test_the_admin_port_answers_while_the_loop_of_the_process_is_held_up() -> None:

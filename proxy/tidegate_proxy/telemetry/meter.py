@@ -3,11 +3,29 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-
-from tidegate_service.histogram import Histogram
+from itertools import accumulate
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the latency histogram's buckets."""
+
+
+class Histogram:
+    """Counts of seconds, below each of SECONDS, and their sum."""
+
+    __slots__ = ("buckets", "seconds")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(SECONDS) + 1)
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.buckets[bisect_left(SECONDS, seconds)] += 1
+        self.seconds += seconds
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """Return the buckets as Prometheus has them: each bound, with how many were at most so long."""
+        return list(zip([*map(str, SECONDS), "+Inf"], map(float, accumulate(self.buckets)), strict=True))
 
 
 class CallCount(Histogram):
@@ -16,7 +34,7 @@ class CallCount(Histogram):
     __slots__ = ("bytes_in", "bytes_out", "statuses")
 
     def __init__(self) -> None:
-        super().__init__(SECONDS)
+        super().__init__()
         self.statuses: dict[int, int] = defaultdict(int)
         self.bytes_in = 0
         self.bytes_out = 0
@@ -42,7 +60,7 @@ class Meter:
         """By server, model and what became of the copy."""
         self.lease_acquires: dict[tuple[str, str, str], int] = defaultdict(int)
         """By server, pool and outcome."""
-        self.lease_waits: dict[tuple[str, str], Histogram] = defaultdict(lambda: Histogram(SECONDS))
+        self.lease_waits: dict[tuple[str, str], Histogram] = defaultdict(Histogram)
         """Of requests that came without a lease, by server and pool."""
         self.lease_spills: dict[tuple[str, str], int] = defaultdict(int)
         """Requests that went on to another replica, which one had no room for."""

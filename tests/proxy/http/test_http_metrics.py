@@ -5,8 +5,11 @@ import socket
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from tidegate_proxy.telemetry.meter import SECONDS, Histogram
 
 from tests.components.alerts import asked_for
 
@@ -130,3 +133,13 @@ async def test_callers_make_no_labels(here: House, caller: Caller) -> None:
         await caller.send(request(f"/v2/models/{MODEL}/versions/{number + 1}/infer", X_Request_Id=f"id-{number}"))
         assert (await caller.reply()).status == 200
     assert sum(len(metric.samples) for metric in (await scrape(here)).values()) == before
+
+
+@given(st.lists(st.floats(0, 1000) | st.sampled_from(SECONDS)))
+def test_each_bucket_has_all_that_took_at_most_so_long(taken: list[float]) -> None:
+    histogram = Histogram()
+    for each in taken:
+        histogram.add(each)
+    expected: list[tuple[str, float]] = [(str(bound), sum(each <= bound for each in taken)) for bound in SECONDS]
+    assert histogram.cumulative() == [*expected, ("+Inf", len(taken))]
+    assert histogram.seconds == sum(taken)

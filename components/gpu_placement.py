@@ -29,8 +29,7 @@ PRODUCT = "nvidia.com/gpu.product"
 MIG_STRATEGY = "nvidia.com/mig.strategy"
 GPU = "nvidia.com/gpu"
 
-CLAIM_NAME = "gpu"
-"""Name of the claim inside a pod."""
+CLAIM_NAME = "gpu"  # Name of the claim inside a pod.
 
 
 def models_share(profile: MigProfile) -> int:

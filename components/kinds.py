@@ -20,16 +20,11 @@ Made = TypeVar("Made")
 class Kind(Protocol):
     """What has to be known of one kind of server; its methods may be handed placeholders, as all of `components`."""
 
-    args: type[ServerArgs]
-    """The class of its servers' arguments."""
-    http_port: int
-    """Port of KServe v2 over HTTP."""
-    grpc_port: int
-    """Port of KServe v2 over gRPC."""
-    metrics_port: int
-    """Port that Prometheus reads; containers and PodMonitors call it `metrics`."""
-    metrics_path: str
-    """Path that Prometheus reads there."""
+    args: type[ServerArgs]  # The class of its servers' arguments.
+    http_port: int  # Port of KServe v2 over HTTP.
+    grpc_port: int  # Port of KServe v2 over gRPC.
+    metrics_port: int  # Port that Prometheus reads; containers and PodMonitors call it `metrics`.
+    metrics_path: str  # Path that Prometheus reads there.
 
     def grpc_tls(self, server: Any) -> ServerTls | None:
         """Return the secret with the server's gRPC certificate; None where gRPC is plain."""
@@ -41,8 +36,7 @@ class Kind(Protocol):
         """Return alert rules on what these servers measure, of series with these labels."""
 
 
-KINDS: Final[dict[str, Kind]] = {"triton": TritonKind()}
-"""Kind, as servers say it → what is known of it."""
+KINDS: Final[dict[str, Kind]] = {"triton": TritonKind()}  # Kind, as servers say it → what is known of it.
 
 
 def by_kind(server: ServerArgs, make: Callable[[Kind, Any], Made]) -> Made | None:

@@ -25,8 +25,7 @@ _GKE_METADATA = (("169.254.169.252/32", 988), ("169.254.169.254/32", 80))
 
 ISTIOD_PORTS = (15012, 15010)
 
-Peer = Any
-"""A NetworkPolicyPeer, as manifests have it."""
+Peer = Any  # A NetworkPolicyPeer, as manifests have it.
 
 
 class NetworkBoundary(pulumi.ComponentResource):

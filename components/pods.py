@@ -13,8 +13,7 @@ from .args import PRE_STOP_SECONDS
 from .place import Texts
 from .values import either, merged, when
 
-USER_ID = 1000
-"""User and group of all containers; Triton's own image has it as `triton-server`."""
+USER_ID = 1000  # User and group of all containers; Triton's own image has it as `triton-server`.
 
 
 def container_resources(

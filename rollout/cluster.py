@@ -26,8 +26,7 @@ class Request:
     """What somebody wants to be brought up, or taken down, where and with what."""
 
     definition: Path
-    context: str
-    """A kubeconfig context, a data plane, or `local`."""
+    context: str  # A kubeconfig context, a data plane, or `local`.
     stack: str | None = None
     engine: str | None = None
     adopt: bool = False

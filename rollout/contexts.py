@@ -9,8 +9,7 @@ from stacks.stack import Definition, Stack
 
 from .terminal import make
 
-LOCAL = "local"
-"""The context of the cluster on this machine, `make up CLUSTER=local`."""
+LOCAL = "local"  # The context of the cluster on this machine, `make up CLUSTER=local`.
 
 
 def context_of(plane: DataPlane) -> str:

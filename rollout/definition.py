@@ -23,8 +23,7 @@ from . import processes
 from .files import write_atomically
 from .terminal import make, note, progress
 
-SECONDS = 120
-"""For one image."""
+SECONDS = 120  # For one image.
 _AT_ONCE = 8
 _LONGEST_ERROR = 1_000
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -11,8 +11,7 @@ from stacks.stack import Definition, Stack
 
 from .render import Rendered, render
 
-MOST = 6
-"""Lines that an advisory is said in."""
+MOST = 6  # Lines that an advisory is said in.
 PINNED = "images-are-pinned-by-digest"
 
 

@@ -11,10 +11,8 @@ from .live import as_made, with_scale
 
 AUTOSCALED = "tidegate-autoscaled"
 """Who owns the replicas of a workload from the moment an autoscaler is declared until that sets them itself."""
-MENDING = "tidegate-mending"
-"""Who takes away what people added."""
-US = "tidegate"
-"""Who changes what objects say about their owners."""
+MENDING = "tidegate-mending"  # Who takes away what people added.
+US = "tidegate"  # Who changes what objects say about their owners.
 _HELMS = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace", "helm.sh/resource-policy")
 
 

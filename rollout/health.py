@@ -25,12 +25,9 @@ class Target:
     """What is looked at in a data plane; it follows from the objects that a stack renders to."""
 
     namespace: str
-    workloads: tuple[tuple[str, str], ...]
-    """Kind and name of each."""
-    port: int
-    """Of the proxy's Service."""
-    https: bool
-    """Whether that port speaks HTTPS."""
+    workloads: tuple[tuple[str, str], ...]  # Kind and name of each.
+    port: int  # Of the proxy's Service.
+    https: bool  # Whether that port speaks HTTPS.
 
 
 def target_of(objects: Sequence[Object]) -> Target:

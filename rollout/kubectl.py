@@ -22,12 +22,10 @@ from . import processes
 from .terminal import in_shell
 
 KubernetesObject = dict[str, Any]
-SECONDS = 60.0
-"""How long the API server may take to answer."""
+SECONDS = 60.0  # How long the API server may take to answer.
 
 
-Kinds = dict[tuple[str, str], str]
-"""The resource of each API version and kind, as `kubectl get` takes it."""
+Kinds = dict[tuple[str, str], str]  # The resource of each API version and kind, as `kubectl get` takes it.
 _asked_ahead: "dict[str, Future[Kinds]]" = {}
 
 

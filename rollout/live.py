@@ -27,8 +27,7 @@ _BOOK_KEEPING = (
 )  # fmt: skip
 """Annotations of engines and controllers: they say nothing about what is declared."""
 _BOOK_LABELS = ("app.kubernetes.io/managed-by", "kubernetes.io/metadata.name")
-PREVIEW = "tidegate-preview"
-"""Who a dry run says that it is, for objects that nobody has applied yet."""
+PREVIEW = "tidegate-preview"  # Who a dry run says that it is, for objects that nobody has applied yet.
 
 _REPLACED = re.compile(r"is invalid: spec[^\n]*?(Forbidden: updates to|immutable)")
 _AT_ONCE = 4
@@ -39,10 +38,8 @@ class Live:
     """A stack in its cluster."""
 
     before: list[KubernetesObject]
-    after: list[KubernetesObject]
-    """What it would have after an `up`."""
-    refused: tuple[str, ...] = ()
-    """What the API server would refuse, in words."""
+    after: list[KubernetesObject]  # What it would have after an `up`.
+    refused: tuple[str, ...] = ()  # What the API server would refuse, in words.
     kept: tuple[str, ...] = ()
     """Volumes and claims that are no longer described, and stay: `PersistentVolume prod-old`."""
 
@@ -77,11 +74,9 @@ class LiveState:
     """What a cluster has of a stack, as it is."""
 
     declared: list[KubernetesObject]
-    gone: list[KubernetesObject]
-    """What is no longer rendered, without what is kept for its data."""
+    gone: list[KubernetesObject]  # What is no longer rendered, without what is kept for its data.
     kept: list[KubernetesObject]
-    marks: Mapping[str, str]
-    """The labels that every object of the stack carries."""
+    marks: Mapping[str, str]  # The labels that every object of the stack carries.
 
     @property
     def everything(self) -> list[KubernetesObject]:

@@ -25,10 +25,8 @@ from .health import asked_for, why_pending
 from .terminal import in_shell, make, note
 
 Done = TypeVar("Done")
-MOST_NODES = 20
-"""How many nodes of one kind are simulated."""
-_LONGEST_WAIT = 1800.0
-"""For another process that starts the local cluster: it may have to build Kubernetes first."""
+MOST_NODES = 20  # How many nodes of one kind are simulated.
+_LONGEST_WAIT = 1800.0  # For another process that starts the local cluster: it may have to build Kubernetes first.
 _WORD_EVERY = 30.0
 _ASKED_EVERY = 0.5
 

@@ -32,8 +32,7 @@ class Manager:
     subresource: str
     time: str
     fields: Mapping[str, Any]
-    entry: dict[str, Any]
-    """As the API server has it."""
+    entry: dict[str, Any]  # As the API server has it.
 
     @property
     def is_engine(self) -> bool:

@@ -23,8 +23,7 @@ from stacks.problems import escaped, listed
 from .render import Rendered, interrupted_afterwards
 from .terminal import note
 
-MARKER = ".tidegate.json"
-"""Its presence in a folder says that the folder is ours."""
+MARKER = ".tidegate.json"  # Its presence in a folder says that the folder is ours.
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -78,13 +77,10 @@ def same_definition(index: Index, definition_file: str) -> bool:
 class Found:
     """What is really in the folder."""
 
-    texts: dict[str, dict[str, str]]
-    """For each stack its files, as they are now."""
-    edited: tuple[str, ...]
-    """Files that are no longer as we wrote them."""
+    texts: dict[str, dict[str, str]]  # For each stack its files, as they are now.
+    edited: tuple[str, ...]  # Files that are no longer as we wrote them.
     missing: tuple[str, ...]
-    foreign: tuple[str, ...]
-    """Files and folders that we did not write."""
+    foreign: tuple[str, ...]  # Files and folders that we did not write.
 
 
 def look(out: Path, index: Index) -> Found:

@@ -55,11 +55,9 @@ class Comparison:
     before: Mapping[str, Objects | None]
     """Of stacks that nobody asked for too, where they are known: rules compare them with the others."""
     after: Mapping[str, Objects | None]
-    notes: tuple[str, ...] = ()
-    """What people must know to read it right."""
+    notes: tuple[str, ...] = ()  # What people must know to read it right.
     commit: str = ""
-    refused: int = 0
-    """How many objects the cluster would not take."""
+    refused: int = 0  # How many objects the cluster would not take.
 
 
 def preview_changes(wanted: Wanted) -> None:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Item = TypeVar("Item")
-_WIDTH = 120
-"""Of output that goes to a file or a pipe."""
+_WIDTH = 120  # Of output that goes to a file or a pipe.
 MAKEFILE = {"DEFINITION": "stacks/inference.yaml", "OUT": "build/rendered"}
 """What the Makefile sets by default; a command to copy leaves it out."""
 

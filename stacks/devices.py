@@ -24,8 +24,7 @@ from .definition.pools import OnDemand, Pool
 class Device:
     """A kind of device that a node gives and a pod asks for."""
 
-    kind: str
-    """`mig`, `gpu`, `time-slicing`, `mps` or `dra`."""
+    kind: str  # `mig`, `gpu`, `time-slicing`, `mps` or `dra`.
     profile: str | None = None
     strategy: str | None = None
 

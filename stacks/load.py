@@ -18,8 +18,7 @@ from .reading.syntax import syntax_problem
 from .reading.tree import Node, Reader, StopReading, kind_of
 
 PathInTree = Sequence[str | int]
-At = Literal["key", "value"] | None
-"""Where a problem is shown; None where others say it."""
+At = Literal["key", "value"] | None  # Where a problem is shown; None where others say it.
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -31,8 +30,7 @@ class Document:
     tree: dict[str, Any]
     file: str
     root: Node = field(repr=False)
-    shown_at: At = "key"
-    """Where problems are shown that do not say it."""
+    shown_at: At = "key"  # Where problems are shown that do not say it.
 
     def node(self, path: PathInTree) -> tuple[Node, bool]:
         """Return what is known of a value, or else of its nearest known ancestor; and whether it is there."""

@@ -18,8 +18,7 @@ class Key:
     name: str
     annotation: Any
     field: FieldInfo
-    owner: Model
-    """Class that declares it; keys that several kinds inherit from one class are the same."""
+    owner: Model  # Class that declares it; keys that several kinds inherit from one class are the same.
 
     @property
     def models(self) -> tuple[Model, ...]:

@@ -31,8 +31,7 @@ class Layers:
     """
 
     document: Document
-    vain_removals: list[Problem] = field(default_factory=list)
-    """Items that are to be taken away, and are not there."""
+    vain_removals: list[Problem] = field(default_factory=list)  # Items that are to be taken away, and are not there.
     _newcomers: dict[Position, tuple[str, list[str]]] = field(default_factory=dict)
 
     def laid(self, path: Path, keys: Collection[str], under: Document | None = None) -> Document:

@@ -12,8 +12,7 @@ from typing import Any, Literal, NamedTuple
 _LONGEST_VALUE = 60
 _MOST_SHOWN = 200
 _LONGEST_LINE = 2_000
-_MOST_ALIKE = 6
-"""Places that a collapsed advisory names."""
+_MOST_ALIKE = 6  # Places that a collapsed advisory names.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_$-]+(?:\.[A-Za-z0-9_$-]+)*")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 

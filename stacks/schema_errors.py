@@ -65,15 +65,12 @@ class _Mistake:
         self.message: str = details["msg"]
         self.value: Any = details["input"]
         self.context: dict[str, Any] = details.get("ctx") or {}
-        self.path = base
-        """Without the tags of choices, which pydantic names too."""
+        self.path = base  # Without the tags of choices, which pydantic names too.
         self.hint = ""
         self.parts: list[tuple[Path, Model]] = []
         """The parts of the model on the way, outermost first, with their paths."""
-        self.about_key = False
-        """Whether it is about a key that the author chose, and not about its value."""
-        self.meant = ""
-        """The key that a mistyped one was meant to be."""
+        self.about_key = False  # Whether it is about a key that the author chose, and not about its value.
+        self.meant = ""  # The key that a mistyped one was meant to be.
         annotation: Any = model
         loc = details["loc"]
         for number, step in enumerate(loc):
@@ -93,8 +90,7 @@ class _Mistake:
             self.hint = hint_of(annotation) or self.hint
             if self.about_key:
                 break
-        self.tags = tuple(branches(annotation))
-        """Of a choice whose tag is wrong or missing: all that there are."""
+        self.tags = tuple(branches(annotation))  # Of a choice whose tag is wrong or missing: all that there are.
 
     def problem(self) -> Problem:
         """Return what is said about it."""

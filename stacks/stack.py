@@ -28,8 +28,7 @@ class Stack:
     environment: Environment
     data_plane: DataPlane
     platform: Platform
-    source: Document = field(repr=False, compare=False)
-    """Where each value of `platform` came from."""
+    source: Document = field(repr=False, compare=False)  # Where each value of `platform` came from.
 
     @property
     def name(self) -> str:

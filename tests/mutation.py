@@ -26,8 +26,7 @@ from .order import place
 from .test_rooms import files, graph, imported
 
 ROOT = Path(__file__).resolve().parents[1]
-SECONDS = 900
-"""Time limit of one step; the mirrored tests of a whole room take a third of it."""
+SECONDS = 900  # Time limit of one step; the mirrored tests of a whole room take a third of it.
 WHOLE_SECONDS = 3600
 NOT_FIRST = ("tests/node", "tests/lab/demo", "tests/lab/bench", "tests/docs")
 """Their parts take a minute to start, and hardly anything is seen there alone."""
@@ -46,8 +45,7 @@ class Mutant:
     line: int
     old: str
     new: str
-    source: str
-    """The whole file with the change in it."""
+    source: str  # The whole file with the change in it.
 
 
 def mutants_of(file: Path) -> Iterator[Mutant]:

@@ -13,8 +13,7 @@ TOGETHER = {
     "tests/node",
 }
 """Folders whose tests share servers that take their time to start."""
-ALONE = {"tests/cluster/test_rollout_planes.py"}
-"""Files in them that have servers of their own."""
+ALONE = {"tests/cluster/test_rollout_planes.py"}  # Files in them that have servers of their own.
 LONGEST = (
     "tests/cluster/test_rollout_planes.py",
     "tests/docs/test_docs_models.py",

@@ -11,8 +11,7 @@ from pathlib import Path
 from .errors import IntegrityError
 
 CHUNK_BYTES = 1 << 20
-_DEEPEST = 500
-"""Folders in one another: more than any path that was registered has."""
+_DEEPEST = 500  # Folders in one another: more than any path that was registered has.
 _written: dict[tuple[int, ...], str] = {}
 
 

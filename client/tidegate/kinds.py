@@ -59,8 +59,7 @@ class Kind(Protocol):
 
 
 TRITON: Final = "triton"
-KINDS: Final[dict[str, Kind]] = {TRITON: TritonKind()}
-"""By the `kind` of a server in `environments.json`."""
+KINDS: Final[dict[str, Kind]] = {TRITON: TritonKind()}  # By the `kind` of a server in `environments.json`.
 
 
 def kind_of_server(name: str, server: str) -> Kind:

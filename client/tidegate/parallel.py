@@ -7,8 +7,7 @@ from typing import Final, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Progress = Callable[[int], None]
-"""Told how many bytes more are done, by several threads at once."""
+Progress = Callable[[int], None]  # Told how many bytes more are done, by several threads at once.
 
 HASHING: Final = max(1, min(8, os.cpu_count() or 1))  # threads for what a processor does
 TRANSFERS: Final = 8  # threads for what waits for a network or a disk

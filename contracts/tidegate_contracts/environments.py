@@ -20,18 +20,15 @@ class DatasetLocation(Message):
     kind: Literal["dataset"] = "dataset"
     dataset: str
     path: str = ""
-    domino_dataset_id: str | None = None
-    """Where it is a dataset of Domino's: its id, by which Domino tells its name."""
-    volume: str
-    """Which volume it is; where two data planes name the same one, publishing to one publishes to both."""
+    domino_dataset_id: str | None = None  # Where it is a dataset of Domino's: its id, by which Domino tells its name.
+    volume: str  # Which volume it is; where two data planes name the same one, publishing to one publishes to both.
 
 
 class ObjectStoreLocation(Message):
     """A model repository in object storage."""
 
     kind: Literal["object-store"] = "object-store"
-    url: str
-    """`s3://bucket/prefix`, `gs://bucket/prefix` or `as://account/container/prefix`, as Triton reads it."""
+    url: str  # `s3://bucket/prefix`, `gs://bucket/prefix` or `as://account/container/prefix`, as Triton reads it.
 
 
 Location = Annotated[DatasetLocation | ObjectStoreLocation, Field(discriminator="kind")]
@@ -43,12 +40,9 @@ class PoolFacts(Message):
     name: str
     loading: Literal["preload", "on-demand"]
     gpu: bool
-    memory_bytes: int | None = None
-    """Of the slice, or of the processor's container; None where nothing tells."""
-    capacity_bytes: int | None = None
-    """What models may take of it (on-demand pools)."""
-    poll_seconds: int | None = None
-    """Between two looks at the repository (preload pools)."""
+    memory_bytes: int | None = None  # Of the slice, or of the processor's container; None where nothing tells.
+    capacity_bytes: int | None = None  # What models may take of it (on-demand pools).
+    poll_seconds: int | None = None  # Between two looks at the repository (preload pools).
 
 
 class ServerFacts(Message):
@@ -57,10 +51,8 @@ class ServerFacts(Message):
     name: str
     kind: str
     location: Location
-    writers: tuple[str, ...] = ()
-    """Groups that may write the repository; without any, whoever can write it may."""
-    backends: tuple[str, ...] = ()
-    """Of its image; without any, that is not known."""
+    writers: tuple[str, ...] = ()  # Groups that may write the repository; without any, whoever can write it may.
+    backends: tuple[str, ...] = ()  # Of its image; without any, that is not known.
     pools: tuple[PoolFacts, ...]
 
 
@@ -80,8 +72,7 @@ class Plane(Message):
     """The environment on one data plane: a stack of the definition."""
 
     name: str
-    wave: int = 1
-    """Planes of lower waves come first."""
+    wave: int = 1  # Planes of lower waves come first.
     proxy_url: str
     servers: tuple[ServerFacts, ...]
     models: tuple[ModelFacts, ...] = ()
@@ -96,10 +87,8 @@ class Promotion(Message):
     """Who may, by name, besides the groups; names are those that the environment's proxy knows callers by."""
     groups: tuple[str, ...] = ()
     """Groups whose members may. Neither principals nor groups: the `writers` of the server's repository."""
-    separation_of_duties: bool = False
-    """Who registered a version may not bring it in."""
-    soak_hours: Annotated[float, Field(ge=0)] = 0
-    """Hours that it must have served in `source` without an error."""
+    separation_of_duties: bool = False  # Who registered a version may not bring it in.
+    soak_hours: Annotated[float, Field(ge=0)] = 0  # Hours that it must have served in `source` without an error.
 
 
 class Environment(Message):
@@ -137,5 +126,4 @@ class WhoAmI(Message):
     environment: str
     principal: str
     groups: tuple[str, ...] = ()
-    source: str
-    """Who vouches: the URL of an issuer, `api-keys` or `domino`."""
+    source: str  # Who vouches: the URL of an issuer, `api-keys` or `domino`.

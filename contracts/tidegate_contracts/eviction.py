@@ -60,10 +60,8 @@ class EvictionSettings(Message):
     version: Literal[1] = VERSION
     kind: str = "triton"
     policy: str
-    repository: str
-    """Where the models lie: the folder that is mounted, or the URL of object storage."""
-    grpc_tls: bool = False
-    """Whether Triton's gRPC is encrypted; `ca.crt` below `triton.TLS_ROOT` vouches for it then."""
+    repository: str  # Where the models lie: the folder that is mounted, or the URL of object storage.
+    grpc_tls: bool = False  # Whether Triton's gRPC is encrypted; `ca.crt` below `triton.TLS_ROOT` vouches for it then.
     capacity_bytes: Positive
     idle_seconds: Number
     lease_seconds: Positive

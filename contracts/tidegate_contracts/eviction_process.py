@@ -13,13 +13,11 @@ STARTED_PATH: Final = "/startedz"
 LIVE_PATH: Final = "/healthz"
 METRICS_PATH: Final = "/metrics"
 
-CONTROL_ROOT: Final = "/run/tidegate/control"
-"""A volume in memory that only the policy and its Triton mount."""
+CONTROL_ROOT: Final = "/run/tidegate/control"  # A volume in memory that only the policy and its Triton mount.
 CONTROL_SECRET_FILE: Final = f"{CONTROL_ROOT}/secret"
 RECYCLE_FILE: Final = f"{CONTROL_ROOT}/recycle"
 """Written by the policy, once nobody needs its Triton any more: the process is to end, and to be started anew."""
-STATE_ROOT: Final = "/var/lib/tidegate"
-"""Learned footprints: a volume that lives as long as the pod."""
+STATE_ROOT: Final = "/var/lib/tidegate"  # Learned footprints: a volume that lives as long as the pod.
 
 SETTINGS_ROOT: Final = "/etc/tidegate/eviction"
 """Its settings ConfigMap is mounted here as a folder; the policy re-reads the file when it changes."""

@@ -16,8 +16,7 @@ RENEW_PATH: Final = "/v1/leases/renew"
 RELEASE_PATH: Final = "/v1/leases/release"
 MODELS_PATH: Final = "/v1/models"
 """GET: every model (`Listing`). POST to `MODELS_PATH/{model}/retry`: take a model out of quarantine."""
-RENEWALS_PER_LEASE: Final = 3
-"""A holder renews so many times within a lease, so that one lost message loses nothing."""
+RENEWALS_PER_LEASE: Final = 3  # A holder renews so many times within a lease, so that one lost message loses nothing.
 
 Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=0, le=MOST_NUMBER)]
@@ -28,20 +27,14 @@ ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 class State(StrEnum):
     """Where a model is at a replica."""
 
-    UNKNOWN = "unknown"
-    """The pool has no such model, or has it no longer; no lease on it is granted."""
-    COLD = "cold"
-    """The pool has it, and it takes no memory."""
-    QUEUED = "queued"
-    """It is wanted, and waits for room, for its turn, for the end of a back-off, or for the server."""
+    UNKNOWN = "unknown"  # The pool has no such model, or has it no longer; no lease on it is granted.
+    COLD = "cold"  # The pool has it, and it takes no memory.
+    QUEUED = "queued"  # It is wanted, and waits for room, for its turn, for the end of a back-off, or for the server.
     LOADING = "loading"
     """The server loads it, once for all callers that wait; its room is taken from the first moment on."""
-    RESIDENT = "resident"
-    """It is loaded: leases are granted at once."""
-    DRAINING = "draining"
-    """It is loaded, and is unloaded when its last lease has ended; no new one is granted."""
-    UNLOADING = "unloading"
-    """The server was told to unload it and has not confirmed it yet; its room is still taken."""
+    RESIDENT = "resident"  # It is loaded: leases are granted at once.
+    DRAINING = "draining"  # It is loaded, and is unloaded when its last lease has ended; no new one is granted.
+    UNLOADING = "unloading"  # The server was told to unload it and has not confirmed it yet; its room is still taken.
     FREEING = "freeing"
     """The server has unloaded it, but its memory was not seen to be back yet; its room is still taken."""
     QUARANTINED = "quarantined"
@@ -63,12 +56,10 @@ class Granted(Message):
     """200. The model is resident, and stays for `lease_seconds` from when the holder asked."""
 
     outcome: Literal["granted"] = "granted"
-    incarnation: str
-    """Which start of the policy and its Triton this lease belongs to: of another one, it is void."""
+    incarnation: str  # Which start of the policy and its Triton this lease belongs to: of another one, it is void.
     lease_seconds: Seconds
     versions: tuple[int, ...]
-    waited_seconds: Seconds = 0.0
-    """What of the time was waiting for the load."""
+    waited_seconds: Seconds = 0.0  # What of the time was waiting for the load.
     serial: Annotated[int, Field(ge=0)] = 0
     """Greater than that of every earlier grant of this incarnation, for a `Release` to name; 0: there is none."""
 
@@ -113,10 +104,8 @@ class Use(Message):
     """How a holder uses a model."""
 
     in_flight: Count
-    idle_seconds: Seconds
-    """Since the last request came or ended; 0 while one is under way."""
-    requests: Count = 0
-    """Since the last renewal: how often a model is used."""
+    idle_seconds: Seconds  # Since the last request came or ended; 0 while one is under way.
+    requests: Count = 0  # Since the last renewal: how often a model is used.
 
 
 class Renew(Message):
@@ -132,10 +121,8 @@ class Renewed(Message):
 
     incarnation: str
     lease_seconds: Seconds
-    lost: tuple[str, ...] = ()
-    """Models whose lease is void: ask anew before the next request."""
-    resident: tuple[str, ...] = ()
-    """Models that a lease is had on at once."""
+    lost: tuple[str, ...] = ()  # Models whose lease is void: ask anew before the next request.
+    resident: tuple[str, ...] = ()  # Models that a lease is had on at once.
     accepts: bool = True
 
 
@@ -165,8 +152,7 @@ class Listed(Message):
     why: str = ""
     footprint_bytes: int | None = None
     footprint_from: Literal["declared", "measured", "estimated", "unknown"] = "unknown"
-    idle_seconds: float | None = None
-    """Since its last use; None if it was not used since it is resident."""
+    idle_seconds: float | None = None  # Since its last use; None if it was not used since it is resident.
     evictable_in: float | None = None
     """Seconds until it may be evicted; None where it may not be, or there is nothing to evict."""
     pinned: bool = False

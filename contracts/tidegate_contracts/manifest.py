@@ -23,8 +23,7 @@ _STEP = re.compile(r"(?!\.{1,2}(/|$))[^/\\\x00-\x1f\x7f]+")
 class ManifestFile(Message):
     """One file of the entry."""
 
-    path: str
-    """Below the entry, with `/` between its steps: `config.pbtxt`, `1/model.onnx`."""
+    path: str  # Below the entry, with `/` between its steps: `config.pbtxt`, `1/model.onnx`.
     size: Annotated[int, Field(ge=0)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -39,8 +38,7 @@ class Manifest(Message):
     """`manifest.json`: the files, in the order of their paths."""
 
     version: Literal[1] = VERSION
-    model: str
-    """Name of the model, which is the name of the entry's folder."""
+    model: str  # Name of the model, which is the name of the entry's folder.
     files: tuple[ManifestFile, ...]
 
     @model_validator(mode="after")

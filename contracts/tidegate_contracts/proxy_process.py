@@ -7,13 +7,11 @@ MODULE: Final = "tidegate_proxy"
 
 HTTP_PORT: Final = 8080
 GRPC_PORT: Final = 8081
-ADMIN_PORT: Final = 8082
-"""Probes and metrics have a port of their own, so that load on the API cannot delay them."""
+ADMIN_PORT: Final = 8082  # Probes and metrics have a port of their own, so that load on the API cannot delay them.
 
 HTTP_SERVICE_PORT: Final = 80
 HTTPS_SERVICE_PORT: Final = 443
-GRPC_SERVICE_PORT: Final = 8001
-"""The Service's ports are those that clients expect; gRPC has Triton's."""
+GRPC_SERVICE_PORT: Final = 8001  # The Service's ports are those that clients expect; gRPC has Triton's.
 
 LIVE_PATH: Final = "/healthz"
 READY_PATH: Final = "/readyz"

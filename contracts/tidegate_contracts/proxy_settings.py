@@ -25,10 +25,8 @@ class ProxySettings(Message):
     request_timeout_seconds: Positive
     drain_seconds: Annotated[int, Field(ge=0)]
     log_level: LogLevel
-    tls: bool
-    """Whether a certificate is mounted at `proxy_process.TLS_ROOT`, to serve HTTPS with."""
-    api_keys: bool
-    """Whether hashes of API keys are mounted at `proxy_process.API_KEYS_ROOT`."""
+    tls: bool  # Whether a certificate is mounted at `proxy_process.TLS_ROOT`, to serve HTTPS with.
+    api_keys: bool  # Whether hashes of API keys are mounted at `proxy_process.API_KEYS_ROOT`.
     domino_principal_url: str | None = None
     otlp_endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")] | None = None
     """Base address of an OpenTelemetry collector that takes OTLP over HTTP; without it there are no spans."""

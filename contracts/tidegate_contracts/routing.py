@@ -16,8 +16,7 @@ VERSION: Final = 1
 
 Action = Literal["infer", "inspect"]
 API_KEYS: Final = "api-keys"
-DOMINO: Final = "domino"
-"""The sources of identities that are no issuers of tokens, in access rules."""
+DOMINO: Final = "domino"  # The sources of identities that are no issuers of tokens, in access rules.
 
 
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9_:-]{0,62}(\.[A-Za-z0-9_:-]{1,63})*\.?$", max_length=253)]
@@ -36,8 +35,7 @@ class Pool(Message):
     grpc_port: Port
     grpc_tls: bool = False
     loading: Literal["preload", "on-demand"]
-    lease_port: Port | None = None
-    """Port of the eviction policy beside each replica; only on-demand pools have one."""
+    lease_port: Port | None = None  # Port of the eviction policy beside each replica; only on-demand pools have one.
 
 
 class Server(Message):
@@ -143,8 +141,7 @@ class OidcIssuer(Message):
 
     issuer: str
     audiences: tuple[str, ...]
-    jwks_url: str | None = None
-    """None: found by OpenID discovery."""
+    jwks_url: str | None = None  # None: found by OpenID discovery.
     groups_claim: str
 
 

@@ -35,15 +35,13 @@ class Finding:
 
     rule: str
     severity: Level
-    kind: str
-    """Kind, namespace and name of the object."""
+    kind: str  # Kind, namespace and name of the object.
     namespace: str
     name: str
     what: str
     why: str = ""
     do: str = ""
-    waiver: str = ""
-    """Who answers for it, why and how long, where it is waived."""
+    waiver: str = ""  # Who answers for it, why and how long, where it is waived.
 
     @property
     def object(self) -> str:

@@ -13,8 +13,7 @@ Object = Mapping[str, Any]
 PART_OF = "app.kubernetes.io/part-of"
 ROLE = "tidegate.dev/role"
 OURS = "tidegate"
-WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")
-"""What runs for ever: a Job is none of them."""
+WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")  # What runs for ever: a Job is none of them.
 AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "Pod": (),

@@ -24,10 +24,8 @@ class Waiver:
     rule: str
     owner: str
     reason: str
-    until: date
-    """Its last day."""
-    object: str | None = None
-    """`Kind/name` of the one object that it is about; every object without."""
+    until: date  # Its last day.
+    object: str | None = None  # `Kind/name` of the one object that it is about; every object without.
 
     def covers(self, rule: str, kind: str, name: str) -> bool:
         """Say whether it is about this finding; its date is looked at elsewhere."""
@@ -39,15 +37,12 @@ class Settings:
     """The settings of one environment. By default those of production, the strictest."""
 
     kind: Kind = "production"
-    severities: Mapping[str, Severity] = field(default_factory=dict)
-    """Severities that differ from the rules' own."""
+    severities: Mapping[str, Severity] = field(default_factory=dict)  # Severities that differ from the rules' own.
     waivers: tuple[Waiver, ...] = ()
-    gpu_slices: int | None = None
-    """How many devices the environment may take; any number without."""
+    gpu_slices: int | None = None  # How many devices the environment may take; any number without.
     written: tuple[str, ...] = ()
     """Claims and bucket addresses whose content somebody may write from outside of the servers."""
-    malformed: str = ""
-    """Why the annotation could not be read."""
+    malformed: str = ""  # Why the annotation could not be read.
 
 
 def annotation(settings: Settings) -> str:

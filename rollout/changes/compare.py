@@ -13,17 +13,13 @@ from .secrets import Hidden, hidden, hidden_tree
 KubernetesObject = dict[str, Any]
 Verb = Literal["created", "changed", "replaced", "deleted"]
 Step = str | int
-Identity = tuple[str, str, str]
-"""Kind, namespace and name: what identifies an object among those of a stack."""
+Identity = tuple[str, str, str]  # Kind, namespace and name: what identifies an object among those of a stack.
 WORDS: Mapping[Verb, str] = {"created": "created", "changed": "changed", "replaced": "REPLACED", "deleted": "DELETED"}
 
 
-MISSING = object()
-"""Stands for a field that is not there."""
-DATASETS = ("PersistentVolume", "PersistentVolumeClaim")
-"""Kinds that hold models, or lead to them."""
-KEPT = ("Namespace", *DATASETS)
-"""Kinds that nothing here ever deletes: they hold data, or what holds data."""
+MISSING = object()  # Stands for a field that is not there.
+DATASETS = ("PersistentVolume", "PersistentVolumeClaim")  # Kinds that hold models, or lead to them.
+KEPT = ("Namespace", *DATASETS)  # Kinds that nothing here ever deletes: they hold data, or what holds data.
 # Which fields Kubernetes lets nobody change: a change of one means a new object in the old one's place.
 _MUTABLE_STATEFULSET = {
     "replicas", "template", "updateStrategy", "ordinals", "minReadySeconds", "persistentVolumeClaimRetentionPolicy",
@@ -44,8 +40,7 @@ class FieldChange:
     path: tuple[Step, ...]
     old: Any
     new: Any
-    element: bool = False
-    """Whether this is an element that the list at this path has lost or got."""
+    element: bool = False  # Whether this is an element that the list at this path has lost or got.
 
     @property
     def place(self) -> str:

@@ -17,8 +17,7 @@ from .restarts import Notice
 from .secrets import hidden_text
 from .stack_change import StackChange, alike, broken, findings_of, notices_of, verdict
 
-LIMIT = 65_536
-"""Longest comment that GitHub takes; GitLab takes more."""
+LIMIT = 65_536  # Longest comment that GitHub takes; GitLab takes more.
 
 # Punctuation that means nothing inside a line to any Markdown, nor to what the platforms make of texts afterwards.
 _HARMLESS = frozenset(" ,.-/=()?;+")
@@ -27,18 +26,12 @@ _NO_WIDTH = "&#8203;"
 _CALLS = frozenset("@#!~%$&")
 """Signs that make a mention or a reference of the word after them, even where they are written as entities."""
 _BLANKS = re.compile(r"\n{3,}")
-_RESERVE = 1_536
-"""Of a comment's length, for what its poster may want to put around it."""
-_FRAME = 3_000
-"""Of a comment's length, for titles, heads of tables and assumptions."""
-_NOTES = 16_000
-"""Bytes of foreign texts about the comparison."""
-_LONGEST_MORE = 300
-"""Bytes of a line that counts what is left out."""
-_LONGEST_SIGN = 6
-"""What one sign of a text can become in a page: an entity such as `&#124;`, or as many bytes."""
-_MOST_STACKS = 6
-"""Names of stacks that a line has."""
+_RESERVE = 1_536  # Of a comment's length, for what its poster may want to put around it.
+_FRAME = 3_000  # Of a comment's length, for titles, heads of tables and assumptions.
+_NOTES = 16_000  # Bytes of foreign texts about the comparison.
+_LONGEST_MORE = 300  # Bytes of a line that counts what is left out.
+_LONGEST_SIGN = 6  # What one sign of a text can become in a page: an entity such as `&#124;`, or as many bytes.
+_MOST_STACKS = 6  # Names of stacks that a line has.
 _DATASET_REPLACED = "- **DATASET REPLACED**"
 _FAILED = "**⛔ This preview failed"
 

@@ -13,10 +13,8 @@ from typing import Any
 from .compare import MISSING, Identity, compare, field_changes
 from .workloads import Model, Replacing, Serving, Tree, Workload, at, items, serving, text, workloads
 
-BYTES_PER_SECOND = 250_000_000
-"""At which a load is estimated: an assumption, which every text with an estimate states."""
-MODEL = "model"
-"""What a notice about a model has for a kind."""
+BYTES_PER_SECOND = 250_000_000  # At which a load is estimated: an assumption, which every text with an estimate states.
+MODEL = "model"  # What a notice about a model has for a kind.
 MOST_CAUSES = 3
 MOST_MODELS = 6
 
@@ -51,16 +49,11 @@ class Restart:
     """A workload whose pods are all started anew."""
 
     workload: Workload
-    replaced: bool
-    """Whether the object is made anew: then all its pods go at once."""
-    causes: tuple[str, ...]
-    """Fields of the pod template that changed, or the immutable ones."""
-    loading: str
-    """`preload` or `on-demand`; empty where no models are served."""
-    models: tuple[Model, ...]
-    """Models that it served before and serves after."""
-    wait_seconds: int | None
-    """How long a caller waits for a load, where it is declared."""
+    replaced: bool  # Whether the object is made anew: then all its pods go at once.
+    causes: tuple[str, ...]  # Fields of the pod template that changed, or the immutable ones.
+    loading: str  # `preload` or `on-demand`; empty where no models are served.
+    models: tuple[Model, ...]  # Models that it served before and serves after.
+    wait_seconds: int | None  # How long a caller waits for a load, where it is declared.
 
     @property
     def replacing(self) -> Replacing:
@@ -153,8 +146,7 @@ class Notice:
     kind: str
     name: str
     what: str
-    grave: bool = False
-    """Whether it is as bad as a deletion."""
+    grave: bool = False  # Whether it is as bad as a deletion.
 
 
 def notices(before: Iterable[Tree], after: Iterable[Tree], restarts: Iterable[Restart]) -> list[Notice]:

@@ -41,8 +41,7 @@ _REFERENCE = re.compile(r"[\"']?\$|/(?:etc|run|var|opt|tmp|mnt|home|usr|srv|secr
 class Hidden(str):
     """A text of which only the harmless part shows; two of them are equal when the whole texts are."""
 
-    whole: Any
-    """The value itself: never to be shown."""
+    whole: Any  # The value itself: never to be shown.
 
     def __new__(cls, shown: str, whole: Any) -> "Hidden":
         """Keep the whole value for comparisons, and nowhere else."""

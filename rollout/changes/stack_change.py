@@ -24,8 +24,7 @@ class Devices:
     kind: str
     before: int
     after: int
-    there: int | None
-    """How many its data plane has, where that is declared."""
+    there: int | None  # How many its data plane has, where that is declared.
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,8 @@ class StackChange:
     restarts: Sequence[Restart]
     notices: Sequence[Notice]
     devices: Sequence[Devices]
-    findings: Sequence[Finding]
-    """Of the guardrails, after the change."""
-    known: Sequence[Finding]
-    """Those of before the change."""
+    findings: Sequence[Finding]  # Of the guardrails, after the change.
+    known: Sequence[Finding]  # Those of before the change.
 
     @property
     def dangerous(self) -> list[ObjectChange]:

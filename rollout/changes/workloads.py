@@ -16,10 +16,8 @@ from stacks.devices import Device
 from .compare import Identity, json_tree
 
 Tree = Mapping[str, Any]
-Pool = tuple[str, str]
-"""Server and pool."""
-_GRACE_SECONDS = 30
-"""What Kubernetes takes where a pod does not say it; likewise below."""
+Pool = tuple[str, str]  # Server and pool.
+_GRACE_SECONDS = 30  # What Kubernetes takes where a pod does not say it; likewise below.
 _PROBE = {"initialDelaySeconds": 0, "periodSeconds": 10, "failureThreshold": 3}
 _VENDOR = "nvidia.com/"
 _MIG = f"{_VENDOR}mig-"
@@ -30,16 +28,11 @@ _PROFILE = re.compile(r"\.profile == '([^']*)'")
 class Replacing:
     """How an update puts new pods in the place of old ones."""
 
-    unavailable: int
-    """Old pods that may be gone before new ones are ready."""
-    surge: int = 0
-    """New pods that may be there beside the old ones."""
-    kept: int = 0
-    """Pods that an update leaves alone (a StatefulSet's partition)."""
-    by_hand: bool = False
-    """Whether a pod is only renewed when somebody deletes it."""
-    waits_for_end: bool = True
-    """Whether a new pod starts only after the old one has ended."""
+    unavailable: int  # Old pods that may be gone before new ones are ready.
+    surge: int = 0  # New pods that may be there beside the old ones.
+    kept: int = 0  # Pods that an update leaves alone (a StatefulSet's partition).
+    by_hand: bool = False  # Whether a pod is only renewed when somebody deletes it.
+    waits_for_end: bool = True  # Whether a new pod starts only after the old one has ended.
 
 
 class Workload:
@@ -139,8 +132,7 @@ class Model:
 
     name: str
     pinned: bool = False
-    footprint: int | None = None
-    """Bytes, where they are declared."""
+    footprint: int | None = None  # Bytes, where they are declared.
 
 
 @dataclass(frozen=True)
@@ -148,8 +140,7 @@ class Serving:
     """What is served; nothing where there is no routing table that can be read."""
 
     models: dict[Pool, list[Model]]
-    loading: dict[Pool, str]
-    """`preload` or `on-demand`."""
+    loading: dict[Pool, str]  # `preload` or `on-demand`.
     wait_seconds: dict[str, int]
     """How long a caller waits for a load, by the name of the ConfigMap with the pool's eviction settings."""
 

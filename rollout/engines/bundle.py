@@ -17,10 +17,8 @@ class Bundle:
     stack: Stack
     rendered: Rendered
     lock: ImagesLock
-    definition: Path
-    """The file that the stack is known to come from."""
-    read_from: Path | None = None
-    """The file that was read instead, where a rollout keeps its text."""
+    definition: Path  # The file that the stack is known to come from.
+    read_from: Path | None = None  # The file that was read instead, where a rollout keeps its text.
 
 
 class Engine(Protocol):

@@ -20,11 +20,9 @@ from ..kubectl import Kubectl, KubernetesObject, as_list
 from ..terminal import note
 
 NAME = "tidegate-up"
-SECONDS = 30
-"""After so many seconds without a sign of life a holder counts as dead."""
+SECONDS = 30  # After so many seconds without a sign of life a holder counts as dead.
 _RENEWED_EVERY = 8.0
-_ASKED_AGAIN_AFTER = 1.0
-"""Without an answer of the API server."""
+_ASKED_AGAIN_AFTER = 1.0  # Without an answer of the API server.
 _LONGEST_WAIT = 3600.0
 
 
@@ -33,8 +31,7 @@ class Hold:
     """Whether a run still has its Lease: another one may have taken it for dead."""
 
     namespace: str
-    lost: str = ""
-    """Who has it now, when it is lost."""
+    lost: str = ""  # Who has it now, when it is lost.
 
     def require(self) -> None:
         """Raise CommandError when the Lease is lost: two runs at once would undo each other's work."""

@@ -15,8 +15,7 @@ from ..terminal import in_shell, make
 
 HELM_NAME = "meta.helm.sh/release-name"
 HELM_NAMESPACE = "meta.helm.sh/release-namespace"
-Release = tuple[str, str]
-"""Name and namespace of a Helm release."""
+Release = tuple[str, str]  # Name and namespace of a Helm release.
 _LONGEST_NAME = 53
 
 
@@ -52,8 +51,7 @@ def records(kube: Kubectl, stack: Stack, *which: str) -> list[KubernetesObject]:
 class Owner:
     """Who has a namespace."""
 
-    engine: str
-    """`helm`, `pulumi`, `kubectl`, or empty for somebody who is none of ours."""
+    engine: str  # `helm`, `pulumi`, `kubectl`, or empty for somebody who is none of ours.
     release: Release | None = None
 
 

@@ -27,8 +27,7 @@ from ..kubectl import explained, in_words
 from ..terminal import make, note
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFAULT_DEFINITION = "stacks/inference.yaml"
-"""What the program reads when a stack's configuration names no definition."""
+DEFAULT_DEFINITION = "stacks/inference.yaml"  # What the program reads when a stack's configuration names no definition.
 OLDEST = (3, 219, 0)
 """The first version that reads `requiredPulumiVersion`, which stands in Pulumi.yaml and says the same."""
 GET_PULUMI = "How to install Pulumi: https://www.pulumi.com/docs/install"
@@ -39,8 +38,7 @@ DESTROY = ("destroy", "--yes", "--skip-preview", "--refresh", "--exclude-protect
 
 _VERSION_SECONDS = 20.0
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-_SHORT_SECONDS = 120.0
-"""What commands may take that only look at the backend or at a stack's configuration."""
+_SHORT_SECONDS = 120.0  # What commands may take that only look at the backend or at a stack's configuration.
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,7 @@ class PulumiCli:
 
     path: str
     version: str
-    folder: Path | None = None
-    """Folder of the Pulumi project; the root of the checkout without."""
+    folder: Path | None = None  # Folder of the Pulumi project; the root of the checkout without.
     environment: Mapping[str, str] = field(default_factory=lambda: {"PULUMI_SKIP_UPDATE_CHECK": "true"})
     """Environment variables of this run, beside the user's: a roll-out is no moment to ask for a newer version."""
 
@@ -228,8 +225,7 @@ class _Tracebacks:
 
     def __init__(self) -> None:
         self.held: list[str] = []
-        self._depth: int | None = None
-        """Where the words "Traceback …" begin; None outside of a traceback."""
+        self._depth: int | None = None  # Where the words "Traceback …" begin; None outside of a traceback.
 
     def has(self, line: str) -> bool:
         """Say whether a line belongs to a traceback; lines are asked about in their order."""

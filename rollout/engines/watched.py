@@ -18,15 +18,12 @@ from ..terminal import note
 from .lease import Hold
 
 LOOK_EVERY = 4.0
-PATIENCE_SECONDS = 15.0
-"""How long the API server may refuse pods before waiting on is senseless."""
+PATIENCE_SECONDS = 15.0  # How long the API server may refuse pods before waiting on is senseless.
 _FIRST_PAUSE = 0.5
-_HEED_EVERY = 0.5
-"""How often it is asked whether the lease is still held."""
+_HEED_EVERY = 0.5  # How often it is asked whether the lease is still held.
 _TO_END_SECONDS = 60.0
 _MOST_LINES = 8
-_PR_SET_PDEATHSIG = 1
-"""Has the system interrupt a process when the one that started it dies."""
+_PR_SET_PDEATHSIG = 1  # Has the system interrupt a process when the one that started it dies.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -101,8 +98,7 @@ class _Looking:
         self._old = _refusals(kube, self._target.namespace) if from_now else {}
         self._said: list[str] = []
         self._since: float | None = None
-        self.given_up = ""
-        """Why it will never be ready, when pods have been refused for too long."""
+        self.given_up = ""  # Why it will never be ready, when pods have been refused for too long.
 
     def look(self) -> bool:
         """Say what is not ready; return whether everything is."""

@@ -34,8 +34,7 @@ _LONGEST_WHILE_SETTLING = 1.0
 _MOST_LINES = 6
 _LONGEST = 300
 
-Pause = Callable[[float], bool]
-"""Waits for so many seconds; says whether somebody wants to stop."""
+Pause = Callable[[float], bool]  # Waits for so many seconds; says whether somebody wants to stop.
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,7 @@ from .plan import Step
 FILE = "rollout.json"
 State = Literal["waiting", "applying", "applied", "passed", "failed", "interrupted"]
 Ending = Literal["succeeded", "failed", "stopped"]
-_ORPHAN_SECONDS = 120.0
-"""How long to wait for what a killed rollout left running; its engines are interrupted at once."""
+_ORPHAN_SECONDS = 120.0  # How long to wait for what a killed rollout left running; its engines are interrupted at once.
 
 
 class _Record(BaseModel):
@@ -50,15 +49,11 @@ class PlaneStatus(_Record):
     """Where a data plane stands in a rollout."""
 
     state: State = "waiting"
-    attempts: int = 0
-    """How often it was begun."""
-    began_at: str = ""
-    """When the latest attempt began, and when its state last changed."""
+    attempts: int = 0  # How often it was begun.
+    began_at: str = ""  # When the latest attempt began, and when its state last changed.
     changed_at: str = ""
-    seconds: float | None = None
-    """How long the latest attempt has taken."""
-    message: str = ""
-    """What failed, and why."""
+    seconds: float | None = None  # How long the latest attempt has taken.
+    message: str = ""  # What failed, and why.
 
 
 class RolloutRecord(_Record):
@@ -68,21 +63,15 @@ class RolloutRecord(_Record):
     began_at: str
     kind: Literal["forward", "back"]
     environment: str
-    definition: str
-    """The definition's file, as it was given; what is rolled out are the texts kept beside the record."""
+    definition: str  # The definition's file, as it was given; what is rolled out are the texts kept beside the record.
     engine: str
     steps: list[Step]
     left_out: list[str] = []
-    texts: dict[str, str] = {}
-    """SHA-256 of each kept text."""
-    objects: dict[str, str] = {}
-    """SHA-256 of what each plane's stack rendered to."""
-    good: dict[str, int] = {}
-    """Each plane's last good rollout. Going back, it is what a plane is brought back to."""
-    takes_back: int | None = None
-    """The rollout that is taken back."""
-    planes: dict[str, PlaneStatus] = {}
-    """Every plane of the steps, in their order."""
+    texts: dict[str, str] = {}  # SHA-256 of each kept text.
+    objects: dict[str, str] = {}  # SHA-256 of what each plane's stack rendered to.
+    good: dict[str, int] = {}  # Each plane's last good rollout. Going back, it is what a plane is brought back to.
+    takes_back: int | None = None  # The rollout that is taken back.
+    planes: dict[str, PlaneStatus] = {}  # Every plane of the steps, in their order.
     outcome: Ending | None = None
 
     @model_validator(mode="after")

@@ -48,12 +48,9 @@ class Prepared:
     rendering: Mapping[str, Rendered]
     sources: Mapping[str, Journal] = field(default_factory=dict)
     """The rollout whose kept texts each plane is brought up from; empty for a new one, which keeps its own."""
-    texts: Mapping[str, bytes] = field(default_factory=dict)
-    """What a new rollout keeps."""
-    journal: Journal | None = None
-    """The rollout that goes on; None for a new one."""
-    left: tuple[str, ...] = ()
-    """Planes that cannot be taken back, because no earlier rollout of them succeeded."""
+    texts: Mapping[str, bytes] = field(default_factory=dict)  # What a new rollout keeps.
+    journal: Journal | None = None  # The rollout that goes on; None for a new one.
+    left: tuple[str, ...] = ()  # Planes that cannot be taken back, because no earlier rollout of them succeeded.
 
 
 def refuse_contradictions(request: Request) -> None:

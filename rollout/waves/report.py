@@ -19,8 +19,7 @@ from ..terminal import console, make, note
 from .journal import Journal, RolloutRecord
 from .plan import Step
 
-_EVERY_SECONDS = 10.0
-"""How often a plain line repeats what a plane is waiting for."""
+_EVERY_SECONDS = 10.0  # How often a plain line repeats what a plane is waiting for.
 _LONGEST = 1_500
 WORDS = {
     "waiting": "not begun",

@@ -11,8 +11,7 @@ from stacks.command import CommandError
 from .journal import Ending, Journal, State
 from .report import Lines
 
-Show = Callable[[str], None]
-"""Takes a line about a plane, for people to see."""
+Show = Callable[[str], None]  # Takes a line about a plane, for people to see.
 Work = Callable[[str, Show], None]
 """What is done to a plane; raises CommandError when it fails, and Interrupted when it was stopped."""
 
@@ -38,10 +37,8 @@ class Runner:
     await_health: Work
     watch: Lines
     stop: Stop
-    most: int
-    """How many planes at the same time."""
-    keep_going: bool = False
-    """Whether a plane that fails keeps no other from being tried."""
+    most: int  # How many planes at the same time.
+    keep_going: bool = False  # Whether a plane that fails keeps no other from being tried.
 
     def run(self) -> Ending:
         """Work through the steps from where the journal stands, and say how it ended."""

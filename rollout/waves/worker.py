@@ -24,8 +24,7 @@ from .. import processes
 from .runner import Interrupted, Show
 
 ROOT = Path(__file__).resolve().parents[2]
-_GRACE_SECONDS = 90.0
-"""How long an engine may take to end what it has begun, once it is interrupted."""
+_GRACE_SECONDS = 90.0  # How long an engine may take to end what it has begun, once it is interrupted.
 _LONGEST_MESSAGE = 4_000
 """Of what a worker answers: it must fit into the pipe, which is read when the worker has ended."""
 _STOPPED = 130
@@ -42,10 +41,8 @@ class Task:
     environment: str
     plane: str
     engine: str
-    definition: str
-    """The file that the stack is known to come from."""
-    read_from: str
-    """The file that is read: the text that the rollout keeps."""
+    definition: str  # The file that the stack is known to come from.
+    read_from: str  # The file that is read: the text that the rollout keeps.
 
 
 def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.Event, show: Show) -> None:

@@ -37,14 +37,10 @@ class Node:
     """One value and what is known of its place."""
 
     value: Any
-    key: Position
-    """Where its key (of a list's item: itself) begins."""
-    at: Position
-    """Where it begins."""
-    text: str | None = None
-    """A scalar as it is written."""
-    parts: dict[str | int, Node] = field(default_factory=dict)
-    """What is in a mapping or list, by key or index."""
+    key: Position  # Where its key (of a list's item: itself) begins.
+    at: Position  # Where it begins.
+    text: str | None = None  # A scalar as it is written.
+    parts: dict[str | int, Node] = field(default_factory=dict)  # What is in a mapping or list, by key or index.
 
 
 @dataclass(slots=True, eq=False)
@@ -63,19 +59,16 @@ class Reader:
     """Reads one document from the parser's events, unfolds it, and collects what is wrong with it on the way."""
 
     def __init__(self, file: str, events: Iterable[Any]) -> None:
-        self.found: list[Problem] = []
-        """Problems that have no path."""
+        self.found: list[Problem] = []  # Problems that have no path.
         self._file = file
         self._events: Iterator[Any] = iter(events)
         self._documents: list[_Written] = []
-        self._open: list[_Written] = []
-        """The mappings and lists that are not complete yet, outermost first."""
+        self._open: list[_Written] = []  # The mappings and lists that are not complete yet, outermost first.
         self._values = 0
         self._later: dict[tuple[Position, str], tuple[tuple[str | int, ...], str, str]] = {}
         self._path: list[str | int] = []
         self._anchors: dict[str, _Written] = {}
-        self._alias: Any = None
-        """Mark of the alias that is being unfolded, the outermost one."""
+        self._alias: Any = None  # Mark of the alias that is being unfolded, the outermost one.
 
     def read(self) -> None:
         """Read all events; raises StopReading and the parser's own errors."""

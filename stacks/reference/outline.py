@@ -39,8 +39,7 @@ class Part:
     """A place in the file that has keys of its own."""
 
     path: Path
-    key: Key | None
-    """The key at which it stands; None for a part that stands at several places."""
+    key: Key | None  # The key at which it stands; None for a part that stands at several places.
     models: tuple[Model, ...]
     tag: str | None
 

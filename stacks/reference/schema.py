@@ -26,10 +26,8 @@ class Form(Enum):
 
     WHOLE = ""
     """Everything that is required: nothing is laid over it, or it is replaced as a whole (items without a name)."""
-    COMMON = "Common"
-    """In the common part: the name and the kind; the rest may come from environments and data planes."""
-    OVERLAY = "Overlay"
-    """In an overlay: the name alone; `remove: true` takes an inherited item away."""
+    COMMON = "Common"  # In the common part: the name and the kind; the rest may come from environments and data planes.
+    OVERLAY = "Overlay"  # In an overlay: the name alone; `remove: true` takes an inherited item away.
 
 
 def schema_text() -> str:

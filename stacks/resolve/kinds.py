@@ -12,8 +12,7 @@ from .triton import TritonKind
 class Kind(Protocol):
     """What resolving has to know of one kind of server; `server` is of the definition's class for that kind."""
 
-    args: type[ServerArgs]
-    """The class of its servers' arguments."""
+    args: type[ServerArgs]  # The class of its servers' arguments.
 
     def settings(self, server: Any) -> Mapping[str, Section]:
         """Return the arguments that this kind has beside those of all kinds, by name."""
@@ -22,5 +21,4 @@ class Kind(Protocol):
         """Return how many seconds requests in flight may take to end when a replica stops."""
 
 
-KINDS: Final[dict[str, Kind]] = {"triton": TritonKind()}
-"""Kind, as the definition says it → what is known of it."""
+KINDS: Final[dict[str, Kind]] = {"triton": TritonKind()}  # Kind, as the definition says it → what is known of it.

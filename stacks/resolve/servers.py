@@ -12,8 +12,7 @@ from ..stack import Stack
 from .datasets import repository
 from .kinds import KINDS
 
-READY_MARGIN_SECONDS = 300
-"""Beyond start-up: scheduling, pulling the image, mounting."""
+READY_MARGIN_SECONDS = 300  # Beyond start-up: scheduling, pulling the image, mounting.
 
 
 def image_reference(stack: Stack, lock: ImagesLock, name: str) -> str:

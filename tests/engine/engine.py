@@ -35,8 +35,7 @@ class Engine:
     """A `pulumi` and its Kubernetes provider."""
 
     pulumi: str
-    plugins: Path | None
-    """Folder of installed plugins; None where the provider is on the PATH."""
+    plugins: Path | None  # Folder of installed plugins; None where the provider is on the PATH.
 
 
 def find_engine() -> Engine | str:

@@ -15,8 +15,7 @@ from .stacks import Case
 
 MODULES = sorted(path.stem for path in Path(__file__).parent.glob("test_guardrails_*.py") if path != Path(__file__))
 TABLES = [table for name in MODULES if hasattr(table := import_module(f"{__package__}.{name}"), "BROKEN")]
-OF_ITS_OWN = {test_guardrails_data.SHARED}
-"""Looks at several environments; its examples are OVERLAPPING and APART."""
+OF_ITS_OWN = {test_guardrails_data.SHARED}  # Looks at several environments; its examples are OVERLAPPING and APART.
 
 
 BROKEN: list[Case] = [case for table in TABLES for case in table.BROKEN]

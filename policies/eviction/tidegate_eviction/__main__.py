@@ -26,8 +26,7 @@ from .simulate.zoo import Zoo
 from .simulate.zoo import generate as make_trace
 
 WRONG_INPUT, DEFECT = 2, 1
-PIPE_WIDTH, SIMULATION_WIDTH = 160, 140
-"""Columns of tables that go to no terminal."""
+PIPE_WIDTH, SIMULATION_WIDTH = 160, 140  # Columns of tables that go to no terminal.
 LEVELS = ("debug", "info", "warning", "error", "critical")
 LEAST_LEASE = 1.0
 COMPARED = ("lru-idle", "lru", "cost-aware")

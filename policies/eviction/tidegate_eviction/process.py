@@ -24,8 +24,7 @@ from .serving.metrics import Snapshot
 from .serving.service import EvictionService
 from .serving.settings import SettingsFile, read
 
-KEEP_ALIVE_SECONDS = 75
-"""Seconds that a holder's connection may stand idle: longer than the time between two renewals."""
+KEEP_ALIVE_SECONDS = 75  # Seconds that a holder's connection may stand idle: longer than the time between two renewals.
 BACKLOG = 1024
 LAST_SETTINGS = "eviction.json"
 """The last good settings, below the state folder: a policy that starts with a bad settings file uses these."""

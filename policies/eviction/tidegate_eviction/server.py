@@ -22,8 +22,7 @@ class MemoryReading:
     """Where it comes from; `NO_SOURCE`: there are no readings, and an unload counts as soon as the server says so."""
     used_bytes: int | None = None
     total_bytes: int | None = None
-    server: str = ""
-    """Which start of the server it is of; empty where that is not known."""
+    server: str = ""  # Which start of the server it is of; empty where that is not known.
 
     def growth_to(self, after: "MemoryReading") -> int | None:
         """Return by how many bytes memory grew; None where the two readings cannot be compared."""
@@ -38,21 +37,18 @@ class MemoryReading:
 class ModelFiles:
     """A model as it lies in the repository."""
 
-    versions: tuple[int, ...] = ()
-    """Those that a load loads, and that are there."""
+    versions: tuple[int, ...] = ()  # Those that a load loads, and that are there.
     stamp: str = ""
     """Fingerprint of the content that a load loads; it changes when the content does, even to older files."""
     parts: tuple[str, ...] = ()
-    estimate_bytes: int | None = None
-    """What it may take in memory, without its parts; None where nothing tells."""
+    estimate_bytes: int | None = None  # What it may take in memory, without its parts; None where nothing tells.
 
 
 class ModelRepository(Protocol):
     """Where the models of a server lie; it is only read."""
 
     root: str
-    is_remote: bool
-    """Whether it is object storage, of which nothing is known before a model is loaded."""
+    is_remote: bool  # Whether it is object storage, of which nothing is known before a model is loaded.
 
     def check(self) -> None:
         """Raise OSError when the repository itself cannot be read."""
@@ -96,22 +92,18 @@ class ServerEvents(Protocol):
 class Connection:
     """How a driver reaches its server; what is None is as the kind of server has it by default."""
 
-    secret: str
-    """Which the server asks for before it loads and unloads."""
-    recycle: Path
-    """The file that asks for a restart of the server."""
+    secret: str  # Which the server asks for before it loads and unloads.
+    recycle: Path  # The file that asks for a restart of the server.
     tls: bool = False
     address: str | None = None
     metrics_url: str | None = None
-    tls_root: Path | None = None
-    """Folder with the server's certificate and its authority's."""
+    tls_root: Path | None = None  # Folder with the server's certificate and its authority's.
 
 
 class ServerDriver(Protocol):
     """Holds the connection to one server, carries the core's commands out, and reports what became of them."""
 
-    is_up: bool
-    """Whether there is a connection, and it is known what the server has."""
+    is_up: bool  # Whether there is a connection, and it is known what the server has.
 
     async def follow(self) -> None:
         """Hold the connection for ever: report what the server has when it is there, its memory, and its end."""
@@ -127,8 +119,7 @@ class ServerKind(Protocol):
     """One kind of inference server."""
 
     memory_sources: tuple[str, ...]
-    reserved_models: frozenset[str]
-    """Names of models that its driver needs for itself."""
+    reserved_models: frozenset[str]  # Names of models that its driver needs for itself.
 
     def repository(self, root: str) -> ModelRepository:
         """Return the repository at a folder or URL."""

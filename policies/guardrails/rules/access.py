@@ -10,8 +10,7 @@ from tidegate_contracts import proxy_process
 from ..objects import Environment, items, mapping, mappings, text
 from ..rule import Breach, guardrail
 
-_SET = re.compile(r"\[!?\]?[^\]]*\]")
-"""A wildcard for one of several characters, as fnmatch has it."""
+_SET = re.compile(r"\[!?\]?[^\]]*\]")  # A wildcard for one of several characters, as fnmatch has it.
 
 
 @guardrail("Name the principals or groups.")

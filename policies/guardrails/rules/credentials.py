@@ -15,8 +15,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HARMLESS = re.compile(r"(true|false|yes|no|none|null|[0-9.]{1,7})?|[$</{].*|.*\$\(.*", re.IGNORECASE | re.DOTALL)
 """Values that are none: empty, a switch, a small number, a path, a reference to a variable, a placeholder."""
 _ASSIGNED = re.compile(rf"([\w.-]*(?:{_WORD}))['\"]?\s*[=:]\s*['\"]?([^\s'\"&;,]+)", re.IGNORECASE)
-_REFERENCE = {"secret", "credential", "credentials"}
-"""Keys of files that name a Secret, more often than they hold one."""
+_REFERENCE = {"secret", "credential", "credentials"}  # Keys of files that name a Secret, more often than they hold one.
 _VALUE = r"(?P<secret>[^\s;,&'\"$<{•][^\s;'\"]*)"
 KNOWN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)")),

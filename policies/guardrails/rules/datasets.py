@@ -50,12 +50,10 @@ def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
 class Folder:
     """A folder of a store, or a prefix of a bucket, that a pod mounts or reads."""
 
-    label: str
-    """The claim's name or the bucket's address, as `written` names it."""
+    label: str  # The claim's name or the bucket's address, as `written` names it.
     store: tuple[str, ...]
     path: str
-    point: str = ""
-    """An access point of EFS, which may lie anywhere below the root."""
+    point: str = ""  # An access point of EFS, which may lie anywhere below the root.
 
     def overlaps(self, other: "Folder") -> bool:
         """Say whether one holds the other."""

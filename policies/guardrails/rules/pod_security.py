@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from ..objects import Environment, Pod, at, items, mapping, mappings, text
 from ..rule import Breach, guardrail
 
-Place = tuple[str, Any]
-"""What is looked at, in words, and the value there; None where nothing is said."""
+Place = tuple[str, Any]  # What is looked at, in words, and the value there; None where nothing is said.
 
 VOLUMES = frozenset(
     ("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected")

@@ -10,8 +10,7 @@ from ..objects import Environment, at, items, mapping, mappings, matches, name_o
 from ..rule import Breach, guardrail
 
 _DEFAULT_GRACE = 30
-_TRITON_EXIT = 30
-"""Triton's own, where no argument says otherwise."""
+_TRITON_EXIT = 30  # Triton's own, where no argument says otherwise.
 _EXIT_TIMEOUT = re.compile(r"--exit-timeout-secs[= ](\d+)")
 _DRAIN = f"{proxy_process.ENVIRONMENT_PREFIX}DRAIN_SECONDS"
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from ..problems import TableError
 
-PREFIX = "tgk_"
-"""What secret scanners know a key by: `tgk_[0-9A-Za-z]{49}`."""
+PREFIX = "tgk_"  # What secret scanners know a key by: `tgk_[0-9A-Za-z]{49}`.
 HASH = "sha256:"
 MOST_FILE_BYTES = 64 * 1024
 MOST_PRINCIPALS = 100_000

@@ -21,10 +21,8 @@ from .rules import Rules
 from .trust import Issuer, Trust
 from .web_client import Domino, WebClient
 
-TEND_SECONDS = 1.0
-"""Seconds between two looks at what has ended and at keys that must be fetched."""
-_LOOKED_AT = 1024
-"""Identities and buckets that one look takes in, so that no request waits for it."""
+TEND_SECONDS = 1.0  # Seconds between two looks at what has ended and at keys that must be fetched.
+_LOOKED_AT = 1024  # Identities and buckets that one look takes in, so that no request waits for it.
 _NO_KEYS: ApiKeys = {}
 log = logging.getLogger(__name__)
 
@@ -47,8 +45,7 @@ class Authorizer:
         self.identities = IdentityCache()
         self.refusals = RefusalCache()
         self.limits = RateLimiter(access.rate_limit, replicas)
-        self.generation = 0
-        """Counts the states of rules, routes and keys: what was decided in another one is void."""
+        self.generation = 0  # Counts the states of rules, routes and keys: what was decided in another one is void.
         self._replicas = replicas
         self._in_flight: WeakValueDictionary[tuple[str, str], InFlightCount] = WeakValueDictionary()
         """The calls under way of each principal, for as long as an identity of it is remembered."""

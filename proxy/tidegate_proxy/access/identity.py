@@ -10,8 +10,7 @@ from ..problems import Kind, Problem
 from ..routes import Route
 from .limits import TokenBucket
 
-LONGEST_NAME = 255
-"""Characters of a principal's name (of `sub`: OpenID Connect Core, 2)."""
+LONGEST_NAME = 255  # Characters of a principal's name (of `sub`: OpenID Connect Core, 2).
 Credential = bytes
 """What a caller sent to say who it is, as one value: an `Authorization` header's value, or that of `X-API-Key` or
 `X-Domino-Api-Key` after the header's lower-case name and a space. Empty for a caller who said nothing."""
@@ -21,11 +20,9 @@ Credential = bytes
 class Principal:
     """A caller, as rules and limits see it."""
 
-    name: str
-    """`sub` of a token, or the principal of an API key."""
+    name: str  # `sub` of a token, or the principal of an API key.
     groups: frozenset[str]
-    source: str
-    """Who vouches for it: an issuer's URL, `api-keys` or `domino`."""
+    source: str  # Who vouches for it: an issuer's URL, `api-keys` or `domino`.
 
 
 @dataclass(slots=True)
@@ -33,14 +30,11 @@ class Identity:
     """A principal as one credential proved it, and what was found out about its rights since."""
 
     principal: Principal
-    expires: float
-    """When the credential ends: seconds of wall-clock time (`exp` of a token), infinity for an API key."""
+    expires: float  # When the credential ends: seconds of wall-clock time (`exp` of a token), infinity for an API key.
     grants: "dict[tuple[str | None, str, str], Grant]" = field(default_factory=dict, repr=False)
     """What is granted, by server asked for (or None), model and action; bounded by the authorizer."""
-    credential: Credential = field(default=b"", repr=False)
-    """What proved it; never shown."""
-    generation: int = 0
-    """Which state of rules and routes `grants` belongs to; in any other state they are void."""
+    credential: Credential = field(default=b"", repr=False)  # What proved it; never shown.
+    generation: int = 0  # Which state of rules and routes `grants` belongs to; in any other state they are void.
     in_flight: InFlightCount = field(default_factory=InFlightCount, repr=False)
     """Its calls under way; one object for all credentials of a principal."""
 
@@ -51,8 +45,7 @@ class Grant:
 
     identity: Identity
     route: Route
-    bucket: TokenBucket | None
-    """Limits its requests; None for what is not limited (inspecting)."""
+    bucket: TokenBucket | None  # Limits its requests; None for what is not limited (inspecting).
 
 
 def is_name(said: object) -> TypeGuard[str]:
@@ -73,14 +66,11 @@ def unanswered(who: str, retry_after: float) -> Problem:
 
 
 MOST_IDENTITIES = 16_384
-MOST_CREDENTIAL_BYTES = 64 * 1024 * 1024
-"""Bytes of all remembered credentials together."""
-MOST_GRANTS = 65_536
-"""Grants of all identities together."""
+MOST_CREDENTIAL_BYTES = 64 * 1024 * 1024  # Bytes of all remembered credentials together.
+MOST_GRANTS = 65_536  # Grants of all identities together.
 MOST_GRANTS_EACH = 1024
 MOST_REFUSALS = 4096
-REFUSED_SECONDS = 5.0
-"""Seconds for which a refused credential is refused unseen."""
+REFUSED_SECONDS = 5.0  # Seconds for which a refused credential is refused unseen.
 TAIL = 48
 """A credential's last bytes, by which it is looked up and then compared whole: of a token they are its signature's, of
 an API key its random part. Hashing all of a token at each request would take longer than everything else."""

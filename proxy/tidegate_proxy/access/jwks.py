@@ -13,12 +13,9 @@ from ..shared_tasks import SharedTasks
 from .identity import refused, unanswered
 from .web_client import MOST_REDIRECTS, NoAnswer, WebClient
 
-REFRESH_SECONDS = 300.0
-"""Seconds after which keys are fetched again, while nobody waits for it."""
-PAUSE_SECONDS = 10.0
-"""Seconds between two fetches at least, however many unknown keys tokens name."""
-TRUST_SECONDS = 4 * 3600.0
-"""Seconds for which keys are trusted while their provider does not answer."""
+REFRESH_SECONDS = 300.0  # Seconds after which keys are fetched again, while nobody waits for it.
+PAUSE_SECONDS = 10.0  # Seconds between two fetches at least, however many unknown keys tokens name.
+TRUST_SECONDS = 4 * 3600.0  # Seconds for which keys are trusted while their provider does not answer.
 MOST_KEYS = 100
 _LONGEST_PAUSE_SECONDS = 60.0
 _DISCOVERY = "/.well-known/openid-configuration"
@@ -81,8 +78,7 @@ class IssuerKeys:
     ) -> None:
         self.issuer = issuer
         self.jwks_url = jwks_url
-        self.failures = 0
-        """Fetches that failed since the last that did not."""
+        self.failures = 0  # Fetches that failed since the last that did not.
         self._web = web
         self._changed = changed
         self._clock = clock
@@ -90,8 +86,7 @@ class IssuerKeys:
         self._keys: list[jwt.PyJWK] = []
         self._by_name: dict[tuple[str | None, str], jwt.PyJWK | None] = {}
         self._flights: SharedTasks[None, None] = SharedTasks(outlives=True)
-        self._began: float | None = None
-        """Wall-clock time at which the last fetch that succeeded began."""
+        self._began: float | None = None  # Wall-clock time at which the last fetch that succeeded began.
         self._trusted_until = float("-inf")
         self._pause_until = float("-inf")
         self._due = float("-inf")

@@ -7,10 +7,8 @@ from tidegate_contracts.routing import RateLimit
 
 from ..problems import Kind, Problem
 
-MOST_BUCKETS = 131_072
-"""Buckets that are kept; beyond, the one longest untouched is forgotten, full or not."""
-_LOOKED_AT = 64
-"""Buckets that are looked at, to make room for one."""
+MOST_BUCKETS = 131_072  # Buckets that are kept; beyond, the one longest untouched is forgotten, full or not.
+_LOOKED_AT = 64  # Buckets that are looked at, to make room for one.
 _Key = tuple[str, str, str, str]
 
 

@@ -64,8 +64,7 @@ def _question(glob: str) -> _Question:
     return re.compile(fnmatch.translate(glob)).match
 
 
-MOST_RIGHTS = 4096
-"""Principals, and sets of rules, whose rights are kept."""
+MOST_RIGHTS = 4096  # Principals, and sets of rules, whose rights are kept.
 
 
 class _Rule(NamedTuple):

@@ -14,8 +14,7 @@ from yarl import URL
 
 from .identity import Identity, Principal, is_name, refused, unanswered
 
-ANSWER_SECONDS = 5.0
-"""Seconds that an answer may take, from the name's look-up to its last byte."""
+ANSWER_SECONDS = 5.0  # Seconds that an answer may take, from the name's look-up to its last byte.
 MOST_ANSWER_BYTES = 512 * 1024
 MOST_REDIRECTS = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -87,10 +86,8 @@ class WebClient:
             return Answer(response.status, bytes(body)), None
 
 
-HOLD_SECONDS = 60.0
-"""Seconds for which Domino's word holds; then it is asked again."""
-MOST_AT_ONCE = 16
-"""Questions to Domino at a time: a flood of made-up credentials must not become a flood there."""
+HOLD_SECONDS = 60.0  # Seconds for which Domino's word holds; then it is asked again.
+MOST_AT_ONCE = 16  # Questions to Domino at a time: a flood of made-up credentials must not become a flood there.
 MOST_WAITING = 256
 _RETRY_SECONDS = 5.0
 log = logging.getLogger(__name__)
@@ -100,8 +97,7 @@ class Domino:
     """Asks the principal endpoint with what the caller sent."""
 
     def __init__(self, url: str, web: WebClient, wall: Callable[[], float] = time.time) -> None:
-        self.failures = 0
-        """Questions without an answer since the last that had one."""
+        self.failures = 0  # Questions without an answer since the last that had one.
         self._url = url
         self._web = web
         self._wall = wall

@@ -22,27 +22,21 @@ from .response import CallerStream
 from .upstream_stream import StreamLeases, UpstreamRequest, UpstreamStream
 from .upstreams import UpstreamConnection
 
-WIDE_WINDOW = 1024 * 1024
-"""Bytes of a long message that may be on their way, once there is a replica for it."""
+WIDE_WINDOW = 1024 * 1024  # Bytes of a long message that may be on their way, once there is a replica for it.
 
 
 class Call(CallerStream):
     """Begins with the headers of a request; it is the caller's side of the call."""
 
     # What most calls never change costs them nothing here.
-    _requested: RequestedModel | None = None
-    """What the current message asks for."""
-    _model: str | None = None
-    """The model of the first message."""
+    _requested: RequestedModel | None = None  # What the current message asks for.
+    _model: str | None = None  # The model of the first message.
     _upstream: UpstreamStream | None = None
     _more_leases: StreamLeases | None = None
-    _refused: Sequence[bytes | bytearray] = ()
-    """Messages that a replica has refused, for the next one."""
+    _refused: Sequence[bytes | bytearray] = ()  # Messages that a replica has refused, for the next one.
     _bytes_in = 0
-    _unread = 0
-    """Bytes that the caller has no credit for yet."""
-    _waiting = False
-    """Nothing is sent on before something else has come."""
+    _unread = 0  # Bytes that the caller has no credit for yet.
+    _waiting = False  # Nothing is sent on before something else has come.
     _request_ended = False
     _unpacking = False
 

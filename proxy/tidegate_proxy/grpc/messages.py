@@ -16,17 +16,13 @@ from ..problems import Kind, Problem
 from ..targets import is_name
 from .protobuf import BYTES, VARINT, MalformedError, field_at, fields, last, number_at, text
 
-MOST_HEAD = 64 * 1024
-"""Bytes of what comes before a message's tensors."""
-STEP = 256 * 1024
-"""Bytes that one step unpacks: about a millisecond's work."""
-MOST_FIELDS = 10_000
-"""Fields of a message: each is looked at, though not into."""
+MOST_HEAD = 64 * 1024  # Bytes of what comes before a message's tensors.
+STEP = 256 * 1024  # Bytes that one step unpacks: about a millisecond's work.
+MOST_FIELDS = 10_000  # Fields of a message: each is looked at, though not into.
 _NAME, _VERSION, _ID, _PARAMETERS = range(1, 5)
 _WBITS = {b"gzip": 31, b"deflate": 15}
 _SEQUENCE = b"sequence_id"
-_SIGNED, _TEXT, _UNSIGNED = 2, 3, 5
-"""Fields of InferParameter."""
+_SIGNED, _TEXT, _UNSIGNED = 2, 3, 5  # Fields of InferParameter.
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +56,7 @@ class MessageReader:
 
     def _begin(self) -> None:
         self._length = -1
-        self.missing = 0
-        """Bytes of the current message that have not come."""
+        self.missing = 0  # Bytes of the current message that have not come.
         self._inflate: Any = None
         self._packed = b""
         self._full = False

@@ -24,10 +24,8 @@ class Method:
 
     name: str
     action: Action
-    streams: bool = False
-    """Messages come and go for as long as both ends want."""
-    whole: bool = True
-    """Its request is short, without tensors."""
+    streams: bool = False  # Messages come and go for as long as both ends want.
+    whole: bool = True  # Its request is short, without tensors.
 
     @property
     def path(self) -> bytes:
@@ -71,19 +69,16 @@ class RequestHeaders:
     def __init__(self, fields: Fields) -> None:
         self.method = self.path = self._scheme = self.content_type = b""
         self.credential = b""
-        self.credentials = 0
-        """How many there are; a call with more than one is refused."""
+        self.credentials = 0  # How many there are; a call with more than one is refused.
         self.server: str | None = None
         self.sticky: bytes | None = None
         self.request_id = b""
         self.encoding = b"identity"
         self.accepts = b""
-        self.seconds: float | None = None
-        """The caller's deadline, in seconds from now."""
+        self.seconds: float | None = None  # The caller's deadline, in seconds from now.
         self.trace_parents: list[bytes] = []
         self.trace_states: list[bytes] = []
-        self._context = b""
-        """The same (W3C Trace Context) as it is sent."""
+        self._context = b""  # The same (W3C Trace Context) as it is sent.
         passed: list[bytes] = []
         for name, value in fields:
             if name[:1] == b":":
@@ -95,8 +90,7 @@ class RequestHeaders:
                 passed.append(literal(name, value))
         if not (self.method and self.path and self._scheme):
             raise MalformedHeadersError
-        self._passed = b"".join(passed)
-        """Headers for the replica, as they are sent."""
+        self._passed = b"".join(passed)  # Headers for the replica, as they are sent.
 
     def server_name(self) -> str | None:
         """Return the server that the caller names, if it does; raises Problem."""
@@ -170,8 +164,7 @@ class ResponseHeaders:
 
     def __init__(self, fields: Fields) -> None:
         self.status = 0
-        self.grpc_status: int | None = None
-        """Only in trailers."""
+        self.grpc_status: int | None = None  # Only in trailers.
         passed: list[bytes] = []
         for name, value in fields:
             if name == b":status":
@@ -182,17 +175,14 @@ class ResponseHeaders:
             if name == b"grpc-status":
                 self.grpc_status = int(value) if value.isdigit() else 2
             passed.append(literal(name, value))
-        self.block = b"".join(passed)
-        """The headers for the caller, as they are sent, without HTTP's status."""
+        self.block = b"".join(passed)  # The headers for the caller, as they are sent, without HTTP's status.
 
 
 DOMAIN = b"tidegate.dev"
 _TYPES = b"type.googleapis.com/google.rpc."
 _ENCODED = re.compile(rb"[^ -$&-~]")
-STATUS_200 = b"\x88"
-"""`:status 200`, which every answer of gRPC begins with (RFC 7541, appendix A)."""
-OK_HEADERS = STATUS_200 + literal(b"content-type", b"application/grpc")
-"""The headers of an answer of the proxy's own."""
+STATUS_200 = b"\x88"  # `:status 200`, which every answer of gRPC begins with (RFC 7541, appendix A).
+OK_HEADERS = STATUS_200 + literal(b"content-type", b"application/grpc")  # The headers of an answer of the proxy's own.
 
 
 def problem_trailers(problem: Problem) -> bytes:

@@ -109,8 +109,7 @@ class ProxyCall(CallerStream):
     """One such call: a short message, and one answer, or several of a watch."""
 
     _message = b""
-    _told: int | None = None
-    """The status that the watch was told last."""
+    _told: int | None = None  # The status that the watch was told last.
 
     def __init__(self, context: GrpcContext, headers: RequestHeaders, method: str, started: float) -> None:
         super().__init__(context.shared, headers, started)

@@ -16,8 +16,7 @@ from ..shared_state import SharedState
 from .metadata import OK_HEADERS, RequestHeaders, problem_trailers, status_trailers
 from .protobuf import framed
 
-IDLE_STREAM_SECONDS = 600.0
-"""Seconds that a stream may stay open while its caller asks for nothing."""
+IDLE_STREAM_SECONDS = 600.0  # Seconds that a stream may stay open while its caller asks for nothing.
 
 
 class Deadline:
@@ -63,8 +62,7 @@ class UpstreamStatusError(Exception):
     code: int
 
 
-CANCELLED = 1
-"""The status that is counted for a caller who has left; it is not sent."""
+CANCELLED = 1  # The status that is counted for a caller who has left; it is not sent.
 log = logging.getLogger(__name__)
 
 
@@ -77,10 +75,8 @@ class CallerStream(Stream):
     began = False
     done = False
     bytes_out = 0
-    problem: str | None = None
-    """The word of the problem that ended it."""
-    task: asyncio.Task[None] | None = None
-    """Its work that is under way, or was last."""
+    problem: str | None = None  # The word of the problem that ended it.
+    task: asyncio.Task[None] | None = None  # Its work that is under way, or was last.
 
     def __init__(self, shared: SharedState, headers: RequestHeaders, started: float, streams: bool = False) -> None:
         self.shared = shared

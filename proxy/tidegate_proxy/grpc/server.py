@@ -17,22 +17,16 @@ from .proxy_call import GrpcContext, ProxyCall
 from .response import CallerStream
 from .upstreams import Upstreams
 
-STREAM_WINDOW = 128 * 1024
-"""Bytes of a call that a caller may send before it is decided upon."""
-MOST_STREAMS = 256
-"""Calls at once on one connection."""
-IDLE_SECONDS = 600.0
-"""Seconds that a connection may stand open without a call."""
+STREAM_WINDOW = 128 * 1024  # Bytes of a call that a caller may send before it is decided upon.
+MOST_STREAMS = 256  # Calls at once on one connection.
+IDLE_SECONDS = 600.0  # Seconds that a connection may stand open without a call.
 WRITE_SECONDS = 1.0
 PREFACE_SECONDS = 20.0
-MOST_PIECES = 2048
-"""Frames that are gathered to be written at once."""
+MOST_PIECES = 2048  # Frames that are gathered to be written at once.
 READ_ON_SECONDS = 0.002
-STUCK_SECONDS = 60.0
-"""Seconds after which a connection is ended whose caller takes nothing of what waits for it."""
+STUCK_SECONDS = 60.0  # Seconds after which a connection is ended whose caller takes nothing of what waits for it.
 MOST_SILENT_SECONDS = 60
-_NO_METHOD = OK_HEADERS + status_trailers(12, "There is no such method here.")
-"""UNIMPLEMENTED."""
+_NO_METHOD = OK_HEADERS + status_trailers(12, "There is no such method here.")  # UNIMPLEMENTED.
 _PLAIN_HTTP = literal(b"content-length", b"0")
 _STATUS_415 = literal(b":status", b"415") + _PLAIN_HTTP
 _STATUS_405 = literal(b":status", b"405") + literal(b"allow", b"POST") + _PLAIN_HTTP
@@ -134,8 +128,7 @@ class GrpcServer:
         limiter = ConcurrencyLimiter(shared.settings.concurrency)
         self.context = GrpcContext(shared, upstreams, servers, limiter)
         self.connections: set[CallerConnection] = set()
-        self.opened = 0
-        """Calls so far."""
+        self.opened = 0  # Calls so far.
         self.closed = False
 
     def connection(self) -> CallerConnection:

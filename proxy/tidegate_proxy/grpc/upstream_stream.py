@@ -17,8 +17,7 @@ from .proxy_call import GrpcContext
 from .response import CallerStream
 from .upstreams import UpstreamConnection, first_headers, send_mirrored
 
-_LONGEST_TIMEOUT = 99_999_999
-"""What the eight digits of `grpc-timeout` can say."""
+_LONGEST_TIMEOUT = 99_999_999  # What the eight digits of `grpc-timeout` can say.
 
 
 _GRAVE = frozenset({2, 4, 13, 14, 15})
@@ -148,8 +147,7 @@ class UpstreamStream(Stream):
     _drained: Callable[[], None]
     _refused: Callable[[Sequence[bytes | bytearray]], bool]
     _kept_bytes = 0
-    _uncredited = 0
-    """Bytes of the answer that wait for the caller to take what came before them."""
+    _uncredited = 0  # Bytes of the answer that wait for the caller to take what came before them.
 
     def __post_init__(self) -> None:
         self._kept: list[bytes | bytearray] | None = None if self._streaming else []

@@ -21,10 +21,8 @@ from .metadata import ResponseHeaders
 from .protobuf import framed, text
 from .response import Deadline, UpstreamStatusError
 
-STREAM_WINDOW = 256 * 1024
-"""Bytes of an answer that may be here before its caller has taken any."""
-MOST_SILENT_SECONDS = 20
-"""Seconds after which a replica's machine that acknowledges nothing is taken for gone."""
+STREAM_WINDOW = 256 * 1024  # Bytes of an answer that may be here before its caller has taken any.
+MOST_SILENT_SECONDS = 20  # Seconds after which a replica's machine that acknowledges nothing is taken for gone.
 
 
 class UpstreamConnection(Http2Connection[ResponseHeaders]):
@@ -35,10 +33,8 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
 
     def __init__(self) -> None:
         super().__init__(ResponseHeaders, {h2.ENABLE_PUSH: 0}, h2.PREFACE)
-        self.leaving = False
-        """It takes no more calls."""
-        self.ends_idle = False
-        """It ends as soon as it has no call."""
+        self.leaving = False  # It takes no more calls.
+        self.ends_idle = False  # It ends as soon as it has no call.
 
     @property
     def has_room(self) -> bool:
@@ -171,10 +167,8 @@ def _first_headers(host: str, port: int, tls: bool, path: bytes) -> bytes:
     return block + literal(b"te", b"trailers") + literal(b"content-type", b"application/grpc")
 
 
-MOST_BYTES = 64 * 1024 * 1024
-"""Bytes of an answer."""
-_VERSION_FIELD = 2
-"""`model_version` of ModelInferRequest."""
+MOST_BYTES = 64 * 1024 * 1024  # Bytes of an answer.
+_VERSION_FIELD = 2  # `model_version` of ModelInferRequest.
 
 
 class _UnaryCall(Stream):

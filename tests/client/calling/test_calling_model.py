@@ -27,10 +27,8 @@ class Triton:
         self.config: bytes | Kind | None = None
         """What is answered when it is asked for its configuration, instead of the truth."""
         self.asked: list[str] = []
-        self.turns_after: int | None = None
-        """After how many requests it takes something else."""
-        self.pause = 0.0
-        """Seconds before each answer."""
+        self.turns_after: int | None = None  # After how many requests it takes something else.
+        self.pause = 0.0  # Seconds before each answer.
 
     def __call__(self, caller: Caller) -> None:
         if self.turns_after is not None and len(self.asked) >= self.turns_after:

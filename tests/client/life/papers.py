@@ -34,8 +34,7 @@ class Papers:
         self.written: list[Record] = []
         self.junk: tuple[str, ...] = ()
         self.request: Golden | None = None
-        self.stopped: BaseException | None = None
-        """What whoever moves an alias meets."""
+        self.stopped: BaseException | None = None  # What whoever moves an alias meets.
 
     def register(self, number: int) -> RegisteredVersion:
         write_entry(self._entry(number), number)

@@ -19,19 +19,15 @@ class ToySettings(Section):
 class ToyServer(Server):
     """One toy server: models that greet."""
 
-    kind: Literal["toy"]
-    """Kind of the server."""
-    toy: ToySettings = ToySettings()
-    """Settings of the toy."""
+    kind: Literal["toy"]  # Kind of the server.
+    toy: ToySettings = ToySettings()  # Settings of the toy.
 
 
 class ToyServerArgs(ServerArgs):
     """One toy server: models that greet."""
 
-    kind: Literal["toy"]
-    """Kind of the server."""
-    toy: ToySettings = ToySettings()
-    """Settings of the toy."""
+    kind: Literal["toy"]  # Kind of the server.
+    toy: ToySettings = ToySettings()  # Settings of the toy.
 
 
 class ToyKind:

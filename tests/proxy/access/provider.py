@@ -40,11 +40,9 @@ class Provider:
 
     issuer: str = ""
     keys: dict[str, PrivateKey] = field(default_factory=lambda: {"first": rsa_key("first")})
-    published: dict[str, PrivateKey] | None = None
-    """What it publishes, where that is not what it signs with."""
+    published: dict[str, PrivateKey] | None = None  # What it publishes, where that is not what it signs with.
     mode: str = "well"
-    asked: int = 0
-    """How often its keys were asked for."""
+    asked: int = 0  # How often its keys were asked for.
     discovered: int = 0
     said_issuer: str | None = None
     said_jwks_uri: str | None = None

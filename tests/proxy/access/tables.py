@@ -14,8 +14,7 @@ from tidegate_proxy.routes import Routes
 
 from .provider import AUDIENCE, Provider
 
-WEBS: list[WebClient] = []
-"""Those of a test, to be closed with it."""
+WEBS: list[WebClient] = []  # Those of a test, to be closed with it.
 
 
 class Clock:

@@ -32,8 +32,7 @@ from ..rigs.issuer import Issuer, issuer
 HOST = "127.0.0.1"
 SERVICE = "inference.GRPCInferenceService"
 RESERVED = (("grpc.so_reuseport", 0),)
-LARGE = 4 << 20
-"""Bytes of the answer of the model `large`."""
+LARGE = 4 << 20  # Bytes of the answer of the model `large`.
 Metadata = Sequence[tuple[str, str | bytes]]
 
 
@@ -48,8 +47,7 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
     """Method, message (of streams: each), and metadata."""
     seconds_left: list[float | None] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
-    release: threading.Event = field(default_factory=threading.Event)
-    """Lets those that hang go on."""
+    release: threading.Event = field(default_factory=threading.Event)  # Lets those that hang go on.
     server: Any = None
 
     def ModelInfer(self, request: Any, context: Any) -> Any:

@@ -25,37 +25,29 @@ class Site:
     """One replica. What a test sets is above, what it looks at below."""
 
     host: str
-    room: int = 100
-    """Models that fit."""
+    room: int = 100  # Models that fit.
     load_seconds: float = 0.0
     lease_seconds: float = 1.0
     wait_seconds: float = 5.0
     retry_after: float = 7.0
-    refuses: dict[str, lease.Refusal] = field(default_factory=dict)
-    """Models that no lease is had on, and why."""
-    lost: set[str] = field(default_factory=set)
-    """Models that the next renewals take for lost."""
+    refuses: dict[str, lease.Refusal] = field(default_factory=dict)  # Models that no lease is had on, and why.
+    lost: set[str] = field(default_factory=set)  # Models that the next renewals take for lost.
     accepts: bool = True
-    how: str = "well"
-    """How the policy answers: well, slowly, never, or by hanging up."""
+    how: str = "well"  # How the policy answers: well, slowly, never, or by hanging up.
     sequential: bool = False
 
     incarnation: int = 1
     resident: set[str] = field(default_factory=set)
-    leases: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Until when a holder has a model."""
-    serials: dict[str, int] = field(default_factory=dict)
-    """Of the latest grant of each model."""
+    leases: dict[tuple[str, str], float] = field(default_factory=dict)  # Until when a holder has a model.
+    serials: dict[str, int] = field(default_factory=dict)  # Of the latest grant of each model.
     loading: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     loads: Counter[str] = field(default_factory=Counter)
     renewals: list[lease.Renew] = field(default_factory=list)
     acquires: list[lease.Acquire] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
     releases: list[lease.Release] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    """Requests for models that were not resident, or without a lease."""
-    calls: list[str] = field(default_factory=list)
-    """What Triton was called for."""
+    wrong: list[str] = field(default_factory=list)  # Requests for models that were not resident, or without a lease.
+    calls: list[str] = field(default_factory=list)  # What Triton was called for.
     triton: Upstream = field(default_factory=Upstream)
     policy: Upstream = field(default_factory=Upstream)
 

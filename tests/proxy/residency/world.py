@@ -62,13 +62,10 @@ class Site:
 
     def __init__(self, world: "World", room: int) -> None:
         self.world = world
-        self.how = "well"
-        """What the policy's process does: goes well, hangs, or has ended."""
+        self.how = "well"  # What the policy's process does: goes well, hangs, or has ended.
         self.starts = 0
-        self.lost_until = 0.0
-        """Triton was started anew so lately that no proxy can know."""
-        self.resident: set[str] = set()
-        """What Triton has loaded."""
+        self.lost_until = 0.0  # Triton was started anew so lately that no proxy can know.
+        self.resident: set[str] = set()  # What Triton has loaded.
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._unloading: dict[str, asyncio.Task[None]] = {}
         self._answers: dict[int, asyncio.Future[Any]] = {}
@@ -185,8 +182,7 @@ class Wire:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.granted: dict[str, str] = {}
-        """Of which start of the policy and its Triton each model's lease is."""
+        self.granted: dict[str, str] = {}  # Of which start of the policy and its Triton each model's lease is.
 
     async def _carry(self, ask: Any, message: Any, seconds: float | None) -> Any:
         site, world = self.site, self.site.world
@@ -234,8 +230,7 @@ class World:
         self.loop.world = self
         self.chance = random.Random(seed)
         self.loss = loss
-        self.begun = 0
-        """Requests that were begun under a lease."""
+        self.begun = 0  # Requests that were begun under a lease.
         self.refused: Counter[Kind] = Counter()
         self.wrong: list[str] = []
         self.longest_wait = 0.0

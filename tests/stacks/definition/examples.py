@@ -36,8 +36,7 @@ class _Gone:
         return "(gone)"
 
 
-GONE: Final = _Gone()
-"""As a value of an edit: the key or item is taken away."""
+GONE: Final = _Gone()  # As a value of an edit: the key or item is taken away.
 
 BASE: Final = f"""
 images:

@@ -88,8 +88,7 @@ class Freeing:
     model: str
     pieces: tuple[str, ...]
     bytes: int
-    expected_bytes: int
-    """What is to come back; `sure` if that was measured."""
+    expected_bytes: int  # What is to come back; `sure` if that was measured.
     sure: bool
     since: float
 
@@ -101,8 +100,7 @@ class CapacityLedger:
         self.charges: dict[str, int] = {}
         self.users: dict[str, set[str]] = {}
         """The models that need a piece; one that is on its way out has none any more, and is still charged."""
-        self.going: dict[str, str] = {}
-        """Pieces that are being unloaded or freed, and the model whose they were."""
+        self.going: dict[str, str] = {}  # Pieces that are being unloaded or freed, and the model whose they were.
         self.freeing: dict[str, Freeing] = {}
         self.total = 0
         self.pending = 0
@@ -192,12 +190,9 @@ class MemoryEstimate:
         self._used = 0
         self._read_at: float | None = None
         self.taken: dict[str, PieceMemory] = {}
-        self._fresh: dict[str, int] = {}
-        """Pieces loaded since the last quiet moment, and by which load."""
-        self._unsettled = False
-        """Something was freed since the last quiet moment."""
-        self._drift = 0
-        """The sum of shortfalls that were each too small to be told from noise."""
+        self._fresh: dict[str, int] = {}  # Pieces loaded since the last quiet moment, and by which load.
+        self._unsettled = False  # Something was freed since the last quiet moment.
+        self._drift = 0  # The sum of shortfalls that were each too small to be told from noise.
 
     def loaded(self, load: int, sizes: Mapping[str, int], *, measured: bool) -> None:
         """Note that pieces were loaded, with their sizes: measured ones, or what they are thought to be."""

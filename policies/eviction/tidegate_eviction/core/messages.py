@@ -23,14 +23,12 @@ class ModelSpec:
     estimate_from: Literal["measured", "estimated", "unknown"] = "unknown"
     idle_seconds: float | None = None
     pinned: bool = False
-    versions: tuple[int, ...] = ()
-    """The active ones, which a load loads; none: what the server would load by itself."""
+    versions: tuple[int, ...] = ()  # The active ones, which a load loads; none: what the server would load by itself.
     parts: tuple[str, ...] = ()
     """The composing models of an ensemble: loaded with it, accounted once, unloaded when nothing needs them."""
     stamp: str = ""
     """Fingerprint of its content and its parts': a new one ends a quarantine, and has a resident model unloaded."""
-    callable: bool = True
-    """Whether leases on it are granted; not on one that is only a part of others."""
+    callable: bool = True  # Whether leases on it are granted; not on one that is only a part of others.
     load_seconds: float | None = None
     """How long a load took when it was last measured, if ever; the core's own measurement goes before it."""
 
@@ -57,13 +55,10 @@ class PoolRules:
     measures: bool = True
     """Whether readings of memory come: without them, room is free when the server says `unloaded`."""
     loads_at_once: int = 4
-    alone_seconds: float = 120.0
-    """How long a load that is to be measured keeps others from being loaded or unloaded."""
-    tolerance_bytes: int = 64 << 20
-    """What a reading may be off by: memory that is back but for this is back."""
+    alone_seconds: float = 120.0  # How long a load that is to be measured keeps others from being loaded or unloaded.
+    tolerance_bytes: int = 64 << 20  # What a reading may be off by: memory that is back but for this is back.
     freeing_seconds: float = 30.0
-    leak_budget_bytes: int | None = None
-    """None: a tenth of the capacity."""
+    leak_budget_bytes: int | None = None  # None: a tenth of the capacity.
     residency_factor: float = 1.0
     residency_most_seconds: float = 600.0
     retry_most_seconds: float = 60.0
@@ -85,17 +80,14 @@ class PoolRules:
 class ServerInventory:
     """What a server has loaded at the start of the policy, or when it is back."""
 
-    resident: tuple[str, ...] = ()
-    """Models that are ready, parts of ensembles too."""
-    loading: tuple[str, ...] = ()
-    """Models that are being loaded: watched, not ordered again."""
+    resident: tuple[str, ...] = ()  # Models that are ready, parts of ensembles too.
+    loading: tuple[str, ...] = ()  # Models that are being loaded: watched, not ordered again.
     unloading: tuple[str, ...] = ()
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of resident ones, as far as they are known: a model with others than the settings say is drained and unloaded."""
     lease_seconds: float = 0.0
     """The longest lease that was granted and may live; the pool's own counts if it is longer."""
-    same: bool = False
-    """Whether only the connection to the server broke: readings of before and after can be compared."""
+    same: bool = False  # Whether only the connection to the server broke: readings of before and after can be compared.
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +96,10 @@ class Load:
 
     number: int
     model: str
-    versions: tuple[int, ...] = ()
-    """The versions to load; none: those that the model's own configuration chooses."""
+    versions: tuple[int, ...] = ()  # The versions to load; none: those that the model's own configuration chooses.
     alone: bool = False
     """Nothing else is loaded or unloaded meanwhile, so that what memory grows by is its footprint: measure it."""
-    watch: bool = False
-    """The server is loading it already: do not order it, only watch until it has ended."""
+    watch: bool = False  # The server is loading it already: do not order it, only watch until it has ended.
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +150,8 @@ class Loaded:
 
     model: str
     seconds: float
-    footprint_bytes: int
-    """What is charged for it now, its parts included."""
-    measured: Mapping[str, int]
-    """Footprints that this load has shown, of the model and its parts: to be remembered."""
+    footprint_bytes: int  # What is charged for it now, its parts included.
+    measured: Mapping[str, int]  # Footprints that this load has shown, of the model and its parts: to be remembered.
     waiters: int
 
 

@@ -14,10 +14,8 @@ from . import transitions
 from .messages import EvictionReason, PolicyFailed, Recycle
 from .pool import Model, Pool
 
-_SOON = 1.0
-"""Seconds after which to ask again, where nobody knows how long something takes."""
-_JUST_AFTER = 1e-6
-"""Seconds added to a wait, so that rounding makes nobody come a moment early."""
+_SOON = 1.0  # Seconds after which to ask again, where nobody knows how long something takes.
+_JUST_AFTER = 1e-6  # Seconds added to a wait, so that rounding makes nobody come a moment early.
 
 
 class VictimSelector:
@@ -197,16 +195,11 @@ class _QueuePass:
         self._pool = pool
         self._victims = victims
         self._held = pool.now < transitions.held_until(pool)
-        self._ahead = 0
-        """Bytes set aside for models further in front."""
-        self._passing = 0
-        """What of them is set aside for this pass only."""
-        self._kept: dict[str, int] = {}
-        """Bytes that are kept for a model, wherever in the queue it is."""
-        self._quiet = False
-        """A model in front is to be loaded alone, and waits for calm."""
-        self._barred = False
-        """A model in front has waited for long: those behind it take no room."""
+        self._ahead = 0  # Bytes set aside for models further in front.
+        self._passing = 0  # What of them is set aside for this pass only.
+        self._kept: dict[str, int] = {}  # Bytes that are kept for a model, wherever in the queue it is.
+        self._quiet = False  # A model in front is to be loaded alone, and waits for calm.
+        self._barred = False  # A model in front has waited for long: those behind it take no room.
 
     def run(self) -> None:
         """Go through all queued models."""

@@ -25,8 +25,7 @@ class Lease:
     holder: str
     ends: float
     in_flight: int
-    serial: int = 0
-    """Of its latest grant; a release that names an earlier one does not end it."""
+    serial: int = 0  # Of its latest grant; a release that names an earlier one does not end it.
 
 
 @dataclass(slots=True)
@@ -43,18 +42,14 @@ class Operation:
 
     number: int = 0
     since: float = 0.0
-    pieces: tuple[str, ...] = ()
-    """What a load brings, or an unload takes away: the model itself, and parts."""
+    pieces: tuple[str, ...] = ()  # What a load brings, or an unload takes away: the model itself, and parts.
     alone: bool = False
-    clean: bool = False
-    """Nothing else went on meanwhile, so far."""
-    watched: bool = False
-    """It was under way already at the start, so it is not known since when."""
+    clean: bool = False  # Nothing else went on meanwhile, so far.
+    watched: bool = False  # It was under way already at the start, so it is not known since when.
     identity: tuple[str, tuple[int, ...]] = ("", ())
 
 
-NO_OPERATION = Operation()
-"""Of a model that is neither being loaded nor unloaded."""
+NO_OPERATION = Operation()  # Of a model that is neither being loaded nor unloaded.
 
 
 @dataclass(slots=True)
@@ -74,34 +69,25 @@ class Model:
 
     name: str
     spec: ModelSpec | None
-    candidate: Candidate
-    """How policies see it; kept while the model is cold, for its uses are counted on."""
+    candidate: Candidate  # How policies see it; kept while the model is cold, for its uses are counted on.
     state: State = State.UNKNOWN
     why: str = ""
     waiters: dict[int, Waiter] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
-    used_at: float = -math.inf
-    """When a request last came, as far as is known, however long ago."""
-    held: tuple[str, ...] = ()
-    """Itself and its parts, from the beginning of a load until their memory is free."""
-    at: float = math.inf
-    """From when a resident one may be evicted, as things stand."""
-    forced_at: float = math.inf
-    """The same for a pinned model, or one with a warm window: only leases count then."""
+    used_at: float = -math.inf  # When a request last came, as far as is known, however long ago.
+    held: tuple[str, ...] = ()  # Itself and its parts, from the beginning of a load until their memory is free.
+    at: float = math.inf  # From when a resident one may be evicted, as things stand.
+    forced_at: float = math.inf  # The same for a pinned model, or one with a warm window: only leases count then.
     identity: tuple[str, tuple[int, ...]] = ("", ())
     versions: tuple[int, ...] = ()
     load_seconds: float | None = None
     operation: Operation = NO_OPERATION
     failures: Failures = field(default_factory=Failures)
-    suspect: bool = False
-    """The server ended while several were being loaded: it is loaded alone next time."""
+    suspect: bool = False  # The server ended while several were being loaded: it is loaded alone next time.
     queued_at: float = 0.0
-    room_made: bool = False
-    """Others were evicted for it: the room they leave is reserved for it until it is loaded."""
-    room_kept_until: float = -math.inf
-    """But not for longer than this when no caller waits for it."""
-    due: float = 0.0
-    """Of a queued one: when there may be room for it at the earliest."""
+    room_made: bool = False  # Others were evicted for it: the room they leave is reserved for it until it is loaded.
+    room_kept_until: float = -math.inf  # But not for longer than this when no caller waits for it.
+    due: float = 0.0  # Of a queued one: when there may be room for it at the earliest.
     asked_since: float = 0.0
     """Since when it has been asked for, and until when a caller that was told busy keeps its place by coming back."""
     asked_until: float = -math.inf
@@ -138,26 +124,21 @@ class Pool:
         self.now = now
         self.specs: Mapping[str, ModelSpec] = {}
         self.windows: Sequence[WarmWindow] = ()
-        self.warm: dict[str, float] = {}
-        """Models whose warm window is open, or opens soon; and when it closes."""
+        self.warm: dict[str, float] = {}  # Models whose warm window is open, or opens soon; and when it closes.
         self.sizes = FootprintTable()
         self.room = CapacityLedger()
         self.memory = MemoryEstimate()
-        self.before = MemoryEstimate()
-        """What was known of the memory of the server that was lost."""
+        self.before = MemoryEstimate()  # What was known of the memory of the server that was lost.
         self.models: dict[str, Model] = {}
         self.by: dict[State, dict[str, Model]] = {state: {} for state in State}
         self.loads: dict[int, Model] = {}
         self.unloads: dict[int, Model] = {}
-        self.ready = False
-        """The server answers, and what it has loaded is known."""
+        self.ready = False  # The server answers, and what it has loaded is known.
         self.leaving = False
         self.recycling = ""
         self.restart_ordered = False
-        self.pressed_until = -math.inf
-        """Until when a caller wants room that there is none of."""
-        self.dirty = True
-        """Something happened that may let a load or an unload begin."""
+        self.pressed_until = -math.inf  # Until when a caller wants room that there is none of.
+        self.dirty = True  # Something happened that may let a load or an unload begin.
         self.plan_at = math.inf
         self.window_at = math.inf
         self.step = Step()

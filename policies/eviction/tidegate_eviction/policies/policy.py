@@ -10,8 +10,7 @@ class SharedPart:
 
     name: str
     bytes: int
-    users: int
-    """How many models need it, those that may not go now included."""
+    users: int  # How many models need it, those that may not go now included.
 
 
 @dataclass(slots=True)
@@ -19,13 +18,10 @@ class Candidate:
     """A resident model that may be evicted now. Policies read it and change nothing."""
 
     name: str
-    bytes: int
-    """What is free when it alone is evicted."""
-    last_use: float
-    """When a request last came or ended, as far as is known; when it was loaded, if none did."""
+    bytes: int  # What is free when it alone is evicted.
+    last_use: float  # When a request last came or ended, as far as is known; when it was loaded, if none did.
     resident_since: float
-    load_seconds: float
-    """How long its load took."""
+    load_seconds: float  # How long its load took.
     gap_seconds: float
     """The mean time between its uses, recent ones counting more; 0 as long as it was used once. It is remembered
     while the model is cold."""
@@ -44,10 +40,8 @@ class Policy:
     name: str
     sentence: str
     choose: Choose
-    idle_limits: bool = True
-    """Whether a model's idle limit counts; without, any model without a lease may be evicted."""
-    evicts: bool = True
-    """Whether models are evicted to make room at all."""
+    idle_limits: bool = True  # Whether a model's idle limit counts; without, any model without a lease may be evicted.
+    evicts: bool = True  # Whether models are evicted to make room at all.
 
 
 class FreedBytes:

@@ -14,8 +14,7 @@ from .policy import Candidate, Policy, take
 
 GROUP: Final = "tidegate_eviction.policies"
 """Entry points of this group are `Policy` objects; the entry's name is the policy's."""
-_LEAST_SECONDS = 1e-9
-"""Taken for shorter times since a use, which would divide by zero."""
+_LEAST_SECONDS = 1e-9  # Taken for shorter times since a use, which would divide by zero.
 
 
 def least_recently_used(candidates: Sequence[Candidate]) -> Iterator[Candidate]:

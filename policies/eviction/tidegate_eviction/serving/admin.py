@@ -17,8 +17,7 @@ from . import metrics
 from .metrics import Snapshot
 
 REFRESH_SECONDS = 2
-SHOWN_MODELS = 500
-"""Rows of the table at most: those that take room first."""
+SHOWN_MODELS = 500  # Rows of the table at most: those that take room first.
 HEADERS = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'", "cache-control": "no-store"}
 IN_MEMORY = ("resident", "draining", "loading", "unloading", "freeing")
 _ORDER = [*IN_MEMORY, "queued", "quarantined", "cold", "unknown"]

@@ -12,8 +12,7 @@ from tidegate_contracts.message import Message
 
 from .service import EvictionService
 
-BODY_BYTES = 8 << 20
-"""The largest message: a renewal of ten thousand models is a tenth of it."""
+BODY_BYTES = 8 << 20  # The largest message: a renewal of ten thousand models is a tenth of it.
 Said = TypeVar("Said", bound=Message)
 
 

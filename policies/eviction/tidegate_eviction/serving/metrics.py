@@ -52,8 +52,7 @@ _LINES: dict[type, tuple[int, str, str]] = {
 }
 """Level and text of each event's line, which has the event's fields, too; and which total counts it, if any."""
 log = logging.getLogger("tidegate_eviction.events")
-NAMED_MODELS = 1000
-"""So many models, by name, have metrics of their own; all of them count in the sums."""
+NAMED_MODELS = 1000  # So many models, by name, have metrics of their own; all of them count in the sums.
 
 
 disable_created_metrics()  # type: ignore[no-untyped-call]

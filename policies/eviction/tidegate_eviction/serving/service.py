@@ -25,14 +25,12 @@ from .settings import SettingsError, seconds_open
 
 JITTER, JITTER_LEAST_SECONDS = 0.2, 0.1
 """What is added at random to `retry_after` at most, as a share of it and more, so that not all come back at once."""
-LOOK_SECONDS = 10.0
-"""Seconds between two looks at the repository; looks take a tenth of the time at most."""
+LOOK_SECONDS = 10.0  # Seconds between two looks at the repository; looks take a tenth of the time at most.
 LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
 """How long an acquire of a cold model waits for a look at it, at most and at least; then what was seen last counts."""
 LOOKS_AT_ONCE = 4
 AFTER_DEFECT_SECONDS = 1.0
-WINDOWS_SECONDS = 60.0
-"""Seconds after which warm windows are computed anew, by the wall clock as it is then."""
+WINDOWS_SECONDS = 60.0  # Seconds after which warm windows are computed anew, by the wall clock as it is then.
 _TO_LOOK_AT = frozenset({State.UNKNOWN, State.COLD, State.QUARANTINED})
 _FIXED = ("kind", "kind"), ("grpc_tls", "grpcTls")
 log = logging.getLogger(__name__)
@@ -68,8 +66,7 @@ class EvictionService:
         self._futures: dict[int, asyncio.Future[lease.Granted | lease.Refusal]] = {}
         self._lost: tuple[str, str] | None = None
         """Where readings of the server that was lost came from, and which start of it that was."""
-        self._lease_seconds = settings.lease_seconds
-        """What the core grants: the settings' own once it was told them."""
+        self._lease_seconds = settings.lease_seconds  # What the core grants: the settings' own once it was told them.
         self.residency = Residency(self._rules(settings), incarnation, monotonic())
         self._remember_leases()
 

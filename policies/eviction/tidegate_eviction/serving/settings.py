@@ -85,11 +85,9 @@ class SettingsFile:
         self.failures = 0
         self.last_error = ""
         self._use = use
-        self._seen: bytes | str | None = None
-        """What lay there at the last look, or why it could not be read."""
+        self._seen: bytes | str | None = None  # What lay there at the last look, or why it could not be read.
         self._copy = KeptFile(copy, "over a bad settings file a restart fails")
-        self._uncopied: bytes | None = None
-        """Settings that are in use, and not in the copy yet."""
+        self._uncopied: bytes | None = None  # Settings that are in use, and not in the copy yet.
 
     def start(self) -> None:
         """Use the file, or the copy when it is bad; raises SettingsError when the copy is bad, too."""

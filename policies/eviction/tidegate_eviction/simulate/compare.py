@@ -96,8 +96,7 @@ class ComparisonRow:
     name: str
     kind: Literal["policy", "offline", "libcachesim"]
     outcome: Outcome
-    bound: Bound | None = None
-    """Of the requests that it answered, at the times when it did."""
+    bound: Bound | None = None  # Of the requests that it answered, at the times when it did.
 
     @property
     def times_bound(self) -> float | None:

@@ -28,8 +28,7 @@ class SimulationSetting:
     idle_seconds: float = 0.0
     wait_seconds: float = 0.0
     replicas: int = 1
-    holders: int = 1
-    """Proxies, which get requests in turn."""
+    holders: int = 1  # Proxies, which get requests in turn.
     lease_seconds: float = 0.0
     unload_seconds: float = 0.0
     freeing_seconds: float = 0.0
@@ -38,8 +37,7 @@ class SimulationSetting:
     instant: bool = False
 
 
-FOR_EVER = 1e12
-"""Longer than any trace, in seconds."""
+FOR_EVER = 1e12  # Longer than any trace, in seconds.
 ROUNDING = 1e-6
 """What sums of seconds may be off by: a request that gets room at the last moment of its wait is not refused."""
 
@@ -50,8 +48,7 @@ class _Lease:
 
     until: float = 0.0
     requests: int = 0
-    lost: bool = False
-    """No request may begin under it: it is released when the last one has ended."""
+    lost: bool = False  # No request may begin under it: it is released when the last one has ended.
 
 
 class SimulatedReplica:
@@ -67,8 +64,7 @@ class SimulatedReplica:
         self._setting, self._clock, self._outcome = setting, clock, outcome
         self._resident: set[int] = set()
         self._loading: set[int] = set()
-        self._waiting: dict[Ticket, int] = {}
-        """By ticket: the request's position in the trace."""
+        self._waiting: dict[Ticket, int] = {}  # By ticket: the request's position in the trace.
         self._leases: dict[str, dict[int, _Lease]] = {f"proxy-{number}": {} for number in range(setting.holders)}
         self._holders = list(self._leases)
         self._in_line: list[tuple[Ticket, int]] = []

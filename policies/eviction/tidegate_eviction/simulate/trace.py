@@ -34,8 +34,7 @@ class TracedModel:
 
     name: str
     footprint_bytes: int
-    load_seconds: float
-    """What a cold request takes longer than a warm one."""
+    load_seconds: float  # What a cold request takes longer than a warm one.
     warm_seconds: float
 
 
@@ -45,8 +44,7 @@ class Trace:
 
     models: tuple[TracedModel, ...]
     seconds: "array[float]" = field(default_factory=lambda: array("d"))
-    which: "array[int]" = field(default_factory=lambda: array("l"))
-    """The model of each, as an index into `models`."""
+    which: "array[int]" = field(default_factory=lambda: array("l"))  # The model of each, as an index into `models`.
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -70,19 +68,15 @@ class Outcome:
 
     requests: int = 0
     hits: int = 0
-    busy: int = 0
-    """Requests that were told to come again, for want of room."""
-    too_large: int = 0
-    """Requests for models that no slice of this size holds."""
+    busy: int = 0  # Requests that were told to come again, for want of room.
+    too_large: int = 0  # Requests for models that no slice of this size holds.
     evictions: int = 0
-    loads: list[tuple[float, float]] = field(default_factory=list)
-    """When each load began, and what it took."""
+    loads: list[tuple[float, float]] = field(default_factory=list)  # When each load began, and what it took.
     waits: "array[float]" = field(default_factory=lambda: array("d"))
     """What was added to each answered request, by waiting for room and for its load."""
     starts: "array[float]" = field(default_factory=lambda: array("d"))
     """When each answered request began to be worked on …"""
-    positions: "array[int]" = field(default_factory=lambda: array("l"))
-    """… and its position in the trace."""
+    positions: "array[int]" = field(default_factory=lambda: array("l"))  # … and its position in the trace.
 
     def started(self, position: int, now: float, wait: float, hit: bool) -> None:
         """Count a request that begins to be worked on."""

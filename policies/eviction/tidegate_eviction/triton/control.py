@@ -15,8 +15,7 @@ from tidegate_contracts import triton
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
-CALL_SECONDS = 10.0
-"""Seconds that a call may take that changes nothing."""
+CALL_SECONDS = 10.0  # Seconds that a call may take that changes nothing.
 RECONNECT_MILLISECONDS = 500
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", -1),
@@ -26,14 +25,10 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_reconnect_backoff_ms", RECONNECT_MILLISECONDS),
 ]
 _RESTRICTED = "restricted"
-NOTHING_SECONDS = 60.0
-"""Seconds after which a load without an answer, of which the index says nothing, has failed."""
-UNLOAD_SECONDS = 350.0
-"""Seconds that an unload may take: requests in flight end first (SageMaker's figure)."""
-IGNORED_SECONDS = 20.0
-"""Seconds after which a model that is still ready was not unloaded."""
-FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.03, 1.0
-"""Seconds between two looks at the index, at first and at last."""
+NOTHING_SECONDS = 60.0  # Seconds after which a load without an answer, of which the index says nothing, has failed.
+UNLOAD_SECONDS = 350.0  # Seconds that an unload may take: requests in flight end first (SageMaker's figure).
+IGNORED_SECONDS = 20.0  # Seconds after which a model that is still ready was not unloaded.
+FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.03, 1.0  # Seconds between two looks at the index, at first and at last.
 LONGER = 1.07
 """Each pause is so much longer than the one before: what has ended is seen a fifteenth of its time later at most."""
 log = logging.getLogger(__name__)
@@ -56,10 +51,8 @@ class VersionState:
     """One version of a model, as the repository index has it."""
 
     version: int
-    state: str
-    """READY, LOADING, UNLOADING or UNAVAILABLE."""
-    reason: str
-    """Why it is not ready, in Triton's words; `unloaded` once an unload is through."""
+    state: str  # READY, LOADING, UNLOADING or UNAVAILABLE.
+    reason: str  # Why it is not ready, in Triton's words; `unloaded` once an unload is through.
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,22 +14,15 @@ from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, Serve
 from .memory import MODEL, MemoryReader, MemorySource
 from .repository import UNSEEN, with_versions
 
-PATIENCE_SECONDS = 20.0
-"""Seconds after which the index is asked, too, what became of a load that has no answer yet."""
+PATIENCE_SECONDS = 20.0  # Seconds after which the index is asked, too, what became of a load that has no answer yet.
 FAST_SECONDS, SLOW_SECONDS = 0.2, 5.0
 """Seconds between two readings of memory: while something is loaded or unloaded, and else."""
-METRICS_SECONDS = 1.0
-"""The same while something is unloaded, where readings are Triton's metrics: more is never new."""
-SETTLE_SECONDS = 2.5
-"""Triton's own metrics show a load this much later."""
-BLIND_SECONDS = 30.0
-"""Without a reading for so long, memory cannot be read."""
-AGAIN_SECONDS = 2.0
-"""Seconds between two tries to control Triton, or to write that it is to be restarted."""
-INDEX_SECONDS = 10.0
-"""Seconds between two looks at the index; what two of them lack has vanished."""
-SURE_SECONDS = 1.0
-"""Seconds after which an unload shows that a predecessor had just ordered."""
+METRICS_SECONDS = 1.0  # The same while something is unloaded, where readings are Triton's metrics: more is never new.
+SETTLE_SECONDS = 2.5  # Triton's own metrics show a load this much later.
+BLIND_SECONDS = 30.0  # Without a reading for so long, memory cannot be read.
+AGAIN_SECONDS = 2.0  # Seconds between two tries to control Triton, or to write that it is to be restarted.
+INDEX_SECONDS = 10.0  # Seconds between two looks at the index; what two of them lack has vanished.
+SURE_SECONDS = 1.0  # Seconds after which an unload shows that a predecessor had just ordered.
 log = logging.getLogger(__name__)
 
 

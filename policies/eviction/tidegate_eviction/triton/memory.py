@@ -43,12 +43,10 @@ log = logging.getLogger(__name__)
 class MemorySource(StrEnum):
     """Where readings come from, as metrics call it."""
 
-    NVML = "nvml"
-    """The driver, asked in Triton's container: GPUs and MIG slices."""
+    NVML = "nvml"  # The driver, asked in Triton's container: GPUs and MIG slices.
     METRICS = "triton-metrics"
     """Triton's own metrics, as old as its `--metrics-interval-ms`; inside a MIG slice there are none."""
-    PROCESS = "process"
-    """Memory of tritonserver and its children, where there is no GPU."""
+    PROCESS = "process"  # Memory of tritonserver and its children, where there is no GPU.
     NONE = NO_SOURCE
 
 

@@ -17,10 +17,8 @@ from ..server import ModelFiles, RepositoryError
 
 CONFIG = "config.pbtxt"
 MOST_CONFIG_BYTES = 16 << 20
-PYTHON_CACHE = "__pycache__"
-"""What a load leaves itself in a folder that can be written: no content."""
-UNSEEN = ""
-"""In place of a configuration that lies where only Triton can read it."""
+PYTHON_CACHE = "__pycache__"  # What a load leaves itself in a folder that can be written: no content.
+UNSEEN = ""  # In place of a configuration that lies where only Triton can read it.
 LEAST_BYTES = 32 << 20
 """What a model takes at least in an estimate: one process of Triton's Python backend, with numpy."""
 
@@ -31,8 +29,7 @@ class TritonModelFiles(ModelFiles):
 
     override: str | None = None
     """The configuration (JSON) that makes a load load just these versions; None where config.pbtxt does."""
-    problem: str = ""
-    """Why the wanted versions cannot be chosen, if they cannot."""
+    problem: str = ""  # Why the wanted versions cannot be chosen, if they cannot.
 
 
 class TritonRepository:

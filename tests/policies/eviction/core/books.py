@@ -34,8 +34,7 @@ class Held:
 
     until: float
     incarnation: str
-    open: bool = True
-    """New requests may begin under it."""
+    open: bool = True  # New requests may begin under it.
     in_flight: int = 0
     last_use: float = 0.0
 

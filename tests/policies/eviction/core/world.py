@@ -35,23 +35,18 @@ class World:
 
     specs: dict[str, ModelSpec]
     rules: PoolRules = RULES
-    real: dict[str, int] = field(default_factory=dict)
-    """What pieces really take, where it is not what is declared."""
+    real: dict[str, int] = field(default_factory=dict)  # What pieces really take, where it is not what is declared.
     windows: tuple[WarmWindow, ...] = ()
     now: float = 0.0
     starts: int = 0
-    loaded: dict[str, int] = field(default_factory=dict)
-    """Pieces in Triton, with the memory they take."""
+    loaded: dict[str, int] = field(default_factory=dict)  # Pieces in Triton, with the memory they take.
     at_work: dict[int, Begun] = field(default_factory=dict)
-    lingering: int = 0
-    """Memory of what was unloaded."""
-    lost: int = 0
-    """Memory that never comes back."""
+    lingering: int = 0  # Memory of what was unloaded.
+    lost: int = 0  # Memory that never comes back.
     up: bool = True
     proxies: dict[str, dict[str, Held]] = field(default_factory=lambda: {"p1": {}, "p2": {}})
     open: dict[int, Ticket] = field(default_factory=dict)
-    excused: bool = False
-    """More is charged than there is, for a reason that was told."""
+    excused: bool = False  # More is charged than there is, for a reason that was told.
     leaving: bool = False
     longest: float = 0.0
     """The longest lease that was ever given: a policy that starts anew is told, for its own may be shorter now."""
@@ -60,8 +55,7 @@ class World:
     loads: list[str] = field(default_factory=list)
     evictions: list[Evicted] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
-    fresh: list[str] = field(default_factory=list)
-    """Models that a lease was just granted on."""
+    fresh: list[str] = field(default_factory=list)  # Models that a lease was just granted on.
 
     def __post_init__(self) -> None:
         self.residency = Residency(self.rules, "start-0", self.now)

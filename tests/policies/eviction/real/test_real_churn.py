@@ -30,17 +30,13 @@ from ..rigs import zoo
 from ..rigs.caller import Holder
 
 SECONDS = float(os.environ.get("CHURN") or 30)
-PATIENCE = 300.0
-"""Seconds more, on a machine on which too little happens in that time."""
+PATIENCE = 300.0  # Seconds more, on a machine on which too little happens in that time.
 SEED = int(os.environ.get("CHURN_SEED") or random.randrange(1 << 32))
 MIB = 1 << 20
 MODELS, ROOM, CLIENTS, PROXIES = 40, 10, 8, 2
-HELD = 12
-"""MiB that a model holds; its process takes about as much again."""
-EACH = 32
-"""MiB that each is declared to take."""
-NOISE = 60
-"""MiB that Triton, its threads and its front ends grow by under load, beside the models."""
+HELD = 12  # MiB that a model holds; its process takes about as much again.
+EACH = 32  # MiB that each is declared to take.
+NOISE = 60  # MiB that Triton, its threads and its front ends grow by under load, beside the models.
 CALLER = "churn"
 NAMES = [f"m{number:02}" for number in range(MODELS)]
 
@@ -53,8 +49,7 @@ class Seen:
     wrong: list[str] = field(default_factory=list)
     models: set[str] = field(default_factory=set)
     highest_bytes: int = 0
-    most: int = 0
-    """Models in Triton's index at one time, in whatever state but unloaded."""
+    most: int = 0  # Models in Triton's index at one time, in whatever state but unloaded.
     overrun: list[str] = field(default_factory=list)
 
 

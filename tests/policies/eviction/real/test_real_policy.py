@@ -27,8 +27,7 @@ from ..rigs.house import pool
 from ..rigs.nvml import library
 
 MIB = 1 << 20
-STUB = 18
-"""MiB that a process of the Python backend takes, beside what a model holds; about."""
+STUB = 18  # MiB that a process of the Python backend takes, beside what a model holds; about.
 
 
 def write(root: Path, *names: str, models: tuple[ManagedModel, ...] = (), **changes: Any) -> None:

@@ -20,8 +20,7 @@ class Holder:
 
     policy: Policy
     name: str = "tests-1"
-    incarnation: str = ""
-    """As the last grant said it."""
+    incarnation: str = ""  # As the last grant said it.
 
     def ask(self, method: str, path: str, said: Any = None, address: str = "") -> tuple[int, str]:
         asking = http.client.HTTPConnection(address or self.policy.leases, timeout=60)

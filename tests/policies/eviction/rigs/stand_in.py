@@ -25,21 +25,16 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     """What each model takes; those that are in it are in the repository."""
     load_seconds: float = 0.0
     unload_seconds: float = 0.0
-    failing: dict[str, str] = field(default_factory=dict)
-    """Loads that fail, with what Triton says."""
-    silent: set[str] = field(default_factory=set)
-    """Models whose loads are done, but never answered."""
-    stuck: set[str] = field(default_factory=set)
-    """Models that are still ready after an unload."""
+    failing: dict[str, str] = field(default_factory=dict)  # Loads that fail, with what Triton says.
+    silent: set[str] = field(default_factory=set)  # Models whose loads are done, but never answered.
+    stuck: set[str] = field(default_factory=set)  # Models that are still ready after an unload.
     folderless: set[str] = field(default_factory=set)
     """Models whose folder was removed: the index does not name them, loaded or not."""
-    leaks: set[str] = field(default_factory=set)
-    """Models whose memory does not come back."""
+    leaks: set[str] = field(default_factory=set)  # Models whose memory does not come back.
     hangs: bool = False
     server: str = "1:1"
     calls: list[tuple[str, str]] = field(default_factory=list)
-    configs: dict[str, str] = field(default_factory=dict)
-    """The configuration that the last load of each model brought."""
+    configs: dict[str, str] = field(default_factory=dict)  # The configuration that the last load of each model brought.
     states: dict[str, tuple[str, str]] = field(default_factory=dict)
     base_bytes: int = 1000
     leaked_bytes: int = 0

@@ -67,8 +67,7 @@ A, B, C = (6, 2.0, 1.0), (6, 3.0, 1.0), (4, 1.0, 1.0)
 
 
 Said = dict[str, int | float | list[float]]
-FULL = (5, 1.0, 9.0)
-"""A model of which two have room, and whose requests last."""
+FULL = (5, 1.0, 9.0)  # A model of which two have room, and whose requests last.
 
 
 @pytest.mark.parametrize(

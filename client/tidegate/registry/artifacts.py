@@ -39,8 +39,7 @@ class Artifacts:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
         from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepository
 
-        self.where = shown(uri)
-        """The URI for messages, without secrets."""
+        self.where = shown(uri)  # The URI for messages, without secrets.
         scheme = urlsplit(uri).scheme
         if scheme not in (*SERVED, *DIRECT):
             do = "have MLflow hand its artifacts through (`mlflow server --serve-artifacts`)"

@@ -15,8 +15,7 @@ from ..errors import UsageError
 class Golden(Message):
     """A request, and what its answer must be where that is known."""
 
-    request: dict[str, Any]
-    """The body of `POST /v2/models/<model>/infer`, as JSON has it."""
+    request: dict[str, Any]  # The body of `POST /v2/models/<model>/infer`, as JSON has it.
     outputs: dict[str, list[Any]] | None = None
     """The data that each named output must have, flat or nested; None: any answer will do."""
     tolerance: float = Field(1e-4, ge=0)

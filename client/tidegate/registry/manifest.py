@@ -13,8 +13,7 @@ from ..names import RULE, is_name
 from ..parallel import HASHING, Progress, in_parallel
 from .version import CLIENT_SUFFIX
 
-PATH_BYTES = 1024
-"""Object stores take no longer names; some of it goes to where the entry lies there."""
+PATH_BYTES = 1024  # Object stores take no longer names; some of it goes to where the entry lies there.
 STEP_BYTES = 255
 _VERSION = re.compile(r"[1-9][0-9]*")
 

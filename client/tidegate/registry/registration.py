@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 PROXY: Final = "DOMINO_INFERENCE_PROXY"
 DOMINO_USER: Final = "DOMINO_STARTING_USERNAME"
 ASKING_SECONDS: Final = 10.0
-SOURCE: Final = "model"
-"""Below the artifacts of a run: where its model is, for MLflow and for us."""
+SOURCE: Final = "model"  # Below the artifacts of a run: where its model is, for MLflow and for us.
 REGISTER_RECORD: Final = f"{RECORDS_FOLDER}/registered.json"
 
 
@@ -50,10 +49,8 @@ class Registration:
     entry: Path
     manifest: Manifest
     registered_by: str
-    unproven: str
-    """Why that may be somebody else."""
-    inference_server: str
-    """The one that the client model is to name."""
+    unproven: str  # Why that may be somebody else.
+    inference_server: str  # The one that the client model is to name.
     golden: Golden | None
     key: SigningKey | None
     progress: Progress

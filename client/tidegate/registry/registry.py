@@ -39,8 +39,7 @@ class Registry:
         Domino project's own, else `tidegate`. Raises UsageError, UnreachableError, or RefusedError for a credential.
         """
         self._server = Server(tracking_uri, experiment)
-        self.where = self._server.where
-        """Its address, without secrets."""
+        self.where = self._server.where  # Its address, without secrets.
 
     def register(
         self,

@@ -31,8 +31,7 @@ class SigningKey:
     private_key: Path
     password: str | None = field(default=None, repr=False)
     certificate: Path | None = None
-    chain: tuple[Path, ...] = ()
-    """Certificates between that one and a root."""
+    chain: tuple[Path, ...] = ()  # Certificates between that one and a root.
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,10 @@ from ..hashing import hashed, remember_written
 from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
 
-PAUSE_SECONDS = 0.5
-"""After the first try; twice as long after the second."""
+PAUSE_SECONDS = 0.5  # After the first try; twice as long after the second.
 PARTIAL = ".tidegate-partial"
 """Folder, below the one that is fetched into, of files that are not whole yet: those begin anew."""
-TRIES = 3
-"""A download that breaks in its middle begins anew so often; MLflow tries whole requests again by itself."""
+TRIES = 3  # A download that breaks in its middle begins anew so often; MLflow tries whole requests again by itself.
 
 
 def upload(

@@ -8,8 +8,7 @@ from typing import Final, Literal
 from pydantic import AwareDatetime, Field
 from tidegate_contracts.message import Message
 
-CLIENT_SUFFIX: Final = "-client"
-"""The client model of `densenet` is registered as `densenet-client`."""
+CLIENT_SUFFIX: Final = "-client"  # The client model of `densenet` is registered as `densenet-client`.
 LATEST: Final = "latest"
 
 # Tags of versions and runs. `is_parent` and `is_triton_client` are what Domino's reference looks for.
@@ -24,18 +23,15 @@ GOLDEN: Final = "tidegate.golden.sha256"
 SIGNATURE: Final = "tidegate.signature.sha256"
 CLIENT: Final = "tidegate.client"
 """Of a version: the version of the client model that goes with it, `densenet-client/3`."""
-VERSION: Final = "tidegate.version"
-"""Of a version of the client model: the number of the version that it calls."""
+VERSION: Final = "tidegate.version"  # Of a version of the client model: the number of the version that it calls.
 
 # Below the source of a version, where MLflow keeps the empty pyfunc model.
 ENTRY_FOLDER: Final = "entry"
 MANIFEST_FILE: Final = "manifest.json"
 
-RECORDS_FOLDER: Final = "tidegate/records"
-"""Below the artifacts of the version's run."""
+RECORDS_FOLDER: Final = "tidegate/records"  # Below the artifacts of the version's run.
 LIMIT_BYTES: Final = 64 << 10
-MOST: Final = 10**18
-"""More than any version's number."""
+MOST: Final = 10**18  # More than any version's number.
 AHEAD: Final = timedelta(days=1)
 """A clock may go ahead by so much. A record of a later time is none: it would be the newest one for ever."""
 
@@ -45,14 +41,11 @@ class RegisteredVersion(Message):
 
     model: str
     number: int
-    run_id: str
-    """The parent run, which has the files."""
-    source: str
-    """URI of the version's artifacts, as the registry says it."""
+    run_id: str  # The parent run, which has the files.
+    source: str  # URI of the version's artifacts, as the registry says it.
     manifest_sha256: str
     registered_by: str
-    registered_at: datetime
-    """UTC."""
+    registered_at: datetime  # UTC.
     signed: bool
     client_model: str | None
     """Name and version of the client model, `densenet-client/3`; None where the registration is unfinished."""
@@ -81,11 +74,9 @@ class Record(Message):
     previous: int | None = Field(None, ge=1, lt=MOST)
     environment: str | None = None
     plane: str | None = None
-    source: str | None = None
-    """The environment that the version came from."""
+    source: str | None = None  # The environment that the version came from.
     manifest_sha256: str | None = None
-    proxy: str | None = None
-    """Address of the proxy through which it was seen to answer."""
+    proxy: str | None = None  # Address of the proxy through which it was seen to answer.
     note: str = ""
 
     def content(self) -> bytes:

@@ -22,8 +22,7 @@ class Answer:
     cut: int | None = None
 
 
-Fault = Callable[[str, str, Answer], None]
-"""Given a method, a path with its query, and the answer to it."""
+Fault = Callable[[str, str, Answer], None]  # Given a method, a path with its query, and the answer to it.
 
 
 @dataclass

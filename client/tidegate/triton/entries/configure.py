@@ -23,10 +23,8 @@ class Options:
     outputs: Sequence[str] = ()
     max_batch_size: int = 0
     dynamic_batching: bool = False
-    instances: Sequence[str] = ()
-    """`COUNT[:KIND[:GPU,GPU…]]` each, with a KIND of auto, gpu, cpu, model."""
-    parameters: Sequence[str] = ()
-    """`KEY=VALUE` each."""
+    instances: Sequence[str] = ()  # `COUNT[:KIND[:GPU,GPU…]]` each, with a KIND of auto, gpu, cpu, model.
+    parameters: Sequence[str] = ()  # `KEY=VALUE` each.
 
     @in_range()
     def config(self) -> Any:

@@ -13,10 +13,8 @@ from ...errors import UsageError
 from .entry import read_entry
 from .frameworks.reading import ANY, Reading
 
-KEEP = ".keep"
-"""The version's folder must be there, and folders without files do not survive artifact stores and git."""
-NEWEST = -1
-"""The version of a step that takes whichever is the newest."""
+KEEP = ".keep"  # The version's folder must be there, and folders without files do not survive artifact stores and git.
+NEWEST = -1  # The version of a step that takes whichever is the newest.
 
 
 @dataclass(frozen=True)
@@ -25,8 +23,7 @@ class Step:
 
     index: int
     model: str
-    version: int
-    """NEWEST, or the only version that will do."""
+    version: int  # NEWEST, or the only version that will do.
     inputs: tuple[tuple[str, str], ...]
     """Of each: the model's name for it, and the ensemble's; in the order of the model's."""
     outputs: tuple[tuple[str, str], ...]

@@ -30,8 +30,7 @@ class Entry:
 
     folder: Path
     name: str
-    text: ConfigText | None
-    """None where there is no config.pbtxt."""
+    text: ConfigText | None  # None where there is no config.pbtxt.
     files: tuple[StoredFile, ...]
     """Every file, in the order of their paths; links and special files are not among them, but among the problems."""
     folders: tuple[str, ...]

@@ -31,20 +31,16 @@ _INTEGERS = (
 )  # fmt: skip
 _QUOTES = ('"', "'")
 _CLOSING = {"{": "}", "<": ">", "[": "]"}
-_DIGITS = 100
-"""More than any number of an enumeration has, and Python reads no more than a few thousand."""
-_ENOUGH = 50
-"""Mistakes after which the rest of a text is not looked at."""
+_DIGITS = 100  # More than any number of an enumeration has, and Python reads no more than a few thousand.
+_ENOUGH = 50  # Mistakes after which the rest of a text is not looked at.
 
 
 @dataclass(frozen=True)
 class ConfigText:
     """A configuration as it was read."""
 
-    config: ModelConfig | None
-    """None where the text cannot be parsed."""
-    problems: tuple[Finding, ...]
-    """All errors: Triton would refuse this text."""
+    config: ModelConfig | None  # None where the text cannot be parsed.
+    problems: tuple[Finding, ...]  # All errors: Triton would refuse this text.
     lines: Mapping[str, int]
     """Where fields stand, from 1. Elements of lists have numbers from 0, entries of maps their key:
     `input[0].dims`, `parameters["key"]`."""
@@ -114,8 +110,7 @@ class _Scan:
 
     def __init__(self, text: str, file: str) -> None:
         self.lines: dict[str, int] = {}
-        self.refused: list[Finding] = []
-        """What protobuf's parser refuses as well."""
+        self.refused: list[Finding] = []  # What protobuf's parser refuses as well.
         self.strict: list[Finding] = []
         """What protobuf's Python parser takes and the C++ parser within Triton does not."""
         self._file = file

@@ -17,8 +17,7 @@ _OTHER_NAMES = {
     "onnx": "onnxruntime", "torch": "pytorch", "libtorch": "pytorch", "tf": "tensorflow", "trt": "tensorrt",
     "tensorrt_llm": "tensorrtllm", "xgboost": "fil", "lightgbm": "fil", "sklearn": "fil",
 }  # fmt: skip
-_COMPARED = 200
-"""Names among which the nearest is looked for: it takes a while, and each of many errors would."""
+_COMPARED = 200  # Names among which the nearest is looked for: it takes a while, and each of many errors would.
 _POOLS = (
     "a model has no memory pool of its own: Triton's pools are the server's",
     "take it out; --pinned-memory-pool-byte-size and --cuda-memory-pool-byte-size are options of the server",

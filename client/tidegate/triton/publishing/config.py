@@ -25,8 +25,7 @@ PREFIX: Final = "tidegate."
 _HEAD: Final = "# Published by tidegate, with the configuration of version {}. Edits here are lost.\n"
 """The first line. A comment, for when Triton sees anything else change it loads every version anew."""
 _OWNER: Final = re.compile(re.escape(_HEAD).replace(r"\{\}", "([1-9][0-9]{0,17})"))
-_NEVER: Final = 10**18
-"""Larger than any version's number."""
+_NEVER: Final = 10**18  # Larger than any version's number.
 _MODEL_FOLDERS: Final = ("$$TRITON_MODEL_DIRECTORY/", f"{triton.REPOSITORY_ROOT}/{{}}/")
 """How parameters name the model's folder: those of the Python backend, and those of TensorRT-LLM's."""
 

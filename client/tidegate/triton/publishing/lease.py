@@ -64,8 +64,7 @@ def read_holder(text: str | bytes) -> Holder:
 class Lease(ABC):
     """The lease of one model. Without its holder's renewing it is free again after a while."""
 
-    BEAT_SECONDS: float
-    """Between two renewals."""
+    BEAT_SECONDS: float  # Between two renewals.
     EXPIRY_SECONDS: float
 
     def __init__(self, model: str, who: str) -> None:

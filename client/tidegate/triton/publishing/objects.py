@@ -38,11 +38,9 @@ from .config import CONFIG, ENTRY, closed_config, published_path, version_number
 from .lease import Lease, read_holder
 from .repository import STATE, THREADS, TritonRepository, checked_model, checked_path
 
-_SMALL: Final = 8 << 20
-"""Bytes up to which an object is put by one conditional request."""
+_SMALL: Final = 8 << 20  # Bytes up to which an object is put by one conditional request.
 _FREE: Final = b"{}"
-Tag = Any
-"""What identifies one state of an object: obstore's UpdateVersion."""
+Tag = Any  # What identifies one state of an object: obstore's UpdateVersion.
 _PART: Final = 8 << 20
 _RETRY: Final[Any] = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
 """Each request: a lease must not wait for longer than it lasts."""

@@ -21,10 +21,8 @@ from . import staged as staging
 from .config import CONFIG, ENTRY, closed_config, published_path, read_published, version_number
 from .lease import Lease
 
-STATE = ".tidegate"
-"""Folder beside the repository, and so never below what Triton reads, of what is staged and locked."""
-THREADS = 4
-"""For what is read or sent to be compared."""
+STATE = ".tidegate"  # Folder beside the repository, and so never below what Triton reads, of what is staged and locked.
+THREADS = 4  # For what is read or sent to be compared.
 
 
 class TritonRepository(Repository):
@@ -33,8 +31,7 @@ class TritonRepository(Repository):
     A place is where a model's files lie, or are put together before they are seen: a folder, or a prefix of keys.
     """
 
-    room = ""
-    """What to do where there is no room to stage a version."""
+    room = ""  # What to do where there is no room to stage a version.
 
     def __init__(self) -> None:
         self._leases: dict[str, Lease] = {}

@@ -17,8 +17,7 @@ from ...parallel import Progress, in_parallel
 from . import steps
 from .config import ENTRY
 
-_MANY = 25
-"""Files or folders from which on all are synced at once."""
+_MANY = 25  # Files or folders from which on all are synced at once.
 _LIKE_A_NUMBER = re.compile(r"\s*[-+]?[0-9]")
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ...errors import IntegrityError
 
-Watch = Callable[[str, str], None]
-"""Told `before` and `after`, and which step."""
+Watch = Callable[[str, str], None]  # Told `before` and `after`, and which step.
 _CHUNK = 4 << 20
 
 

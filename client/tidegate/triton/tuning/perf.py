@@ -19,8 +19,7 @@ _EVERY_SECONDS: Final = 0.25
 _GPU: Final = re.compile(r"^nv_gpu_memory_used_bytes(?:\{[^}]*\})? ([0-9.eE+]+)$", re.MULTILINE)
 STABILITY_PERCENT: Final = 10
 _ANY_STABILITY: Final = 999
-_LONGER_WINDOWS: Final = (1, 4, 16)
-"""How much longer the windows get where a request takes longer than one."""
+_LONGER_WINDOWS: Final = (1, 4, 16)  # How much longer the windows get where a request takes longer than one.
 _MARGIN_SECONDS: Final = 60
 _UNSTABLE: Final = "Failed to obtain stable measurement"
 _TOO_SHORT: Final = "Please use a larger time window"

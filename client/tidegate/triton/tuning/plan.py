@@ -11,8 +11,7 @@ from ...errors import UsageError
 
 Protocol = Literal["grpc", "http"]
 Percentile = Literal[50, 90, 95, 99]
-MOST = 1024
-"""Rows in a batch, requests at a time, instances: more is a slip of the hand."""
+MOST = 1024  # Rows in a batch, requests at a time, instances: more is a slip of the hand.
 MOST_SETTINGS = 500
 ALIKE = 0.05
 """Throughputs within this share of each other are taken for the same: runs of one setting differ by as much."""
@@ -21,12 +20,9 @@ ALIKE = 0.05
 class Setting(Message):
     """The model's configuration, and how it is called."""
 
-    instances: int | None = None
-    """`count` of its instance groups; None: as they are."""
-    max_batch: int | None = None
-    """`max_batch_size`, with the dynamic batcher on; None: as they are."""
-    batch: int
-    """Rows in each request."""
+    instances: int | None = None  # `count` of its instance groups; None: as they are.
+    max_batch: int | None = None  # `max_batch_size`, with the dynamic batcher on; None: as they are.
+    batch: int  # Rows in each request.
     concurrency: int
 
     def __str__(self) -> str:
@@ -39,8 +35,7 @@ class Measurement(Message):
     """What was measured at one setting. Latencies are those of whole requests, in seconds."""
 
     setting: Setting
-    inferences_per_second: float
-    """Rows answered in a second, which is `setting.batch` times the requests."""
+    inferences_per_second: float  # Rows answered in a second, which is `setting.batch` times the requests.
     p50_seconds: float
     p90_seconds: float
     p95_seconds: float
@@ -49,8 +44,7 @@ class Measurement(Message):
     """The most that Triton and its backends' processes had in RAM meanwhile; None where it is not ours to look at."""
     gpu_memory_bytes: int | None = None
     """The most that was in use on the GPUs meanwhile, by any process; None where Triton tells of none."""
-    stable: bool = True
-    """Whether three windows in a row agreed, to a tenth."""
+    stable: bool = True  # Whether three windows in a row agreed, to a tenth.
 
     def latency(self, percentile: Percentile) -> float:
         """Return a percentile of the latency, in seconds."""
@@ -81,15 +75,12 @@ class Plan:
 
     batches: tuple[int, ...] = (1,)
     concurrencies: tuple[int, ...] = (1, 2, 4, 8, 16)
-    instances: tuple[int, ...] = ()
-    """Instances of the model; as its configuration says, without any."""
+    instances: tuple[int, ...] = ()  # Instances of the model; as its configuration says, without any.
     max_batches: tuple[int, ...] = ()
     """Values of max_batch_size, with the dynamic batcher on; as its configuration says, without any."""
     protocol: Protocol = "grpc"
-    window_seconds: float = 2.0
-    """How long one measurement lasts; three in a row that agree are one result."""
-    windows: int = 10
-    """Measurements before it is given up that they agree."""
+    window_seconds: float = 2.0  # How long one measurement lasts; three in a row that agree are one result.
+    windows: int = 10  # Measurements before it is given up that they agree.
     latency_limit_seconds: float | None = None
     percentile: Percentile = 99
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -46,8 +46,7 @@ class Address:
 
     where: str
     protocol: Protocol = "grpc"
-    metrics: str | None = None
-    """URL of its metrics, which tell the memory of its GPUs."""
+    metrics: str | None = None  # URL of its metrics, which tell the memory of its GPUs.
 
     def __post_init__(self) -> None:
         if not _WHERE.fullmatch(self.where):
@@ -62,10 +61,8 @@ class Running:
     """A Triton that has loaded the model."""
 
     address: Address
-    config: ModelConfig
-    """The model's, with what Triton has completed in it."""
-    group: int | None = None
-    """Its process group, where it is our own."""
+    config: ModelConfig  # The model's, with what Triton has completed in it.
+    group: int | None = None  # Its process group, where it is our own.
 
 
 class NotLoadedError(UnreachableError):

@@ -33,14 +33,12 @@ from .corpus_entries import (
 Verdicts = dict[str, str]
 Found = dict[str, list[Finding]]
 LOAD_SECONDS = 120.0
-HANGS_SECONDS = 12.0
-"""A load takes one to five seconds here; one that has not ended by then does not end."""
+HANGS_SECONDS = 12.0  # A load takes one to five seconds here; one that has not ended by then does not end.
 DEADLY = re.compile("initial_state|model_warmup")
 """What Triton 2.51 refuses only when the model's instances are there; now and then it dies of that, with SIGSEGV, at
 once or seconds later. So each of these has a Triton of its own."""
 NO_BACKEND = "unable to find backend library"
-HERE = {"python"}
-"""The backends of the Triton of the tests."""
+HERE = {"python"}  # The backends of the Triton of the tests.
 OPTIONS = ("--model-control-mode=explicit", "--strict-readiness=false")
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from tidegate.triton.publishing import steps
 
-Event = tuple[str, str]
-"""`before` or `after`, and the step."""
+Event = tuple[str, str]  # `before` or `after`, and the step.
 
 
 def events(work: Callable[[], object]) -> list[Event]:

@@ -22,8 +22,7 @@ from .entries import entry, publish
 CANARY = "canary"
 SECONDS = 60.0
 OPTIONS = ("--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false")
-Answer = tuple[int, int, int]
-"""Version, release, and when (nanoseconds) it was loaded."""
+Answer = tuple[int, int, int]  # Version, release, and when (nanoseconds) it was loaded.
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,7 @@ class TritonPythonModel:
 class Programs:
     perf_analyzer: Path
     tritonserver: Path
-    backends: str
-    """The argument that Triton needs to find its backends."""
+    backends: str  # The argument that Triton needs to find its backends.
 
 
 def write_programs(folder: Path, have: Installed) -> Programs:

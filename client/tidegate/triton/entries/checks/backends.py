@@ -53,8 +53,7 @@ _WITHOUT_FILES = ("tensorrtllm", "identity", "repeat", "square")
 class Backend(NamedTuple):
     """What runs a model: as the configuration says, completed as Triton does."""
 
-    name: str
-    """Empty for an ensemble, and where nothing tells it."""
+    name: str  # Empty for an ensemble, and where nothing tells it.
     platform: str = ""
 
 

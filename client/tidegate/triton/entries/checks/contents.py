@@ -28,13 +28,11 @@ _RESHAPING = "RESHAPE_IO_LAYERS"
 class _Format(NamedTuple):
     read: Callable[[Path], Reading]
     file: str
-    holder: str = ""
-    """A folder's own file that stands for it."""
+    holder: str = ""  # A folder's own file that stands for it.
     converts: bool = False
     """Whether the backend converts types, takes any first dimension for the batch's, and any number for an output's
     dimension of any size; else types must be equal, and only a dimension of any size is any size."""
-    inferred: bool = False
-    """Whether the backend may know more of an output's size than the file says."""
+    inferred: bool = False  # Whether the backend may know more of an output's size than the file says.
 
 
 _FORMATS = {

@@ -16,12 +16,9 @@ from typing import Any
 from ....errors import UsageError
 from .reading import Reading, Tensor, bounded, config_of, unreadable
 
-BATCH = 32768
-"""Rows of a batch at most: the backend must have some limit, and this is its documentation's."""
-JSON_LIMIT = 256 << 20
-"""Bytes: JSON takes several times as many in memory."""
-LIGHTGBM_LIMIT = 64 << 20
-"""Bytes before the first tree: they grow with the number of features."""
+BATCH = 32768  # Rows of a batch at most: the backend must have some limit, and this is its documentation's.
+JSON_LIMIT = 256 << 20  # Bytes: JSON takes several times as many in memory.
+LIGHTGBM_LIMIT = 64 << 20  # Bytes before the first tree: they grow with the number of features.
 LIGHTGBM_HEAD = b"tree\n"
 _XGBOOST_CLASSIFIERS = ("binary:", "multi:")
 _LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
@@ -30,19 +27,16 @@ _FORMATS = {"i": "b", "U": "B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D":
 _CONSTANTS = {"Z": None, "T": True, "F": False}
 _SIZES = {kind: struct.calcsize(form) for kind, form in _FORMATS.items()} | dict.fromkeys(_CONSTANTS, 0)
 _DEPTH = 64
-_LONGEST = 1 << 10
-"""Bytes of a text that is kept: what is asked of a model are a few words and numbers."""
+_LONGEST = 1 << 10  # Bytes of a text that is kept: what is asked of a model are a few words and numbers.
 _TREELITE_MAJOR = 4
-_TREELITE_CLASSIFIERS = (0, 2)
-"""kBinaryClf, kMultiClf of treelite's TaskType."""
+_TREELITE_CLASSIFIERS = (0, 2)  # kBinaryClf, kMultiClf of treelite's TaskType.
 
 
 @dataclass(frozen=True)
 class _Forest:
     features: int
     classifier: bool
-    classes: int
-    """1: a regression, or a classifier of two classes."""
+    classes: int  # 1: a regression, or a classifier of two classes.
 
 
 def read_xgboost_json(source: Path) -> Reading:

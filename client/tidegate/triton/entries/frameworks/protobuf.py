@@ -21,10 +21,8 @@ BOOL: Final = FieldDescriptorProto.TYPE_BOOL
 MANY: Final = True
 Field = tuple[Any, ...]
 """Name, number, and type: one of the above or the name of a message; then MANY, where it is repeated."""
-MOST_BYTES = 64 << 20
-"""Of what is kept of a file: names, types and shapes are a few kilobytes."""
-_MESSAGE = 2
-"""The wire type of messages, texts and packed lists."""
+MOST_BYTES = 64 << 20  # Of what is kept of a file: names, types and shapes are a few kilobytes.
+_MESSAGE = 2  # The wire type of messages, texts and packed lists.
 
 
 def described(package: str, messages: Mapping[str, Sequence[Field]]) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from ....errors import UsageError
 from .reading import Reading, bounded, config_of, unreadable
 
 PROGRAM = "model.py"
-LIMIT = 1 << 20
-"""Bytes of a program: parsed, it takes some hundred times as much memory."""
+LIMIT = 1 << 20  # Bytes of a program: parsed, it takes some hundred times as much memory.
 _LEFT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".DS_Store"})
 
 

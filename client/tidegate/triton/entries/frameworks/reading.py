@@ -17,8 +17,7 @@ DATA_TYPES = (
 )  # fmt: skip
 """Triton's, as `config.pbtxt` has them after `TYPE_`."""
 HEAD_BYTES = 4096
-ANY = -1
-"""A dimension that may have any size."""
+ANY = -1  # A dimension that may have any size.
 
 
 class UnreadableError(UsageError):
@@ -42,8 +41,7 @@ class Reading:
 
     config: Any
     """A ModelConfig with the backend, and what else the framework decides; without tensors, unless they are fixed."""
-    files: tuple[tuple[str, Path], ...] = ()
-    """Path below the version's folder, and the file it is copied from."""
+    files: tuple[tuple[str, Path], ...] = ()  # Path below the version's folder, and the file it is copied from.
     inputs: tuple[Tensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
     whole_shapes: bool = True
@@ -52,8 +50,7 @@ class Reading:
     """What TorchScript's forward takes besides itself, where it can be read, and all of it is tensors."""
     missing: str = ""
     """What the file does not tell of the tensors, so that the user must say it: a sentence for the error."""
-    notes: tuple[str, ...] = ()
-    """What the user should know of such a model in Triton."""
+    notes: tuple[str, ...] = ()  # What the user should know of such a model in Triton.
 
 
 def config_of(backend: str, platform: str = "", parameters: Iterable[tuple[str, str]] = ()) -> Any:

@@ -19,8 +19,7 @@ from .python import PROGRAM, files_of, program, text_of
 from .reading import Reading, config_of, unreadable
 
 SCRIPT, PACKAGE = "model.pt", "model.pt2"
-LIMIT = 16 << 20
-"""Bytes that are ever unpacked of one member of an archive."""
+LIMIT = 16 << 20  # Bytes that are ever unpacked of one member of an archive.
 NO_SCRIPT = (
     "pickled weights need code, and are never loaded: save the model by torch.jit.script(model).save('model.pt'), "
     "export it by torch.onnx.export, or give a folder with a model.py that defines its nn.Module, and its model.pt"

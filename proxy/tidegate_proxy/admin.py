@@ -16,8 +16,7 @@ from .config import LiveConfig
 from .shared_state import SharedState
 from .telemetry.meter import Meter, pieces
 
-PAUSE_SECONDS = 0.0005
-"""Between two pieces of the metrics."""
+PAUSE_SECONDS = 0.0005  # Between two pieces of the metrics.
 _POOL = ("server", "pool")
 _REPLICA = (*_POOL, "replica")
 _Samples = Iterable[tuple[str | Sequence[str], float]]

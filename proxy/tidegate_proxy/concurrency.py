@@ -9,8 +9,7 @@ Dynamic thresholds: Choudhury and Hahne, IEEE/ACM TON 6(2), 1998.
 from collections import deque
 from typing import Protocol
 
-WAITING_FOR_EACH = 4
-"""Calls that may wait, for each that is worked on."""
+WAITING_FOR_EACH = 4  # Calls that may wait, for each that is worked on.
 TIMES_FREE = 3
 """No model gets a further slot, or place in the queue, that has so many times those that are free: one alone has at
 most three quarters of them."""
@@ -50,8 +49,7 @@ class ConcurrencyLimiter:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.in_flight = 0
-        self.waiting = 0
-        """Calls in the queue."""
+        self.waiting = 0  # Calls in the queue.
         self._queues: dict[tuple[InFlightCount, InFlightCount], deque[Waiter]] = {}
         self._admitting = False
 

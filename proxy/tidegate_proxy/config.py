@@ -26,10 +26,8 @@ from .routes import Routes
 from .settings import Layout
 from .telemetry.meter import Meter
 
-LOOK_SECONDS = 1.0
-"""Seconds between two looks at a file."""
-AT_ONCE = 10
-"""Models that are taken in before requests have their turn again."""
+LOOK_SECONDS = 1.0  # Seconds between two looks at a file.
+AT_ONCE = 10  # Models that are taken in before requests have their turn again.
 log = logging.getLogger(__name__)
 
 
@@ -95,8 +93,7 @@ class WatchedFile:
     path: Path
     _read: Callable[[Path], Any]
     _use: Callable[[Any], Awaitable[None]]
-    generation: int = 0
-    """How many times it was taken over."""
+    generation: int = 0  # How many times it was taken over.
     failures: int = 0
     last_error: str = ""
     _seen: object = None
@@ -158,10 +155,8 @@ async def follow(watched: list[WatchedFile]) -> None:
             await each.look()
 
 
-REPLICAS_SECONDS = 5.0
-"""Seconds between two looks at how many replicas of the proxy there are."""
-RELEASE_SECONDS = 1.0
-"""Seconds that giving all leases back may take at the end: those that nobody takes run out."""
+REPLICAS_SECONDS = 5.0  # Seconds between two looks at how many replicas of the proxy there are.
+RELEASE_SECONDS = 1.0  # Seconds that giving all leases back may take at the end: those that nobody takes run out.
 
 
 class LiveConfig:

@@ -15,8 +15,7 @@ from .shared_state import SharedState
 from .upstream.breaker import Trial
 from .upstream.replica import Replica, retry_in
 
-C = TypeVar("C")
-"""What a request is sent on: a connection of its own, or one that calls share."""
+C = TypeVar("C")  # What a request is sent on: a connection of its own, or one that calls share.
 
 
 class Forwarding:
@@ -43,24 +42,16 @@ class Forwarding:
         self._limiter = limiter
         self._model_count = model_count
         self._caller_count = caller_count
-        self.version: str | None = None
-        """The version of the model that answers; None leaves it to the server."""
-        self.sequence: bytes | None = None
-        """Id of the sequence that the call is of, where the model may keep them."""
-        self.replica: Replica | None = None
-        """Where the call is counted as in flight."""
-        self.lease: Lease | None = None
-        """On the model at that replica, where models are loaded on demand."""
-        self.loading = False
-        """Whether the call waits for its model to be loaded."""
-        self.tried: tuple[Replica, ...] = ()
-        """Replicas that failed the call."""
-        self._trial: Trial | None = None
-        """Its leave to find out whether that replica is back."""
+        self.version: str | None = None  # The version of the model that answers; None leaves it to the server.
+        self.sequence: bytes | None = None  # Id of the sequence that the call is of, where the model may keep them.
+        self.replica: Replica | None = None  # Where the call is counted as in flight.
+        self.lease: Lease | None = None  # On the model at that replica, where models are loaded on demand.
+        self.loading = False  # Whether the call waits for its model to be loaded.
+        self.tried: tuple[Replica, ...] = ()  # Replicas that failed the call.
+        self._trial: Trial | None = None  # Its leave to find out whether that replica is back.
         self._has_loaded = False
         self._has_slot = False
-        self._waiter: Waiter | None = None
-        """What waits in the queue for the slot."""
+        self._waiter: Waiter | None = None  # What waits in the queue for the slot.
 
     # --- its lease and its version
     def find_lease(self) -> bool:

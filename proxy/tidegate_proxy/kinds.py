@@ -54,8 +54,7 @@ class ServerKind(Protocol):
 
 
 KINDS: Final[dict[str, ServerKind]] = {"triton": Triton()}
-GRPC_KIND: Final = "triton"
-"""The one kind whose servers are called over gRPC, too."""
+GRPC_KIND: Final = "triton"  # The one kind whose servers are called over gRPC, too.
 
 
 def understand(path: str | None) -> Target | None:

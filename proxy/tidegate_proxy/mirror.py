@@ -23,14 +23,10 @@ Outcome = Literal["answered", "refused", "failed", "late", "incomplete", "too-la
 Send = Callable[[Replica, bytes], Awaitable[Outcome]]
 """Sends a whole request to a replica's double, and reads the answer to its end."""
 
-MOST_BYTES = 1024 * 1024
-"""Bytes of one request that is mirrored."""
-MOST_BYTES_OF_ALL = 32 * 1024 * 1024
-"""Bytes of all mirrored requests in flight."""
-MOST_COPIES = 64
-"""Mirrored requests in flight."""
-MOST_OF_A_MODEL = 16
-"""The same of one model, so that one dead candidate does not keep the others from theirs."""
+MOST_BYTES = 1024 * 1024  # Bytes of one request that is mirrored.
+MOST_BYTES_OF_ALL = 32 * 1024 * 1024  # Bytes of all mirrored requests in flight.
+MOST_COPIES = 64  # Mirrored requests in flight.
+MOST_OF_A_MODEL = 16  # The same of one model, so that one dead candidate does not keep the others from theirs.
 log = logging.getLogger(__name__)
 
 
@@ -110,8 +106,7 @@ class Mirror:
 
     def __init__(self, meter: Meter, seconds: float) -> None:
         self.seconds = seconds
-        self.bytes = 0
-        """What those in flight hold."""
+        self.bytes = 0  # What those in flight hold.
         self._meter = meter
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -22,10 +22,8 @@ _EVERYWHERE = (Kind.MALFORMED, Kind.METHOD, Kind.TOO_LONG, Kind.HEADERS, Kind.IN
 _FOR_CALLERS = (Kind.UNAUTHENTICATED, Kind.DENIED, Kind.UNKNOWN, Kind.UPSTREAM, Kind.BUSY, Kind.DEADLINE)
 _FOR_CALLS = (*_FOR_CALLERS, Kind.SLOW, Kind.RATE_LIMITED, Kind.LOAD_FAILED, Kind.NEVER_FITS)
 _RETRIED = (Kind.RATE_LIMITED, Kind.BUSY)
-_TRITON_SAYS = (400, 404, 500, 503)
-"""Statuses that Triton answers with, besides 200."""
-_OPEN: _Json = {"security": []}
-"""What anybody may ask."""
+_TRITON_SAYS = (400, 404, 500, 503)  # Statuses that Triton answers with, besides 200.
+_OPEN: _Json = {"security": []}  # What anybody may ask.
 
 
 def document() -> _Json:

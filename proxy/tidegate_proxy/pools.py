@@ -15,14 +15,11 @@ from .residency.manager import LeaseManager
 from .upstream.replica import LOOKUP_SECONDS, Replica, retry_in, weight
 from .upstream.request import Answer, NoAnswerError, send
 
-Address = tuple[int, tuple[Any, ...]]
-"""Address family, and the socket address."""
+Address = tuple[int, tuple[Any, ...]]  # Address family, and the socket address.
 Found = TypeVar("Found")
 Lookup = Callable[[str, int], Awaitable[Sequence[Address]]]
-RETRY_SHARE = 0.1
-"""Retries that each request adds to the pool's budget."""
-RETRIES_A_SECOND = 1.0
-"""Retries that each second adds, for a pool with few requests."""
+RETRY_SHARE = 0.1  # Retries that each request adds to the pool's budget.
+RETRIES_A_SECOND = 1.0  # Retries that each second adds, for a pool with few requests.
 MOST_RETRIES = 100.0
 log = logging.getLogger(__name__)
 
@@ -76,8 +73,7 @@ class Pool:
         self, server: str, pool: routing.Pool, find: Lookup = lookup, leases: LeaseManager | None = None
     ) -> None:
         self.server = server
-        self.name = f"{server}/{pool.name}"
-        """Its own behind that of its server, for people."""
+        self.name = f"{server}/{pool.name}"  # Its own behind that of its server, for people.
         self.told = pool
         self.replicas: list[Replica] = []
         self.retries = RetryBudget(monotonic())

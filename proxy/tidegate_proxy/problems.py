@@ -12,8 +12,7 @@ import msgspec
 TYPE_ROOT = "https://tidegate.dev/problems/"
 CONTENT_TYPE = "application/problem+json"
 TWO_CREDENTIALS = "A request says once who sends it: leave one credential out."
-AGAIN_SECONDS = 1.0
-"""Seconds that a caller is told to wait where it is not known how long it takes."""
+AGAIN_SECONDS = 1.0  # Seconds that a caller is told to wait where it is not known how long it takes.
 
 
 class TableError(Exception):
@@ -52,10 +51,8 @@ class Problem(Exception):
 
     kind: Kind
     detail: str
-    retry_after: float | None = None
-    """Seconds after which it can succeed."""
-    allow: str | None = None
-    """Method that the address takes, with METHOD."""
+    retry_after: float | None = None  # Seconds after which it can succeed.
+    allow: str | None = None  # Method that the address takes, with METHOD.
 
     def body(self, request_id: str) -> bytes:
         """Return the JSON of RFC 9457."""

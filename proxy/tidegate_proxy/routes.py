@@ -17,10 +17,8 @@ from .problems import Kind, Problem
 from .targets import Target, is_version
 from .telemetry.meter import CallCount
 
-ASK_AGAIN_SECONDS = 5.0
-"""Seconds after which a call has the alias asked anew, in the background."""
-RETRY_SECONDS = 1.0
-"""The same after no answer, and for sequences."""
+ASK_AGAIN_SECONDS = 5.0  # Seconds after which a call has the alias asked anew, in the background.
+RETRY_SECONDS = 1.0  # The same after no answer, and for sequences.
 HOLD_SECONDS = 60.0
 """Seconds for which an alias's answer holds where no newer one can be had; no call gets a version of long ago."""
 ANSWER_SECONDS = 5.0
@@ -37,8 +35,7 @@ class _Asked:
         self._kind = kind
         self._ask_at = 0.0
         self._asking: asyncio.Task[None] | None = None
-        self._why = "it was not asked yet"
-        """Why it is not known."""
+        self._why = "it was not asked yet"  # Why it is not known.
 
     def _take(self, config: bytes) -> None:
         """Learn it from the configuration; raises ValueError."""
@@ -122,8 +119,7 @@ class Sequences(_Asked):
 
     def __init__(self, model: str, pool: Pool, kind: ServerKind) -> None:
         super().__init__(model, pool, kind)
-        self.known: bool | None = None
-        """None while it is not known."""
+        self.known: bool | None = None  # None while it is not known.
 
     async def find(self) -> bool | None:
         """Return it; where it cannot be told now, it is asked later again.
@@ -139,8 +135,7 @@ class Sequences(_Asked):
         self.known = self._kind.keeps_sequences(config)
 
 
-_MOST_HEADS = 64
-"""Kinds of calls of one model whose first lines are kept."""
+_MOST_HEADS = 64  # Kinds of calls of one model whose first lines are kept.
 
 
 class Route:
@@ -162,21 +157,14 @@ class Route:
         self._ends = [end / 100 for end in accumulate(share.weight for share in shares)]
         self.alias = Alias(model.alias, model.name, pool, self.kind) if model.alias is not None else None
         """Decides on the version of requests that ask for none, where the model has one."""
-        self.sequences = Sequences(model.name, pool, self.kind)
-        """Whether the model keeps sequences."""
-        self.mirror = model.mirror
-        """The share of its requests that a candidate gets copies of."""
-        self.candidate = str(model.mirror.version) if model.mirror is not None else ""
-        """The version of the candidate."""
-        self.copies = 0
-        """Copies in flight."""
+        self.sequences = Sequences(model.name, pool, self.kind)  # Whether the model keeps sequences.
+        self.mirror = model.mirror  # The share of its requests that a candidate gets copies of.
+        self.candidate = str(model.mirror.version) if model.mirror is not None else ""  # The version of the candidate.
+        self.copies = 0  # Copies in flight.
         self._heads: dict[tuple[str, str | None], bytes] = {}
-        self.http_count: CallCount | None = None
-        """Where its calls over HTTP are counted, once there was one."""
-        self.grpc_count: CallCount | None = None
-        """The same over gRPC."""
-        self.in_flight = InFlightCount()
-        """Its calls under way."""
+        self.http_count: CallCount | None = None  # Where its calls over HTTP are counted, once there was one.
+        self.grpc_count: CallCount | None = None  # The same over gRPC.
+        self.in_flight = InFlightCount()  # Its calls under way.
 
     def must_know_sequence(self, asked: str | None) -> bool:
         """Tell whether a request for a version (or none) may go astray unless it is known which sequence it is of."""

@@ -21,17 +21,12 @@ from .settings import Layout
 from .shared_state import SharedState
 from .telemetry.meter import Meter
 
-KEEP_ALIVE_SECONDS = 75.0
-"""Seconds that a caller's connection may stand idle."""
-HEAD_SECONDS = 20.0
-"""Seconds that the head of a request may take."""
-QUIET_SECONDS = 1.0
-"""After SIGTERM the proxy goes on taking connections until no request has come for so long."""
+KEEP_ALIVE_SECONDS = 75.0  # Seconds that a caller's connection may stand idle.
+HEAD_SECONDS = 20.0  # Seconds that the head of a request may take.
+QUIET_SECONDS = 1.0  # After SIGTERM the proxy goes on taking connections until no request has come for so long.
 BACKLOG = 4096
-LAST_BYTES_SECONDS = 0.5
-"""Seconds that connections have to close when all is written."""
-LAST_SPANS_SECONDS = 2.0
-"""Seconds that the collector has for the last spans."""
+LAST_BYTES_SECONDS = 0.5  # Seconds that connections have to close when all is written.
+LAST_SPANS_SECONDS = 2.0  # Seconds that the collector has for the last spans.
 log = logging.getLogger(__name__)
 
 
@@ -44,10 +39,8 @@ class Proxy:
         self.meter = Meter()
         self.config = LiveConfig(settings, layout, find, self.meter)
         self.shared = SharedState(settings, self.config.authorizer, self.meter)
-        self.ports: dict[str, int] = {}
-        """Where it listens, once it does: http, grpc, admin."""
-        self.why_not_ready = ""
-        """Why no more requests should come, or nothing."""
+        self.ports: dict[str, int] = {}  # Where it listens, once it does: http, grpc, admin.
+        self.why_not_ready = ""  # Why no more requests should come, or nothing.
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:

@@ -17,8 +17,7 @@ from .routes import Route
 from .upstream.request import Answer
 
 Found = TypeVar("Found")
-UNAVAILABLE_HEADER = "tidegate-unavailable"
-"""Names the pools that an answer lacks, for they gave none."""
+UNAVAILABLE_HEADER = "tidegate-unavailable"  # Names the pools that an answer lacks, for they gave none.
 
 
 class ServerQueries:

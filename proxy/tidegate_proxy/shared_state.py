@@ -16,8 +16,7 @@ from .telemetry.traces import Tracer
 
 BUFFERED_BODIES = 4
 """Bodies of the longest kind that are held at once, by requests whose body must be whole before it is sent on."""
-SWEEP_SECONDS = 0.1
-"""Seconds between two looks for calls past their deadline: that is how late a deadline can be."""
+SWEEP_SECONDS = 0.1  # Seconds between two looks for calls past their deadline: that is how late a deadline can be.
 
 
 class OpenCall(Protocol):
@@ -40,20 +39,17 @@ class SharedState:
     meter: Meter
     call_log: CallLog = field(default_factory=CallLog)
     open_calls: set[OpenCall] = field(default_factory=set)
-    draining: bool = False
-    """Whether the proxy is about to end: callers are told to connect anew."""
+    draining: bool = False  # Whether the proxy is about to end: callers are told to connect anew.
 
     def __post_init__(self) -> None:
         settings = self.settings
         self.limiter = ConcurrencyLimiter(settings.concurrency)
-        self.tracer: Tracer | None = None
-        """Makes spans, where they are asked for."""
+        self.tracer: Tracer | None = None  # Makes spans, where they are asked for.
         if settings.otlp_endpoint is not None:
             self.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
         self.body_limit_bytes = settings.body_limit_bytes
         """Of the settings; each call asks for it, and there it takes longer."""
-        self.buffer_left = settings.body_limit_bytes * BUFFERED_BODIES
-        """Bytes that whole bodies may still take."""
+        self.buffer_left = settings.body_limit_bytes * BUFFERED_BODIES  # Bytes that whole bodies may still take.
         self.mirror = Mirror(self.meter, float(settings.request_timeout_seconds))
 
     async def sweep(self) -> None:

@@ -8,40 +8,31 @@ from tidegate_contracts.routing import Action
 
 NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}"
 VERSION_PATTERN = r"[1-9][0-9]{0,15}"
-is_name: Callable[[str], object] = re.compile(NAME_PATTERN).fullmatch
-"""Whether a server or a model can be called this."""
+is_name: Callable[[str], object] = re.compile(NAME_PATTERN).fullmatch  # Whether a server or a model can be called this.
 is_version: Callable[[str], object] = re.compile(VERSION_PATTERN).fullmatch
 """Whether it is a number that a version can have."""
 _UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])")
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+([/?].*)?", re.IGNORECASE)
-LONGEST = 1024
-"""Bytes of a path that is looked at."""
-ANYTHING = b"/*"
-"""Where the application answers `OPTIONS *`, which asks about the proxy as a whole."""
+LONGEST = 1024  # Bytes of a path that is looked at.
+ANYTHING = b"/*"  # Where the application answers `OPTIONS *`, which asks about the proxy as a whole.
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """One thing that can be asked of a model."""
 
-    kind: str
-    """The kind of server that is asked like this."""
+    kind: str  # The kind of server that is asked like this.
     verb: str
-    method: bytes
-    """The one method that it takes."""
-    action: Action
-    """What a rule must grant for it."""
+    method: bytes  # The one method that it takes.
+    action: Action  # What a rule must grant for it.
     model: str
     server: str | None = None
     version: str | None = None
-    in_body: bool = False
-    """Whether only the body says what is asked: the kind's `open_body` reads it."""
-    looks_only: bool = False
-    """Whether a model that is not loaded is not loaded for it: the kind's `look` answers it."""
+    in_body: bool = False  # Whether only the body says what is asked: the kind's `open_body` reads it.
+    looks_only: bool = False  # Whether a model that is not loaded is not loaded for it: the kind's `look` answers it.
     may_be_of_sequence: bool = False
     """Whether it may be one request of a sequence; also whether candidates get copies of it."""
-    streams: bool = False
-    """Whether its answer may go on for as long as it moves."""
+    streams: bool = False  # Whether its answer may go on for as long as it moves.
 
 
 def origin_form(url: bytes) -> bytes:

@@ -4,10 +4,8 @@ from ..problems import Kind, Problem
 from ..shared_state import SharedState
 from .caller import Body, Caller
 
-MOST_DRAINED = 1024 * 1024
-"""Bytes of a refused body that are read to save the caller's connection."""
-MOST_UNSENT = 256 * 1024
-"""Bytes of a body that wait for a connection before its sender is held."""
+MOST_DRAINED = 1024 * 1024  # Bytes of a refused body that are read to save the caller's connection.
+MOST_UNSENT = 256 * 1024  # Bytes of a body that wait for a connection before its sender is held.
 
 
 class RequestBody(Body):
@@ -18,20 +16,16 @@ class RequestBody(Body):
     def __init__(self, length: int | None, chunked: bool, shared: SharedState, caller: Caller) -> None:
         self.length = length
         self.chunked = chunked
-        self.received = 0
-        """Bytes so far."""
+        self.received = 0  # Bytes so far.
         self.complete = False
         self.is_held = False
-        self.gathers = False
-        """Whether it has to be whole before it is sent on."""
+        self.gathers = False  # Whether it has to be whole before it is sent on.
         self.parts: list[bytes | bytearray | memoryview] = []
-        self._gathered = 0
-        """Bytes of it that the proxy's budget for whole bodies holds."""
+        self._gathered = 0  # Bytes of it that the proxy's budget for whole bodies holds.
         self._shared = shared
         self._caller = caller
         if chunked:
-            self._chunk = bytearray()
-            """What goes on as one chunk, however small the caller's are."""
+            self._chunk = bytearray()  # What goes on as one chunk, however small the caller's are.
 
     def take(self, data: bytes, is_sent: bool) -> Problem | None:
         """Take a part of it; return why no more of it is taken. `is_sent`: what comes is sent on at once."""

@@ -13,8 +13,7 @@ class Body:
 
     def __init__(self) -> None:
         self.complete = False
-        self.is_held = False
-        """Whether no more of it is read for now."""
+        self.is_held = False  # Whether no more of it is read for now.
 
 
 class Request:
@@ -26,8 +25,7 @@ class Request:
     __slots__ = ("body", "keep_alive", "response_complete")
 
     body: Body
-    keep_alive: bool
-    """Whether another request may follow over the connection."""
+    keep_alive: bool  # Whether another request may follow over the connection.
     response_complete: bool
 
     def start(self) -> None:

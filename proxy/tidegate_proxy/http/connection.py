@@ -22,10 +22,8 @@ from .head import MOST_HEAD_BYTES, read_head, too_long_a_head
 from .request import HttpRequest
 from .upgrade import PassedOver, framing
 
-LINGER_SECONDS = 1.0
-"""Seconds in which a caller that still sends is heard after its last answer."""
-CLOSE_SECONDS = 5.0
-"""Seconds in which a caller takes some of what is left for it, or its connection is cut."""
+LINGER_SECONDS = 1.0  # Seconds in which a caller that still sends is heard after its last answer.
+CLOSE_SECONDS = 5.0  # Seconds in which a caller takes some of what is left for it, or its connection is cut.
 MOST_KNOWN_TARGETS = 20_000
 END = b"\r\n\r\n"
 log = logging.getLogger(__name__)
@@ -48,14 +46,11 @@ class HttpServer:
 
     def __init__(self, shared: SharedState, app: ASGIApp) -> None:
         self.shared = shared
-        self.app = app
-        """Answers what is no call of a model."""
+        self.app = app  # Answers what is no call of a model.
         self.connections: set[ClientConnection] = set()
-        self.answered = 0
-        """Requests so far."""
+        self.answered = 0  # Requests so far.
         self.targets = _Targets()
-        self.seconds = float(shared.settings.request_timeout_seconds)
-        """How long a call may take."""
+        self.seconds = float(shared.settings.request_timeout_seconds)  # How long a call may take.
 
     def connection(self) -> "ClientConnection":
         """Return the proxy's end of a new connection."""
@@ -71,33 +66,24 @@ class ClientConnection(asyncio.Protocol):
         self.last_heard = monotonic()
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
-        self._last: Request | None = None
-        """The request whose head came last."""
-        self._active: Request | None = None
-        """The one that is answered."""
-        self._queue: deque[Request] = deque()
-        """Those that wait for their turn."""
-        self._put_off = False
-        """Whether the next request waits until its answer can be written."""
+        self._last: Request | None = None  # The request whose head came last.
+        self._active: Request | None = None  # The one that is answered.
+        self._queue: deque[Request] = deque()  # Those that wait for their turn.
+        self._put_off = False  # Whether the next request waits until its answer can be written.
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._in_head = False
-        self._between = True
-        """Whether the parser stands between two requests."""
+        self._between = True  # Whether the parser stands between two requests.
         self._framing = b""
         """A head with the same body as that of the request which wishes for another protocol, if this one does."""
         self._head_bytes = 0
         self._head_began = self.last_heard
-        self._is_long = False
-        """Whether more came at once than a head may have."""
-        self._began = False
-        """Whether the last request began in what came last."""
-        self._body_bytes = 0
-        """Bytes of the last body in what came last."""
+        self._is_long = False  # Whether more came at once than a head may have.
+        self._began = False  # Whether the last request began in what came last.
+        self._body_bytes = 0  # Bytes of the last body in what came last.
         self._reading_paused = False
         self._writing_paused = False
-        self._deaf = False
-        """Whether what the caller sends is dropped: the connection ends."""
+        self._deaf = False  # Whether what the caller sends is dropped: the connection ends.
         self._is_lost = False
 
     # --- asyncio

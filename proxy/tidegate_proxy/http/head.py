@@ -8,8 +8,7 @@ from ..headers import PLAIN, is_request_id, nominated, without
 from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..targets import Target
 
-MOST_HEAD_BYTES = 64 * 1024
-"""Bytes of a request's first line and headers."""
+MOST_HEAD_BYTES = 64 * 1024  # Bytes of a request's first line and headers.
 
 (
     _PASS, _DROP, _AUTHORIZATION, _KEY, _LENGTH, _ENCODING, _EXPECT, _REQUEST_ID, _SECONDS, _STICKY, _HOST, _CONNECTION,
@@ -63,23 +62,16 @@ class HttpHead:
         self.method = method
         self.http_11 = http_11
         self.keep_alive = keep_alive
-        self.seconds = seconds
-        """How long the caller waits: as it says, or as the proxy does if that is shorter."""
-        self.passed = b""
-        """Header lines that go on to the replica."""
+        self.seconds = seconds  # How long the caller waits: as it says, or as the proxy does if that is shorter.
+        self.passed = b""  # Header lines that go on to the replica.
         self.credential = b""
-        self.length: int | None = None
-        """Bytes of the body, where the request says it."""
+        self.length: int | None = None  # Bytes of the body, where the request says it.
         self.chunked = False
         self.expects_continue = False
-        self.upgrades = False
-        """Whether it wishes for another protocol."""
-        self.sticky: bytes | None = None
-        """Requests with the same value get the same version of a model."""
-        self.request_id = b""
-        """The caller's own, or nothing."""
-        self.refusal: Problem | None = None
-        """Why it is no request that can be answered."""
+        self.upgrades = False  # Whether it wishes for another protocol.
+        self.sticky: bytes | None = None  # Requests with the same value get the same version of a model.
+        self.request_id = b""  # The caller's own, or nothing.
+        self.refusal: Problem | None = None  # Why it is no request that can be answered.
 
 
 def read_head(

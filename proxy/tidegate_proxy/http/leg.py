@@ -55,21 +55,17 @@ class UpstreamLeg(Receiver):
         replica: Replica,
         connection: Connection,
     ) -> None:
-        self.connection: Connection | None = connection
-        """To the replica, until the answer is whole."""
+        self.connection: Connection | None = connection  # To the replica, until the answer is whole.
         self._request = request
         self._shared = shared
         self._forwarding = forwarding
         self._replica = replica
-        self.began = False
-        """Whether the answer has begun."""
-        self.size = 0
-        """Bytes of the answer's body so far."""
+        self.began = False  # Whether the answer has begun.
+        self.size = 0  # Bytes of the answer's body so far.
         self._reply: list[bytes] = []
         self._status = 0
         self._chunked = False
-        self._copy: MirroredRequest | None = None
-        """What a candidate gets of the request, if it is one of its share."""
+        self._copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
         connection.receiver = self
 
     # --- to the replica

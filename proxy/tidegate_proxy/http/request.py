@@ -47,24 +47,17 @@ class HttpRequest(Request):
         self.request_id = head.request_id or new_request_id()
         self.deadline = started + head.seconds
         self.response_complete = False
-        self.forwarding: Forwarding | None = None
-        """What it holds, once it is granted."""
+        self.forwarding: Forwarding | None = None  # What it holds, once it is granted.
         self._shared = shared
         self._started = started
         self._leg: UpstreamLeg | None = None
         self._task: asyncio.Task[None] | None = None
-        self._refusal: Problem | None = None
-        """What ends it when it is its turn."""
-        self._problem: str | None = None
-        """The word of the problem that ended it."""
-        self._whole: asyncio.Future[None] | None = None
-        """Done when the body is whole, if that is waited for."""
-        self._span: Span | None = None
-        """Where calls are traced."""
-        self._own_bytes = 0
-        """Of an answer's body that the proxy wrote itself."""
-        self._size_before = 0
-        """Bytes of the answer when its time was last prolonged."""
+        self._refusal: Problem | None = None  # What ends it when it is its turn.
+        self._problem: str | None = None  # The word of the problem that ended it.
+        self._whole: asyncio.Future[None] | None = None  # Done when the body is whole, if that is waited for.
+        self._span: Span | None = None  # Where calls are traced.
+        self._own_bytes = 0  # Of an answer's body that the proxy wrote itself.
+        self._size_before = 0  # Bytes of the answer when its time was last prolonged.
 
     # --- from the caller
     def start(self) -> None:

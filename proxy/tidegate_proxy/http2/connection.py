@@ -12,8 +12,7 @@ from . import frames as h2
 from .frames import Fields, Http2Error, MalformedHeadersError, Understood, frame
 from .sending import Sender
 
-MOST_CONTINUATIONS = 16
-"""Parts of a header block."""
+MOST_CONTINUATIONS = 16  # Parts of a header block.
 _SIZES = {h2.RST_STREAM: 4, h2.PING: 8, h2.PRIORITY: 5}
 _OF_CONNECTION = frozenset({h2.SETTINGS, h2.PING, h2.GOAWAY})
 
@@ -25,15 +24,13 @@ class Http2Connection(Sender, Generic[Understood]):
     settings, `preface` is what it sends before them.
     """
 
-    silent_seconds: int
-    """Seconds after which the system ends the connection, if the peer's machine has been silent."""
+    silent_seconds: int  # Seconds after which the system ends the connection, if the peer's machine has been silent.
 
     def __init__(self, understand: Callable[[Fields], Understood], own: dict[int, int], preface: bytes) -> None:
         super().__init__()
         self.heard_at = self.last_used
         self.heard_settings = False
-        self.most_streams = h2.LARGEST_WINDOW
-        """How many streams the peer allows at once."""
+        self.most_streams = h2.LARGEST_WINDOW  # How many streams the peer allows at once.
         self._own = {h2.INITIAL_WINDOW_SIZE: self.stream_window, h2.MAX_FRAME_SIZE: h2.OWN_FRAME, **own}
         self._preface = preface
         self._headers = h2.HeaderReader(understand)
@@ -45,8 +42,7 @@ class Http2Connection(Sender, Generic[Understood]):
         self._receive_window = h2.CONNECTION_WINDOW
         self._control_frames = 0
         self._control_frames_since = self.last_used
-        self._is_wider = False
-        """A window has just become wider."""
+        self._is_wider = False  # A window has just become wider.
 
     # --- for the two ends
     def stream_opened(self, _number: int, _head: Understood, _end: bool) -> None:

@@ -22,14 +22,11 @@ HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX
 LARGEST_WINDOW = (1 << 31) - 1
 DEFAULT_WINDOW = 65_535
 DEFAULT_FRAME = 16_384
-OWN_FRAME = 1024 * 1024
-"""Bytes of a DATA frame that is received; its data is taken as it comes, never gathered."""
+OWN_FRAME = 1024 * 1024  # Bytes of a DATA frame that is received; its data is taken as it comes, never gathered.
 CONNECTION_WINDOW = 64 * 1024 * 1024
 """Bytes that may come at once on all streams together: the streams' own windows are what limits them."""
-MOST_GATHERED = 64 * 1024
-"""Bytes of any other frame that is received."""
-MOST_UNWRITTEN = 1024 * 1024
-"""Bytes that wait for the peer to read, before streams are held."""
+MOST_GATHERED = 64 * 1024  # Bytes of any other frame that is received.
+MOST_UNWRITTEN = 1024 * 1024  # Bytes that wait for the peer to read, before streams are held.
 MOST_CONTROL_FRAMES = 10_000
 """Frames that move nothing (pings, settings, resets, empty ones) that a peer may send within `CONTROL_SECONDS`."""
 CONTROL_SECONDS = 5.0
@@ -60,8 +57,7 @@ def unpadded(payload: bytes) -> bytes:
     return payload[1 : len(payload) - payload[0]]
 
 
-MOST_HEAD_BYTES = 32 * 1024
-"""Bytes of a header block, compressed or not."""
+MOST_HEAD_BYTES = 32 * 1024  # Bytes of a header block, compressed or not.
 _MOST_KEPT = 16
 _LONGEST_KEPT = 4096
 

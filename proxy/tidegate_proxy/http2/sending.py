@@ -8,8 +8,7 @@ from typing import Any
 from . import frames as h2
 from .frames import frame
 
-CLOSE_SECONDS = 5.0
-"""Seconds that the peer has to read what is left, when the connection ends."""
+CLOSE_SECONDS = 5.0  # Seconds that the peer has to read what is left, when the connection ends.
 
 
 class Stream:
@@ -20,10 +19,8 @@ class Stream:
     send_window = 0
     receive_window = 0
     unsent_bytes = 0
-    local_closed = False
-    """This end has sent all."""
-    remote_closed = False
-    """The peer has sent all."""
+    local_closed = False  # This end has sent all.
+    remote_closed = False  # The peer has sent all.
     _credit = 0
     _end_block: bytes | None = None
     _end_data = False
@@ -48,8 +45,7 @@ class Stream:
 class Sender(asyncio.Protocol):
     """Gathers frames until all data at hand has been read: streams of one turn of the loop share a write."""
 
-    stream_window = h2.DEFAULT_WINDOW
-    """Bytes that a stream may receive before credit is given."""
+    stream_window = h2.DEFAULT_WINDOW  # Bytes that a stream may receive before credit is given.
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -57,15 +53,12 @@ class Sender(asyncio.Protocol):
         self.streams: dict[int, Stream] = {}
         self.alive = False
         self.last_used = monotonic()
-        self.is_ending = False
-        """Nothing more is read, and the rest is being written."""
-        self.last_opened = 0
-        """The newest stream's number."""
+        self.is_ending = False  # Nothing more is read, and the rest is being written.
+        self.last_opened = 0  # The newest stream's number.
         self.peer_window = h2.DEFAULT_WINDOW
         self.peer_frame = h2.DEFAULT_FRAME
         self.send_window = h2.DEFAULT_WINDOW
-        self.block_prefix = b""
-        """Bytes that the next header block begins with."""
+        self.block_prefix = b""  # Bytes that the next header block begins with.
         self._out: list[bytes | bytearray | memoryview] = []
         self._flushing = False
         self._paused = False

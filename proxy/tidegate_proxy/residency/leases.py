@@ -9,16 +9,11 @@ from tidegate_contracts import lease as api
 
 from ..upstream.replica import Replica, weight
 
-HOT_IN_FLIGHT = 16.0
-"""Requests of one model under way on average, at which it gets a second copy: a queue builds up."""
-HOT_A_SECOND = 100.0
-"""Requests of one model a second at which it gets one."""
-CALM = 0.5
-"""Below this share of both, the second copy is given up again ..."""
-CALM_SECONDS = 60.0
-"""... when that lasts so long."""
-MEMORY_SECONDS = 5.0
-"""Time constant of the averages: a burst that is shorter makes no model hot."""
+HOT_IN_FLIGHT = 16.0  # Requests of one model under way on average, at which it gets a second copy: a queue builds up.
+HOT_A_SECOND = 100.0  # Requests of one model a second at which it gets one.
+CALM = 0.5  # Below this share of both, the second copy is given up again ...
+CALM_SECONDS = 60.0  # ... when that lasts so long.
+MEMORY_SECONDS = 5.0  # Time constant of the averages: a burst that is shorter makes no model hot.
 
 
 def ranked(model: str, names: Iterable[str]) -> list[str]:
@@ -63,25 +58,16 @@ class Lease:
     replica: Replica
     held: bool = False
     """False once it is void or given up; it then stays while requests are in flight, which renewals report."""
-    since: float = 0.0
-    """When it was last asked for."""
-    until: float = 0.0
-    """Until when requests may begin under it (monotonic seconds)."""
+    since: float = 0.0  # When it was last asked for.
+    until: float = 0.0  # Until when requests may begin under it (monotonic seconds).
     in_flight: int = 0
-    requests: int = 0
-    """All so far."""
-    reported: int = 0
-    """Of these, how many the policy was told of."""
-    seen: int = 0
-    """Of these, how many the last look for hot models has counted."""
-    used: float = 0.0
-    """When the last request began or ended."""
-    doubted: float = 0.0
-    """When Triton last answered that it does not know the model."""
-    serial: int = 0
-    """The policy's number of the latest grant."""
-    versions: tuple[int, ...] = ()
-    """The versions that were loaded when it was granted; empty where that is not known."""
+    requests: int = 0  # All so far.
+    reported: int = 0  # Of these, how many the policy was told of.
+    seen: int = 0  # Of these, how many the last look for hot models has counted.
+    used: float = 0.0  # When the last request began or ended.
+    doubted: float = 0.0  # When Triton last answered that it does not know the model.
+    serial: int = 0  # The policy's number of the latest grant.
+    versions: tuple[int, ...] = ()  # The versions that were loaded when it was granted; empty where that is not known.
 
     def enter(self) -> None:
         """Count a request that begins."""
@@ -111,14 +97,10 @@ class Lease:
 class ModelLeases:
     """The leases on one model: one, or two while it is hot or moves."""
 
-    looked: float
-    """When its load was last looked at."""
-    leases: list[Lease] = field(default_factory=list)
-    """Those that are held, the oldest first."""
+    looked: float  # When its load was last looked at.
+    leases: list[Lease] = field(default_factory=list)  # Those that are held, the oldest first.
     heat: Heat = field(default_factory=Heat)
     sequential: bool = False
     """Whether requests of sequences came, which must all reach the same replica: such a model has one lease."""
-    moving: asyncio.Task[None] | None = None
-    """Acquires another lease."""
-    again: float = 0.0
-    """When another lease may be tried for again."""
+    moving: asyncio.Task[None] | None = None  # Acquires another lease.
+    again: float = 0.0  # When another lease may be tried for again.

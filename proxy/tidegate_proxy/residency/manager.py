@@ -33,8 +33,7 @@ _REFUSALS = {"unknown": Kind.UNKNOWN, "too-large": Kind.NEVER_FITS, "quarantined
 class _NotNow(NamedTuple):
     """Why a lease cannot be had at a replica for now; of several the smallest counts."""
 
-    silent: bool
-    """Whether its policy gave no answer."""
+    silent: bool  # Whether its policy gave no answer.
     retry_after: float
     why: str
 
@@ -55,8 +54,7 @@ class LeaseManager:
     ) -> None:
         self.table = LeaseTable()
         self.find, self.at = self.table.find, self.table.at
-        self.waiting = 0
-        """Requests that wait for a lease."""
+        self.waiting = 0  # Requests that wait for a lease.
         self._told = told
         self._holder = holder
         self._meter = meter

@@ -15,22 +15,14 @@ from ..upstream.request import NoAnswerError, send
 from .client import GoneError, LeaseClient, PolicyError
 from .leases import Lease
 
-USABLE = 0.9
-"""Share of a lease in which requests begin under it: the rest is for their way to Triton."""
-FIRST_LEASE_SECONDS = 9.0
-"""How long a lease is taken to last until the policy has said it."""
-MOST_SILENT = 2
-"""Renewals in a row without an answer after which callers that wait for a lease here look elsewhere."""
-ANSWER_SECONDS = 2.0
-"""Seconds that a renewal, a release or a listing may take at most."""
-DOUBT_SECONDS = 1.0
-"""Seconds between two doubts: requests that make Triton fail must not become a load on the policy."""
-READY_AT_ONCE = 8
-"""Models that a Triton is asked about at once, while its policy is gone."""
-STATES_SECONDS = 1.0
-"""Seconds for which a listing is remembered."""
-IN_FLIGHT_SECONDS = 0.02
-"""Seconds between two looks at whether requests are still in flight, when leaving."""
+USABLE = 0.9  # Share of a lease in which requests begin under it: the rest is for their way to Triton.
+FIRST_LEASE_SECONDS = 9.0  # How long a lease is taken to last until the policy has said it.
+MOST_SILENT = 2  # Renewals in a row without an answer after which callers that wait for a lease here look elsewhere.
+ANSWER_SECONDS = 2.0  # Seconds that a renewal, a release or a listing may take at most.
+DOUBT_SECONDS = 1.0  # Seconds between two doubts: requests that make Triton fail must not become a load on the policy.
+READY_AT_ONCE = 8  # Models that a Triton is asked about at once, while its policy is gone.
+STATES_SECONDS = 1.0  # Seconds for which a listing is remembered.
+IN_FLIGHT_SECONDS = 0.02  # Seconds between two looks at whether requests are still in flight, when leaving.
 _NOT_USED = "its replica is not used any more"
 log = logging.getLogger(__name__)
 
@@ -52,12 +44,9 @@ class ReplicaLeases:
     _count: Callable[[str], None]
     incarnation: str = ""
     lease_seconds: float = FIRST_LEASE_SECONDS
-    resident: frozenset[str] = frozenset()
-    """Models that a lease is granted on at once, as of the last renewal."""
-    accepts: bool = True
-    """Whether the policy grants new leases."""
-    silent: int = 0
-    """Renewals in a row that had no answer."""
+    resident: frozenset[str] = frozenset()  # Models that a lease is granted on at once, as of the last renewal.
+    accepts: bool = True  # Whether the policy grants new leases.
+    silent: int = 0  # Renewals in a row that had no answer.
     _doubted: float = 0.0
     _hurried: float = 0.0
     _left: bool = False
@@ -65,8 +54,7 @@ class ReplicaLeases:
 
     def __post_init__(self) -> None:
         self.leases: dict[str, Lease] = {}
-        self.asked_once = asyncio.Event()
-        """Set when the first renewal has ended, with an answer or without."""
+        self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with an answer or without.
         self._acquiring: SharedTasks[tuple[str, float | None], api.Answer] = SharedTasks()
         self._releases: set[asyncio.Task[None]] = set()
         self._hurry = asyncio.Event()

@@ -14,10 +14,8 @@ from .client import PolicyError
 from .leases import Lease, ModelLeases, ranked
 from .replica_leases import ReplicaLeases
 
-LOOK_SECONDS = 1.0
-"""Seconds between two looks."""
-AT_ONCE = 50
-"""Models that are looked at before requests have their turn again."""
+LOOK_SECONDS = 1.0  # Seconds between two looks.
+AT_ONCE = 50  # Models that are looked at before requests have their turn again.
 AGAIN_SECONDS = 10.0
 """Seconds until a second lease that could not be had is asked for again, and for which one that was had is kept: there
 was a reason for it, such as a replica that fails."""

@@ -58,16 +58,14 @@ class Meter:
         self.upstream_errors: dict[tuple[str, str], int] = defaultdict(int)
         self.mirrored: dict[tuple[str, str, str], int] = defaultdict(int)
         """By server, model and what became of the copy."""
-        self.lease_acquires: dict[tuple[str, str, str], int] = defaultdict(int)
-        """By server, pool and outcome."""
+        self.lease_acquires: dict[tuple[str, str, str], int] = defaultdict(int)  # By server, pool and outcome.
         self.lease_waits: dict[tuple[str, str], Histogram] = defaultdict(Histogram)
         """Of requests that came without a lease, by server and pool."""
         self.lease_spills: dict[tuple[str, str], int] = defaultdict(int)
         """Requests that went on to another replica, which one had no room for."""
 
 
-AT_ONCE = 50
-"""Calls' counts in one piece, which takes about a millisecond."""
+AT_ONCE = 50  # Calls' counts in one piece, which takes about a millisecond.
 
 
 def pieces(meter: Meter) -> Iterator[str]:

@@ -21,20 +21,16 @@ import msgspec
 
 from ..targets import Target
 
-EXPORT_SECONDS = 1.0
-"""Seconds between two exports."""
-MOST_WAITING = 4096
-"""Spans that wait for the collector; while it is away the oldest are dropped, and counted."""
+EXPORT_SECONDS = 1.0  # Seconds between two exports.
+MOST_WAITING = 4096  # Spans that wait for the collector; while it is away the oldest are dropped, and counted.
 BATCH = 512
 ANSWER_SECONDS = 10.0
 _PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _HTTP = {
     name: re.compile(rb"(?i:^|(?<=\r\n))(?i:%b): ([^\r\n]*)\r\n" % name) for name in (b"traceparent", b"tracestate")
 }
-_SERVER, _ERROR = 2, 2
-"""Of OTLP's enumerations: the kind of span, and the status."""
-_GRPC_ERRORS = frozenset({2, 4, 12, 13, 14, 15})
-"""Codes that are a server's errors, as the conventions have it."""
+_SERVER, _ERROR = 2, 2  # Of OTLP's enumerations: the kind of span, and the status.
+_GRPC_ERRORS = frozenset({2, 4, 12, 13, 14, 15})  # Codes that are a server's errors, as the conventions have it.
 log = logging.getLogger(__name__)
 
 
@@ -58,8 +54,7 @@ class Tracer:
     """Makes spans and sends them; nobody waits for it."""
 
     def __init__(self, endpoint: str, percent: int, environment: str) -> None:
-        self.counts = {"exported": 0, "dropped": 0, "failed": 0}
-        """What became of spans."""
+        self.counts = {"exported": 0, "dropped": 0, "failed": 0}  # What became of spans.
         self._url = endpoint.rstrip("/") + "/v1/traces"
         self._share = percent / 100
         self._waiting: deque[dict[str, Any]] = deque()

@@ -25,14 +25,12 @@ _PATH = re.compile(
 )
 _PREDICT = Target(NAME, "infer", b"POST", "infer", "predict", in_body=True)
 """What `/predict` asks for before its body is known."""
-NO_STATISTICS = b'{"model_stats":[]}'
-"""What there is of a model that is loaded nowhere."""
+NO_STATISTICS = b'{"model_stats":[]}'  # What there is of a model that is loaded nowhere.
 LOST = re.compile(rb"unknown model: '[^']*' (is not found|has no available versions|version \d+ is not at ready state)")
 """In Triton's errors: it has not loaded the model, or not any more. (A version that never was "is not found".)"""
 LOST_STATUSES = frozenset({400, 404, 503})
 """HTTP statuses with which that is said: by older Tritons, of a model never loaded, and of one that was unloaded."""
-LOST_CODES = frozenset({5, 14})
-"""gRPC's: NOT_FOUND, UNAVAILABLE."""
+LOST_CODES = frozenset({5, 14})  # gRPC's: NOT_FOUND, UNAVAILABLE.
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What is raised for a text that is no JSON, or is nested too deeply."""
 

@@ -3,8 +3,7 @@
 from typing import Literal
 
 State = Literal["closed", "open", "half-open"]
-FAILURES = 5
-"""Failures in a row that open it."""
+FAILURES = 5  # Failures in a row that open it.
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 """Seconds that it stays open at first; twice as long after each trial that fails, up to the longest."""
@@ -29,8 +28,7 @@ class Breaker:
     __slots__ = ("_pause", "_trial", "_until", "failures")
 
     def __init__(self) -> None:
-        self.failures = 0
-        """In a row; while there are none, nobody needs to ask it or tell it of a success."""
+        self.failures = 0  # In a row; while there are none, nobody needs to ask it or tell it of a success.
         self._pause = FIRST_PAUSE
         self._until = 0.0
         self._trial: Trial | None = None

@@ -7,12 +7,9 @@ from typing import Any
 from .breaker import Breaker
 from .connection import Connection, connect
 
-MOST_IDLE = 256
-"""Idle connections to one replica that are kept."""
-FRESH_SECONDS = 0.2
-"""Seconds in which an idle connection is taken without a look whether the replica has closed it."""
-LOOKUP_SECONDS = 2.0
-"""Seconds between two look-ups of a pool's name."""
+MOST_IDLE = 256  # Idle connections to one replica that are kept.
+FRESH_SECONDS = 0.2  # Seconds in which an idle connection is taken without a look whether the replica has closed it.
+LOOKUP_SECONDS = 2.0  # Seconds between two look-ups of a pool's name.
 
 
 def weight(replica: str, key: bytes) -> bytes:
@@ -35,8 +32,7 @@ class Replica:
         self.address = address
         self.breaker = Breaker()
         self.in_flight = 0
-        self.listed = True
-        """Whether the pool's name still resolves to it."""
+        self.listed = True  # Whether the pool's name still resolves to it.
         self._closed = False
         self._idle: list[Connection] = []
         self._double: Replica | None = None

@@ -7,8 +7,7 @@ from time import monotonic
 from .connection import Connection, Receiver
 from .replica import Replica
 
-MOST_BYTES = 64 * 1024 * 1024
-"""Bytes of an answer."""
+MOST_BYTES = 64 * 1024 * 1024  # Bytes of an answer.
 
 
 @dataclass

@@ -26,8 +26,7 @@ KEY = new_key()
 MODEL = "resnet"
 PATH = f"/v2/models/{MODEL}/infer"
 BODY = b'{"inputs":[]}'
-ENVELOPE = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}'
-"""What `/predict` takes."""
+ENVELOPE = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}'  # What `/predict` takes.
 
 
 @dataclass

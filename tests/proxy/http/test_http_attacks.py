@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from .house import BODY, KEY, MODEL, PATH, Caller, House, Reply, request, served, until
 
 pytestmark = pytest.mark.anyio
-AT_ONCE = 25
-"""Nonsense that is sent at the same time, each over a connection of its own."""
+AT_ONCE = 25  # Nonsense that is sent at the same time, each over a connection of its own.
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: proxy\r\nX-API-Key: {KEY}\r\n".encode()
 SMUGGLED = b"GET /v2/models/resnet/config HTTP/1.1\r\nHost: proxy\r\n\r\n"
 

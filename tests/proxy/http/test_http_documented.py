@@ -33,8 +33,7 @@ async def test_every_documented_path_answers_who_asks_rightly_and_takes_no_other
         assert refused.headers["allow"] == method, path
 
 
-MOST_SECONDS = 240
-"""Seconds after which it hangs, however busy the machine is."""
+MOST_SECONDS = 240  # Seconds after which it hangs, however busy the machine is.
 TENSOR = {"name": "y", "datatype": "FP32", "shape": [1], "data": [1.0]}
 STATS = {"model_stats": [{"name": "m", "version": "1"}]}
 ANSWERS = {

@@ -23,12 +23,9 @@ class Upstream:
     """Answers 200 with `{"ok":1}` unless `act` says otherwise."""
 
     act: Act | None = None
-    asked: list[Asked] = field(default_factory=list)
-    """Every whole request."""
-    begun: int = 0
-    """Requests whose head came."""
-    left: int = 0
-    """Connections that the other end closed."""
+    asked: list[Asked] = field(default_factory=list)  # Every whole request.
+    begun: int = 0  # Requests whose head came.
+    left: int = 0  # Connections that the other end closed.
     port: int = 0
     server: asyncio.Server | None = None
     writers: set[asyncio.StreamWriter] = field(default_factory=set)

@@ -21,8 +21,7 @@ from ..rigs.tables import write_key
 
 pytestmark = pytest.mark.anyio
 MODELS = 10_000
-HELD = 0.25
-"""Seconds that a probe may take on a busy machine; a scrape of so many models takes some of them."""
+HELD = 0.25  # Seconds that a probe may take on a busy machine; a scrape of so many models takes some of them.
 KEYS = 5_000
 
 

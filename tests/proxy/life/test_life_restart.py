@@ -27,8 +27,7 @@ class Load:
     """Callers that keep their connections, and connect anew where an answer says that the connection ends."""
 
     token: str
-    live: list[str]
-    """Where new connections go, as a Service's endpoints are."""
+    live: list[str]  # Where new connections go, as a Service's endpoints are.
     statuses: list[int] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     stopped: threading.Event = field(default_factory=threading.Event)

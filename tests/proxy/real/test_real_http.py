@@ -19,8 +19,7 @@ from ..rigs.pytest_rigs import Front
 Request = tuple[str, str, bytes | list[bytes] | None, dict[str, str]]
 """Method, path, body (in chunks, where it is a list), headers."""
 Answer = tuple[int, dict[str, str], bytes]
-OF_THE_PROXY = {"x-request-id", "tidegate-model-version"}
-"""What it adds."""
+OF_THE_PROXY = {"x-request-id", "tidegate-model-version"}  # What it adds.
 
 
 def ask(where: str, request: Request, more: Mapping[str, str] | None = None) -> Answer:

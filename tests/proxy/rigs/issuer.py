@@ -51,12 +51,9 @@ class Issuer:
     """Tells who callers are. What it answers, and how fast, can be changed while it runs."""
 
     url: str = ""
-    keys: list[Key] = field(default_factory=list)
-    """Those that are published."""
-    down: bool = False
-    """Whether connections are cut instead of answered."""
-    asked: list[str] = field(default_factory=list)
-    """The paths that were asked for, one after the other."""
+    keys: list[Key] = field(default_factory=list)  # Those that are published.
+    down: bool = False  # Whether connections are cut instead of answered.
+    asked: list[str] = field(default_factory=list)  # The paths that were asked for, one after the other.
 
     @property
     def jwks_url(self) -> str:

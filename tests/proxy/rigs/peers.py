@@ -12,8 +12,7 @@ from lab.local_plane.wheels import environment, site_packages
 from lab.tools import ToolError, debian
 
 GLIBC = (2, 31)
-_USER = "user root;\n" if os.geteuid() == 0 else ""
-"""As whoever runs this, who may read its folder."""
+_USER = "user root;\n" if os.geteuid() == 0 else ""  # As whoever runs this, who may read its folder.
 
 
 def debian_package(*packages: str) -> debian.Unpacked:
@@ -180,5 +179,4 @@ def _envoy_config(port: int, upstream: int) -> dict[str, Any]:
 
 
 Start = Callable[[Path, int, int | None], AbstractContextManager[Server]]
-PEERS: dict[str, Start] = {"nginx": nginx, "haproxy": haproxy, "envoy": envoy}
-"""By name."""
+PEERS: dict[str, Start] = {"nginx": nginx, "haproxy": haproxy, "envoy": envoy}  # By name.

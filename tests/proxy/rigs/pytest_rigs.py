@@ -45,8 +45,7 @@ class Front:
     triton: Triton
     proxy: Proxy
     token: str
-    key: str
-    """An API key of the same caller."""
+    key: str  # An API key of the same caller.
 
     @property
     def credential(self) -> dict[str, str]:

@@ -12,8 +12,7 @@ from typing import Any
 
 from lab.local_plane.process import HOST
 
-_ABORT = struct.pack("ii", 1, 0)
-"""Linger for no time: closing sends a reset."""
+_ABORT = struct.pack("ii", 1, 0)  # Linger for no time: closing sends a reset.
 
 
 class GoneError(Exception):
@@ -25,8 +24,7 @@ class Request:
     """What was received."""
 
     line: str
-    headers: dict[str, str]
-    """By name in small letters."""
+    headers: dict[str, str]  # By name in small letters.
     body: bytes
 
     @property
@@ -160,11 +158,9 @@ class Upstream:
     """An upstream that runs."""
 
     port: int
-    behave: Behaviour = well
-    """What it does with a request; may be replaced at any time."""
+    behave: Behaviour = well  # What it does with a request; may be replaced at any time.
     requests: list[Request] = field(default_factory=list)
-    left: list[Request] = field(default_factory=list)
-    """Those whose caller went before the answer was whole."""
+    left: list[Request] = field(default_factory=list)  # Those whose caller went before the answer was whole.
     connections: int = 0
     stopped: threading.Event = field(default_factory=threading.Event)
 

@@ -39,8 +39,7 @@ class Requests(RuleBasedStateMachine):
         super().__init__()
         self.breaker = Breaker()
         self.now = 0.0
-        self.ended: list[Trial] = []
-        """Trials of before."""
+        self.ended: list[Trial] = []  # Trials of before.
         self.under_way: list[Trial | None] = []
 
     @rule(seconds=st.floats(0, 40))

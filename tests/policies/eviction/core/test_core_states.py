@@ -31,7 +31,7 @@ def test_room_is_taken_by_a_load_and_given_back_by_memory_alone() -> None:
 
 
 def test_the_page_has_every_state_and_every_transition_as_they_are() -> None:
-    sentences = re.findall(r'    [A-Z]+ = "([a-z]+)"  # (.+)', inspect.getsource(State))
+    sentences = re.findall(r'    [A-Z]+ = "([a-z]+)"\n    """(.+)"""', inspect.getsource(State))
     assert [state for state, _ in sentences] == list(State)
     for state, sentence in sentences:
         assert f"| `{state}` | {sentence} |" in PAGE

@@ -21,14 +21,12 @@ class Argument:
 
     name: str
     key: str
-    kind: Any
-    """Its type without None, with whatever is said beside it."""
+    kind: Any  # Its type without None, with whatever is said beside it.
     required: bool
     default: Any
     """None where it is required, or where nothing holds without it; of a class of arguments a mapping: of its tag,
     where it is one of several."""
-    about: str
-    """The docstring below the field, else that of the class that it holds or stands in."""
+    about: str  # The docstring below the field, else that of the class that it holds or stands in.
 
     @property
     def zero(self) -> bool:

@@ -19,8 +19,7 @@ from .recording import Opened, Recording, Spread, Value
 from .writers import YamlWriter, action
 
 HELPERS = "_helpers.tpl"
-KEEP = {"helm.sh/resource-policy": "keep"}
-"""What Helm is told of objects that Pulumi retains."""
+KEEP = {"helm.sh/resource-policy": "keep"}  # What Helm is told of objects that Pulumi retains.
 
 _ROOT = Path(__file__).parents[1]
 

@@ -28,8 +28,7 @@ from stacks.stack import Stack
 Path = tuple[str | int, ...]
 Tree = dict[str, Any]
 
-ENVIRONMENT = "environment"
-"""Key of the part that is no platform's."""
+ENVIRONMENT = "environment"  # Key of the part that is no platform's.
 
 
 def rule_problems(document: Document, chart_values: str) -> list[Problem]:
@@ -59,8 +58,7 @@ class ReadBack(Document):
 
     def __init__(self, document: Document, values: Tree) -> None:
         self.document = document
-        self._origins: dict[Path, Path] = {}
-        """Places of the definition that are called otherwise in the values."""
+        self._origins: dict[Path, Path] = {}  # Places of the definition that are called otherwise in the values.
         super().__init__(without_nulls(self._definition(values)), document.file, document.root, "value")
 
     def node(self, path: PathInTree) -> tuple[Node, bool]:

@@ -26,12 +26,10 @@ class Value:
     """A value: a Go expression, and what is known of what it gives."""
 
     expression: str
-    kind: Any
-    """Its Python type."""
+    kind: Any  # Its Python type.
     optional: bool = False
     default: Any = None
-    zero: bool = True
-    """Whether it may be zero."""
+    zero: bool = True  # Whether it may be zero.
 
     @property
     def is_open(self) -> bool:
@@ -64,8 +62,7 @@ class Guard:
     """Opens a loop (`range …`), a branch (`if …`), or the `else` of the branch before."""
 
     opening: str
-    condition: str
-    """True where something stands below it."""
+    condition: str  # True where something stands below it.
 
 
 @dataclass(frozen=True)

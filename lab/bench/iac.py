@@ -65,8 +65,7 @@ class Planes:
     """Data planes that run, and the definition that is brought up there."""
 
     definition: Definition
-    clusters: Mapping[str, LocalCluster]
-    """By data plane."""
+    clusters: Mapping[str, LocalCluster]  # By data plane.
     folder: Path
 
     def objects(self, stack: Stack) -> Sequence[dict[str, Any]]:

@@ -27,8 +27,7 @@ class Found:
     """What was measured: figures of the last line, and lines of the table that stand behind them."""
 
     figures: dict[str, float] = field(default_factory=dict)
-    lines: list[tuple[str, str]] = field(default_factory=list)
-    """What, and how much."""
+    lines: list[tuple[str, str]] = field(default_factory=list)  # What, and how much.
 
     def add(self, what: str, value: str) -> None:
         """Add a line."""

@@ -38,8 +38,7 @@ class Outcome:
     """What came of a scene."""
 
     text: str
-    short: str
-    """In a few words."""
+    short: str  # In a few words.
 
 
 @dataclass(frozen=True)

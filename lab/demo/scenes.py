@@ -22,8 +22,7 @@ NOTES, NOTE_MS = 48, 250
 PRESSING = ("ibex", "lynx", "cat")
 _NOT_THERE = (400, 404)
 WARM, COLD = "dog", "ant"
-WITHOUT_SECONDS = 2 * LEASE_SECONDS
-"""How long there is no policy: longer than any lease lasts that is not renewed."""
+WITHOUT_SECONDS = 2 * LEASE_SECONDS  # How long there is no policy: longer than any lease lasts that is not renewed.
 _RETRYABLE = frozenset((200, 502, 503))
 _IN_MEMORY = ("resident", "draining")
 

@@ -20,8 +20,7 @@ LEGEND = (
 _STYLES = {"loading": LEGEND[2][1], "draining": LEGEND[3][1], "unloading": LEGEND[3][1], "freeing": LEGEND[3][1]}
 _IN_MEMORY = ("resident", *_STYLES)
 
-_TABLE = tuple("┏┡┃│├└")
-"""What the lines of a table begin with."""
+_TABLE = tuple("┏┡┃│├└")  # What the lines of a table begin with.
 
 
 def bar(listing: Listing, width: int) -> Text:

@@ -84,10 +84,8 @@ class Stage:
     platform: LocalEnvironment
     visitor: Visitor
     show: Show
-    looks: int = 0
-    """How often the policy was asked what sits in its slice."""
-    most_bytes: int = 0
-    """The most that was resident, loading, freeing and leaked there at one time."""
+    looks: int = 0  # How often the policy was asked what sits in its slice.
+    most_bytes: int = 0  # The most that was resident, loading, freeing and leaked there at one time.
 
     def listing(self) -> Listing:
         """Return what sits in the on-demand Triton's slice."""

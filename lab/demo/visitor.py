@@ -30,10 +30,8 @@ class Reply:
     """What came of a call."""
 
     status: int
-    said: Any
-    """The body: JSON, or nothing."""
-    retry_after: float | None
-    """Seconds, as the header has them."""
+    said: Any  # The body: JSON, or nothing.
+    retry_after: float | None  # Seconds, as the header has them.
     seconds: float
     tries: int = 1
 
@@ -55,12 +53,9 @@ class Reply:
 class Tally:
     """Calls one after the other, and what came of them."""
 
-    statuses: Counter[int] = field(default_factory=Counter)
-    """0: no answer at all."""
-    wrong: int = 0
-    """Answers that are none of the model's."""
-    without_retry: int = 0
-    """Times that `busy` did not say when to come back."""
+    statuses: Counter[int] = field(default_factory=Counter)  # 0: no answer at all.
+    wrong: int = 0  # Answers that are none of the model's.
+    without_retry: int = 0  # Times that `busy` did not say when to come back.
 
     def add(self, model: str, reply: Reply) -> None:
         """Count one."""

@@ -21,11 +21,9 @@ class Animal:
     """A model with weights; it multiplies by its factor."""
 
     name: str
-    mebibytes: int
-    """All that it takes."""
+    mebibytes: int  # All that it takes.
     factor: int
-    declared: bool = True
-    """Whether the definition says how much it takes; else the policy finds out."""
+    declared: bool = True  # Whether the definition says how much it takes; else the policy finds out.
 
     @property
     def bytes(self) -> int:
@@ -55,10 +53,8 @@ ANIMALS = (
 )
 SINGER = "canary"
 SINGER_MIB = 64
-BROKEN = Animal("unicorn", 80, 43)
-"""Its first version fails to load; the second is whole."""
-HERD, HERD_OF = "herd", ("ant", "bee")
-"""An ensemble: what goes in is multiplied by one after the other."""
+BROKEN = Animal("unicorn", 80, 43)  # Its first version fails to load; the second is whole.
+HERD, HERD_OF = "herd", ("ant", "bee")  # An ensemble: what goes in is multiplied by one after the other.
 HERD_FACTOR = 6
 CAPACITY_BYTES = 384 * MIB
 NEWCOMER = Animal("newt", 48, 47)
@@ -74,8 +70,7 @@ DECLARED = {animal.name: animal.bytes for animal in (*ANIMALS, BROKEN) if animal
 SIZES = DECLARED | {animal.name: animal.bytes for animal in ANIMALS}
 IDLE_SECONDS = {"whale": 10}
 """Those that stay for longer than the pool's idle limit says, because they are dear to load."""
-ON_DEMAND = tuple(SIZES)
-"""Every model of the on-demand server."""
+ON_DEMAND = tuple(SIZES)  # Every model of the on-demand server.
 PRELOADED = (RESIDENT.name, NEWCOMER.name)
 
 

@@ -19,8 +19,7 @@ from lab import tools
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 ADMIN = "admin"
-SERVICES, PODS = "10.96.0.0/16", "10.88.0.0/16"
-"""The addresses of Services, and of pods that a real kubelet runs."""
+SERVICES, PODS = "10.96.0.0/16", "10.88.0.0/16"  # The addresses of Services, and of pods that a real kubelet runs.
 # Which programs show a token of their own, and as whom.
 _IDENTITIES = {
     ADMIN: ("admin", "system:masters"),

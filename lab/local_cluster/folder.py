@@ -10,10 +10,8 @@ from pathlib import Path
 
 from .control_plane import ClusterBusyError, ClusterError, Network
 
-STATE = "cluster.json"
-"""What another process needs to find the cluster again."""
-PULUMI = "pulumi"
-"""Folder of what Pulumi knows about the cluster; it is nothing without it."""
+STATE = "cluster.json"  # What another process needs to find the cluster again.
+PULUMI = "pulumi"  # Folder of what Pulumi knows about the cluster; it is nothing without it.
 # What a cluster makes in its folder; whatever else lies there is left alone.
 _LOCK = ".lock"
 _MARK = "A local cluster of Tidegate made this folder.\n"

@@ -28,13 +28,10 @@ class Plan:
     """What an environment is to have. Idle limits and leases are short by default, so that little is waited for."""
 
     name: str
-    models: tuple[routing.Model, ...] = ()
-    """Each on PRELOAD or ON_DEMAND, in POOL."""
-    callers: tuple[str, ...] = ("visitor",)
-    """Who has an API key. Each may do all, unless `rules` say otherwise."""
+    models: tuple[routing.Model, ...] = ()  # Each on PRELOAD or ON_DEMAND, in POOL.
+    callers: tuple[str, ...] = ("visitor",)  # Who has an API key. Each may do all, unless `rules` say otherwise.
     rules: tuple[routing.AccessRule, ...] | None = None
-    preloads: bool = True
-    """Whether it has a preload Triton."""
+    preloads: bool = True  # Whether it has a preload Triton.
     proxies: int = 1
     poll_seconds: int = 1
     policy: str = "lru-idle"

@@ -9,10 +9,8 @@ from pathlib import Path
 from .process import HOST, Process, answers, free_ports, running
 from .wheels import environment
 
-GLIBC = (2, 28)
-"""What the wheels of its libraries want."""
-READY_SECONDS = 300.0
-"""It imports for a quarter of a minute by itself, and for minutes beside much else."""
+GLIBC = (2, 28)  # What the wheels of its libraries want.
+READY_SECONDS = 300.0  # It imports for a quarter of a minute by itself, and for minutes beside much else.
 _SETTINGS = ("MLFLOW_", "_MLFLOW_", "TIDEGATE_")
 
 

@@ -20,8 +20,7 @@ class Policy:
     """A policy that runs."""
 
     process: Process
-    root: Path
-    """The folder with its settings, its secret and what it learned."""
+    root: Path  # The folder with its settings, its secret and what it learned.
     lease_port: int
     admin_port: int
 

@@ -32,8 +32,7 @@ class Proxy(Server):
     """A proxy that runs."""
 
     admin_port: int
-    root: Path
-    """The folder with its tables."""
+    root: Path  # The folder with its tables.
 
     @property
     def admin(self) -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CONFIG = "config.pbtxt"
-Tensor = tuple[str, str, str]
-"""Name, data type and dimensions, as in config.pbtxt."""
+Tensor = tuple[str, str, str]  # Name, data type and dimensions, as in config.pbtxt.
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from .wheels import environment, site_packages
 GLIBC = (2, 35)
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 TOO_NEW = (3, 13)
-LIBRARY = f"libpython{PYTHON}.so.1.0"
-"""What the Python backend runs models with."""
+LIBRARY = f"libpython{PYTHON}.so.1.0"  # What the Python backend runs models with.
 READY_SECONDS = 120.0
 _SHARED_MEMORY = Path("/dev/shm")
 _UNSAID = ("--model-control-mode=none", "--allow-gpu-metrics=false", "--exit-timeout-secs=5", "--log-verbose=0")
@@ -34,8 +33,7 @@ class Installed:
     venv: Path
     server: Path
     backends: Path
-    libraries: Path
-    """Those that perf_analyzer asks for, by the names that it asks for."""
+    libraries: Path  # Those that perf_analyzer asks for, by the names that it asks for.
     variables: dict[str, str]
 
     @property

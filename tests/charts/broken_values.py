@@ -8,8 +8,7 @@ from typing import Any
 import yaml
 
 Values = dict[str, Any]
-GONE = object()
-"""Stands for a key that is taken away."""
+GONE = object()  # Stands for a key that is taken away.
 BASE: Values = yaml.safe_load("""
 name: prod
 namespace: {name: inference-prod}
@@ -54,10 +53,8 @@ network:
 class Refused:
     """An edit of the values that a rule refuses: who refuses it, at which key, and what is said."""
 
-    by: str
-    """`schema`, or `check-chart` where a schema cannot say it."""
-    edits: Values
-    """What is to stand at which keys."""
+    by: str  # `schema`, or `check-chart` where a schema cannot say it.
+    edits: Values  # What is to stand at which keys.
     said: str
     at: str
 

@@ -20,8 +20,7 @@ from tests.components.objects import containers, of_kind, template
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ("dev", "prod")
 DNS_PORTS = (("TCP", 53), ("UDP", 53))
-NOBODYS_PORT = 9999
-"""No container listens there, and no policy opens it."""
+NOBODYS_PORT = 9999  # No container listens there, and no policy opens it.
 
 Object = dict[str, Any]
 Port = tuple[str, int]
@@ -37,8 +36,7 @@ class Place:
     labels: dict[str, str] = field(default_factory=dict, hash=False)
     namespace_labels: dict[str, str] = field(default_factory=dict, hash=False)
     ip: str = "10.0.0.1"
-    ports: tuple[Port, ...] = ()
-    """On which it is asked about."""
+    ports: tuple[Port, ...] = ()  # On which it is asked about.
 
     def peer(self) -> Object:
         """As cyclonus reads it."""

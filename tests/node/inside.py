@@ -23,8 +23,7 @@ from lab.tools.debian import Unpacked
 HERE = Path(__file__).resolve().parent
 NODE = "real-1"
 NETWORK = Network(address="10.99.0.1", port=6443)
-DNS_ADDRESS = "10.96.0.10"
-"""Stands in coredns.yaml too."""
+DNS_ADDRESS = "10.96.0.10"  # Stands in coredns.yaml too.
 HIDDEN = ("/run", "/var/lib", "/var/log", "/srv")
 """Where containerd, kubelet and CNI plugins write whatever they are told; and where the definition has its dataset."""
 START_SECONDS = 180

@@ -25,8 +25,7 @@ from lab.tools import debian
 from .images import ROOT, archives
 
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-CONTROLLERS = {"cpu", "cpuset", "memory", "pids"}
-"""Those that a kubelet wants."""
+CONTROLLERS = {"cpu", "cpuset", "memory", "pids"}  # Those that a kubelet wants.
 END_SECONDS = 60
 
 
@@ -69,8 +68,7 @@ class Machine:
 
     folder: Path
     kubeconfig: str
-    process: int
-    """In whose network it is."""
+    process: int  # In whose network it is.
 
     def command(self, *command: str) -> list[str]:
         """Return a command that runs in the node's network."""

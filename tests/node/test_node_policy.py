@@ -10,8 +10,7 @@ from .environment import PATIENCE, Environment, container_status, until
 
 ENVIRONMENT = "kept"
 POD, CONTAINER = "ondemand-main-0", "eviction-policy"
-KEEP = "tests.tidegate.example/kept"
-"""A finalizer: what has ended can be looked at as long as somebody holds it."""
+KEEP = "tests.tidegate.example/kept"  # A finalizer: what has ended can be looked at as long as somebody holds it.
 PRE_STOP, DRAIN = 10, 1
 LOOK = """
 import json, os, sys

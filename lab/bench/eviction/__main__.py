@@ -22,8 +22,7 @@ from . import answers, density
 from .goals import FULL, GOALS, QUICK, Effort
 from .offline import decisions, simulated
 
-ZOO = Zoo(models=20, requests=20_000)
-"""So few that the optimum can be found."""
+ZOO = Zoo(models=20, requests=20_000)  # So few that the optimum can be found.
 Part = Callable[[Trace, Effort], Found]
 PARTS: Mapping[str, Part] = {
     "simulated": lambda trace, _: simulated(trace),

@@ -21,8 +21,7 @@ from .plane import CALL_SECONDS, REQUEST, RIGHT, Ballast, Plane, infer_path, pla
 
 WARM = Ballast("warm", 4, declared_mib=32)
 CONNECTIONS = 32
-PAUSE = 0.004
-"""Seconds between the requests whose slowest hundredth is looked at: they are no load by themselves."""
+PAUSE = 0.004  # Seconds between the requests whose slowest hundredth is looked at: they are no load by themselves.
 CHURNED = tuple(Ballast(f"churned-{number}", 32, 0.2, declared_mib=64) for number in range(2))
 """There is room for one of them, so that each load is also an unload."""
 
@@ -113,12 +112,9 @@ def _slowest(made: Plane, seconds: float) -> float:
     return statistics.quantiles(took, n=100, method="inclusive")[98]
 
 
-SIZES = 4, 32, 128
-"""MiB that cold models hold."""
-STAMPEDE_SECONDS = 1.0
-"""A load of the model that everybody wants takes so long at least."""
-_ROOM_MIB = 4096
-"""Nobody has to go."""
+SIZES = 4, 32, 128  # MiB that cold models hold.
+STAMPEDE_SECONDS = 1.0  # A load of the model that everybody wants takes so long at least.
+_ROOM_MIB = 4096  # Nobody has to go.
 
 
 def cold(effort: Effort) -> Found:

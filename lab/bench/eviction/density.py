@@ -21,25 +21,19 @@ from .plane import RIGHT, Ballast, Plane, infer_path, plane, post
 ZIPF = 1.1
 ENOUGH = 0.99
 LEAST_PER_SECOND, MOST_PER_SECOND = 1.0, 2.0
-EACH_MIB = 32
-"""What a model is declared to take."""
+EACH_MIB = 32  # What a model is declared to take.
 THREADS = 64
-_LOOK_SECONDS = 0.2
-"""Between two looks at Triton's index."""
+_LOOK_SECONDS = 0.2  # Between two looks at Triton's index.
 
 
 @dataclass(frozen=True)
 class Served:
     """What came of it."""
 
-    wanted: list[str]
-    """The models that were called, one for each request."""
-    per_second: float
-    """How many came, on average."""
-    waits: list[float]
-    """Seconds of the right answers."""
-    most: int
-    """The most models in Triton's index at one time, in whatever state but unloaded."""
+    wanted: list[str]  # The models that were called, one for each request.
+    per_second: float  # How many came, on average.
+    waits: list[float]  # Seconds of the right answers.
+    most: int  # The most models in Triton's index at one time, in whatever state but unloaded.
 
 
 def measure(effort: Effort) -> Found:

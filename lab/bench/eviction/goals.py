@@ -27,16 +27,12 @@ GOALS: Final[Mapping[str, Goal]] = {
 class Effort:
     """How long, how often, how many."""
 
-    runs: int
-    """Turns that each side has."""
-    seconds: float
-    """How long a turn is."""
+    runs: int  # Turns that each side has.
+    seconds: float  # How long a turn is.
     cold_models: int
-    callers: int
-    """Of a stampede."""
+    callers: int  # Of a stampede.
     stampedes: int
-    room: int
-    """Models that there is room for when it is tried how many more can be served."""
+    room: int  # Models that there is room for when it is tried how many more can be served.
     density_seconds: float
     densities: tuple[int, ...]
     """So many times more models are tried, one after the other until one is served well enough."""

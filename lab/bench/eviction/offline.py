@@ -26,10 +26,8 @@ from tidegate_eviction.simulate.trace import Trace
 from lab.bench.report import Found, say
 
 SHARES = 40, 60
-IDLE_SECONDS = 300.0
-"""The reference's limit."""
-WAIT_SECONDS = 20.0
-"""A pool's default."""
+IDLE_SECONDS = 300.0  # The reference's limit.
+WAIT_SECONDS = 20.0  # A pool's default.
 ANTI_THRASH = 1.0
 
 
@@ -88,8 +86,7 @@ def _ratio(ours: ComparisonRow, lru: ComparisonRow) -> float:
 
 SIZES = 1_000, 10_000
 DECISIONS = 40
-LONG = 1e6
-"""After so many seconds, every model may go."""
+LONG = 1e6  # After so many seconds, every model may go.
 
 
 def decisions() -> Found:

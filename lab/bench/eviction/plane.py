@@ -41,8 +41,7 @@ class Ballast:
 
     name: str
     mib: int = 1
-    seconds: float = 0.0
-    """How long a load waits, as for a disk, on top of what it works."""
+    seconds: float = 0.0  # How long a load waits, as for a disk, on top of what it works.
     declared_mib: int | None = None
 
 

@@ -18,8 +18,7 @@ from . import caller
 from .goals import ROOT, Effort
 
 MODEL = "picture"
-NUMBERS = 3 * 224 * 224
-"""A picture as models of vision take it: 602 112 bytes of FP32."""
+NUMBERS = 3 * 224 * 224  # A picture as models of vision take it: 602 112 bytes of FP32.
 PROGRAM = Path(__file__).with_name("echo_model.py")
 SECONDS = 300
 

@@ -24,8 +24,7 @@ from .goals import MB, ROOT, Effort
 
 WHO = "bench"
 SMALL_BYTES, LARGE_FILES = 4096, 4
-SPACE = 3
-"""An entry lies there, in the registry, and, while the server takes it in, a third time."""
+SPACE = 3  # An entry lies there, in the registry, and, while the server takes it in, a third time.
 CONFIG = """backend: "python"
 max_batch_size: 0
 input { name: "INPUT" data_type: TYPE_FP32 dims: [ -1 ] }

@@ -31,17 +31,12 @@ GOALS: Final[Mapping[str, Goal]] = {
 class Effort:
     """How often, how many, how large."""
 
-    runs: int
-    """Turns that each side has."""
+    runs: int  # Turns that each side has.
     small_files: int
-    large_bytes: int
-    """Of each of the large files."""
-    registered_bytes: tuple[int, ...]
-    """Sizes of the entries that are registered, the smallest first."""
-    calls: int
-    """In each turn of a caller."""
+    large_bytes: int  # Of each of the large files.
+    registered_bytes: tuple[int, ...]  # Sizes of the entries that are registered, the smallest first.
+    calls: int  # In each turn of a caller.
 
 
 FULL: Final = Effort(5, 2000, 256 * MB, (100 * MB, 1000 * MB, 4000 * MB), 200)
-QUICK: Final = Effort(1, 50, 4 * MB, (10 * MB, 20 * MB), 5)
-"""Just enough to see that figures can be had."""
+QUICK: Final = Effort(1, 50, 4 * MB, (10 * MB, 20 * MB), 5)  # Just enough to see that figures can be had.

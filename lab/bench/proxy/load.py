@@ -23,10 +23,8 @@ class Call:
     path: str
     body: bytes
     headers: Mapping[str, str]
-    ends: bytes = b""
-    """How the answer ends, if it is the right one."""
-    variants: int = 0
-    """Heads that differ as clients' do, sent in turn; 0 sends the same head again and again."""
+    ends: bytes = b""  # How the answer ends, if it is the right one.
+    variants: int = 0  # Heads that differ as clients' do, sent in turn; 0 sends the same head again and again.
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,7 @@ class Measured:
     requests: int
     per_second: float
     p50: float
-    p99: float
-    """Seconds, as the one before."""
+    p99: float  # Seconds, as the one before.
 
 
 class LoadError(NotHereError):

@@ -14,8 +14,7 @@ from tests.proxy.rigs.tables import SERVER
 from .contestants import DIRECT, IDIOMATIC, OURS, Cores
 from .load import Call, LoadError, answer, first_event, load
 
-MODEL = "simple"
-"""The model of the upstream that answers at once."""
+MODEL = "simple"  # The model of the upstream that answers at once.
 ANSWER = json.dumps(
     {
         "model_name": MODEL,
@@ -25,14 +24,11 @@ ANSWER = json.dumps(
     separators=(",", ":"),
 ).encode()
 _REQUEST = {"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 4], "data": [1.0, 2.0, 3.0, 4.0]}]}
-_PICTURE = 3 * 224 * 224
-"""Numbers in a picture, as models of vision take it: 602 112 bytes."""
+_PICTURE = 3 * 224 * 224  # Numbers in a picture, as models of vision take it: 602 112 bytes.
 _SUMS = f'"data":[{",".join(["0"] * 16)}]}}]}}'.encode()
 WARM_SECONDS = 1.0
-VARIANTS = 5000
-"""Heads of the rows whose heads vary as real clients' do."""
-BUSY = 0.85
-"""Whoever is held against us must have been the limit itself: it must have used so much of its core."""
+VARIANTS = 5000  # Heads of the rows whose heads vary as real clients' do.
+BUSY = 0.85  # Whoever is held against us must have been the limit itself: it must have used so much of its core.
 
 
 @dataclass(frozen=True)
@@ -42,10 +38,8 @@ class Result:
     per_second: float = 0.0
     p50: float = 0.0
     p99: float = 0.0
-    processor_microseconds: float = 0.0
-    """Processor time of the contestant for a request."""
-    busy: float = 0.0
-    """The share of its core that it used; well below 1, something else is the limit."""
+    processor_microseconds: float = 0.0  # Processor time of the contestant for a request.
+    busy: float = 0.0  # The share of its core that it used; well below 1, something else is the limit.
 
 
 @dataclass(frozen=True)
@@ -59,8 +53,7 @@ class Turn:
 
 
 Play = Callable[[Server, Turn], Result]
-Results = Mapping[str, Sequence[Result]]
-"""By contestant, in the order of the runs."""
+Results = Mapping[str, Sequence[Result]]  # By contestant, in the order of the runs.
 
 
 @dataclass(frozen=True)
@@ -69,8 +62,7 @@ class Row:
 
     name: str
     words: str
-    upstream: str
-    """`simple`, which answers at once, or `triton`."""
+    upstream: str  # `simple`, which answers at once, or `triton`.
     names: Sequence[str]
     play: Play
     ratios: Mapping[str, tuple[str, str, str]]

@@ -17,8 +17,7 @@ from lab.local_plane.triton import installed
 from .world import DEPLOYER, DEVELOPER, World
 
 PROGRAM = Path(__file__).parent / "models" / "churn.py"
-CUSTOMER = (0.5, 1.0, -2.0, 4.0)
-"""Features of one."""
+CUSTOMER = (0.5, 1.0, -2.0, 4.0)  # Features of one.
 BIAS = 0.1
 Weights = tuple[float, ...]
 

@@ -38,11 +38,9 @@ def introduce(show: Show) -> None:
 class Calls:
     """What callers were answered."""
 
-    versions: Counter[str] = field(default_factory=Counter)
-    """How often each version answered, rightly."""
+    versions: Counter[str] = field(default_factory=Counter)  # How often each version answered, rightly.
     failures: list[str] = field(default_factory=list)
-    slowest: float = 0.0
-    """Seconds, with all tries of a call."""
+    slowest: float = 0.0  # Seconds, with all tries of a call.
 
     @property
     def last(self) -> str:

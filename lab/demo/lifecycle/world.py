@@ -31,8 +31,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DEV, PROD = "dev", "prod"
 DEVELOPER, DEPLOYER, ENDPOINT = "developer", "deployer", "model-endpoint"
 PEOPLE = (DEVELOPER, DEPLOYER, ENDPOINT)
-CHURN, OCR = "churn", "invoice-ocr"
-"""One that is always in memory, one that is loaded when it is called."""
+CHURN, OCR = "churn", "invoice-ocr"  # One that is always in memory, one that is loaded when it is called.
 COMMAND_SECONDS = 120
 MODELS = (
     routing.Model(name=CHURN, server=PRELOAD, pool=POOL, footprint_bytes=32 << 20),
@@ -58,8 +57,7 @@ class World:
     """All of it, while it runs."""
 
     root: Path
-    keys: Mapping[str, str] = field(repr=False)
-    """API keys: of each of PEOPLE, the same in dev and prod."""
+    keys: Mapping[str, str] = field(repr=False)  # API keys: of each of PEOPLE, the same in dev and prod.
     registry: MLflow = field(init=False)
     store: ObjectStore = field(init=False)
     dev: LocalEnvironment = field(init=False)

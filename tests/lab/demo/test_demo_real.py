@@ -21,8 +21,7 @@ from tests.proxy.rigs.pytest_rigs import not_run
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED_MEMORY = Path("/dev/shm")
-WALK_SECONDS = 400
-"""What it may take at most, on a machine that does other things as well."""
+WALK_SECONDS = 400  # What it may take at most, on a machine that does other things as well.
 UP_SECONDS = 120.0
 GONE_SECONDS = 40.0
 

@@ -10,8 +10,7 @@ import pytest
 from lab.tools import ToolError, debian
 
 STATUS = Path("/var/lib/dpkg/status")
-PACKAGE, PROGRAM = "hello", "hello"
-"""A package made to be an example: a few kilobytes, which nothing needs."""
+PACKAGE, PROGRAM = "hello", "hello"  # A package made to be an example: a few kilobytes, which nothing needs.
 
 
 @pytest.fixture

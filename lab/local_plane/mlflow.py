@@ -53,22 +53,13 @@ def mlflow_server(
     folder.mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
     destination = artifacts or (folder / "artifacts").as_uri()
-    serving = (
-        ("--serve-artifacts", f"--artifacts-destination={destination}")
-        if proxied
-        else ("--no-serve-artifacts", f"--default-artifact-root={destination}")
-    )
-    command: list[str | Path] = [
-        venv / "bin" / "python",
-        "-m",
-        "mlflow",
-        "server",
-        f"--host={HOST}",
-        f"--port={port}",
-        "--workers=1",
-        f"--backend-store-uri=sqlite:///{folder / 'mlflow.db'}",
-        *serving,
-    ]
+    python = venv / "bin" / "python"
+    command: list[str | Path] = [python, "-m", "mlflow", "server", f"--host={HOST}", f"--port={port}", "--workers=1"]
+    command.append(f"--backend-store-uri=sqlite:///{folder / 'mlflow.db'}")
+    if proxied:
+        command += ["--serve-artifacts", f"--artifacts-destination={destination}"]
+    else:
+        command += ["--no-serve-artifacts", f"--default-artifact-root={destination}"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
     kept.pop("PYTHONPATH", None)  # the server has packages of its own
     said = kept | {

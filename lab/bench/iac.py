@@ -12,7 +12,6 @@ Everything is done several times, by turns; medians count. Ratios are ours / the
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from charts import CHART, values_of
 from lab import tools
 from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import nodes_of
+from rollout import processes
 from rollout.contexts import context_of
 from rollout.kubectl import as_list
 from rollout.render import render
@@ -75,7 +75,6 @@ class Planes:
     def run(self, command: Sequence[str | Path], stdin: str = "", root: Path = ROOT) -> float:
         """Run a command that finds these planes, and return how long it took; end the benchmark when it fails."""
         environment = {
-            **os.environ,
             "KUBECONFIG": os.pathsep.join(str(cluster.kubeconfig) for cluster in self.clusters.values()),
             "KUBECACHEDIR": str(self.folder / "kubectl-cache"),
             "KUBERC": "off",
@@ -84,16 +83,7 @@ class Planes:
             "PULUMI_CONFIG_PASSPHRASE": "",
         }
         begin = time.perf_counter()
-        done = subprocess.run(
-            [*map(str, command)],
-            input=stdin,
-            cwd=root,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-        )
+        done = processes.run([*map(str, command)], seconds=_SECONDS, stdin=stdin, cwd=root, environment=environment)
         if done.returncode:
             raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
         return time.perf_counter() - begin

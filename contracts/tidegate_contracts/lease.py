@@ -27,14 +27,20 @@ ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 class State(StrEnum):
     """Where a model is at a replica."""
 
-    UNKNOWN = "unknown"  # The pool has no such model, or has it no longer; no lease on it is granted.
-    COLD = "cold"  # The pool has it, and it takes no memory.
-    QUEUED = "queued"  # It is wanted, and waits for room, for its turn, for the end of a back-off, or for the server.
+    UNKNOWN = "unknown"
+    """The pool has no such model, or has it no longer; no lease on it is granted."""
+    COLD = "cold"
+    """The pool has it, and it takes no memory."""
+    QUEUED = "queued"
+    """It is wanted, and waits for room, for its turn, for the end of a back-off, or for the server."""
     LOADING = "loading"
     """The server loads it, once for all callers that wait; its room is taken from the first moment on."""
-    RESIDENT = "resident"  # It is loaded: leases are granted at once.
-    DRAINING = "draining"  # It is loaded, and is unloaded when its last lease has ended; no new one is granted.
-    UNLOADING = "unloading"  # The server was told to unload it and has not confirmed it yet; its room is still taken.
+    RESIDENT = "resident"
+    """It is loaded: leases are granted at once."""
+    DRAINING = "draining"
+    """It is loaded, and is unloaded when its last lease has ended; no new one is granted."""
+    UNLOADING = "unloading"
+    """The server was told to unload it and has not confirmed it yet; its room is still taken."""
     FREEING = "freeing"
     """The server has unloaded it, but its memory was not seen to be back yet; its room is still taken."""
     QUARANTINED = "quarantined"

@@ -57,9 +57,8 @@ def show(listing: lease.Listing, console: Console) -> None:
     console.print(table)
     sums = [f"{kind} {bytes_text(getattr(listing, f'{kind}_bytes'))}" for kind in ("resident", "loading", "freeing")]
     sums += [f"leaked {bytes_text(listing.leaked_bytes)}", f"free {bytes_text(listing.free_bytes)}"]
-    console.print(
-        f"\n{' · '.join(sums)} of {bytes_text(listing.capacity_bytes)} · policy {listing.policy}", highlight=False
-    )
+    said = f"{' · '.join(sums)} of {bytes_text(listing.capacity_bytes)} · policy {listing.policy}"
+    console.print(f"\n{said}", highlight=False)
 
 
 def one_line(text: str) -> str:

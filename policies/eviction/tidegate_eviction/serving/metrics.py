@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter as Counting
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -112,26 +112,28 @@ class SnapshotCollector(Collector):
             if value is not None:
                 yield GaugeMetricFamily(PREFIX + name, text, value)
         kinds = ("capacity", "resident", "loading", "freeing", "leaked", "free")
-        states = Counting(each.state for each in listing.models)
+        room = {(kind,): getattr(listing, f"{kind}_bytes") for kind in kinds}
+        yield _labelled("bytes", "Bytes of the slice, by what is there.", ["kind"], room)
+        sources = {(source,): source == reading.source for source in snapshot.memory_sources}
+        yield _labelled("memory_source", "1 for where readings of memory come from.", ["source"], sources)
+        found = Counting(each.state for each in listing.models)
+        states = {(state,): found[state] for state in State}
+        yield _labelled("models", "Models in each state.", ["state"], states)
         named = sorted(listing.models, key=lambda each: each.model)[:NAMED_MODELS]
-        sizes = [(each.model, each.footprint_from, each.footprint_bytes) for each in named]
-        sources = snapshot.memory_sources
-        rows: Iterable[tuple[str, str, list[str], Iterable[tuple[Any, ...]]]] = (
-            ("bytes", "Bytes of the slice, by what is there.", ["kind"],
-             ((kind, getattr(listing, f"{kind}_bytes")) for kind in kinds)),
-            ("memory_source", "1 for where readings of memory come from.", ["source"],
-             ((source, source == reading.source) for source in sources)),
-            ("models", "Models in each state.", ["state"], ((state, states[state]) for state in State)),
-            ("model_state", "1 for the state that a model is in.", ["model", "state"],
-             ((each.model, each.state, 1) for each in named)),
-            ("model_footprint_bytes", "What a model takes, and how that is known.", ["model", "from"],
-             (size for size in sizes if size[-1] is not None)),
-        )  # fmt: skip
-        for name, text, labels, values in rows:
-            family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
-            for *words, value in values:
-                family.add_metric(words, value)
-            yield family
+        state_of = {(each.model, each.state): 1 for each in named}
+        yield _labelled("model_state", "1 for the state that a model is in.", ["model", "state"], state_of)
+        known = [each for each in named if each.footprint_bytes is not None]
+        sizes = {(each.model, each.footprint_from): each.footprint_bytes for each in known}
+        text = "What a model takes, and how that is known."
+        yield _labelled("model_footprint_bytes", text, ["model", "from"], sizes)
+
+
+def _labelled(name: str, text: str, labels: list[str], values: Mapping[Any, Any]) -> Metric:
+    """Return gauges by their labels' words."""
+    family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
+    for words, value in values.items():
+        family.add_metric(words, value)
+    return family
 
 
 def render(snapshot: Snapshot) -> bytes:

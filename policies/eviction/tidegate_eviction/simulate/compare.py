@@ -73,9 +73,8 @@ def peers(trace: Trace, capacity_bytes: int) -> Iterator[tuple[str, Outcome]]:
             if size > cache.cache_size:
                 outcome.too_large += 1
                 continue
-            asked = libcachesim.Request(
-                obj_id=which, obj_size=size, clock_time=int(seconds), next_access_vtime=next_use[position]
-            )
+            after = next_use[position]
+            asked = libcachesim.Request(obj_id=which, obj_size=size, clock_time=int(seconds), next_access_vtime=after)
             if not (hit := cache.get(asked)):
                 outcome.loads.append((seconds, trace.models[which].load_seconds))
             outcome.started(position, seconds, 0.0, hit=hit)
@@ -151,11 +150,8 @@ def _left_out(error: MissingLibraryError) -> None:
 def served(trace: Trace, outcome: Outcome) -> Trace:
     """Return the requests that were answered, in the order in which they began, and at those times."""
     order = sorted(range(outcome.answered), key=outcome.starts.__getitem__)  # stable: at one time, as they were let in
-    return Trace(
-        trace.models,
-        array("d", (outcome.starts[each] for each in order)),
-        array("l", (trace.which[outcome.positions[each]] for each in order)),
-    )
+    starts = array("d", (outcome.starts[each] for each in order))
+    return Trace(trace.models, starts, array("l", (trace.which[outcome.positions[each]] for each in order)))
 
 
 SHARES = tuple(percent / 100 for percent in range(10, 101, 10))
@@ -174,5 +170,6 @@ def sweep(trace: Trace, setting: SimulationSetting, policies: Sequence[Policy]) 
     """Yield what each policy does at each capacity, the smallest first."""
     for share in SHARES:
         capacity = max(1, round(share * trace.total_bytes))
+        print(f"capacity {share:.0%} …", file=sys.stderr, flush=True)
         each = (replace(setting, policy=policy, capacity_bytes=capacity) for policy in policies)
         yield SweepPoint(share, capacity, tuple(run(trace, one) for one in each))

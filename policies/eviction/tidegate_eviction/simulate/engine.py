@@ -131,9 +131,10 @@ class SimulatedReplica:
         return False
 
     def _refused(self, answer: lease.Refusal) -> None:
-        too_large = isinstance(answer, lease.TooLarge)
-        self._outcome.too_large += too_large
-        self._outcome.busy += not too_large
+        if isinstance(answer, lease.TooLarge):
+            self._outcome.too_large += 1
+        else:
+            self._outcome.busy += 1
 
     def _work(self, position: int, which: int, holder: str, asked: float | None = None) -> None:
         """Begin a request that has a lease; `asked` is when it began to wait, if it had to."""

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..units import bytes_text
 from .compare import ComparisonRow, SweepPoint
 from .engine import SimulationSetting
-from .trace import QUANTILES, Outcome, SimulationError, Trace
+from .trace import QUANTILES, SimulationError, Trace
 
 NOTES = {
     "offline": "Belady's rules know every request to come; they are no optimum where models differ in size and cost.",
@@ -88,22 +88,17 @@ def as_json(trace: Trace, capacity_bytes: int, replicas: int, rows: Sequence[Com
         "models_bytes": trace.total_bytes,
         "capacity_bytes": capacity_bytes,
         "replicas": replicas,
-        "rows": [
-            {
-                "name": row.name,
-                "kind": row.kind,
-                **_figures(row.outcome),
-                "bound": row.bound and {"seconds": round(row.bound.seconds, 3), "exact": row.bound.exact},
-            }
-            for row in rows
-        ],
+        "rows": [_figures(row) for row in rows],
     }
 
 
-def _figures(outcome: Outcome) -> dict[str, float | int]:
+def _figures(row: ComparisonRow) -> dict[str, Any]:
+    outcome = row.outcome
     counts = {name: getattr(outcome, name) for name in ("requests", "hits", "busy", "too_large", "evictions")}
     waits = {f"added_wait_p{each}_seconds": round(wait, 6) for each, wait in outcome.added_wait().items()}
-    return {**counts, "cold_loads": len(outcome.loads), "load_seconds": round(outcome.load_seconds, 3), **waits}
+    loads = {"cold_loads": len(outcome.loads), "load_seconds": round(outcome.load_seconds, 3)}
+    bound = row.bound and {"seconds": round(row.bound.seconds, 3), "exact": row.bound.exact}
+    return {"name": row.name, "kind": row.kind, **counts, **loads, **waits, "bound": bound}
 
 
 KINDS: Final = (".png", ".svg")

@@ -9,12 +9,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import track
 
 Each = TypeVar("Each")
+TELL_SECONDS = 3.0  # Between two lines that say how far something long is, where there is no terminal.
 
 
 class SimulationError(Exception):
@@ -111,11 +113,17 @@ def quantile(ordered: Sequence[float], percent: float) -> float:
     return ordered[max(1, math.ceil(len(ordered) * percent / 100)) - 1] if ordered else 0.0
 
 
-def shown(steps: Iterable[Each], what: str, number: int) -> Iterable[Each]:
-    """Return the steps of something long, and show on a terminal how far they are."""
-    if not sys.stderr.isatty():
-        return steps
-    return track(steps, what, number, console=Console(stderr=True), transient=True)
+def shown(steps: Iterable[Each], what: str, number: int) -> Iterator[Each]:
+    """Yield the steps of something long, and show on stderr how far they are: a bar on a terminal, else lines."""
+    if sys.stderr.isatty():
+        yield from track(steps, what, number, console=Console(stderr=True), transient=True)
+        return
+    told = monotonic()
+    for done, step in enumerate(steps, 1):
+        yield step
+        if monotonic() - told >= TELL_SECONDS:
+            told = monotonic()
+            print(f"{what}: {done / number:.0%} …", file=sys.stderr, flush=True)
 
 
 def read_trace(path: Path) -> Trace:

@@ -77,9 +77,8 @@ def _model(zoo: Zoo, number: int, chance: random.Random) -> TracedModel:
     load = 0.5 + megabytes / zoo.load_mb_per_second * math.exp(chance.gauss(0, 0.7))
     warm = zoo.warm_ms * math.exp(chance.gauss(0, 1))
     footprint = max(1, round(megabytes, 3)) * MEGABYTE
-    return TracedModel(
-        f"model-{number:0{len(str(zoo.models - 1))}}", round(footprint), round(load, 3), round(warm / 1e3, 3)
-    )
+    name = f"model-{number:0{len(str(zoo.models - 1))}}"
+    return TracedModel(name, round(footprint), round(load, 3), round(warm / 1e3, 3))
 
 
 def _days(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:

@@ -204,9 +204,8 @@ class TritonControl:
             raise LostError(f"{error.filename} cannot be read: {error.strerror}") from None
         credentials = grpc.ssl_channel_credentials(authority)
         # It is reached by its address in the pod, and certified by its name.
-        return grpc.aio.secure_channel(
-            self.address, credentials, options=[*_OPTIONS, ("grpc.ssl_target_name_override", name)]
-        )
+        options = [*_OPTIONS, ("grpc.ssl_target_name_override", name)]
+        return grpc.aio.secure_channel(self.address, credentials, options=options)
 
 
 def certified_name(certificate: bytes) -> str:

@@ -20,7 +20,7 @@ FAST_SECONDS, SLOW_SECONDS = 0.2, 5.0
 METRICS_SECONDS = 1.0  # The same while something is unloaded, where readings are Triton's metrics: more is never new.
 SETTLE_SECONDS = 2.5  # Triton's own metrics show a load this much later.
 BLIND_SECONDS = 30.0  # Without a reading for so long, memory cannot be read.
-AGAIN_SECONDS = 2.0  # Seconds between two tries to control Triton, or to write that it is to be restarted.
+AGAIN_SECONDS, ASK_SECONDS = 2.0, 10.0  # Seconds between two tries to control Triton, and to ask for its restart.
 INDEX_SECONDS = 10.0  # Seconds between two looks at the index; what two of them lack has vanished.
 SURE_SECONDS = 1.0  # Seconds after which an unload shows that a predecessor had just ordered.
 log = logging.getLogger(__name__)
@@ -220,11 +220,11 @@ class TritonDriver:
         """Write the file that asks for a restart, and try until it is written: no lease is granted before."""
         while True:
             try:
-                write_whole(self._recycle, f"{command.reason}\n".encode())
+                await asyncio.to_thread(write_whole, self._recycle, f"{command.reason}\n".encode())
                 break
             except OSError as error:
                 log.error("%s cannot be written, so Triton is not restarted yet: %s", self._recycle, error)
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(ASK_SECONDS)
         log.warning("Triton is asked to be restarted: %s", command.reason)
 
     # Memory

@@ -71,7 +71,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
         await self._allowed(context)
         name = request.model_name
         self.calls.append(("load", name))
-        if name == MODEL:
+        if name == MODEL and MODEL not in self.failing:
             self.has_reader = True
             return messages.RepositoryModelLoadResponse()
         self.configs[name] = request.parameters["config"].string_param

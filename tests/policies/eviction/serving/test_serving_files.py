@@ -108,6 +108,26 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
     assert (used[-1].capacity_bytes, followed.generation, followed.last_error) == (7, 2, "")
 
 
+def test_a_swapped_config_map_is_seen_and_a_good_one_that_could_not_be_read_for_a_while_is_read_then(
+    tmp_path: Path,
+) -> None:
+    used: list[bytes] = []
+    followed = SettingsFile(tmp_path / "data" / "eviction.json", tmp_path / "copy", used.append)
+    for number in ("1", "2"):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "eviction.json").write_text(number)
+        (tmp_path / "new").symlink_to(number)
+        (tmp_path / "new").replace(tmp_path / "data")
+        followed.look()
+    (tmp_path / "2").rename(tmp_path / "away")
+    followed.look()
+    followed.look()
+    assert (followed.generation, followed.failures, followed.last_error != "") == (2, 1, True), "it is told once"
+    (tmp_path / "away").rename(tmp_path / "2")
+    followed.look()
+    assert (used, followed.generation, followed.last_error) == ([b"1", b"2", b"2"], 3, "")
+
+
 def again(before: Footprints, folder: Path) -> Footprints:
     asyncio.run(before.keep())
     after = Footprints(folder)

@@ -98,11 +98,13 @@ def test_plots_are_what_their_names_say(small: Path, name: str, begins: bytes) -
         file.unlink()
 
 
-def test_the_sweep_goes_from_a_tenth_to_all(small: Path) -> None:
+def test_the_sweep_goes_from_a_tenth_to_all(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate_eviction.simulate.trace.TELL_SECONDS", 0)
     result = run("simulate", "--trace", small, "--policy", "cost-aware", "--sweep", "capacity", "--idle-seconds", 0)
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines() if line.strip().split("%")[0].isdigit()]
     assert [line[0] for line in lines] == [f"{percent}%" for percent in range(10, 101, 10)]
+    assert result.stderr.count("cost-aware: 50% …") == result.stderr.count("capacity") == 10, "how far it is, is told"
     once = sum(SMALL.models[which].load_seconds for which in set(SMALL.which))
     assert lines[-1][-3:] == [f"{once:.0f}", "s", "0"], "at the end everything is loaded once, and nobody is refused"
 

@@ -5,11 +5,13 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 
 import grpc
 import pytest
 from tidegate_eviction.core.messages import Load, Recycle, ServerInventory, Unload
 from tidegate_eviction.server import MemoryReading, RepositoryError
+from tidegate_eviction.serving.files import write_whole
 from tidegate_eviction.triton import driver as module
 from tidegate_eviction.triton.control import ModelIndex, TritonControl, VersionState
 from tidegate_eviction.triton.driver import found_in
@@ -163,6 +165,13 @@ async def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) 
         await until(lambda: len(heard.readings) > seen)
 
 
+async def test_without_a_python_backend_it_goes_on_without_readings() -> None:
+    async with driving(StandIn({"a": 1}, failing={MODEL: "there is no such backend"})) as (driver, heard):
+        assert set(heard.readings) == {MemoryReading(MemorySource.NONE)}
+        driver.carry_out([Load(1, "a", alone=True)])
+        assert await heard.said.get() == ("load", 1, None, None, (1,))
+
+
 async def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_configuration() -> None:
     stand_in = StandIn({"a": 1})
     stand_in.bytes["b"] = 1
@@ -195,7 +204,14 @@ async def test_versions_that_cannot_be_chosen_are_a_failed_load_and_so_is_a_defe
 async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tidegate_eviction.triton.driver.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(module, "ASK_SECONDS", 0.1)
+    threads: list[int] = []
+
+    def write(path: Path, data: bytes) -> None:
+        threads.append(get_ident())
+        write_whole(path, data)
+
+    monkeypatch.setattr(module, "write_whole", write)
     full = tmp_path / "control"
     async with driving(StandIn({}), recycle=full / "recycle") as (driver, _):
         driver.carry_out([Recycle("5 GiB leaked")])
@@ -203,6 +219,8 @@ async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
         full.mkdir()  # there is room again
         await until((full / "recycle").exists)
     assert (full / "recycle").read_text() == "5 GiB leaked\n"
+    assert len(threads) > 1
+    assert get_ident() not in threads, "a disk that is slow would hold up leases"
 
 
 def test_what_the_index_says_is_found_once_and_without_the_reader() -> None:

@@ -107,7 +107,10 @@ def preview(
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="CONTEXT", help="Compare with what runs there instead of DIR.")
     ] = None,
-    engine: EngineName = None,  # noqa: ARG001  # makes no difference: previews need none
+    engine: Annotated[  # noqa: ARG001
+        str | None,
+        typer.Option("--engine", metavar="NAME", callback=_known, help="Makes no difference: previews need no engine."),
+    ] = None,
     summary: Annotated[
         Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers, of a comparison with REV or CONTEXT.")
     ] = Path("build/preview.md"),

@@ -25,7 +25,6 @@ from .terminal import note
 
 MARKER = ".tidegate.json"  # Its presence in a folder says that the folder is ours.
 
-
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """Of a file or a folder that we write: none that leads elsewhere."""
 

@@ -311,4 +311,6 @@ def duration(seconds: int) -> str:
     if seconds < 120:
         return f"{seconds} s"
     hours, minutes = divmod(-(-seconds // 60), 60)
-    return " ".join([f"{hours} h"] * (hours > 0) + [f"{minutes} min"] * (minutes > 0))
+    if not hours:
+        return f"{minutes} min"
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

@@ -46,7 +46,10 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
         _git(top, "read-tree", commit, error=unpacked, **index)
         _git(top, "checkout-index", "--all", f"--prefix={tree}/", error=unpacked, **index)
         # A link that leads out of the revision leads to what is no part of it.
-        if not (tree / wanted).is_file() or not (tree / wanted).resolve().is_relative_to(tree.resolve()):
+        for path in [*tree.rglob("*")]:
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(tree.resolve()):
+                path.unlink()
+        if not (tree / wanted).is_file():
             raise NothingToCompare(
                 f"{escaped(revision)} has no {escaped(str(wanted))}, so there is nothing to compare with."
             )
@@ -83,16 +86,10 @@ def _render(revision: str, root: Path, definition: Path, out: Path) -> None:
 
 def _git(folder: Path, *arguments: str, error: str, **more: str) -> str:
     # A hook or an alias may have pointed git elsewhere; what counts is where the definition lies.
-    environment = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")} | more
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",  # as Python has it in paths
-            check=False,
-        )
+    env = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")} | more
+    command = ["git", "-C", str(folder), *arguments]
+    try:  # with what is no UTF-8 as Python has it in paths
+        done = subprocess.run(command, env=env, capture_output=True, text=True, errors="surrogateescape", check=False)
     except FileNotFoundError:
         raise CommandError("comparing with a revision needs git, and there is none on the PATH.") from None
     if done.returncode:

@@ -89,7 +89,8 @@ def _run(journal: Journal, ready: Prepared, lock: int) -> None:
         try:
             worker.bring_up(task, journal.log(plane), lock, seconds, stop.now, show)
         except worker.TooLong as error:
-            raise CommandError("\n  ".join([str(error), *why_not_well(look(plane))])) from None
+            now = look(plane)
+            raise CommandError("\n  ".join([str(error), *why_not_well(now, now.lacking())])) from None
 
     def through_gate(plane: str, show: Show) -> None:
         await_health(look(plane), show, stop.now.wait)

@@ -90,16 +90,16 @@ def await_health(look: Look, show: Show, pause: Pause, clock: Callable[[], float
         if moment >= end:
             if not lines:
                 raise CommandError(f"it did not stay well for {gate.settle_seconds} s within {gate.timeout_seconds} s")
-            raise CommandError("\n  ".join([f"not passed within {gate.timeout_seconds} s:", *why_not_well(look)]))
+            why = [f"not passed within {gate.timeout_seconds} s:", *why_not_well(look, lines)]
+            raise CommandError("\n  ".join(why))
         length = min(length * 1.4, _LONGEST_PAUSE if lines else _LONGEST_WHILE_SETTLING)
         left = end - moment if well_since is None else min(end, well_since + gate.settle_seconds) - moment
         if pause(max(0.0, min(length, left))):
             raise Interrupted
 
 
-def why_not_well(look: Look) -> list[str]:
-    """Return what a data plane lacks at this moment, and what its cluster warns of."""
-    lines = look.lacking()
+def why_not_well(look: Look, lines: list[str]) -> list[str]:
+    """Return the first of the lines about what a data plane lacks, and what its cluster warns of."""
     shown = lines[:_MOST_LINES]
     if len(lines) > _MOST_LINES:
         shown.append(f"… and {len(lines) - _MOST_LINES} more")

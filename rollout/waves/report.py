@@ -29,6 +29,7 @@ WORDS = {
     "failed": "FAILED",
     "interrupted": "interrupted",
 }
+_MARKED = WORDS | {"passed": "[green]passed", "failed": "[red]FAILED"}  # As they stand on a terminal.
 
 
 def plan_text(record: RolloutRecord, stacks: Mapping[str, Stack]) -> str:
@@ -154,18 +155,18 @@ class Board(Lines):
 
     def __init__(self, states: Mapping[str, str], screen: Console) -> None:
         super().__init__()
-        cells = (TextColumn(f"{{task.{cell}}}", markup=False) for cell in ("description", "fields[state]"))
+        cells = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[state]}")
         line = TextColumn("{task.fields[line]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
         self.progress = Progress(*cells, TimeElapsedColumn(), line, console=screen, transient=True)
         self._rows = {
-            plane: self.progress.add_task(plane, start=False, total=None, state=WORDS[state], line="")
+            plane: self.progress.add_task(plane, start=False, total=None, state=_MARKED[state], line="")
             for plane, state in states.items()
         }
 
     def state(self, plane: str, state: str, text: str = "") -> None:
         """Change a plane's row; its clock runs while it is at work."""
         row = self._rows[plane]
-        self.progress.update(row, state=WORDS[state])
+        self.progress.update(row, state=_MARKED[state])
         self.says(plane, text)
         if state == "applying":
             self.progress.reset(row)

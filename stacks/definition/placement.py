@@ -10,22 +10,14 @@ from .gpu_products import fits_on_one_gpu, gpu_product
 _PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb$"
 MigProfile = Annotated[str, form(_PROFILE, "a MIG profile, such as 1g.10gb or 3g.40gb")]
 
-
 Product = Annotated[
     str,
     form(f"^{LABEL_TEXT}$", "the value of a node label, such as NVIDIA-A100-SXM4-80GB"),
     Without(r"-(MIG-.*|SHARED)$", "carries an ending that the device plugin adds; leave -MIG-… and -SHARED out"),
 ]
 
-
-WantedProduct = Annotated[
-    Product | None,
-    Field(
-        description="GPU product as its node label `nvidia.com/gpu.product` says it, such as NVIDIA-A100-SXM4-80GB; "
-        "any without."
-    ),
-]
-
+_WANTED = "GPU product as its node label `nvidia.com/gpu.product` says it, such as NVIDIA-A100-SXM4-80GB; any without."
+WantedProduct = Annotated[Product | None, Field(description=_WANTED)]
 
 _WHICH_PRODUCT = (
     "MIG strategy single needs a product: only the node label nvidia.com/gpu.product tells one profile from another; "

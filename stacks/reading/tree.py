@@ -233,11 +233,11 @@ class Reader:
             return None
         try:
             value = _plain_value(text)
-        except ValueError:
+            if tag == f"{_CORE}float" and type(value) is int:
+                return float(value)
+        except (ValueError, OverflowError):
             self._say(at, "the number is too long to be one", do="Quote it if it is meant as text.")
             return None
-        if tag == f"{_CORE}float" and type(value) is int:
-            return float(value)
         if tag is not None and type(value) is not _TAGGED[tag]:
             name = tag.removeprefix(_CORE)
             self._say(at, f"{shown(text)} is not what its tag !!{name} says", do="Remove the tag.")

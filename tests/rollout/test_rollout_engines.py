@@ -143,13 +143,8 @@ THEIRS = {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace"
 def test_pulumi_takes_its_own_down_and_leaves_what_is_a_helm_releases(
     bundle: Bundle, destroyed: list[str], monkeypatch: Patch
 ) -> None:
-    cluster = Cluster(
-        [
-            made("Namespace", "tidegate-dev", managedFields=by("pulumi-kubernetes", "Update")),
-            made("ConfigMap", "forgotten"),
-            made("ConfigMap", "of-helm", annotations=THEIRS),
-        ]
-    )
+    namespace = made("Namespace", "tidegate-dev", managedFields=by("pulumi-kubernetes", "Update"))
+    cluster = Cluster([namespace, made("ConfigMap", "forgotten"), made("ConfigMap", "of-helm", annotations=THEIRS)])
     monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
     Pulumi(PulumiCli("pulumi", "3.260.0")).down(bundle)
     assert (cluster.deleted, destroyed) == (["forgotten"], ["dev-lab"])

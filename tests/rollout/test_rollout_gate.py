@@ -36,9 +36,11 @@ class Looking:
     """Stands for a data plane: says one thing after the other, each for a second."""
 
     def __init__(self, gate: Gate, said: Sequence[Sequence[str]]) -> None:
-        self.gate, self.said, self.time = gate, said, 0.0
+        self.gate, self.said, self.time, self.asked = gate, said, 0.0, -1.0
 
     def lacking(self) -> list[str]:
+        assert self.time > self.asked, "it is asked twice at once"
+        self.asked = self.time
         return [*self.said[min(int(self.time), len(self.said) - 1)]]
 
     def further(self) -> list[str]:
@@ -128,6 +130,7 @@ def pod(name: str, of: str, ready: str = "True", **more: Any) -> dict[str, Any]:
 proxy = partial(workload, "Deployment", "inference-proxy")
 pool = partial(workload, "StatefulSet", "small-main")
 PROXY, POOL = proxy(), pool()
+GROWING = proxy(3, updatedReplicas=1, availableReplicas=2)
 PODS = [pod("inference-proxy-1", "inference-proxy"), pod("inference-proxy-2", "inference-proxy")]
 
 
@@ -152,10 +155,7 @@ LEAVING = {**UNREADY, "metadata": {**UNREADY["metadata"], "deletionTimestamp": "
         ([PROXY, pool(availableReplicas=1), *PODS], "StatefulSet small-main: 1 of 2 pods are available"),
         ([PROXY, pool(currentRevision="1", updatedReplicas=1), *PODS], "StatefulSet small-main: 1 of 2 pods are new"),
         ([POOL, proxy(updatedReplicas=1), *PODS], "Deployment inference-proxy: 1 of its pods are still old"),
-        (
-            [POOL, proxy(3, updatedReplicas=1, availableReplicas=2), *PODS],
-            "Deployment inference-proxy: 1 of 3 pods are new",
-        ),
+        ([POOL, GROWING, *PODS], "Deployment inference-proxy: 1 of 3 pods are new"),
         ([POOL, proxy(availableReplicas=0), *PODS], "Deployment inference-proxy: 0 of 2 pods are available"),
     ],
 )
@@ -311,9 +311,8 @@ def test_a_probe_of_nobody_says_why_there_is_no_answer() -> None:
 
 
 def prometheus(*found: tuple[str, str, str]) -> str:
-    return json.dumps(
-        {"data": {"alerts": [{"state": s, "labels": {"alertname": n, "namespace": ns}} for n, ns, s in found]}}
-    )
+    alerts = [{"state": s, "labels": {"alertname": n, "namespace": ns}} for n, ns, s in found]
+    return json.dumps({"data": {"alerts": alerts}})
 
 
 def alertmanager(*found: tuple[str, str, str]) -> str:

@@ -150,10 +150,13 @@ def test_a_stack_that_is_no_longer_described_is_all_deleted_and_its_name_is_only
 
 
 @pytest.mark.thorough
-def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repo: Repository) -> None:
-    (repo.folder / "absolute").symlink_to("/etc/hosts")
+def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repo: Repository, pinned: Path) -> None:
     (repo.folder / "outside").symlink_to("../../outside")
+    (repo.folder / "itself").symlink_to("itself")
+    lock = repo.definition.with_name("images.lock")
+    lock.symlink_to(pinned.with_name(lock.name))
     repo.commit("links")
+    lock.unlink()
     assert "Nothing would change" in repo.against("HEAD", "--stack", "dev-lab").out
 
 
@@ -247,6 +250,10 @@ def test_outside_of_a_git_repository_it_says_so(call: Call, definition: Path, pa
     assert "lies in no git repository" in call("preview", definition, "--base", "main", "--summary", page, code=1).err
     monkeypatch.setenv("PATH", "")
     assert "needs git" in call("preview", definition, "--base", "main", "--summary", page).err
+
+
+def test_its_help_says_that_it_needs_no_engine(call: Call) -> None:
+    assert "Makes no difference: previews need no engine." in call("preview", "--help").out
 
 
 def test_a_revision_and_a_cluster_are_one_too_many(call: Call, definition: Path, page: Path) -> None:

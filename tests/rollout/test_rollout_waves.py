@@ -269,6 +269,8 @@ def test_on_a_terminal_a_table_shows_each_plane_with_its_latest_line() -> None:
     board = Board({"east": "passed", "west": "waiting"}, console)
     board.state("west", "applying")
     board.says("west", "Creating [b]StatefulSet")
+    board.state("east", "failed")
     console.print(board.progress)
+    assert "\x1b[31mFAILED\x1b[0m" in console.export_text(clear=False, styles=True)
     (row,) = (line for line in console.export_text().splitlines() if line.startswith("west"))
     assert re.search(r"being brought up +0:00:00 +Creating \[b\]StatefulSet", row)

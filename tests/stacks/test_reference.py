@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from runpy import run_module
 from shutil import copyfile
 from typing import Any
 
@@ -79,6 +80,12 @@ def test_writing_changes_what_is_stale_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / reference.SCHEMA).write_text("{}")
     assert [*reference.stale(tmp_path)] == reference.write(tmp_path) == [reference.SCHEMA]
     assert reference.write(tmp_path) == []
+
+
+def test_arguments_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["reference", "--check"])
+    with pytest.raises(SystemExit, match="2"):
+        run_module("stacks.reference", run_name="__main__")
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

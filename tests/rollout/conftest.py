@@ -53,7 +53,6 @@ dataPlanes:
   - {name: east, environments: [prod]}
 """
 
-
 LOCK = "images:\n" + "".join(
     f"  - {{image: 'registry.test/{name}:1', digest: 'sha256:{'0' * 64}'}}\n"
     for name in ("eviction-policy", "proxy", "triton")

@@ -278,8 +278,6 @@ def test_more_or_fewer_pods_are_no_restart(before: list[Object], after: list[Obj
     assert [notice.what for notice in notices(before, after, [])] == [what]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (119, "119 s"), (120, "2 min"), (3600, "1 h"), (3661, "1 h 2 min")]
-)
-def test_durations_are_rounded_up(seconds: int, text: str) -> None:
-    assert said.duration(seconds) == text
+def test_durations_are_rounded_up() -> None:
+    told = [said.duration(seconds) for seconds in (0, 119, 120, 3600, 3661)]
+    assert told == ["0 s", "119 s", "2 min", "1 h", "1 h 2 min"]

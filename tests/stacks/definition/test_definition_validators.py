@@ -25,7 +25,6 @@ NODES: dict[str, Any] = {"nodes": 1, "product": PRODUCT, "perNode": 1}
 UNKNOWN_NODES = {**NODES, "product": "NVIDIA-A30"}
 BOUNDS = {"min": 2, "max": 4}
 
-
 REFUSED: dict[str, list[tuple[dict[str, Any], str, str]]] = {
     "Promotion.hours_of_service_are_counted_somewhere":
         [({"environments/prod/promotion": {"soakHours": 24}}, "»promotion:", "name it in from")],

@@ -1,6 +1,35 @@
-"""Processes of this machine, found by what they were told."""
+"""Processes of this machine: started to be looked at, and found by what they were told."""
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+HOW: dict[str, Any] = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+
+
+@contextmanager
+def programs(module: str, known: Mapping[str, str] | None = None) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Return how to start `python -m <module> …`, each in a process group of its own that ends with the block."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object, **environment: str) -> "subprocess.Popen[str]":
+        command, folder = [sys.executable, "-m", module, *map(str, arguments)], Path(__file__).resolve().parents[1]
+        environment = {**os.environ, **(known or {}), **environment}
+        # Started from a job in the background, the tests may have been told to ignore Ctrl-C, and would hand it on.
+        listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        started.append(subprocess.Popen(command, cwd=folder, env=environment, preexec_fn=listen, **HOW))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def marked(text: str) -> set[int]:

@@ -58,10 +58,6 @@ def asked(objects: Objects, become: Objects | None = None, others: tuple[Resourc
     return said
 
 
-def test_a_sound_stack_is_said_nothing_about() -> None:
-    assert asked(prod()) == {}
-
-
 def test_the_pack_says_of_a_stack_what_check_says_with_the_level_that_the_namespace_asks_for() -> None:
     objects = prod()
     in_small("hostNetwork", True)(objects)

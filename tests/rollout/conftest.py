@@ -1,9 +1,7 @@
 """What the tests of the rollout share: a small definition, and the command line in process or as a process."""
 
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +11,8 @@ from typing import Any
 
 import pytest
 from typer.testing import CliRunner
+
+from tests.processes import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
@@ -157,26 +157,8 @@ def rendered(up: Call, out: Path) -> Path:
 @pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """Start the command line as a process, which ends with the test at the latest."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: object, **environment: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rollout", *map(str, arguments)],
-            cwd=ROOT,
-            env={**os.environ, **ENVIRONMENT, **environment},
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # Started from a job in the background, the tests may have been told to ignore Ctrl-C, and would hand it on.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.wait()
+    with programs("rollout", ENVIRONMENT) as begin:
+        yield begin
 
 
 @pytest.fixture

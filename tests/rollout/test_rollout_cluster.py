@@ -150,9 +150,6 @@ def test_the_engine_that_is_wanted_is_taken_and_told_to_adopt_only_when_somebody
     assert up_in("kind-lab").code == 0
     assert up_in("kind-lab", "--engine", "second", "--adopt").code == 0
     assert (first.adopts, second.adopts) == ([False], [True])
-    ended = up_in("kind-lab", "--engine", "third", code=2)
-
-    assert "there is no engine third. ENGINE is one of: first, second." in ended.err
 
 
 def test_pulumi_is_the_first_choice_and_helm_the_second(monkeypatch: Patch, tmp_path: Path) -> None:

@@ -206,7 +206,6 @@ def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_w
         (("--from", "west", "--resume"), "FROM and RESUME cannot stand together"),
         (("--from", "west", "--back"), "FROM and BACK cannot stand together"),
         (("--from", "wets"), "There is no data plane of environment prod called wets: did you mean west?"),
-        (("--engine", "terraform"), "there is no engine terraform"),
         (("--environment", "prd"), "There is no environment prd: did you mean prod?"),
         (("--environment", ""), "Which environment? ENV=<name>: dev, prod."),
         (("--environment", "../prod"), "There is no environment ../prod"),

@@ -37,11 +37,6 @@ def test_everything_that_is_wrong_is_said_at_once_and_the_exit_code_is_two(
     assert "nothing was written" in ended.err
 
 
-def test_a_missing_file_is_one_message(call: Call, tmp_path: Path) -> None:
-    ended = call("check", tmp_path / "nope.yaml")
-    assert (ended.code, "nope.yaml: there is no such file" in ended.err) == (2, True)
-
-
 @pytest.mark.parametrize("command", ["check", "environments"])
 def test_it_is_quick_because_it_loads_no_engine(run: Call, definition: Path, command: str) -> None:
     run(command, definition)

@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -115,23 +114,19 @@ class Doubles:
 STEPS = (Step("canary", ["a"]), Step("wave 1", ["b", "c"]), Step("wave 2", ["d", "e", "f"]))
 
 
-def begun(folder: Path, steps: Sequence[Step] = STEPS, kind: Literal["forward", "back"] = "forward") -> Journal:
-    good = {plane: 1 for step in steps for plane in step.planes} if kind == "back" else {}
+def begun(folder: Path, steps: Sequence[Step] = STEPS) -> Journal:
     record = RolloutRecord(
-        began_at=now(), kind=kind, environment="prod", definition="two.yaml", engine="helm", steps=[*steps], good=good
+        began_at=now(), kind="forward", environment="prod", definition="two.yaml", engine="helm", steps=[*steps]
     )
     (folder / "0001").mkdir()
     (folder / "0001" / FILE).write_text(record.model_dump_json(), "utf-8")
     return Journal(folder / "0001")
 
 
-def ran(
-    journal: Journal, doubles: Doubles, *, most: int = 4, stop: Stop | None = None, keep_going: bool = False
-) -> str:
+def ran(journal: Journal, doubles: Doubles, *, most: int = 4, stop: Stop | None = None) -> str:
     """Run a rollout as a new process would, and say how it ended."""
-    return Runner(
-        Journal(journal.folder), doubles.bring_up, doubles.await_health, Lines(), stop or Stop(), most, keep_going
-    ).run()
+    new = Journal(journal.folder)
+    return Runner(new, doubles.bring_up, doubles.await_health, Lines(), stop or Stop(), most).run()
 
 
 def states(journal: Journal) -> str:
@@ -166,14 +161,6 @@ def test_the_first_failure_ends_the_rollout_after_the_planes_that_are_at_work(tm
     assert states(journal) == "a:passed b:failed c:passed d:waiting e:waiting f:waiting"
     where = {"up": "bringing it up", "gate": "health gate"}[what]
     assert Journal(journal.folder).record.planes["b"].message == f"{where}: quota exceeded"
-
-
-def test_going_back_a_failure_keeps_no_other_plane_from_being_tried(tmp_path: Path) -> None:
-    doubles = Doubles()
-    doubles.fails["b", "gate"] = "no"
-    journal = begun(tmp_path, kind="back")
-    assert ran(journal, doubles, keep_going=True) == "failed"
-    assert states(journal) == "a:passed b:failed c:passed d:passed e:passed f:passed"
 
 
 @pytest.mark.parametrize("most", [1, 2])

@@ -25,7 +25,6 @@ from .conftest import ROOT, Patch, soon
 ENGINE = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from types import SimpleNamespace
 
 import rollout.engines
 from rollout.render import render
@@ -184,7 +183,6 @@ def test_an_engine_that_does_not_listen_is_ended(
 ROLLOUT = """
 import json, sys, threading
 from pathlib import Path
-from types import SimpleNamespace
 from rollout.waves.journal import History
 from rollout.waves.worker import Task, bring_up
 with History(Path(sys.argv[2])).locked() as lock:

@@ -18,7 +18,6 @@ from tests.counts import examples
 from tests.stacks.definition.examples import (
     BASE,
     GONE,
-    assert_refused,
     assert_said_in_full,
     edited_at,
     problems,
@@ -122,31 +121,6 @@ def test_a_mistake_in_one_environment_hides_no_broken_rule_of_another() -> None:
     models = [{"name": "churn", "server": "nope"}]
     edits = {"environments/dev/proxy": {"replicas": 0}, "environments/prod/models": models}
     assert_places(edits, "replicas: »0", "server: »nope")
-
-
-# ---- unknown keys ----
-
-
-@pytest.mark.parametrize(
-    ("edits", "at", "near"),
-    [
-        ({"image": []}, "»image: []", "images"),
-        ({"pull_secrets": []}, "»pull_secrets: []", "pullSecrets"),
-        ({"environments/dev/monitorin": {}}, "»monitorin: {}", "monitoring"),
-        ({"environments/dev/productoin": True}, "»productoin: true", "production"),
-        ({"dataPlanes/lab/contxt": "x"}, "»contxt: x", "context"),
-        ({"environments/dev/servers": [{"name": "main", "imag": "x"}]}, "»imag: x", "image"),
-    ],
-)
-def test_an_unknown_key_is_said_with_the_nearest_one(edits: dict[str, Any], at: str, near: str) -> None:
-    problem = assert_refused(edited_at(edits), at, f'did you mean "{near}"?')
-    assert "unknown key" in problem.what
-    assert near in problem.do.partition("Keys here:")[2]
-
-
-@pytest.mark.parametrize("key", ["environments", "dataPlanes"])
-def test_a_header_inside_an_overlay_is_refused(key: str) -> None:
-    assert_refused(edited_at({f"environments/dev/{key}": []}), f"»{key}: []", f'unknown key "{key}"')
 
 
 # ---- determinism and speed ----

@@ -1,17 +1,14 @@
 """What tests of the tools share: a cache, a PATH, stand-ins, and `python -m lab.tools` as a process."""
 
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from lab.tools import gotoolchain
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.processes import programs
 
 # Stands in for Go: notes every build, takes $FAKE_SECONDS over it, and "builds" a script that prints a version.
 FAKE_GO = """#!/bin/sh
@@ -67,26 +64,8 @@ def fake_go(script: Callable[[str, str], Path]) -> Path:
 @pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """Start `python -m lab.tools NAME…` as a process, and as a process group, of its own."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*names: str, **environment: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-m", "lab.tools", *names],
-            cwd=ROOT,
-            env=os.environ | environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    with programs("lab.tools") as begin:
+        yield begin
 
 
 @pytest.fixture

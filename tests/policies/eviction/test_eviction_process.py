@@ -130,8 +130,6 @@ def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path
     assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
     assert 'policy: there is no policy "fifo": built in are ' in refused(*folders(tmp_path))
-    (tmp_path / "eviction.json").write_text(settings(tmp_path, repository="\0").model_dump_json(by_alias=True))
-    assert "repository: '\\x00' can be no path" in refused(*folders(tmp_path))
 
 
 async def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_path: Path) -> None:

@@ -13,11 +13,6 @@ PEERS = [{"podSelector": {"matchLabels": {"app": name}}} for name in ("a", "b", 
 IMAGE = "registry.example.com/a/very/long/path/of/folders/in/a/registry/image"
 
 
-def test_objects_that_come_and_go_are_named() -> None:
-    assert "created  ConfigMap it" in said(None, made("ConfigMap"))
-    assert "DELETED  ConfigMap it" in said(made("ConfigMap"), None)
-
-
 def test_an_object_in_another_namespace_is_another_object() -> None:
     other = made("ConfigMap") | {"metadata": {"name": "it", "namespace": "elsewhere"}}
     assert [change.verb for change in compare([made("ConfigMap")], [other])] == ["created", "deleted"]

@@ -10,19 +10,10 @@ from tidegate_eviction.policies.registry import find
 
 BASE = 1000
 RULES = PoolRules(
-    capacity_bytes=100,
-    policy=find("lru-idle"),
-    idle_seconds=30.0,
-    lease_seconds=16.0,
-    wait_seconds=8.0,
-    loads_at_once=2,
-    tolerance_bytes=0,
-    freeing_seconds=4.0,
-    leak_budget_bytes=30,
-    failure_backoff_seconds=4.0,
-    overdue_seconds=4.0,
-    default_load_seconds=2.0,
-)
+    capacity_bytes=100, policy=find("lru-idle"), loads_at_once=2, tolerance_bytes=0, leak_budget_bytes=30,
+    idle_seconds=30.0, lease_seconds=16.0, wait_seconds=8.0, freeing_seconds=4.0,
+    failure_backoff_seconds=4.0, overdue_seconds=4.0, default_load_seconds=2.0,
+)  # fmt: skip
 REACHABLE = {(before, after) for (before, _), after in AFTER.items()}
 for _ in State:  # several transitions may follow each other within one step
     REACHABLE |= {(a, d) for a, b in REACHABLE for c, d in REACHABLE if b is c}

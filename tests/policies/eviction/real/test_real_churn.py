@@ -55,17 +55,12 @@ class Seen:
 
 def plan() -> Plan:
     size = EACH * MIB
+    models = tuple(routing.Model(name=name, server=ON_DEMAND, pool=POOL, footprint_bytes=size) for name in NAMES)
+    tuning = Tuning(tolerance_bytes=16 * MIB, freeing_seconds=5, retry_most_seconds=5)
     return Plan(
-        name="churn",
-        models=tuple(routing.Model(name=name, server=ON_DEMAND, pool=POOL, footprint_bytes=size) for name in NAMES),
-        callers=(CALLER,),
-        preloads=False,
-        proxies=PROXIES,
-        capacity_bytes=ROOM * size,
-        lease_seconds=3,
-        wait_seconds=10,
-        tuning=Tuning(tolerance_bytes=16 * MIB, freeing_seconds=5, retry_most_seconds=5),
-    )
+        name="churn", models=models, callers=(CALLER,), preloads=False, proxies=PROXIES, capacity_bytes=ROOM * size,
+        lease_seconds=3, wait_seconds=10, tuning=tuning,
+    )  # fmt: skip
 
 
 @contextmanager

@@ -17,15 +17,9 @@ from tidegate_eviction.serving.footprints import REMEMBERED, Footprints
 from tidegate_eviction.serving.settings import SettingsError, SettingsFile, read, seconds_open
 
 GOOD: dict[str, Any] = {
-    "version": 1,
-    "policy": "lru-idle",
-    "repository": "/models",
-    "capacityBytes": 1000,
-    "idleSeconds": 300,
-    "leaseSeconds": 30,
-    "waitSeconds": 20,
-    "models": [{"name": "a"}],
-}
+    "version": 1, "policy": "lru-idle", "repository": "/models", "capacityBytes": 1000, "models": [{"name": "a"}],
+    "idleSeconds": 300, "leaseSeconds": 30, "waitSeconds": 20,
+}  # fmt: skip
 
 
 def said(**changes: Any) -> bytes:

@@ -2,11 +2,10 @@
 
 import json
 import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from rollout.waves.runner import Interrupted
 from stacks.command import CommandError
 from stacks.definition.rollout import Alerts, Gate, MonitoringService, ServiceProxyProbe, UrlProbe
 from stacks.validate import read_definition
+from tests.proxy.rigs.upstream import Caller, upstream
 
 from .conftest import Patch
 
@@ -222,47 +222,27 @@ def test_a_cluster_that_cannot_be_asked_is_not_well() -> None:
 # ---- probe request and alerts, against a real server ----
 
 
-class Server(ThreadingHTTPServer):
+@dataclass
+class Server:
     """Answers as it is told, by path: status and text; keeps what it was asked."""
 
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str, str | None, bytes]] = []
-        self.answers: dict[str, tuple[int, str]] = {}
-        super().__init__(("127.0.0.1", 0), _Handler)
+    url: str = ""
+    asked: list[tuple[str, str, str | None, bytes]] = field(default_factory=list)
+    answers: dict[str, tuple[int, str]] = field(default_factory=dict)
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.asked.append((self.command, self.path, self.headers.get("Authorization"), body))
-        status, text = self.server.answers.get(self.path, (404, ""))
-        self.send_response(status)
-        if status == 302:
-            self.send_header("Location", text)
-        self.send_header("Content-Length", str(len(text.encode())))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    do_POST = do_GET
-
-    def log_message(self, *_: object) -> None:
-        return
+    def behave(self, caller: Caller) -> None:
+        asks = caller.request
+        self.asked.append((asks.line.split()[0], asks.path, asks.headers.get("authorization"), asks.body))
+        status, text = self.answers.get(asks.path, (404, ""))
+        caller.answer(text.encode(), status, **({"location": text} if status == 302 else {}))
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
-        thread.start()
+    made = Server()
+    with upstream(made.behave) as running:
+        made.url = f"http://127.0.0.1:{running.port}"
         yield made
-        made.shutdown()
-        thread.join()
 
 
 Send = Callable[..., None]

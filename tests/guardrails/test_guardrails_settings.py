@@ -143,11 +143,8 @@ def test_settings_come_back_from_the_annotation_as_they_were() -> None:
         Waiver("a", PODS, "me", "so", date(2027, 1, 31), "Deployment/x"),
         Waiver("b", PROBES, "you", "“because” – so", date(2030, 12, 1)),
     )
-    for said in (
-        Settings(),
-        Settings("local"),
-        Settings("shared", {PODS: "advisory"}, waivers, 0, ("models", "s3://a")),
-    ):
+    shared = Settings("shared", {PODS: "advisory"}, waivers, 0, ("models", "s3://a"))
+    for said in (Settings(), Settings("local"), shared):
         assert settings_of(annotation(said)) == said
 
 

@@ -236,11 +236,8 @@ def test_pulumi_waits_for_no_service_but_a_load_balancers_and_objects_are_the_sa
 def pool(replicas: int, starts: int, grace: int | None = None) -> Object:
     probe = {"startupProbe": {"failureThreshold": starts, "periodSeconds": 10}}
     pod = {"containers": [probe], "initContainers": [], **({"terminationGracePeriodSeconds": grace} if grace else {})}
-    return {
-        "kind": "StatefulSet",
-        "metadata": {"name": "pool"},
-        "spec": {"replicas": replicas, "template": {"spec": pod}},
-    }
+    spec = {"replicas": replicas, "template": {"spec": pod}}
+    return {"kind": "StatefulSet", "metadata": {"name": "pool"}, "spec": spec}
 
 
 def scaler(kind: str, **most: int) -> Object:

@@ -199,9 +199,11 @@ def _model_row(model: "ModelStatus") -> tuple[object, ...]:
 
 def _rows(model: "ModelStatus", watched: bool) -> list[tuple[object, ...]]:
     server = model.server if model.pool is None else f"{model.server}/{model.pool}"
-    heads = [(model.model, server, _state(model), model.traffic), *[("", "", "", "")] * len(model.versions)]
-    cells = [_cells(each, watched) for each in model.versions] or [("",) * (8 if watched else 6)]
-    return [(*head, *each) for head, each in zip(heads, cells, strict=False)]
+    head = model.model, server, _state(model), model.traffic
+    if not model.versions:
+        return [(*head, *[""] * (8 if watched else 6))]
+    first, *others = (_cells(each, watched) for each in model.versions)
+    return [(*head, *first), *(("", "", "", "", *each) for each in others)]
 
 
 def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from tidegate_contracts.environments import Environment
@@ -20,7 +21,6 @@ from .target import Home, Place, homes, places, repositories
 
 LOADED_SECONDS = 900.0
 """After so long, whatever Triton began to load is loaded or has failed: files that go meanwhile hold it up for good."""
-
 
 Registered = dict[int, RegisteredVersion]
 Kind = Literal["content", "stray", "config", "alias", "missing"]
@@ -173,17 +173,15 @@ def _stray(repository: Repository, model: str, what: str) -> Found:
 
 
 def _registered(context: Context, model: str) -> Registered:
-    try:
+    with suppress(NotFoundError):
         return {version.number: version for version in context.registry.versions(model)}
-    except NotFoundError:
-        return {}
+    return {}
 
 
 def _aliased(context: Context, model: str, alias: str) -> int | None:
-    try:
+    with suppress(NotFoundError):
         return context.registry.alias(model, alias)
-    except NotFoundError:
-        return None
+    return None
 
 
 # --- diff
@@ -217,12 +215,18 @@ def _differences(
     else:
         named, unnamed = ("names it" if where else "does not name it" for where in serving)
         yield "the definition", named, unnamed
-    numbers = [_aliased(context, model, name) for name in both]
-    has, gets = (f"version {number}" if number is not None else "none" for number in numbers)
+    first, second = (_version(context, model, name) for name in both)
+    has, gets = (f"version {each.number}" if each else "none" for each in (first, second))
     yield "version", has, gets
-    versions = [context.registry.version(model, number) for number in numbers if number is not None]
-    if len(versions) == 2 and versions[0].manifest_sha256 != versions[1].manifest_sha256:
-        yield from _files(context, versions, (serving[0] or serving[1])[0].kind.configs)
+    if first and second and first.manifest_sha256 != second.manifest_sha256:
+        yield from _files(context, [first, second], (serving[0] or serving[1])[0].kind.configs)
+
+
+def _version(context: Context, model: str, alias: str) -> RegisteredVersion | None:
+    number = _aliased(context, model, alias)
+    with suppress(NotFoundError):
+        return context.registry.version(model, number) if number is not None else None
+    return None
 
 
 def _ways(where: list[Home]) -> dict[str, str]:
@@ -235,11 +239,11 @@ def _ways(where: list[Home]) -> dict[str, str]:
         said["mirror"].append(f"{mirror.percent} % to version {mirror.version}" if mirror else "none")
         said["footprint"].append("not declared" if footprint is None else f"{footprint} bytes")
         said["loading"].append(home.pool.loading)
-    planes = [home.plane.name for home in where]
-    return {
-        what: words[0] if len(set(words)) == 1 else "; ".join(map(": ".join, zip(planes, words, strict=True)))
-        for what, words in said.items()
-    }
+    ways = {}
+    for what, words in said.items():
+        by_plane = "; ".join(f"{home.plane.name}: {each}" for home, each in zip(where, words, strict=True))
+        ways[what] = words[0] if len(set(words)) == 1 else by_plane
+    return ways
 
 
 def _files(context: Context, versions: list[RegisteredVersion], configs: Configs) -> Iterator[tuple[str, str, str]]:

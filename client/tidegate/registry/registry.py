@@ -86,8 +86,7 @@ class Registry:
         """Return one version, by its number, an alias, or as the `latest`; it stays the same when an alias moves."""
         aliases = self._aliases(model)
         if which == words.LATEST:
-            versions = self.versions(model)
-            if versions:
+            if versions := self.versions(model):
                 return versions[-1]
             raise NotFoundError(f"no version of {model} was registered here", where=self.where)
         if isinstance(which, int) or re.fullmatch(r"[0-9]{1,18}", which):
@@ -123,9 +122,8 @@ class Registry:
             return None
         artifacts = self._artifacts(version)
         try:
-            return Golden.model_validate_json(
-                read_verified(artifacts, words.extra_file("golden", digest), digest, SMALL_BYTES)
-            )
+            said = read_verified(artifacts, words.extra_file("golden", digest), digest, SMALL_BYTES)
+            return Golden.model_validate_json(said)
         except ValidationError:
             raise IntegrityError("the golden request cannot be read", where=artifacts.where) from None
 
@@ -190,6 +188,8 @@ class Registry:
 
     def append_record(self, version: RegisteredVersion, record: Record) -> None:
         """Write down what was done with a version; each record is a file of its own that is never written again."""
+        if (record.model, record.version) != (version.model, version.number):
+            raise ValueError("the record is of another version")
         self._server.run_artifacts(version.run_id).write(record.new_path(), record.content())
 
     def records(self, model: str) -> Records:

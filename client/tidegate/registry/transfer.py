@@ -152,11 +152,9 @@ def _is_stored(artifacts: Artifacts, path: str, file: ManifestFile) -> bool:
 
 def _is_on_disk(path: Path, file: ManifestFile) -> bool:
     try:
-        return hashed(path) == (file.size, file.sha256)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+        return path.lstat().st_size == file.size and hashed(path) == (file.size, file.sha256)
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return False
         raise
 

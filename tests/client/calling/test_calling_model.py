@@ -148,9 +148,8 @@ def test_versions_have_signatures_of_their_own(behind: Upstream, triton: Triton)
     called = model(behind, version=3, server="gpu")
     called.predict({"X": [1]})
     called.predict({"X": [1]}, {"version": 4})
-    assert triton.asked == [
-        f"/servers/gpu/v2/models/m/versions/{version}/{what}" for version in (3, 4) for what in ("config", "infer")
-    ]
+    asked = [f"{version}/{what}" for version in (3, 4) for what in ("config", "infer")]
+    assert triton.asked == [f"/servers/gpu/v2/models/m/versions/{each}" for each in asked]
 
 
 def test_one_deadline_is_for_all_requests_that_a_call_takes(behind: Upstream, triton: Triton) -> None:

@@ -45,7 +45,9 @@ class Papers:
             raise NotFoundError(f"there is no model {model}")
         return [self._version(int(each.name)) for each in sorted(self.folder.iterdir())]
 
-    def version(self, _model: str, which: str) -> RegisteredVersion:
+    def version(self, model: str, which: str) -> RegisteredVersion:
+        if not self._entry(int(which)).exists():
+            raise NotFoundError(f"{model} has no version {which}")
         return self._version(int(which))
 
     def manifest(self, version: RegisteredVersion) -> Manifest:

@@ -73,9 +73,8 @@ def test_a_version_that_is_there_already_does_not_fail_to_come(life: Life, monke
 
 def test_a_load_that_fails_is_told_with_its_reason_before_the_time_is_up(life: Life) -> None:
     life.here.wait_seconds = 30
-    life.answers.broken[1] = repeat(
-        errors.LoadFailedError("the model cannot be loaded", why="no such file: weights.bin")
-    )
+    broken = errors.LoadFailedError("the model cannot be loaded", why="no such file: weights.bin")
+    life.answers.broken[1] = repeat(broken)
     told = life.fails(1, "version 1 is not ready: it cannot be loaded")
     assert "why: no such file: weights.bin" in str(told)
     assert life.served() == ()
@@ -106,9 +105,8 @@ def test_how_far_it_came_is_told(
 
 
 def test_that_an_earlier_content_failed_to_load_does_not_end_it(life: Life) -> None:
-    life.answers.broken[1] = repeat(
-        errors.LoadFailedError("the model cannot be loaded", why="what was there before"), 2
-    )
+    broken = errors.LoadFailedError("the model cannot be loaded", why="what was there before")
+    life.answers.broken[1] = repeat(broken, 2)
     assert life.bring(1).changed
 
 

@@ -109,6 +109,8 @@ def test_what_differs_between_environments_is_told_down_to_the_field(life: Life)
         "footprint": ("5 bytes", "not declared"),
     }
     assert diff(life.here, "dev", "dev") == []
+    life.papers.aliases["dev"] = 99  # which is gone
+    assert ("version", "none", "version 1") in [(it.what, it.one, it.other) for it in diff(life.here, "dev", "prod")]
     with pytest.raises(NotFoundError, match="neither dev nor prod has a model nobody"):
         diff(life.here, "dev", "prod", "nobody")
     life.here.known = known(*prod, dev=(dev.model_copy(update={"models": ()}),))[1]

@@ -43,9 +43,8 @@ def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
     for folder in (east, west, tmp_path / "shelf"):
         folder.mkdir(parents=True)
     papers = Papers(tmp_path / "shelf", MODEL)
-    both, everywhere = known(
-        *(plane(name, dataset("v", name), wave, alias="champion") for wave, name in enumerate(("east", "west")))
-    )
+    planes = (plane(name, dataset("v", name), wave, alias="champion") for wave, name in enumerate(("east", "west")))
+    both, everywhere = known(*planes)
     here = context(everywhere, papers, Both([east, west]), tmp_path / "dataset")
     one = bring(here, "deploy", papers.register(1), both, "ci")
     assert (one.planes, of(east, MODEL), of(west, MODEL)) == (("east", "west"), *[((1,), {"champion": 1})] * 2)

@@ -171,6 +171,8 @@ def test_history_is_written_once_and_read_in_order(world: World, tmp_path: Path)
     for event in (events[1], events[0], events[2]):
         registry.append_record(version, event)
     registry.append_record(version, events[0])  # the same again is one more file, never another content of one
+    with pytest.raises(ValueError, match="of another version"):
+        registry.append_record(version, events[0].model_copy(update={"version": 2}))
     assert registry.records("history") == [begun, events[0], events[0], events[1], events[2]]
 
 

@@ -67,9 +67,8 @@ def test_forged_records_and_a_run_that_is_gone_keep_nobody_from_the_others(
 
     registry = Registry.__new__(Registry)
     monkeypatch.setattr(registry, "_server", SimpleNamespace(run_artifacts=run_artifacts), raising=False)
-    versions: list[Any] = [
-        SimpleNamespace(model="m", number=number, run_id=run) for number, run in ((1, "r"), (2, "gone"))
-    ]
+    runs = ((1, "r"), (2, "gone"))
+    versions: list[Any] = [SimpleNamespace(model="m", number=number, run_id=run) for number, run in runs]
     monkeypatch.setattr(registry, "versions", lambda _model: versions)
     records = registry.records("m")
     assert [(each.model, each.version) for each in records] == [("m", 1)]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from tidegate import errors
-from tidegate.registry import RegisteredVersion, Registry
+from tidegate.hashing import hashed
+from tidegate.registry import RegisteredVersion, Registry, transfer
 from tidegate.registry.artifacts import Artifacts
 from tidegate.registry.transfer import PARTIAL
 from tidegate_contracts.manifest import Manifest
@@ -196,15 +197,12 @@ def test_files_beyond_the_manifest_are_refused(
     assert contents(tmp_path / "fetched") == {} if (tmp_path / "fetched").exists() else True
 
 
-CLIMBING = ("../climbed", "/etc/climbed", "1/../../climbed", "a//b", "1/\u0000x")
-
-
 def test_a_forged_manifest_is_refused_at_once(world: World, own_version: RegisteredVersion, tmp_path: Path) -> None:
     """Who can write the registry and its store can make both fit; not even then is anything written elsewhere."""
     registry = world.registry()
     said = json.loads(registry.manifest(own_version).canonical())
     changes: list[tuple[dict[str, object], str]] = [({"model": "other"}, "of model 'other'")]
-    for path in CLIMBING:
+    for path in ("../climbed", "/etc/climbed", "1/../../climbed", "a//b", "1/\u0000x"):
         changes.append(({"files": [{"path": path, "size": 1, "sha256": "0" * 64}]}, "the manifest cannot be read"))
     for change, words in changes:
         content = json.dumps(said | change, sort_keys=True, separators=(",", ":")).encode()
@@ -222,7 +220,7 @@ def test_a_forged_manifest_is_refused_at_once(world: World, own_version: Registe
 
 
 def test_what_is_not_right_is_fetched_again(
-    world: World, version: RegisteredVersion, root: Path, tmp_path: Path
+    world: World, version: RegisteredVersion, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "victim").write_bytes(b"mine")
     (tmp_path / "fetched").mkdir()
@@ -230,12 +228,14 @@ def test_what_is_not_right_is_fetched_again(
     world.registry().fetch(version, tmp_path / "fetched")
     assert contents(tmp_path / "fetched") == contents(root)
     assert (tmp_path / "victim").read_bytes() == b"mine"
-    # What is on disk and not right is fetched again.
     (tmp_path / "fetched/1/2.bin").write_bytes(noise(99, 200_000))
     (tmp_path / "fetched/1/4.bin").unlink()
     (tmp_path / "fetched/1/6.bin").write_bytes(b"")
+    read: dict[Path, tuple[int, str]] = {}
+    monkeypatch.setattr(transfer, "hashed", lambda path: read.setdefault(path, hashed(path)))
     world.registry().fetch(version, tmp_path / "fetched")
     assert contents(tmp_path / "fetched") == contents(root)
+    assert {path.name for path in read} & {"2.bin", "6.bin"} == {"2.bin"}  # its size tells of the other that it is half
     (tmp_path / "second").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "second" / "1").symlink_to(tmp_path / "outside")

@@ -56,9 +56,8 @@ def test_what_was_chosen_is_laid_over_what_is_told_by_name() -> None:
 def test_a_framework_gives_way_in_scheduling_and_instances() -> None:
     told = Reading(parsed("dynamic_batching { preserve_ordering: true } instance_group { count: 1 } max_batch_size: 9"))
     made = complete(told, "m", parsed("sequence_batching { } instance_group { count: 2 } instance_group { count: 3 }"))
-    assert made == parsed(
-        'name: "m" max_batch_size: 9 sequence_batching { } instance_group { count: 2 } instance_group { count: 3 }'
-    )
+    groups = "instance_group { count: 2 } instance_group { count: 3 }"
+    assert made == parsed(f'name: "m" max_batch_size: 9 sequence_batching {{ }} {groups}')
 
 
 @pytest.mark.parametrize(

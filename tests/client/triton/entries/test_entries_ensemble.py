@@ -88,9 +88,8 @@ def test_as_many_steps_as_a_file_can_have_are_checked_in_little_time(tmp_path: P
     )
     tensors = ('%s { name: "t0" data_type: TYPE_FP32 dims: 1 }', '%s { name: "t8000" data_type: TYPE_FP32 dims: 1 }')
     (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "config.pbtxt").write_text(
-        f'platform: "ensemble" {tensors[0] % "input"} {tensors[1] % "output"} ensemble_scheduling {{ {steps} }}'
-    )
+    text = f'platform: "ensemble" {tensors[0] % "input"} {tensors[1] % "output"} ensemble_scheduling {{ {steps} }}'
+    (tmp_path / "m" / "config.pbtxt").write_text(text)
     read = read_entry(tmp_path / "m")
     begun = time.process_time()
     check_entry(read, models={})

@@ -80,9 +80,8 @@ def entry(release: int, model: str = "m", more: str = "pass", size: int = 1 << 1
 
 
 def config(of: Entry, owner: int, served: Sequence[int], **aliases: int) -> str:
-    return published_config(
-        of.files["config.pbtxt"].decode(), model=of.model, owner=owner, served=served, aliases=aliases
-    )
+    text = of.files["config.pbtxt"].decode()
+    return published_config(text, model=of.model, owner=owner, served=served, aliases=aliases)
 
 
 @contextmanager

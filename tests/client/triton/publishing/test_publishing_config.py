@@ -38,9 +38,8 @@ def test_it_names_the_versions_that_are_served_and_the_aliases_as_the_proxy_read
     assert not config.version_policy.HasField("latest")
     assert config.parameters[f"{ALIAS_PARAMETER}production"].string_value == "7"
     # An entry brings no aliases of its own.
-    assert read_published(published_config(OWNERS, model="m", owner=9, served=[9], aliases={})) == Published(
-        9, (9,), {}
-    )
+    text = published_config(OWNERS, model="m", owner=9, served=[9], aliases={})
+    assert read_published(text) == Published(9, (9,), {})
 
 
 def test_files_of_the_version_folder_are_named_where_the_owner_has_them() -> None:

@@ -32,11 +32,8 @@ DEFAULT_FILES = {
 }
 """What each backend looks for in the folder of a version, when the configuration names no file: one of these."""
 KNOWN = (*DEFAULT_FILES, "tensorrtllm", "identity", "repeat", "square", "redis", "local")
-_FIL_FILES = dict(
-    zip(
-        ("xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint"), DEFAULT_FILES["fil"], strict=True
-    )
-)
+_FIL_TYPES = ("xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint")
+_FIL_FILES = dict(zip(_FIL_TYPES, DEFAULT_FILES["fil"], strict=True))
 _PLATFORM_FILES = {
     "tensorflow_graphdef": "model.graphdef", "tensorflow_savedmodel": "model.savedmodel", "torch_aoti": "model.pt2",
 }  # fmt: skip

@@ -51,9 +51,8 @@ def _program(path: str, source: bytes) -> Iterator[Finding]:
     except (RecursionError, MemoryError):
         return  # too deep for a look; Python says more when it runs it
     if _CLASS.encode() not in source:
-        yield error(
-            f"there is no class {_CLASS}", path, "it is what Triton looks for", f"name the model's class {_CLASS}"
-        )
+        do = f"name the model's class {_CLASS}"
+        yield error(f"there is no class {_CLASS}", path, "it is what Triton looks for", do)
 
 
 def _parameters(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -69,6 +68,5 @@ def _parameters(entry: Entry, config: Any) -> Iterator[Finding]:
         what = f"the environment {path} is no part of the model"
         yield warning(what, where, "it must be on every server", f"put it beside config.pbtxt, and write {_FOLDER}…")
     elif inside not in {file.path for file in entry.files}:
-        yield error(
-            f"there is no {inside}", where, "the Python backend runs the model with it", "put it beside config.pbtxt"
-        )
+        why = "the Python backend runs the model with it"
+        yield error(f"there is no {inside}", where, why, "put it beside config.pbtxt")

@@ -23,6 +23,8 @@ LIGHTGBM_HEAD = b"tree\n"
 _XGBOOST_CLASSIFIERS = ("binary:", "multi:")
 _LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
 _LIGHTGBM_SAID = ("objective", "max_feature_idx", "num_tree_per_iteration")
+_PARAMETERS = dict.fromkeys(("num_feature", "num_class", "num_target"))
+_WANTED = {"learner": {"learner_model_param": _PARAMETERS, "objective": {"name": None}}}
 _FORMATS = {"i": "b", "U": "B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}
 _CONSTANTS = {"Z": None, "T": True, "F": False}
 _SIZES = {kind: struct.calcsize(form) for kind, form in _FORMATS.items()} | dict.fromkeys(_CONSTANTS, 0)
@@ -42,10 +44,8 @@ class _Forest:
 def read_xgboost_json(source: Path) -> Reading:
     """Read what `Booster.save_model("….json")` wrote."""
     try:
-        said = json.loads(
-            bounded(source, JSON_LIMIT, "an XGBoost model in JSON", "save it as UBJSON: save_model('m.ubj')")
-        )
-        forest = _xgboost(said)
+        do = "save it as UBJSON: save_model('m.ubj')"
+        forest = _xgboost(json.loads(bounded(source, JSON_LIMIT, "an XGBoost model in JSON", do)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise unreadable(source, "XGBoost model in JSON", error) from None
     return _reading(source, "xgboost_json", "xgboost.json", forest)
@@ -55,7 +55,7 @@ def read_xgboost_ubjson(source: Path) -> Reading:
     """Read what `Booster.save_model("….ubj")` wrote."""
     try:
         with source.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
-            forest = _xgboost(read_ubjson(content))
+            forest = _xgboost(read_ubjson(content, _WANTED))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise unreadable(source, "XGBoost model in UBJSON", error) from None
     return _reading(source, "xgboost_ubj", "xgboost.ubj", forest)
@@ -75,9 +75,8 @@ def read_lightgbm(source: Path) -> Reading:
                 said[key] = value
     try:
         objective = said.get("objective", "").split(" ")[0]
-        forest = _Forest(
-            int(said["max_feature_idx"]) + 1, objective in _LIGHTGBM_CLASSIFIERS, int(said["num_tree_per_iteration"])
-        )
+        features, classes = int(said["max_feature_idx"]) + 1, int(said["num_tree_per_iteration"])
+        forest = _Forest(features, objective in _LIGHTGBM_CLASSIFIERS, classes)
     except (ValueError, KeyError) as error:
         raise unreadable(source, "LightGBM model", error) from None
     return _reading(source, "lightgbm", "model.txt", forest)
@@ -98,9 +97,8 @@ def read_treelite(source: Path) -> Reading:
         raise UsageError(what, where=source, do="write it with treelite 4 (Model.serialize)")
     if targets > 1:
         raise unreadable(source, "model that FIL serves", f"it has {targets} targets")
-    return _reading(
-        source, "treelite_checkpoint", "checkpoint.tl", _Forest(features, task in _TREELITE_CLASSIFIERS, classes)
-    )
+    forest = _Forest(features, task in _TREELITE_CLASSIFIERS, classes)
+    return _reading(source, "treelite_checkpoint", "checkpoint.tl", forest)
 
 
 def _xgboost(said: Mapping[str, Any]) -> _Forest:
@@ -119,27 +117,24 @@ def _reading(source: Path, kind: str, name: str, forest: _Forest) -> Reading:
     notes: tuple[str, ...] = ()
     if forest.classifier:
         parameters += [("predict_proba", "true"), ("threshold", "0.5")]
-        notes = (
-            "it answers with probabilities; for the class itself: --parameter predict_proba=false --output "
-            "output__0:FP32:1",
-        )
+        do = "--parameter predict_proba=false --output output__0:FP32:1"
+        notes = (f"it answers with probabilities; for the class itself: {do}",)
     config = config_of("fil", parameters=parameters)
     config.max_batch_size = BATCH
     config.dynamic_batching.SetInParent()
-    return Reading(
-        config, ((name, source),), (Tensor("input__0", "FP32", (forest.features,)),),
-        (Tensor("output__0", "FP32", (forest.classes,)),), whole_shapes=False, notes=notes,
-    )  # fmt: skip
+    inputs = (Tensor("input__0", "FP32", (forest.features,)),)
+    outputs = (Tensor("output__0", "FP32", (forest.classes,)),)
+    return Reading(config, ((name, source),), inputs, outputs, whole_shapes=False, notes=notes)
 
 
 class UbjsonError(ValueError):
     """It is no Universal Binary JSON."""
 
 
-def read_ubjson(content: bytes | mmap) -> Any:
-    """Return a value, without what lies in arrays and without long texts: those take no memory. Raises UbjsonError."""
+def read_ubjson(content: bytes | mmap, wanted: Mapping[str, Any]) -> Any:
+    """Return a value: of objects what is wanted, of arrays and long texts nothing; no memory goes to the rest."""
     try:
-        return _Ubjson(content).value()
+        return _Ubjson(content).value(wanted)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise UbjsonError(f"it ends early, or breaks off: {error}") from None
 
@@ -148,8 +143,8 @@ class _Ubjson:
     def __init__(self, content: bytes | mmap) -> None:
         self._content, self._at = content, 0
 
-    def value(self, marker: str = "", depth: int = 0) -> Any:
-        """Go past one value, and return it; of an array, an empty object."""
+    def value(self, wanted: Mapping[str, Any], marker: str = "", depth: int = 0) -> Any:
+        """Go past one value, and return what is wanted of it."""
         marker = marker or chr(self._take(1)[0])
         if marker in _CONSTANTS:
             return _CONSTANTS[marker]
@@ -163,9 +158,9 @@ class _Ubjson:
             raise UbjsonError(f"byte {self._at - 1} is no marker of a value")
         if depth == _DEPTH:
             raise UbjsonError("it is nested too deeply")
-        return self._container("]" if marker == "[" else "}", depth + 1)
+        return self._container("]" if marker == "[" else "}", depth + 1, wanted)
 
-    def _container(self, closing: str, depth: int) -> dict[str, Any]:
+    def _container(self, closing: str, depth: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
         kind, count = self._header()
         found: dict[str, Any] = {}
         if closing == "]" and count is not None and kind in _SIZES:
@@ -174,9 +169,9 @@ class _Ubjson:
         if count is not None and count > len(self._content) - self._at:
             raise UbjsonError("it has fewer values than it says")
         while count != 0 and not (count is None and self._closes(closing)):
-            name = self._text() if closing == "}" else None
-            value = self.value(kind, depth)
-            if name is not None:
+            name = (self._text() if closing == "}" else None) or ""
+            value = self.value(wanted.get(name) or {}, kind, depth)
+            if name in wanted:
                 found[name] = value
             count = None if count is None else count - 1
         return found
@@ -200,7 +195,7 @@ class _Ubjson:
 
     def _length(self) -> int:
         marker = chr(self._take(1)[0])
-        count = self.value(marker) if marker in "iUIlL" else -1
+        count = self.value({}, marker) if marker in "iUIlL" else -1
         if count < 0:
             raise UbjsonError("a length is no number")
         return int(count)

@@ -30,22 +30,19 @@ def read_tensorrt_llm(source: Path) -> Reading:
         batch, beams = int(built["max_batch_size"]), int(built.get("max_beam_width", 1))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise unreadable(file, "configuration of a TensorRT-LLM engine", error) from None
-    config = config_of(
-        "tensorrtllm", parameters=[("gpt_model_type", "inflight_fused_batching"), ("max_beam_width", str(beams))]
-    )
+    parameters = [("gpt_model_type", "inflight_fused_batching"), ("max_beam_width", str(beams))]
+    config = config_of("tensorrtllm", parameters=parameters)
     with in_range(str(file)):
         config.max_batch_size = batch
     config.model_transaction_policy.decoupled = True
     config.dynamic_batching.SetInParent()
     config.instance_group.add(count=1, kind=ModelInstanceGroup.KIND_CPU)  # the engine takes its GPUs itself
-    return Reading(
-        config, files_of(source), _INPUTS, _OUTPUTS, whole_shapes=False,
-        notes=(
-            f"TensorRT-LLM finds its engine by an absolute path, one for all versions of a model ({PATH}): it is below "
-            f"{REPOSITORY_ROOT}, and deploying a version sets its number there; where Triton has another folder for "
-            f"models: --parameter {PATH}=PATH",
-        ),
-    )  # fmt: skip
+    note = (
+        f"TensorRT-LLM finds its engine by an absolute path, one for all versions of a model ({PATH}): it is below "
+        f"{REPOSITORY_ROOT}, and deploying a version sets its number there; where Triton has another folder for "
+        f"models: --parameter {PATH}=PATH"
+    )
+    return Reading(config, files_of(source), _INPUTS, _OUTPUTS, whole_shapes=False, notes=(note,))
 
 
 def read_vllm(source: Path) -> Reading:

@@ -16,8 +16,6 @@ _TYPES = {
     10: "FP16", 11: "FP64", 12: "UINT32", 13: "UINT64", 16: "BF16",
 }  # fmt: skip
 """Of `TensorProto.DataType` (onnx.proto)."""
-
-
 _INTERFACE: Final = (
     ("initializer", 5, "Tensor", MANY), ("input", 11, "Value", MANY), ("output", 12, "Value", MANY),
     ("sparse_initializer", 15, "SparseTensor", MANY),
@@ -53,10 +51,8 @@ def read(source: Path) -> Reading:
     """Read a `.onnx` file: its tensors, and the files beside it that have weights of it. Raises UsageError."""
     graph = read_message(_CLASSES["Model"], source, "ONNX model").graph
     inputs, outputs = _tensors(graph, source)
-    files = [(MODEL, source)]
-    for place in sorted(set(_places_outside(graph))):
-        files.append((place, _beside(source, place)))
-    return Reading(config_of("onnxruntime", "onnxruntime_onnx"), tuple(files), inputs, outputs)
+    weights = ((place, _beside(source, place)) for place in sorted(set(_places_outside(graph))))
+    return Reading(config_of("onnxruntime", "onnxruntime_onnx"), ((MODEL, source), *weights), inputs, outputs)
 
 
 def read_tensors(source: Path) -> Reading:
@@ -71,8 +67,8 @@ def _tensors(graph: Any, source: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor
         inputs = tuple(_tensor(value) for value in graph.input if value.name not in weights)
         outputs = tuple(_tensor(value) for value in graph.output)
     except ValueError as error:
-        what = str(error)
-        raise UsageError(what, where=source, do="export the model with plain tensors on its outside") from None
+        do = "export the model with plain tensors on its outside"
+        raise UsageError(str(error), where=source, do=do) from None
     if not outputs:
         raise unreadable(source, "ONNX model", "its graph has no output")
     return inputs, outputs

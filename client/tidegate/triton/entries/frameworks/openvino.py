@@ -1,16 +1,18 @@
 """OpenVINO's intermediate representation (a `.xml` and a `.bin`), for the OpenVINO backend."""
 
-from collections.abc import Iterator
-from io import BytesIO
+from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import ParseError, XMLParser
 
 from ....errors import UsageError
 from .reading import ANY, Reading, Tensor, bounded, config_of, unreadable
 
 MODEL, WEIGHTS = "model.xml", "model.bin"
 LIMIT = 256 << 20
+_LONGEST_NUMBER = 100  # Characters of a dimension that are kept: of more it is none.
+_LAYER, _EDGE = ["net", "layers", "layer"], ["net", "edges", "edge"]
+_PORT = [*_LAYER, "output", "port"]
+_DIM = [*_PORT, "dim"]
 _TYPES = {
     "f16": "FP16", "f32": "FP32", "f64": "FP64", "bf16": "BF16", "i8": "INT8", "i16": "INT16", "i32": "INT32",
     "i64": "INT64", "u8": "UINT8", "u16": "UINT16", "u32": "UINT32", "u64": "UINT64", "boolean": "BOOL",
@@ -18,56 +20,78 @@ _TYPES = {
 }  # fmt: skip
 
 
+@dataclass
+class _Port:
+    precision: str
+    names: str
+    dims: list[int]
+
+
+class _Network:
+    """What is kept of a file while it is read, of the network itself and not of networks within a layer."""
+
+    def __init__(self) -> None:
+        self.ports: dict[tuple[str, str], _Port] = {}
+        self.layers: dict[str, list[str]] = {"Parameter": [], "Result": []}
+        self.feeds: dict[str, tuple[str, str]] = {}
+        self._path: list[str] = []
+        self._layer = self._text = ""
+
+    def doctype(self, *_: object) -> None:
+        raise ValueError("it has a DOCTYPE, which OpenVINO never writes")  # without one no entities could expand
+
+    def start(self, tag: str, said: dict[str, str]) -> None:
+        self._path.append(tag)
+        self._text = ""
+        if self._path == _LAYER:
+            self._layer = said.get("id", "")
+            if (kind := said.get("type")) in self.layers:
+                self.layers[kind].append(self._layer)
+        elif self._path == _PORT:
+            port = _Port(said.get("precision", ""), said.get("names", ""), [])
+            self.ports[self._layer, said.get("id", "")] = self._port = port
+        elif self._path == _EDGE:
+            self.feeds[said.get("to-layer", "")] = said.get("from-layer", ""), said.get("from-port", "")
+
+    def data(self, text: str) -> None:
+        if self._path == _DIM and len(self._text) < _LONGEST_NUMBER:
+            self._text += text
+
+    def end(self, _tag: str) -> None:
+        if self._path == _DIM:
+            self._port.dims.append(max(int(self._text), ANY))
+        self._path.pop()
+
+
 def read(source: Path) -> Reading:
     """Read the `.xml`; the `.bin` beside it comes along."""
     weights = source.with_suffix(".bin")
     if not weights.is_file():
         raise UsageError("its weights are not there", where=source, do=f"copy {weights.name} beside it")
-    ports: dict[tuple[str, str], Element] = {}
-    layers: dict[str, list[str]] = {"Parameter": [], "Result": []}
-    feeds: dict[str, tuple[str, str]] = {}
+    found = _Network()
+    parser = XMLParser(target=found)
     try:
-        for part in _parts(bounded(source, LIMIT, "an OpenVINO model's XML")):
-            if part.tag == "edge":
-                feeds[part.get("to-layer", "")] = part.get("from-layer", ""), part.get("from-port", "")
-                continue
-            name, kind = part.get("id", ""), part.get("type", "")
-            ports |= {(name, port.get("id", "")): port for port in part.iterfind("output/port")}
-            if kind in layers:
-                layers[kind].append(name)
-        first = dict(reversed(ports))
-        inputs = tuple(_tensor(ports, (layer, first.get(layer, "")), source) for layer in layers["Parameter"])
-        outputs = tuple(_tensor(ports, feeds.get(layer, ("", "")), source) for layer in layers["Result"])
-    except (ElementTree.ParseError, ValueError) as error:
+        parser.feed(bounded(source, LIMIT, "an OpenVINO model's XML"))
+        parser.close()
+    except (ParseError, ValueError, LookupError) as error:
         raise unreadable(source, "OpenVINO model", error) from None
+    first = dict(reversed(found.ports))
+    inputs = tuple(_tensor(found.ports, (layer, first.get(layer, "")), source) for layer in found.layers["Parameter"])
+    outputs = tuple(_tensor(found.ports, found.feeds.get(layer, ("", "")), source) for layer in found.layers["Result"])
     if not outputs:
         raise unreadable(source, "OpenVINO model", "it has no Result")
     return Reading(config_of("openvino"), ((MODEL, source), (WEIGHTS, weights)), inputs, outputs)
 
 
-def _parts(content: bytes) -> Iterator[Element]:
-    """Yield the layers and edges of the network itself, not those of networks within a layer."""
-    if b"<!DOCTYPE" in content:  # without one there are no entities that could expand
-        raise ValueError("it has a DOCTYPE, which OpenVINO never writes")
-    depth = 0
-    for event, element in ElementTree.iterparse(BytesIO(content), ("start", "end")):
-        depth += 1 if event == "start" else -1
-        if event == "end" and depth == 2 and element.tag in ("layer", "edge"):
-            yield element
-            element.clear()
-
-
-def _tensor(ports: dict[tuple[str, str], Element], place: tuple[str, str], source: Path) -> Tensor:
+def _tensor(ports: dict[tuple[str, str], _Port], place: tuple[str, str], source: Path) -> Tensor:
     port = ports.get(place)
     if port is None:
         raise unreadable(source, "OpenVINO model", f"nothing feeds layer {place[0] or '?'}")
-    precision = port.get("precision", "")
-    if precision.lower() not in _TYPES:
-        raise UsageError(f"a tensor has type {precision!r}, which Triton does not have", where=source)
+    if port.precision.lower() not in _TYPES:
+        raise UsageError(f"a tensor has type {port.precision!r}, which Triton does not have", where=source)
     # Where a tensor has several names, the backend takes the first of them in their order (get_any_name).
-    name = min(port.get("names", "").split(","))
+    name = min(port.names.split(","))
     if not name:
         do = "name it before saving: model.inputs[0].get_tensor().set_names({'input'}), outputs alike"
         raise UsageError(f"the tensor of layer {place[0]} has no name", where=source, do=do)
-    dims = tuple(max(int(dim.text or ""), ANY) for dim in port.iterfind("dim"))
-    return Tensor(name, _TYPES[precision.lower()], dims)
+    return Tensor(name, _TYPES[port.precision.lower()], tuple(port.dims))

@@ -64,9 +64,8 @@ def config_of(backend: str, platform: str = "", parameters: Iterable[tuple[str, 
 def data_type(text: str) -> str:
     """Return Triton's name of a data type, however it is written: `fp32`, `TYPE_FP32`. Raises UsageError."""
     name = text.strip().upper().removeprefix("TYPE_")
-    name = {"BYTES": "STRING", "FLOAT16": "FP16", "FLOAT32": "FP32", "FLOAT64": "FP64", "BFLOAT16": "BF16"}.get(
-        name, name
-    )
+    plain = {"BYTES": "STRING", "FLOAT16": "FP16", "FLOAT32": "FP32", "FLOAT64": "FP64", "BFLOAT16": "BF16"}
+    name = plain.get(name, name)
     if name not in DATA_TYPES:
         near = get_close_matches(name, DATA_TYPES, 1)
         do = (f"say {near[0]}, or another" if near else "say one") + f" of {', '.join(DATA_TYPES)}"

@@ -88,10 +88,8 @@ def read_graph(source: Path) -> Reading:
             missing = f"a GraphDef does not tell the types and shapes of its outputs, which seem to be: {names}"
             break
         outputs.append(_tensor(node.name, _attribute(node, "T").type, shapes[0], source))
-    return Reading(
-        config_of("tensorflow", "tensorflow_graphdef"), ((GRAPH, source),), inputs,
-        () if missing else tuple(outputs), missing=missing, notes=(_NOTE,),
-    )  # fmt: skip
+    config, told = config_of("tensorflow", "tensorflow_graphdef"), () if missing else tuple(outputs)
+    return Reading(config, ((GRAPH, source),), inputs, told, missing=missing, notes=(_NOTE,))
 
 
 def _signature(signatures: dict[str, Any], file: Path) -> str:
@@ -116,8 +114,7 @@ def _attribute(node: Any, name: str) -> Any:
 
 def _tensor(name: str, kind: int, shape: Any, file: Path) -> Tensor:
     if kind not in _TYPES:
-        what = f"tensor {name!r} has a type that Triton does not have (TensorFlow type {kind})"
-        raise UsageError(what, where=file)
+        raise UsageError(f"tensor {name!r} has a type that Triton does not have (TensorFlow type {kind})", where=file)
     if shape.unknown_rank:
         do = "save the model with an input signature that says the shapes (tf.TensorSpec)"
         raise UsageError(f"tensor {name!r} has a shape of unknown rank", where=file, do=do)

@@ -52,19 +52,16 @@ def read_script(source: Path) -> Reading:
             forward = _script_forward(archive)
     except BROKEN as error:
         raise unreadable(source, "TorchScript archive", error) from None
-    return Reading(
-        config_of("pytorch", "pytorch_libtorch"), ((SCRIPT, source),), arguments=_arguments(forward),
-        missing=f"TorchScript tells no types and shapes of its tensors: {_said(forward)}",
-    )  # fmt: skip
+    config, arguments = config_of("pytorch", "pytorch_libtorch"), _arguments(forward)
+    missing = f"TorchScript tells no types and shapes of its tensors: {_said(forward)}"
+    return Reading(config, ((SCRIPT, source),), arguments=arguments, missing=missing)
 
 
 def read_package(source: Path) -> Reading:
     """Read a PT2 package of AOT Inductor."""
-    return Reading(
-        config_of("pytorch", "torch_aoti"), ((PACKAGE, source),),
-        missing="a PT2 package's tensors are called INPUT__0, INPUT__1, … and OUTPUT__0, OUTPUT__1, …",
-        notes=("Triton runs PT2 packages of AOT Inductor from 26.05 on, without batching",),
-    )  # fmt: skip
+    missing = "a PT2 package's tensors are called INPUT__0, INPUT__1, … and OUTPUT__0, OUTPUT__1, …"
+    notes = ("Triton runs PT2 packages of AOT Inductor from 26.05 on, without batching",)
+    return Reading(config_of("pytorch", "torch_aoti"), ((PACKAGE, source),), missing=missing, notes=notes)
 
 
 def read_module(source: Path) -> Reading:

@@ -94,6 +94,14 @@ def test_lightgbm_without_a_tree_takes_little_memory(
     assert traced(refused)[1] < 4 << 20
 
 
+def test_openvino_takes_no_memory_for_what_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.triton.entries.frameworks.openvino.LIMIT", 4 << 20)  # what it takes for the bytes
+    junk = b"<!-- <!DOCTYPE net> --><rt_info>" + b"<a/>" * 500_000 + b"</rt_info></net>"
+    (tmp_path / "m.xml").write_bytes((FILES / "openvino.xml").read_bytes().replace(b"</net>", junk))
+    (tmp_path / "m.bin").write_bytes(b"")
+    assert traced(lambda: READERS[Framework.OPENVINO](tmp_path / "m.xml"))[1] < 8 << 20
+
+
 @pytest.mark.parametrize("framework", [Framework.VLLM, Framework.TENSORRT_LLM])
 def test_json_that_is_nested_without_end_is_refused(tmp_path: Path, framework: Framework) -> None:
     for name in ("model.json", "config.json"):
@@ -124,10 +132,11 @@ def test_programs_that_are_nested_without_end_are_told_or_refused(tmp_path: Path
         READERS[Framework.TORCH_MODULE](tmp_path / "model.py")
 
 
-def test_ubjson_takes_no_memory_for_long_texts_and_what_lies_in_arrays() -> None:
+def test_ubjson_takes_no_memory_for_what_is_not_asked() -> None:
     long, doubles = b"Sl" + (2 << 20).to_bytes(4) + bytes(2 << 20), b"[$D#l" + (2 << 20).to_bytes(4) + bytes(16 << 20)
-    for junk in (b"[" + b"[]" * 200_000 + b"]", b"[#l" + (200_000).to_bytes(4) + b"Z" * 200_000, long, doubles):
-        said, peak = traced(partial(read_ubjson, b"{U\x01a" + junk + b"U\x01bT}"))
+    many = b"{" + b"".join(b"U\x06%06dZ" % number for number in range(100_000)) + b"}"
+    for junk in (many, b"[" + b"[]" * 200_000 + b"]", b"[#l" + (200_000).to_bytes(4) + b"Z" * 200_000, long, doubles):
+        said, peak = traced(partial(read_ubjson, b"{U\x01a" + junk + b"U\x01bT}", {"a": None, "b": None}))
         assert (said, peak < 2 << 20) == ({"a": None if junk is long else {}, "b": True}, True)
 
 

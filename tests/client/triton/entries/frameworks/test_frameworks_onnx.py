@@ -44,12 +44,10 @@ def test_every_type_that_triton_has_is_known(tmp_path: Path) -> None:
         "FP16": TensorProto.FLOAT16, "FP32": TensorProto.FLOAT, "FP64": TensorProto.DOUBLE,
         "STRING": TensorProto.STRING, "BF16": TensorProto.BFLOAT16,
     }  # fmt: skip
-    onnx.save(
-        model([value(name, kind, [1]) for name, kind in kinds.items()], [value("y", 1, [1])]), tmp_path / "m.onnx"
-    )
-    assert [(each.name, each.data_type) for each in read(tmp_path / "m.onnx").inputs] == [
-        (name, name) for name in kinds
-    ]
+    inputs = [value(name, kind, [1]) for name, kind in kinds.items()]
+    onnx.save(model(inputs, [value("y", 1, [1])]), tmp_path / "m.onnx")
+    found = read(tmp_path / "m.onnx").inputs
+    assert [(each.name, each.data_type) for each in found] == [(name, name) for name in kinds]
 
 
 @pytest.mark.parametrize(
@@ -68,9 +66,8 @@ def test_tensors_that_triton_cannot_pass_are_refused(tmp_path: Path, bad: Any, s
 
 
 def outside(tmp_path: Path, location: str) -> Path:
-    made = model(
-        [value("x", TensorProto.FLOAT, [300])], [value("y", TensorProto.FLOAT, [300])], {"w": np.ones(300, np.float32)}
-    )
+    x, y = (value(name, TensorProto.FLOAT, [300]) for name in "xy")
+    made = model([x], [y], {"w": np.ones(300, np.float32)})
     onnx.save(made, tmp_path / "m.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
     moved = onnx.load(tmp_path / "m.onnx", load_external_data=False)
     for entry in moved.graph.initializer[0].external_data:

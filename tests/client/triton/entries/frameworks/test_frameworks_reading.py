@@ -140,17 +140,19 @@ def test_what_is_no_such_file_is_refused(
         (' names="a_name,x"', "", "set_names"),
         ('precision="FP32" names="a_name,x"', 'precision="U4" names="a_name,x"', "'U4'"),
         ('<?xml version="1.0"?>', '<!DOCTYPE net [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>', "DOCTYPE"),
+        ('<?xml version="1.0"?>', '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE net>', "DOCTYPE"),
+        ('<?xml version="1.0"?>', '<?xml version="1.0" encoding="none"?>', "no OpenVINO model"),
         ("</net>", "", "no OpenVINO model"),
         ("<dim>-1</dim>", "<dim>many</dim>", "no OpenVINO model"),
         ('type="Result"', 'type="Other"', "no OpenVINO model"),
         ("", "", r"copy m\.bin beside it"),
     ],
-    ids=["no-name", "type", "entities", "cut", "dim", "no-result", "no-weights"],
+    ids=["no-name", "type", "entities", "utf-16", "encoding", "cut", "dim", "no-result", "no-weights"],
 )
 def test_what_openvino_would_not_have_written_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
     text = (FILES / "openvino.xml").read_text()
     assert old in text
-    (tmp_path / "m.xml").write_text(text.replace(old, new))
+    (tmp_path / "m.xml").write_text(text.replace(old, new), "utf-16" if "UTF-16" in new else "utf-8")
     if old:
         shutil.copyfile(FILES / "openvino.bin", tmp_path / "m.bin")
     with pytest.raises(UsageError, match=words):
@@ -202,9 +204,8 @@ def test_the_files_of_a_framework_tell_this(
     text = f"{config_text(reading.config)}\n{reading.missing}\n{reading.notes}"
     assert [below for below, _ in reading.files] == names
     assert [each for each in told if each not in text] == [], text
-    assert bool(reading.missing) == (
-        read not in (llm.read_vllm, llm.read_tensorrt_llm) and COMPLETING not in files.values()
-    )
+    tells = read in (llm.read_vllm, llm.read_tensorrt_llm) or COMPLETING in files.values()
+    assert bool(reading.missing) is not tells
 
 
 def test_the_inputs_that_tensorrt_llm_needs_are_told(tmp_path: Path) -> None:
@@ -284,13 +285,13 @@ def test_several_targets_are_refused(tmp_path: Path) -> None:
 def test_ubjson_of_every_kind_is_read_and_arrays_are_passed_over() -> None:
     every: dict[str, Any] = {"z": None, "t": True, "f": False, "u": 7, "i": -1, "c": "!", "s": "é", "a": {}}
     content = b"{U\x01zZU\x01tTU\x01fFU\x01uU\x07U\x01ii\xffU\x01cC!U\x01sSU\x02\xc3\xa9U\x01a[N[T]SU\x01x]}"
-    assert read_ubjson(content) == every
-    assert read_ubjson(b"{#U\x02U\x01aI\x01\x00U\x01bd\x3f\x80\x00\x00") == {"a": 256, "b": 1.0}
-    assert read_ubjson(b"{U\x01a[$U#U\x03abcU\x01bT}") == {"a": {}, "b": True}
+    assert read_ubjson(content, dict.fromkeys(every)) == every
+    assert read_ubjson(b"{#U\x02U\x01aI\x01\x00U\x01bd\x3f\x80\x00\x00", {"a": None, "b": None}) == {"a": 256, "b": 1.0}
+    assert read_ubjson(b"{U\x01a[$U#U\x03abcU\x01bT}", {"b": None}) == {"b": True}
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_bring_the_reader_of_ubjson_down(content: bytes) -> None:
     for start in (b"", b"{", b"[", b"{U\x01a[$"):
         with suppress(UbjsonError):
-            read_ubjson(start + content)
+            read_ubjson(start + content, {"a": None})

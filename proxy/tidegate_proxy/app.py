@@ -5,6 +5,7 @@ Nothing here reads a body: calls of models, which have bodies, never come here.
 
 import logging
 from collections.abc import Callable
+from itertools import product
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -18,6 +19,7 @@ from .telemetry.meter import Meter
 
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
 _PLAIN = {"content-type": "text/plain"}
+_CALLS = {"GET": ("", "/ready", "/config", "/stats"), "POST": ("/infer", "/generate", "/generate_stream")}
 log = logging.getLogger(__name__)
 
 
@@ -74,11 +76,18 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
     async def statistics(request: Request) -> Response:
         return await servers.statistics(*_asked(request))
 
+    async def misspelt(request: Request) -> Response:
+        # Each call of a model that is spelled as the protocol has it was taken before.
+        raise Problem(Kind.UNKNOWN, f"No call is spelled like this one. See {request.base_url}docs.")
+
     for prefix in ("", "/servers/{server}"):
         app.add_api_route(f"{prefix}/v2/health/live", live, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/ready", is_ready, methods=["GET"])
         app.add_api_route(f"{prefix}/v2", metadata, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/models/stats", statistics, methods=["GET"])
+        for version, (method, tails) in product(("", "/versions/{version}"), _CALLS.items()):
+            for tail in tails:
+                app.add_api_route(f"{prefix}/v2/models/{{model}}{version}{tail}", misspelt, methods=[method])
     return app
 
 

@@ -16,7 +16,7 @@ from tidegate_contracts.proxy_settings import ProxySettings
 
 from .access.api_keys import ApiKeys, read_api_keys
 from .access.authorizer import Authorizer
-from .access.rules import build_rules
+from .access.rules import Rules, build_rules
 from .concurrency import WAITING_FOR_EACH
 from .kinds import KINDS
 from .pools import Lookup, Pool
@@ -167,6 +167,7 @@ class LiveConfig:
         self.tls: ssl.SSLContext | None = None
         self.grpc_tls: ssl.SSLContext | None = None
         self._access = routing.AccessTable(rate_limit=routing.RateLimit(requests_per_minute=1, burst=1))
+        self._rules = Rules()
         self._keys: ApiKeys = {}
         self.authorizer = Authorizer(self._access, self.routes, domino_principal_url=settings.domino_principal_url)
         self._settings = settings
@@ -228,7 +229,7 @@ class LiveConfig:
         self.routes = routes
         for pool in fresh:
             pool.start()
-        self.authorizer.replace(self._access, self.routes, self._keys)
+        self.authorizer.replace(self._access, self.routes, self._keys, self._rules)
         for key, pool in before.items():
             if pools.get(key) is not pool:
                 pool.stop()
@@ -249,13 +250,13 @@ class LiveConfig:
 
     async def _use_access(self, data: bytes) -> None:
         table = await access_table(data)
-        rules = await build_rules(table.rules)
+        self._rules = await build_rules(table.rules)
         self._access = table
-        self.authorizer.replace(table, self.routes, self._keys, rules)
+        self.authorizer.replace(table, self.routes, self._keys, self._rules)
 
     async def _use_keys(self, keys: ApiKeys) -> None:
         self._keys = keys
-        self.authorizer.replace(self._access, self.routes, keys)
+        self.authorizer.replace(self._access, self.routes, keys, self._rules)
 
     async def _use_certificate(self, pair: tuple[Path, Path]) -> None:
         if self.tls is None or self.grpc_tls is None:

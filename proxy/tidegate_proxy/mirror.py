@@ -83,7 +83,7 @@ class MirroredRequest:
 
     async def _deliver(self) -> Outcome:
         if self._sequence is None:
-            self._sequence = await self._route.sequences.find()
+            self._sequence = await self._route.sequences.find(self._mirror.connect_seconds)
         if self._sequence is not False:
             return "nowhere" if self._sequence is None else "sequence"
         now = asyncio.get_running_loop().time()
@@ -104,8 +104,8 @@ class MirroredRequest:
 class Mirror:
     """All mirrored requests of a proxy; `seconds` is how long one may take, from its first part to the answer's end."""
 
-    def __init__(self, meter: Meter, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, meter: Meter, seconds: float, connect_seconds: float) -> None:
+        self.seconds, self.connect_seconds = seconds, connect_seconds
         self.bytes = 0  # What those in flight hold.
         self._meter = meter
         self._tasks: set[asyncio.Task[None]] = set()

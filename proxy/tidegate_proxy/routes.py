@@ -41,19 +41,19 @@ class _Asked:
         """Learn it from the configuration; raises ValueError."""
         raise NotImplementedError
 
-    def _look(self, now: float) -> None:
-        """Ask, unless that is under way, or was a moment ago."""
+    def _look(self, now: float, seconds: float = ANSWER_SECONDS) -> None:
+        """Ask, unless that is under way, or was a moment ago; the answer may take so many seconds."""
         if now >= self._ask_at and self._asking is None:
             self._ask_at = now + RETRY_SECONDS
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
+            self._asking = asyncio.get_running_loop().create_task(self._ask(seconds))
 
     async def _answered(self) -> None:
         if self._asking is not None:
             await asyncio.shield(self._asking)
 
-    async def _ask(self) -> None:
+    async def _ask(self, seconds: float) -> None:
         try:
-            self._take(await self._configuration())
+            self._take(await self._configuration(seconds))
         except ValueError as error:
             self._why = str(error)
         except Problem as problem:
@@ -61,14 +61,14 @@ class _Asked:
         finally:
             self._asking = None
 
-    async def _configuration(self) -> bytes:
+    async def _configuration(self, seconds: float) -> bytes:
         """Return the model's configuration from a replica that has it loaded; raises ValueError, Problem."""
         pool, replica = self._pool, None
         if pool.leases is not None:
             if (lease := pool.leases.find(self._model, monotonic())) is None:
                 raise ValueError("the model is not loaded")
             replica = lease.replica
-        answer = await ask(pool, self._kind.config_path(self._model), ANSWER_SECONDS, replica)
+        answer = await ask(pool, self._kind.config_path(self._model), seconds, replica)
         if answer.status != 200:
             raise ValueError(f"asked for the model's configuration, the inference server answered {answer.status}")
         return answer.body
@@ -121,13 +121,13 @@ class Sequences(_Asked):
         super().__init__(model, pool, kind)
         self.known: bool | None = None  # None while it is not known.
 
-    async def find(self) -> bool | None:
-        """Return it; where it cannot be told now, it is asked later again.
+    async def find(self, seconds: float) -> bool | None:
+        """Return it; where it cannot be told within so many seconds, it is asked later again.
 
         Requests that come meanwhile wait, too: they may be of sequences that have just begun.
         """
         if self.known is None:
-            self._look(monotonic())
+            self._look(monotonic(), seconds)
             await self._answered()
         return self.known
 

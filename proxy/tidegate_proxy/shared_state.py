@@ -50,7 +50,7 @@ class SharedState:
         self.body_limit_bytes = settings.body_limit_bytes
         """Of the settings; each call asks for it, and there it takes longer."""
         self.buffer_left = settings.body_limit_bytes * BUFFERED_BODIES  # Bytes that whole bodies may still take.
-        self.mirror = Mirror(self.meter, float(settings.request_timeout_seconds))
+        self.mirror = Mirror(self.meter, settings.request_timeout_seconds, settings.connect_timeout_seconds)
 
     async def sweep(self) -> None:
         """End the calls that are past their deadline, for ever."""

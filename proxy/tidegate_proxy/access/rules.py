@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, count
 from typing import NamedTuple
 
 from tidegate_contracts.routing import AccessRule, Action
@@ -97,16 +97,19 @@ class _Named:
 
     def __init__(self) -> None:
         self._plain: dict[str, list[int]] = defaultdict(list)
-        self._globs: dict[str, list[int]] = defaultdict(list)
+        self._globs: dict[str, tuple[Globs, list[int]]] = {}
 
     def add(self, globs: Iterable[str], rule: int) -> None:
         for glob in globs:
-            (self._plain if _is_plain(glob) else self._globs)[glob].append(rule)
+            if _is_plain(glob):
+                self._plain[glob].append(rule)
+            else:
+                self._globs.setdefault(glob, (Globs((glob,)), []))[1].append(rule)
 
     def of(self, name: str) -> Iterator[int]:
         yield from self._plain.get(name, ())
-        for glob, rules in self._globs.items():
-            if _question(glob)(name):
+        for globs, rules in self._globs.values():
+            if globs.match(name):
                 yield from rules
 
 
@@ -135,23 +138,24 @@ class Rules:
             which = set(self._principals.of(principal.name))
             for group in principal.groups:
                 which.update(self._groups.of(group))
-            which = {number for number in which if self._rules[number].source in (None, principal.source)}
+            key = frozenset(number for number in which if self._rules[number].source in (None, principal.source))
             if len(self._of) >= MOST_RIGHTS:
                 self._of.clear()
                 self._shared.clear()
-            key = frozenset(which)
             rights = self._shared.get(key)
             if rights is None:
-                rights = self._shared[key] = Rights([self._rules[number] for number in sorted(which)])
+                rights = self._shared[key] = Rights([self._rules[number] for number in sorted(key)])
             self._of[principal] = rights
         return rights
 
 
 async def build_rules(rules: Sequence[AccessRule]) -> Rules:
     """Return the rules of a table; other work goes on meanwhile."""
-    built = Rules()
-    for number, rule in enumerate(rules):
+    built, number = Rules(), count(1)
+    for rule in rules:
+        for glob in (*rule.principals, *rule.groups, *rule.servers, *rule.models):
+            Globs((glob,))  # what takes long is kept
+            if next(number) % 20 == 0:
+                await asyncio.sleep(0)
         built.add(rule)
-        if number % 10 == 9:
-            await asyncio.sleep(0)
     return built

@@ -26,8 +26,6 @@ _OPTIONS: Any = {
     "verify_iat": False,
     "enforce_minimum_key_length": True,
 }
-
-
 _NOTHING = msgspec.Raw()
 
 
@@ -72,14 +70,7 @@ def verify(token: bytes, key: jwt.PyJWK, issuer: OidcIssuer, now: float) -> Iden
     refused before anything is computed.
     """
     try:
-        claims = jwt.decode(
-            token,
-            key,
-            algorithms=[key.algorithm_name],
-            audience=issuer.audiences,
-            issuer=issuer.issuer,
-            options=_OPTIONS,
-        )
+        claims = jwt.decode(token, key, [key.algorithm_name], _OPTIONS, issuer=issuer.issuer, audience=issuer.audiences)
     except jwt.InvalidAudienceError:
         raise refused(f"The token is for others. Get one for the audience {' or '.join(issuer.audiences)}.") from None
     except jwt.MissingRequiredClaimError as error:

@@ -21,8 +21,7 @@ def scope_of(
 ) -> dict[str, Any]:
     """Return a request as ASGI has it; raises httptools.HttpParserError, UnicodeDecodeError for what is no address."""
     parsed = httptools.parse_url(url)
-    raw_path = parsed.path
-    path = raw_path.decode("ascii")
+    path = parsed.path.decode("ascii")
     server, client = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
     return {
         "type": "http",
@@ -34,7 +33,7 @@ def scope_of(
         "method": method,
         "root_path": "",
         "path": unquote(path) if "%" in path else path,
-        "raw_path": raw_path,
+        "raw_path": parsed.path,
         "query_string": parsed.query or b"",
         "headers": [(name.lower(), value) for name, value in headers],
     }

@@ -48,12 +48,7 @@ class UpstreamLeg(Receiver):
     )  # fmt: skip
 
     def __init__(
-        self,
-        request: Sent,
-        shared: SharedState,
-        forwarding: Forwarding,
-        replica: Replica,
-        connection: Connection,
+        self, request: Sent, shared: SharedState, forwarding: Forwarding, replica: Replica, connection: Connection
     ) -> None:
         self.connection: Connection | None = connection  # To the replica, until the answer is whole.
         self._request = request
@@ -76,7 +71,7 @@ class UpstreamLeg(Receiver):
         first = route.first_lines(target, forwarding.version)
         if route.mirror is not None and target.may_be_of_sequence:
             instead = route.first_lines(target, route.candidate)
-            send = partial(over_http, self._shared.settings.connect_timeout_seconds, instead, len(first))
+            send = partial(over_http, self._shared.mirror.connect_seconds, instead, len(first))
             is_of_sequence = forwarding.sequence is not None or None
             self._copy = self._shared.mirror.begin(route, forwarding.version, is_of_sequence, send)
         request.body.parts[:0] = (first, passed, b"x-request-id: ", request.request_id, request.body.framing())

@@ -219,7 +219,7 @@ class HttpRequest(Request):
     async def _find_sequence(self, forwarding: Forwarding) -> None:
         """Learn which sequence it is of, unless the model knows none; it may know them where that cannot be learned."""
         route = forwarding.grant.route
-        if await route.sequences.find() is False:
+        if await route.sequences.find(self._shared.settings.connect_timeout_seconds) is False:
             return
         self._whole = asyncio.get_running_loop().create_future()
         if self.body.complete:

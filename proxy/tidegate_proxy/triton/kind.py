@@ -108,7 +108,7 @@ class Triton:
         parameter = ALIAS_PARAMETER + alias
         try:
             parameters = msgspec.json.decode(config).get("parameters", {})
-            return parameter, str(parameters.get(parameter, {}).get("string_value", ""))
+            return parameter, msgspec.convert(parameters.get(parameter, {}).get("string_value", ""), str)
         except (*_UNREADABLE, AttributeError) as error:
             raise ValueError("the model's configuration cannot be read") from error
 

@@ -252,6 +252,7 @@ def test_keys_of_no_use_are_left_out() -> None:
         RSAAlgorithm.to_jwk(first, as_dict=True) | {"kid": "k", "key_ops": ["verify"]},
         public_jwk(first, kid=7),
         public_jwk(ec.generate_private_key(ec.SECP384R1()), kid="k", kty="EC"),
+        public_jwk(ec.generate_private_key(ec.SECP256K1()), kid="k", kty="EC"),
         public_jwk(ed25519.Ed25519PrivateKey.generate(), kid="k") | {"crv": "X25519"},
         {"kty": "RSA", "kid": "k"},
         {"kty": "RSA", "n": 5, "e": "AQAB"},

@@ -15,15 +15,8 @@ from .harness import LARGE, SERVICE, Rig, Talk, infer_request, method, replica_o
 from .peer import DATA, HEADERS, WIDE, Peer, frame, request
 
 SHARES = (routing.VersionShare(version=1, weight=50), routing.VersionShare(version=2, weight=50))
-MODELS = (
-    "echo",
-    "hang",
-    "many",
-    "broken",
-    "large",
-    "secret",
-    routing.Model(name="split", server="main", pool="one", versions=SHARES),
-)
+SPLIT = routing.Model(name="split", server="main", pool="one", versions=SHARES)
+MODELS = ("echo", "hang", "many", "broken", "large", "secret", SPLIT)
 names = itertools.count()
 
 

@@ -9,8 +9,6 @@ from .house import House, Reply, house, request, served, until
 from .upstream import Act, head, raw
 
 pytestmark = pytest.mark.anyio
-
-
 FIVE = head(b"Content-Length: 5")
 CHUNKS = head(b"Transfer-Encoding: chunked")
 HELLO = b"5\r\nhello\r\n0\r\n\r\n"

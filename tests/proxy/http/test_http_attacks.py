@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ..test_paths import CONTROL, TRICKS
 from .house import BODY, KEY, MODEL, PATH, Caller, House, Reply, request, served, until
 
 pytestmark = pytest.mark.anyio
@@ -119,6 +120,15 @@ async def test_what_follows_a_wish_for_http2_is_no_other_protocol_and_no_request
         assert len(found) <= number, (data, said)
         assert found[0] == b"200", (data, said)
     assert all("/infer " in asked.line for asked in here.replica.asked)
+
+
+async def test_no_trick_of_a_path_reaches_a_replica(here: House) -> None:
+    for path in (*TRICKS[:20], *CONTROL):
+        for method in ("GET", "POST"):
+            if (method, path) != ("GET", "/v2/models/stats"):  # that asks it, but of all models
+                reply = await here.ask(request(path, b"", method))
+                assert reply.status in (400, 404, 405), (path, reply)
+                assert not here.replica.begun, path
 
 
 async def test_headers_too_long_are_refused_whether_they_end_or_not(here: House) -> None:

@@ -16,6 +16,7 @@ from .house import ENVELOPE, MODEL, House, request
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 KNOWN = {"model": MODEL, "server": "vision", "version": "1"}
+MISSPELT = {"model": "-m", "server": "-s", "version": "v1"}
 
 
 @pytest.mark.anyio
@@ -28,9 +29,13 @@ async def test_every_documented_path_answers_who_asks_rightly_and_takes_no_other
         reply = await here.ask(request(path.format(**KNOWN), body, method))
         # The replica here answers everything with {"ok":1}, which is no statistics.
         assert reply.status == 200 or path.endswith("/v2/models/stats"), (method, path, reply)
-        refused = await here.ask(request(path.format(**KNOWN), method="PUT"))
-        assert (refused.status, refused.problem) == (405, "method-not-allowed"), path
-        assert refused.headers["allow"] == method, path
+        for named in (KNOWN, MISSPELT):
+            refused = await here.ask(request(path.format(**named), method="PUT"))
+            assert (refused.status, refused.problem) == (405, "method-not-allowed"), path
+            assert refused.headers["allow"] == method, path
+        if "{model}" in path:
+            reply = await here.ask(request(path.format(**MISSPELT), method=method))
+            assert "No call is spelled like this one." in reply.json()["detail"]
 
 
 MOST_SECONDS = 240  # Seconds after which it hangs, however busy the machine is.

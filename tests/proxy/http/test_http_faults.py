@@ -198,14 +198,15 @@ async def test_a_bad_table_is_refused_and_the_last_good_one_stays(here: House) -
 
 async def test_a_reload_drops_no_call_in_flight(here: House) -> None:
     go_on = asyncio.Event()
-
     here.replica.act = answering(go_on=go_on)
     call: asyncio.Future[Reply] = asyncio.ensure_future(here.ask())
     await until(lambda: here.replica.asked)
     empty = {"version": 1, "environment": "test", "servers": [], "models": []}
+    rules = here.proxy.config.authorizer._rules
     here.write("routing.json", str(empty).replace("'", '"'))
     await here.proxy.config.watched[0].look()
     assert (await here.ask()).status == 404
+    assert here.proxy.config.authorizer._rules is rules, "the access table has not changed"
     go_on.set()
     assert (await call).status == 200
 

@@ -108,6 +108,14 @@ async def test_a_sequence_stays_even_where_nobody_tells_that_the_model_keeps_the
         await spread(here, first, lambda number: request(body=body_of(number)))
 
 
+async def test_whether_a_model_keeps_sequences_is_waited_for_as_long_as_for_a_connection(tmp_path: Path) -> None:
+    late = only("GET", answering(KEEPS, seconds=4))
+    async with upstream(late) as one, served(tmp_path, late, connect_timeout_seconds=1) as here:
+        here.leads_to(one, here.replica)
+        await here.look_up()
+        assert (await here.ask(seconds=3)).status == 200
+
+
 @given(st.integers() | st.text(max_size=20))
 def test_ids_are_told_apart(sequence: int | str) -> None:
     found = KINDS["triton"].sequence_of(b"", body_of(sequence), 1000)
@@ -130,7 +138,7 @@ def test_nonsense_is_left_to_the_replica(body: bytes) -> None:
 ALIASED = (routing.Model(name=MODEL, server="vision", pool="main", alias="champion"),)
 
 
-def saying(**versions: str) -> dict[str, object]:
+def saying(**versions: object) -> dict[str, object]:
     return {f"tidegate.alias.{alias}": {"string_value": version} for alias, version in versions.items()}
 
 
@@ -181,14 +189,15 @@ async def test_without_a_version_no_other_answers_instead(tmp_path: Path, said: 
         assert all("/config" in each.line for each in here.replica.asked)
 
 
-async def test_where_the_configuration_cannot_be_had_the_reason_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parameters", [[], saying(champion=3), saying(champion=None)])
+async def test_where_the_configuration_cannot_be_had_the_reason_is_told(tmp_path: Path, parameters: object) -> None:
     act = Configured(champion="3")
     async with served(tmp_path, act, models=ALIASED) as here:
         act.status = 500
         reply = await here.ask()
         assert (reply.status, reply.problem) == (503, "busy")
         assert "the inference server answered 500" in reply.json()["detail"]
-        act.status, act.parameters = 200, []
+        act.status, act.parameters = 200, parameters
         while "answered 500" in (detail := (await here.ask()).json()["detail"]):
             await asyncio.sleep(0.05)
         assert "cannot be read" in detail

@@ -77,7 +77,6 @@ async def test_a_folder_of_many_keys_is_looked_at_elsewhere(tmp_path: Path, monk
 
 async def test_sigterm_waits_for_those_who_read_slowly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     size = 250_000  # read from the replica at once, and more than the system takes
-
     caplog.set_level(logging.INFO)
     async with served(tmp_path, answering(bytes(size)), drain_seconds=30) as here:
         slow = socket.socket()

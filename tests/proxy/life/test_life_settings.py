@@ -169,12 +169,7 @@ def shares(*weights: int, **more: Any) -> dict[str, Any]:
 
 
 def said(**more: Any) -> dict[str, Any]:
-    usual: dict[str, Any] = {
-        "version": 1,
-        "environment": "e",
-        "servers": [SERVER],
-        "models": [MODEL],
-    }
+    usual: dict[str, Any] = {"version": 1, "environment": "e", "servers": [SERVER], "models": [MODEL]}
     return {**usual, **more}
 
 

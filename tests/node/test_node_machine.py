@@ -12,7 +12,7 @@ from lab import tools
 from ..processes import marked
 from .environment import PATIENCE, until
 from .images import ROOT
-from .machine import CONTROLLERS, cgroup_mounts, handed_down, sweep, why_not
+from .machine import cgroup_mounts, sweep, why_not
 
 
 def test_what_a_machine_lacks_for_a_node_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,12 +23,6 @@ def test_what_a_machine_lacks_for_a_node_is_said(monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
         assert said in why_not()
-
-
-def test_cgroups_of_version_2_must_hand_their_controllers_down(tmp_path: Path) -> None:
-    assert handed_down(tmp_path) == CONTROLLERS, "version 1 has a folder for each"
-    (tmp_path / "cgroup.subtree_control").write_text("cpu memory\n")
-    assert CONTROLLERS - handed_down(tmp_path) == {"cpuset", "pids"}
 
 
 PROGRAM = """

@@ -1,4 +1,4 @@
-"""The walk ends at the first claim that does not hold; its bars and its visitor tell the truth; without any Triton."""
+"""The walk ends at the first claim that does not hold; its visitor tells the truth; without any Triton."""
 
 import io
 import json
@@ -13,11 +13,8 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
 from rich.console import Console
 from tidegate.errors import UnreachableError
-from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
 from tidegate_eviction.listing import ListingError
 from typer.testing import CliRunner
 
@@ -26,9 +23,9 @@ from lab.demo import playing, walk, zoo
 from lab.demo.lifecycle.scenes import SCENES as LIFE_SCENES
 from lab.demo.playing import Outcome, Played, Scene, claim
 from lab.demo.scenes import SCENES
-from lab.demo.show import LEGEND, Show, bar
+from lab.demo.show import Show
 from lab.demo.stage import Stage
-from lab.demo.visitor import MOST_TRIES, NUMBERS, Reply, Tally, Visitor
+from lab.demo.visitor import NUMBERS, Reply, Tally, Visitor
 from lab.local_plane.process import CannotBeHadError, ProcessError
 
 
@@ -219,13 +216,6 @@ def test_busy_is_obeyed_as_exactly_as_it_is_said(naps: list[float]) -> None:
     assert (reply.status, reply.tries, naps, len(proxy.asked)) == (200, 2, [7.0], 2)
 
 
-def test_it_does_not_come_back_for_ever(naps: list[float]) -> None:
-    proxy = Proxy((503, {"detail": "full"}, {"retry-after": "1"}))
-    reply = visitor(proxy).want("fox")
-    assert (reply.status, reply.why, len(proxy.asked)) == (503, "full", MOST_TRIES)
-    assert naps == [1.0] * (MOST_TRIES - 1)
-
-
 @pytest.mark.parametrize(("status", "headers"), [(503, {}), (424, {"retry-after": "1"}), (404, {})])
 def test_it_comes_back_only_when_busy_says_when(naps: list[float], status: int, headers: dict[str, str]) -> None:
     proxy = Proxy((status, {"detail": "no"}, headers))
@@ -238,52 +228,6 @@ def test_wrong_answers_and_those_without_a_time_count_as_failed() -> None:
     for status, said, after in [(200, RIGHT, None), (200, {"OUTPUT": []}, None), (503, {"detail": "full"}, None)]:
         tally.add("fox", Reply(status, said, after, 0.1))
     assert (tally.calls, tally.failed, tally.wrong, tally.without_retry) == (3, 2, 1, 1)
-
-
-WIDTH = 60
-HELD = ("resident", "draining", "loading", "unloading", "freeing")
-
-
-def listed(model: str, size: int, state: str = "resident", leased: bool = False) -> Listed:
-    leases = (LeaseOf(holder="p", seconds_left=1, in_flight=0),) if leased else ()
-    return Listed(model=model, state=State(state), footprint_bytes=size, leases=leases)
-
-
-def listing(capacity: int, *models: Listed) -> Listing:
-    taken = sum(each.footprint_bytes or 0 for each in models if each.state in HELD)
-    return Listing(
-        incarnation="x", policy="lru", capacity_bytes=capacity, resident_bytes=taken, loading_bytes=0,
-        freeing_bytes=0, leaked_bytes=0, free_bytes=max(0, capacity - taken), models=models,
-    )  # fmt: skip
-
-
-def inside(text: str) -> str:
-    return text[1 : text.index("▏")]
-
-
-def test_a_model_with_half_of_the_slice_has_half_of_the_bar() -> None:
-    text = bar(listing(100, listed("fox", 50), listed("emu", 25)), WIDTH).plain
-    assert inside(text) == f"{'emu':<14}▕{'fox':<29}▕{'·' * 15}"
-
-
-@pytest.mark.parametrize(
-    ("model", "word"),
-    [
-        (listed("fox", 50, leased=True), "leased"),
-        (listed("fox", 50), "idle"),
-        (listed("fox", 50, "loading"), "being loaded"),
-        (listed("fox", 50, "freeing"), "being unloaded"),
-    ],
-)
-def test_its_colour_is_its_state(model: Listed, word: str) -> None:
-    styles = [span.style for span in bar(listing(100, model), WIDTH).spans]
-    assert styles == [dict(LEGEND)[word]]
-
-
-@given(some.lists(some.tuples(some.integers(1, 400), some.sampled_from(HELD)), max_size=60))
-def test_a_bar_is_never_wider_than_it_may_be(models: list[tuple[int, State]]) -> None:
-    held = [listed(f"model-{number}", size, state) for number, (size, state) in enumerate(models)]
-    assert len(inside(bar(listing(384, *held), WIDTH).plain)) == WIDTH
 
 
 def test_other_peoples_words_are_not_read_as_markup() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .order import ALONE, LONGEST, TOGETHER, place, unit
+from .order import ALONE, LONGEST, TOGETHER
 
 ROOT = Path(__file__).parents[1]
 LOUD = """
@@ -145,18 +145,6 @@ def test_thorough_tests_and_all_examples_are_for_test_all(
 @pytest.mark.parametrize("path", sorted({*ALONE, *TOGETHER, *LONGEST}))
 def test_a_place_that_is_named_in_the_order_is_there(path: str) -> None:
     assert (ROOT / path).exists()
-
-
-def test_tests_of_a_folder_with_servers_are_a_unit_and_others_are_one_with_their_file() -> None:
-    assert unit("tests/client/life/test_life_plan.py::test_a[1]") == "tests/client/life"
-    assert unit("tests/cluster/test_rollout_planes.py::test_c") == "tests/cluster/test_rollout_planes.py"
-    assert unit("tests/stacks/test_load.py::test_d") == "tests/stacks/test_load.py"
-    assert unit("tests/client/life_not/test_e.py::test_e") == "tests/client/life_not/test_e.py"
-
-
-def test_the_longest_begin_and_others_keep_their_order() -> None:
-    files = ["tests/charts/test_a.py", "tests/proxy/test_b.py", "tests/cluster/test_c.py", "tests/lab/bench/test_d.py"]
-    assert [file[-4] for file in sorted(files, key=lambda file: place(f"{file}::test"))] == ["c", "b", "a", "d"]
 
 
 def test_processes_of_pytest_share_tests_by_units(tmp_path: Path) -> None:

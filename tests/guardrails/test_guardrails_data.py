@@ -1,7 +1,5 @@
 """Datasets: read-only, kept, and production's own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

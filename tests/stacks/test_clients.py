@@ -1,7 +1,5 @@
 """What clients are told of a definition: where models lie, where the proxy is, who may bring versions in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a placement means in numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`images.lock`: read strictly, written so that it can be read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

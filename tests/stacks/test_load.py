@@ -1,7 +1,5 @@
 """Reading a definition file."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Overlays: how one part of a definition is laid over another, and where each value then stands."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

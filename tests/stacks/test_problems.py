@@ -1,7 +1,5 @@
 """How problems are said to people."""
 
-from __future__ import annotations
-
 import pickle
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The reference page and the editors' schema say what the model says."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Slices that exist, models that fit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from stacks.rules import capacity

@@ -1,7 +1,5 @@
 """No rule goes untested."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Names are unique where Kubernetes wants them unique, and short enough."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

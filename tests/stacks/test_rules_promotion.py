@@ -1,7 +1,5 @@
 """A version can come into each environment, and somebody can bring it."""
 
-from __future__ import annotations
-
 from stacks.rules import promotion
 from tests.stacks.definition.examples import GONE, BrokenTable, KeptTable
 

@@ -1,7 +1,5 @@
 """What is named somewhere must exist, and fit."""
 
-from __future__ import annotations
-
 from stacks.rules import references
 from tests.stacks.definition.examples import GONE, BrokenTable, KeptTable
 

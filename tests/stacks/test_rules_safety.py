@@ -1,7 +1,5 @@
 """What may not happen by accident, above all in production."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from stacks.rules import safety

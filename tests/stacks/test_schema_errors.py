@@ -1,7 +1,5 @@
 """What people are told when a definition does not fit the model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

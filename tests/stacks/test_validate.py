@@ -1,7 +1,5 @@
 """From a file to a definition, or to everything that is wrong with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A small valid definition, ways to edit it, and ways to look at what is said about the result."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import pkgutil

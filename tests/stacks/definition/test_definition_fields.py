@@ -1,7 +1,5 @@
 """What single values of a definition may be: forms, bounds, types."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

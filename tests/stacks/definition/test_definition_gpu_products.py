@@ -1,7 +1,5 @@
 """What NVIDIA's MIG allows, against the table in the facts."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

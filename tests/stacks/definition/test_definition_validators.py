@@ -1,7 +1,5 @@
 """What one item of a definition may not say: every validator of the model, broken and kept."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

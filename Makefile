@@ -137,12 +137,11 @@ demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the comm
 	@$(TEST) -m lab.demo lifecycle-up
 
 .PHONY: test test-all
-test: .test ## Check style, types (beside the tests) and every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
-test-all: .test ## The same, and every thorough test with all examples: kills, corpora, several clusters
+test: .parts ## Check style, types (beside the tests) and every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
+test-all: .parts ## The same, and every thorough test with all examples: kills, corpora, several clusters
 test-all: THOROUGH = --thorough
 test test-all:
 	@$(TEST) -m ruff check . && $(TEST) -m ruff format --check .
-	@$(TEST) -m lab.tools
 	@types=$$(mktemp); trap 'rm -f "$$types"' EXIT; $(TEST) -m mypy >"$$types" 2>&1 & mypy=$$!; \
 	  $(TEST) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(THOROUGH) $(NOT_RUN) $(PYTEST) || tests=$$?; \
 	  wait $$mypy || tests=$$?; cat "$$types"; exit $${tests:-0}
@@ -202,7 +201,13 @@ clean: ## Take away what was built here; the journals of rollouts and the cache 
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: .run .test
+.PHONY: .run .test .parts
 .run .test:
 	@$(if $(PYTHON),,echo 'Tidegate needs Python 3.11 or later, and there is none: make PYTHON=<path> …' >&2; exit 1)
 	@$(PYTHON) requirements/install.py $(subst .,,$@)
+
+# What takes long the first time is made beside each other. A server that cannot be installed is told of by its tests.
+.parts:
+	@$(MAKE) --no-print-directory .test & test=$$!; $(PYTHON) -m lab.tools & tools=$$!; trap 'kill $$tools' EXIT; \
+	  wait $$test; for server in mlflow triton; do $(PYTHON) requirements/install.py $$server || true; done; \
+	  trap - EXIT; wait $$tools

@@ -1,6 +1,7 @@
 """Makes the virtual environment of a locked requirements file, once, in the user's cache folder.
 
     python requirements/install.py run|test            makes it, and links .venv to it
+    python requirements/install.py mlflow|triton       makes that of a server which tests start
     python requirements/install.py --where run|test    prints where it is
 
 One environment serves all clones whose requirements and Python are the same. Two runs at once wait for each other; a
@@ -40,7 +41,8 @@ def install(requirements: Path, venv: Path) -> None:
         shutil.rmtree(venv, ignore_errors=True)
         log = Path(f"{venv}.log")
         # The file has all that is needed, and nothing else is.
-        exactly = ["--no-deps", "--require-hashes"]
+        # Bytecode is made of what is imported, when it is: most of what is installed never is.
+        exactly = ["--no-deps", "--require-hashes", "--no-compile"]
         pip = [str(venv / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", *exactly]
         with open(log, "w") as out:
             for command, hint in (
@@ -73,7 +75,7 @@ def main() -> None:
     """Run the command line above."""
     parser = argparse.ArgumentParser(description="Makes the virtual environment of a locked requirements file.")
     parser.add_argument("--where", action="store_true", help="only say where it is")
-    parser.add_argument("requirements", choices=("run", "test"))
+    parser.add_argument("requirements", choices=("run", "test", "mlflow", "triton"))
     wanted = parser.parse_args()
     requirements = HERE / f"{wanted.requirements}.txt"
     venv = folder(requirements)
@@ -94,7 +96,8 @@ def main() -> None:
     except KeyboardInterrupt:
         raise SystemExit("stopped; the next run begins anew") from None
     try:
-        link(venv, requirements)
+        if requirements.stem in ("run", "test"):
+            link(venv, requirements)
     except OSError as error:
         print(f"note: .venv was not linked, which only plain `pulumi` needs: {error}", file=sys.stderr)
 

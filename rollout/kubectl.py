@@ -4,6 +4,7 @@ Kubectl, Helm and Pulumi each wrap the API server's own words, which are the sam
 """
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -26,7 +27,7 @@ SECONDS = 60.0  # How long the API server may take to answer.
 
 
 Kinds = dict[tuple[str, str], str]  # The resource of each API version and kind, as `kubectl get` takes it.
-_asked_ahead: "dict[str, Future[Kinds]]" = {}
+_asked_ahead: "dict[tuple[str, str | None], Future[Kinds]]" = {}  # By context and KUBECONFIG.
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Kubectl:
 
     def ask_ahead(self) -> None:
         """Begin to ask for what `kinds` returns in this process: the API server answers while a stack is rendered."""
-        answer = _asked_ahead[self.context] = Future()
+        answer = _asked_ahead[self.context, os.environ.get("KUBECONFIG")] = Future()
 
         def ask() -> None:
             try:
@@ -88,7 +89,7 @@ class Kubectl:
 
     def kinds(self) -> Kinds:
         """Return what the API server knows."""
-        ahead = _asked_ahead.get(self.context)
+        ahead = _asked_ahead.get((self.context, os.environ.get("KUBECONFIG")))
         return self._kinds() if ahead is None else ahead.result()
 
     def _kinds(self) -> Kinds:

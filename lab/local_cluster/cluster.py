@@ -221,7 +221,7 @@ class LocalCluster(ControlPlane):
         wait_for("kube-apiserver", self.has_certificate)
         self.write_kubeconfigs()
         wait_for("kube-apiserver", lambda: answers("get", "--raw", "/readyz"))
-        start("kube-controller-manager", "kube-scheduler", "kwok")
+        start("kube-scheduler", "kwok", "kube-controller-manager")  # the last is waited for
         account = ("get", "serviceaccount", "default", "--namespace", "default")
         wait_for("kube-controller-manager", lambda: answers(*account))
 

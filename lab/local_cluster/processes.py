@@ -93,12 +93,15 @@ def wait_for(
     folder: Path,
     seconds: float,
 ) -> None:
-    """Wait until something is there; raise ClusterError when it takes too long or a program has ended."""
+    """Wait until something is there; raise ClusterError when it takes too long or a program has ended by then."""
     deadline, logs = time.monotonic() + seconds, folder / "logs"
-    while not there():
+    while True:
+        done = there()
         for name, child in children.items():
             if child.poll() is not None:
                 raise ClusterError(f"{name} ended with exit code {child.returncode}.\n{tail(logs / f'{name}.log')}")
+        if done:
+            return
         if time.monotonic() > deadline:
             tails = "\n".join(tail(logs / f"{name}.log", 5) for name in children)
             raise ClusterError(f"{what}: not there after {seconds:.0f} s.\n{tails}")

@@ -81,7 +81,7 @@ PROGRAMS = {
         Program("etcd", "go.etcd.io/etcd/server/v3", (), ("--version",), 60, newer=False),
         Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", ("sigs.k8s.io/kwok/pkg/consts.Version=v{version}",),
             ("--version",), 100, newer=False),
-        Program("coredns", "github.com/coredns/coredns", (), ("-version",), 120, pins.FOLDER / "coredns", newer=False),
+        Program("coredns", "github.com/coredns/coredns", (), ("-version",), 60, pins.FOLDER / "coredns", newer=False),
         Program("cyclonus", "github.com/mattfenwick/cyclonus/cmd/cyclonus",
             ("github.com/mattfenwick/cyclonus/pkg/cli.version=v{version}",), ("version",), 50,
             pins.FOLDER / "cyclonus", newer=False),
@@ -142,7 +142,8 @@ def _on_path(program: Program) -> tuple[Found | None, list[str]]:
 
 def key(program: Program) -> str:
     """Return the cache key: a hash of all that pins the build, except Go's own version."""
-    pinned = ((program.folder / file).read_bytes() for file in ("go.mod", "go.sum"))
+    pins_and_main = (program.folder / file for file in ("go.mod", "go.sum", "main.go"))
+    pinned = (file.read_bytes() for file in pins_and_main if file.exists())
     return digest(*pinned, *_build(program), *pins.system())
 
 
@@ -155,7 +156,9 @@ def _build(program: Program) -> list[str]:
     major, minor = program.minor
     stamps = (stamp.format(version=program.version, major=major, minor=minor) for stamp in program.stamps)
     flags = " ".join(["-s -w", *(f"-X {stamp}" for stamp in stamps)])
-    return ["build", "-mod=readonly", "-trimpath", "-ldflags", flags, program.package]
+    # A main.go beside the pins takes the place of the module's own.
+    package = "." if (program.folder / "main.go").exists() else program.package
+    return ["build", "-mod=readonly", "-trimpath", "-ldflags", flags, package]
 
 
 def _built(program: Program, passed_over: list[str]) -> Path:

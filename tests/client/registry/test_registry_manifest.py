@@ -26,7 +26,7 @@ def test_every_file_is_in_it_with_its_digest_or_the_entry_is_refused(names: set[
         root = entry(Path(scratch), "m")
         for name in names:
             (root / "1" / name).write_bytes(b"x" * size if name == min(names) else name.encode())
-        refused = [name for name in names if not is_inside(name) or "#" in name or "%" in name]
+        refused = [name for name in names if not is_inside(name) or {*name} & {*"#%?"}]
         if refused:
             with pytest.raises(UsageError, match="cannot be registered"):
                 manifest_of(root)

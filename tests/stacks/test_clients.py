@@ -16,8 +16,9 @@ from stacks import clients
 from stacks.definition.base import byte_count
 from stacks.resolve import resolve
 from stacks.validate import read_definition
+from tests.cases import GONE
 from tests.counts import examples
-from tests.stacks.definition.examples import GONE, edited_at, valid
+from tests.stacks.definition.examples import edited_at, valid
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 

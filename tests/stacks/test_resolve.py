@@ -18,8 +18,9 @@ from stacks.definition.images import Image
 from stacks.load import load
 from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
+from tests.cases import GONE
 from tests.counts import examples
-from tests.stacks.definition.examples import GONE, edit
+from tests.stacks.definition.examples import edit
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 

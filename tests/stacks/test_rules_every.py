@@ -1,48 +1,46 @@
-"""No rule goes untested."""
+"""Every rule over several items of a definition, broken and kept: `rules/` holds the cases of each module of rules."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stacks import rules
-from stacks.rules import references
-from tests.stacks import test_rules_capacity as capacity
-from tests.stacks import test_rules_names as names
-from tests.stacks import test_rules_promotion as promotion
-from tests.stacks import test_rules_references as about_references
-from tests.stacks import test_rules_safety as safety
-from tests.stacks.definition.examples import BASE, Rule, assert_said, edited_at, problems, said_by
+from tests.cases import each, read_cases
+from tests.stacks.definition.examples import BASE, assert_said, edited_at, problems, said_by
 
-TABLES: tuple[Any, ...] = (capacity, names, promotion, about_references, safety)
-ABOUT_THE_LOCK = {references.the_lock_holds_digests_of_these_images_only, references.images_have_a_digest}
-EVERY_RULE = {*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES}
-BROKEN = [(rule, *row) for table in TABLES for rule, rows in table.BROKEN.items() for row in rows]
-KEPT = [(rule, edits) for table in TABLES for rule, rows in table.KEPT.items() for edits in rows]
+ABOUT_THE_LOCK = {"the_lock_holds_digests_of_these_images_only", "images_have_a_digest"}
+RULES = {rule.__name__: rule for rule in (*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES)}
+CASES = {
+    rule: cases
+    for file in sorted(Path(__file__).with_name("rules").glob("*.yaml"))
+    for rule, cases in read_cases(file).items()
+}
 
 
-@pytest.mark.parametrize("case", BROKEN, ids=lambda case: f"{case[0].__name__}-{case[3][:40]}")
-def test_a_broken_rule_is_said_where_it_is_broken(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    rule, edits, at, what, *rest = case
-    severity, number = rest[0] if rest else "error", rest[1] if len(rest) > 1 else 1
-    text = edited_at(edits)
-    found = said_by(rule, text, monkeypatch)
-    assert_said(found, text, at, what, severity=severity, number=number)
+@pytest.mark.parametrize(("rule", "case"), each("refused", CASES))
+def test_a_broken_rule_is_said_where_it_is_broken(
+    rule: str, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = edited_at(case["change"])
+    found = said_by(RULES[rule], text, monkeypatch)
+    expected = {"severity": case.get("severity", "error"), "number": case.get("problems", 1)}
+    assert_said(found, text, case["at"], case["says"], **expected)
     assert set(found) <= set(problems(text)), "it is said among all the rules too"
 
 
-@pytest.mark.parametrize("case", KEPT, ids=lambda case: f"{case[0].__name__}-{' '.join(case[1])[:40]}")
-def test_what_keeps_a_rule_is_let_through(case: tuple[Rule, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    rule, edits = case
-    assert not said_by(rule, edited_at(edits), monkeypatch)
+@pytest.mark.parametrize(("rule", "change"), each("accepted", CASES))
+def test_what_keeps_a_rule_is_let_through(rule: str, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not said_by(RULES[rule], edited_at(change), monkeypatch)
 
 
 def test_every_rule_has_a_definition_that_breaks_it() -> None:
     """What keeps the rules is shown by the base definition, and by any valid one of `tests/strategies`."""
-    assert {case[0] for case in BROKEN} == EVERY_RULE - ABOUT_THE_LOCK
+    assert {rule for rule, cases in CASES.items() if cases["refused"]} == RULES.keys() - ABOUT_THE_LOCK
 
 
 def test_a_rule_says_in_a_sentence_what_it_is_for() -> None:
-    for rule in EVERY_RULE:
+    for rule in RULES.values():
         assert (rule.__doc__ or "").strip().endswith("."), rule
 
 

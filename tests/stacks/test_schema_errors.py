@@ -11,8 +11,9 @@ from stacks.definition import Platform
 from stacks.load import frozen, parse
 from stacks.problems import Position
 from stacks.schema_errors import problems_from
+from tests.cases import GONE
 from tests.counts import examples
-from tests.stacks.definition.examples import GONE, assert_refused, edited_at, only_problem
+from tests.stacks.definition.examples import assert_refused, edited_at, only_problem
 
 COLD = "servers/main/pools/cold"
 PLACE = "servers[main].pools[cold]"

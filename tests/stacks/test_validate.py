@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.problems import Position, Problem
+from tests.cases import GONE
 from tests.counts import examples
 from tests.stacks.definition.examples import (
     BASE,
-    GONE,
     assert_said_in_full,
     edited_at,
     problems,

@@ -3,7 +3,7 @@
 import copy
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pytest
@@ -17,24 +17,13 @@ from stacks.load import parse
 from stacks.problems import DefinitionError, Position, Problem
 from stacks.stack import Definition
 from stacks.validate import validate
+from tests.cases import GONE
 
 Rule = Callable[..., Any]
-BrokenTable = dict[Rule, Sequence[tuple[Any, ...]]]
-"""Edits of the base definition that break a rule, the place that is shown (`key: »value`), a part of what is said; then
-the severity and the number of problems, where they are not `error` and 1."""
-KeptTable = Mapping[Rule, Sequence[Mapping[str, Any]]]
-"""Edits of the base definition that come near a rule and do not break it."""
 
 FILE: Final = "f.yaml"
 PRODUCT: Final = "NVIDIA-A100-SXM4-80GB"
 
-
-class _Gone:
-    def __repr__(self) -> str:
-        return "(gone)"
-
-
-GONE: Final = _Gone()  # As a value of an edit: the key or item is taken away.
 
 BASE: Final = f"""
 images:

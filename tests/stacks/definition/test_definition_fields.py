@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from stacks.definition.base import byte_count, quantity_value
-from tests.stacks.definition.examples import GONE, PRODUCT, assert_refused, edited_at, problems
+from tests.cases import GONE
+from tests.stacks.definition.examples import PRODUCT, assert_refused, edited_at, problems
 
 COLD = "servers/main/pools/cold"
 TRITON = "servers/main/triton"

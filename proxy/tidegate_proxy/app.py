@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from .openapi import document
-from .problems import CONTENT_TYPE, TWO_CREDENTIALS, Kind, Problem
+from .problems import CONTENT_TYPE, TWO_CREDENTIALS, Problem, ProblemType
 from .servers import ServerQueries, as_it_is
 from .targets import ANYTHING
 from .telemetry.meter import Meter
@@ -34,9 +34,9 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
     async def tell(request: Request, error: Exception) -> Response:
         request_id: str = request.scope["request_id"].decode()
         problem = _problem(request, request_id, error)
-        meter.problems[problem.kind.word] += 1
+        meter.problems[problem.type.word] += 1
         headers = {name.decode(): value.decode() for name, value in problem.headers()}
-        return Response(problem.body(request_id), problem.kind.status, headers, CONTENT_TYPE)
+        return Response(problem.body(request_id), problem.type.status, headers, CONTENT_TYPE)
 
     for error in (Problem, HTTPException, Exception):
         app.add_exception_handler(error, tell)
@@ -50,7 +50,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
     async def readyz() -> dict[str, str]:
         """Whether the proxy takes requests."""
         if why := ready():
-            raise Problem(Kind.BUSY, why, 1.0)
+            raise Problem(ProblemType.BUSY, why, 1.0)
         return {"status": "ready"}
 
     @app.options(ANYTHING.decode(), include_in_schema=False)
@@ -78,7 +78,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
 
     async def misspelt(request: Request) -> Response:
         # Each call of a model that is spelled as the protocol has it was taken before.
-        raise Problem(Kind.UNKNOWN, f"No call is spelled like this one. See {request.base_url}docs.")
+        raise Problem(ProblemType.UNKNOWN, f"No call is spelled like this one. See {request.base_url}docs.")
 
     for prefix in ("", "/servers/{server}"):
         app.add_api_route(f"{prefix}/v2/health/live", live, methods=["GET"])
@@ -94,7 +94,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
 def _credential(request: Request) -> bytes:
     said = [(name, value) for name, value in request.headers.raw if name in _CREDENTIALS]
     if len(said) > 1:
-        raise Problem(Kind.MALFORMED, TWO_CREDENTIALS)
+        raise Problem(ProblemType.MALFORMED, TWO_CREDENTIALS)
     name, value = said[0] if said else (b"authorization", b"")
     return value if name == b"authorization" else name + b" " + value
 
@@ -110,9 +110,9 @@ def _problem(request: Request, request_id: str, error: Exception) -> Problem:
         return error
     if isinstance(error, HTTPException) and error.status_code == 405:
         allow = (error.headers or {})["Allow"]
-        return Problem(Kind.METHOD, f"This address takes {allow}.", allow=allow)
+        return Problem(ProblemType.METHOD, f"This address takes {allow}.", allow=allow)
     if isinstance(error, HTTPException) and error.status_code == 404:
         path = request.url.path[:200]
-        return Problem(Kind.UNKNOWN, f"Nothing is called {path!r} here. See {request.base_url}docs.")
+        return Problem(ProblemType.UNKNOWN, f"Nothing is called {path!r} here. See {request.base_url}docs.")
     log.error("request %s met a defect", request_id, exc_info=error)
-    return Problem(Kind.INTERNAL, "It is in the log, under this request's id.")
+    return Problem(ProblemType.INTERNAL, "It is in the log, under this request's id.")

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from .access.identity import Grant
 from .concurrency import ConcurrencyLimiter, InFlightCount, Waiter
-from .problems import Kind, Problem, lost
+from .problems import Problem, ProblemType, lost
 from .residency.leases import Lease
 from .shared_state import SharedState
 from .upstream.breaker import Trial
@@ -92,7 +92,7 @@ class Forwarding:
             self._has_slot = True
             return True
         if not self._limiter.enqueue(waiter, self._model_count, self._caller_count, self._has_loaded):
-            raise Problem(Kind.BUSY, "Too many requests wait already.", 1.0)
+            raise Problem(ProblemType.BUSY, "Too many requests wait already.", 1.0)
         self._waiter = waiter
         return False
 
@@ -167,7 +167,7 @@ class Forwarding:
             self.release_slot()
             return None
         why = f"No replica of {pool.name} {'takes connections' if self.tried else 'is there'}."
-        raise Problem(Kind.BUSY, why, max(0.1, retry_in(pool.replicas, monotonic())))
+        raise Problem(ProblemType.BUSY, why, max(0.1, retry_in(pool.replicas, monotonic())))
 
     # --- what is counted there
     def sent_to(self, replica: Replica) -> None:
@@ -264,4 +264,4 @@ def call_record(
 def no_whole_answer(reason: str) -> Problem:
     """Return what is told when a replica had the request, and gave no whole answer."""
     told = f"The inference server gave no whole answer: {reason}. It may have done the work; "
-    return Problem(Kind.UPSTREAM, told + "send the request again only if that does no harm.")
+    return Problem(ProblemType.UPSTREAM, told + "send the request again only if that does no harm.")

@@ -5,7 +5,7 @@ It is written here and not derived from the application, for calls of models are
 
 from typing import Any
 
-from .problems import CONTENT_TYPE, TYPE_ROOT, Kind
+from .problems import CONTENT_TYPE, TYPE_ROOT, ProblemType
 from .servers import UNAVAILABLE_HEADER
 from .targets import NAME_PATTERN, VERSION_PATTERN
 
@@ -18,10 +18,17 @@ Triton's own errors are passed on as they are (`application/json`); the proxy's 
 """
 _Json = dict[str, Any]
 
-_EVERYWHERE = (Kind.MALFORMED, Kind.METHOD, Kind.TOO_LONG, Kind.HEADERS, Kind.INTERNAL)
-_FOR_CALLERS = (Kind.UNAUTHENTICATED, Kind.DENIED, Kind.UNKNOWN, Kind.UPSTREAM, Kind.BUSY, Kind.DEADLINE)
-_FOR_CALLS = (*_FOR_CALLERS, Kind.SLOW, Kind.RATE_LIMITED, Kind.LOAD_FAILED, Kind.NEVER_FITS)
-_RETRIED = (Kind.RATE_LIMITED, Kind.BUSY)
+_EVERYWHERE = (
+    ProblemType.MALFORMED,
+    ProblemType.METHOD,
+    ProblemType.TOO_LONG,
+    ProblemType.HEADERS,
+    ProblemType.INTERNAL,
+)
+_FOR_CALLS = tuple(ProblemType)
+_ONLY_CALLS = {ProblemType.SLOW, ProblemType.RATE_LIMITED, ProblemType.LOAD_FAILED, ProblemType.NEVER_FITS}
+_FOR_CALLERS = tuple(problem for problem in ProblemType if problem not in _ONLY_CALLS)
+_RETRIED = (ProblemType.RATE_LIMITED, ProblemType.BUSY)
 _TRITON_SAYS = (400, 404, 500, 503)  # Statuses that Triton answers with, besides 200.
 _OPEN: _Json = {"security": []}  # What anybody may ask.
 
@@ -29,12 +36,11 @@ _OPEN: _Json = {"security": []}  # What anybody may ask.
 def document() -> _Json:
     """Return the whole document."""
     health, whoami, predict = _ref("Health"), _ref("WhoAmI"), {"description": "Triton's"}
+    busy, unauthenticated = ProblemType.BUSY, ProblemType.UNAUTHENTICATED
     paths: _Json = {
         "/healthz": {"get": _operation("Whether the proxy runs", health, (), "health") | _OPEN},
-        "/readyz": {"get": _operation("Whether the proxy takes requests", health, (Kind.BUSY,), "health") | _OPEN},
-        "/whoami": {
-            "get": _operation("As whom the proxy knows you", whoami, (Kind.UNAUTHENTICATED, Kind.BUSY), "access")
-        },
+        "/readyz": {"get": _operation("Whether the proxy takes requests", health, (busy,), "health") | _OPEN},
+        "/whoami": {"get": _operation("As whom the proxy knows you", whoami, (unauthenticated, busy), "access")},
         "/predict": {
             "post": _model_call("/predict", "Call a model in the form of Domino's reference implementation", predict)
             | {"tags": ["predict"], "parameters": _HEADERS}
@@ -64,14 +70,14 @@ def _ref(name: str) -> _Json:
 
 
 def _operation(
-    summary: str, answer: _Json | None, problems: tuple[Kind, ...], tag: str = "KServe v2", media: str = _MEDIA
+    summary: str, answer: _Json | None, problems: tuple[ProblemType, ...], tag: str = "KServe v2", media: str = _MEDIA
 ) -> _Json:
     responses: _Json = {"200": {"description": "Done"} | ({"content": {media: {"schema": answer}}} if answer else {})}
-    for kind in sorted((*_EVERYWHERE, *problems), key=lambda each: each.status):
-        told: _Json = {"description": kind.title, "content": {CONTENT_TYPE: {"schema": _ref("Problem")}}}
-        if kind in _RETRIED:
+    for problem in sorted({*_EVERYWHERE, *problems}, key=lambda each: each.status):
+        told: _Json = {"description": problem.title, "content": {CONTENT_TYPE: {"schema": _ref("Problem")}}}
+        if problem in _RETRIED:
             told["headers"] = {"Retry-After": {"description": "Seconds", "schema": {"type": "integer", "minimum": 1}}}
-        responses[str(kind.status)] = told
+        responses[str(problem.status)] = told
     return {"summary": summary, "tags": [tag], "responses": responses}
 
 
@@ -144,6 +150,7 @@ _STATED_VERSION = [
     {"type": "integer", "minimum": 1, "maximum": 10**16 - 1},
     {"type": "null"},
 ]
+_PROBLEM_TYPES = [TYPE_ROOT + problem.word for problem in ProblemType]
 _SCHEMAS: _Json = {
     "Health": _object("status", "status"),
     "WhoAmI": _object(
@@ -157,7 +164,7 @@ _SCHEMAS: _Json = {
     "Problem": _object(
         "type title status detail requestId error",
         "title requestId",
-        type={"enum": [TYPE_ROOT + kind.word for kind in Kind], "description": "Stable: programs may rely on it"},
+        type={"enum": _PROBLEM_TYPES, "description": "Stable: programs may rely on it"},
         status={"type": "integer"},
         detail=_said("What happened, and what to do"),
         error=_said("The detail again, where clients of Triton look for it"),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tidegate_contracts import routing
 
-from .problems import Kind, Problem
+from .problems import Problem, ProblemType
 from .residency.manager import LeaseManager
 from .upstream.replica import LOOKUP_SECONDS, Replica, retry_in, weight
 from .upstream.request import Answer, NoAnswerError, send
@@ -179,7 +179,7 @@ async def answer_of(
     now = monotonic()
     replica = pool.pick(now) if at is None else at
     if replica is None:
-        raise Problem(Kind.BUSY, f"No replica of {pool.name} is there.", retry_in(pool.replicas, now))
+        raise Problem(ProblemType.BUSY, f"No replica of {pool.name} is there.", retry_in(pool.replicas, now))
     trial = replica.breaker.claim(now)
     try:
         async with asyncio.timeout(seconds):
@@ -187,10 +187,10 @@ async def answer_of(
         replica.breaker.succeeded(trial)
     except (OSError, NoAnswerError) as error:
         if isinstance(error, TimeoutError) and not own_bound:
-            raise Problem(Kind.DEADLINE, "There was no answer in time.") from None
+            raise Problem(ProblemType.DEADLINE, "There was no answer in time.") from None
         replica.breaker.failed(monotonic(), trial)
         why = type(error).__name__ if isinstance(error, OSError) else error
-        raise Problem(Kind.UPSTREAM, f"No replica of {pool.name} answered: {why}.") from None
+        raise Problem(ProblemType.UPSTREAM, f"No replica of {pool.name} answered: {why}.") from None
     finally:
         if trial is not None:
             trial.given_up()  # unless its outcome was noted

@@ -19,7 +19,7 @@ class TableError(Exception):
     """Says what is wrong with a table or a folder of keys, in one line; it never holds a key that stands there."""
 
 
-class Kind(Enum):
+class ProblemType(Enum):
     """Every problem: its name in `type`, HTTP status, gRPC status (google.rpc.Code) and title."""
 
     MALFORMED = ("malformed", 400, 3, "The request cannot be understood")
@@ -49,7 +49,7 @@ class Kind(Enum):
 class Problem(Exception):
     """Ends a call; `detail` says what and what to do, and never holds a credential or a tensor."""
 
-    kind: Kind
+    type: ProblemType
     detail: str
     retry_after: float | None = None  # Seconds after which it can succeed.
     allow: str | None = None  # Method that the address takes, with METHOD.
@@ -57,9 +57,9 @@ class Problem(Exception):
     def body(self, request_id: str) -> bytes:
         """Return the JSON of RFC 9457."""
         said: dict[str, Any] = {
-            "type": TYPE_ROOT + self.kind.word,
-            "title": self.kind.title,
-            "status": self.kind.status,
+            "type": TYPE_ROOT + self.type.word,
+            "title": self.type.title,
+            "status": self.type.status,
             "detail": self.detail,
             "requestId": request_id,
             "error": self.detail,  # where clients of Triton look for it
@@ -73,7 +73,7 @@ class Problem(Exception):
         found = []
         if self.retry_after is not None:
             found.append((b"retry-after", b"%d" % max(1, -int(-self.retry_after // 1))))
-        if self.kind is Kind.UNAUTHENTICATED:
+        if self.type is ProblemType.UNAUTHENTICATED:
             found.append((b"www-authenticate", b'Bearer realm="tidegate"'))
         if self.allow:
             found.append((b"allow", self.allow.encode()))
@@ -87,10 +87,10 @@ def no_answer(seconds: float) -> str:
 
 def still_loading(seconds: float) -> Problem:
     """Return what is told when the time is up before the model is there: nothing was done yet."""
-    return Problem(Kind.BUSY, f"The model was not loaded within {seconds:g} s; it may be soon.", AGAIN_SECONDS)
+    return Problem(ProblemType.BUSY, f"The model was not loaded within {seconds:g} s; it may be soon.", AGAIN_SECONDS)
 
 
 def lost(model: str) -> Problem:
     """Return what is told when a replica turns out to have lost a model that it had."""
     why = f"The inference server has just lost the model {model}; it is loaded anew."
-    return Problem(Kind.BUSY, why, AGAIN_SECONDS)
+    return Problem(ProblemType.BUSY, why, AGAIN_SECONDS)

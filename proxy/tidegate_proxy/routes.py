@@ -13,7 +13,7 @@ from tidegate_contracts import routing
 from .concurrency import InFlightCount
 from .kinds import KINDS, ServerKind
 from .pools import Pool, ask
-from .problems import Kind, Problem
+from .problems import Problem, ProblemType
 from .targets import Target, is_version
 from .telemetry.meter import CallCount
 
@@ -99,7 +99,7 @@ class Alias(_Asked):
             version = self.known(monotonic())
         if version is None:  # no other version may answer instead
             which = f"Which version of the model {self._model} its alias {self._name} stands for is not known"
-            raise Problem(Kind.BUSY, f"{which}: {self._why}.", RETRY_SECONDS)
+            raise Problem(ProblemType.BUSY, f"{which}: {self._why}.", RETRY_SECONDS)
         return version
 
     def _take(self, config: bytes) -> None:

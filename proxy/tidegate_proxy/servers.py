@@ -12,7 +12,7 @@ from tidegate_contracts.environments import WhoAmI
 
 from .config import LiveConfig
 from .pools import Pool, ask
-from .problems import Kind, Problem
+from .problems import Problem, ProblemType
 from .routes import Route
 from .upstream.request import Answer
 
@@ -117,18 +117,18 @@ class ServerQueries:
         permits = self._config.authorizer.permits
         routes = [route for route in self._config.routes.of_server(server) if permits(identity, route, "inspect")]
         if not routes:
-            raise Problem(Kind.UNKNOWN, "There is no such server, or none of its models is for you to see.")
+            raise Problem(ProblemType.UNKNOWN, "There is no such server, or none of its models is for you to see.")
         return routes
 
 
 def _stats(pool: Pool, answer: Answer, visible: set[str]) -> list[Any]:
     """Return the statistics of the visible models; raises Problem where a pool's answer has none."""
     if answer.status != 200:
-        raise Problem(Kind.UPSTREAM, f"{pool.name} answers {answer.status} when it is asked for statistics.")
+        raise Problem(ProblemType.UPSTREAM, f"{pool.name} answers {answer.status} when it is asked for statistics.")
     try:
         return [each for each in json.loads(answer.body)["model_stats"] if each["name"] in visible]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise Problem(Kind.UPSTREAM, f"What {pool.name} answers is no statistics.") from None
+        raise Problem(ProblemType.UPSTREAM, f"What {pool.name} answers is no statistics.") from None
 
 
 def as_it_is(answer: Answer) -> Response:

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer
 
 from ..concurrency import InFlightCount
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 from ..routes import Route, Routes
 from ..shared_tasks import SharedTasks
 from .api_keys import ApiKeys
@@ -97,7 +97,7 @@ class Authorizer:
             except Problem as problem:
                 if trust is not self._trust:
                     continue
-                if problem.kind is Kind.UNAUTHENTICATED and credential:
+                if problem.type is ProblemType.UNAUTHENTICATED and credential:
                     self.refusals.add(credential, problem.detail, self._clock())
                 raise
             if trust is self._trust:  # otherwise the tables changed meanwhile
@@ -171,17 +171,17 @@ class Authorizer:
             return usable[0]
         if usable:
             names = ", ".join(sorted(route.server for route in usable))
-            raise Problem(Kind.MALFORMED, f"Several servers have the model {model}: name one of {names}.")
+            raise Problem(ProblemType.MALFORMED, f"Several servers have the model {model}: name one of {names}.")
         other: Action = "inspect" if action == "infer" else "infer"
         seen = sorted(route.server for route in routes if self.permits(identity, route, other))
         if seen:
             raise Problem(
-                Kind.DENIED,
+                ProblemType.DENIED,
                 f"{identity.principal.name} may {other} the model {model} of the server {seen[0]}, but not {action}: "
                 f"that needs an access rule with the action {action} for this principal or one of its groups.",
             )
         where = "" if server is None else f" of the server {server}"
-        raise Problem(Kind.UNKNOWN, f"There is no model {model}{where}, or none that you may know of.")
+        raise Problem(ProblemType.UNKNOWN, f"There is no model {model}{where}, or none that you may know of.")
 
     def _remember(self, credential: Credential, identity: Identity) -> None:
         identity.generation = self.generation

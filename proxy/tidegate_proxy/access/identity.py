@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from ..concurrency import InFlightCount
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 from ..routes import Route
 from .limits import TokenBucket
 
@@ -55,14 +55,13 @@ def is_name(said: object) -> TypeGuard[str]:
 
 def refused(detail: str) -> Problem:
     """Return the problem of a credential that is known to be wrong. `detail` holds nothing of it."""
-    return Problem(Kind.UNAUTHENTICATED, detail)
+    return Problem(ProblemType.UNAUTHENTICATED, detail)
 
 
 def unanswered(who: str, retry_after: float) -> Problem:
     """Return the problem of a credential that cannot be checked now: it may be right, so it is not called wrong."""
-    return Problem(
-        Kind.BUSY, f"{who} does not answer, so it cannot be known who you are. Send the request again.", retry_after
-    )
+    why = f"{who} does not answer, so it cannot be known who you are. Send the request again."
+    return Problem(ProblemType.BUSY, why, retry_after)
 
 
 MOST_IDENTITIES = 16_384

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import jwt
 
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 from ..shared_tasks import SharedTasks
 from .identity import refused, unanswered
 from .web_client import MOST_REDIRECTS, NoAnswer, WebClient
@@ -123,9 +123,8 @@ class IssuerKeys:
             raise unanswered(f"The identity provider {self.issuer}", wait)
         if self._began >= (arrived if issued is None else min(issued, arrived)):
             raise refused("No key of its issuer has signed the token. Get a new one.")
-        raise Problem(
-            Kind.BUSY, "The token's key is unknown, and its issuer was asked for keys a moment ago. Try again.", wait
-        )
+        why = "The token's key is unknown, and its issuer was asked for keys a moment ago. Try again."
+        raise Problem(ProblemType.BUSY, why, wait)
 
     async def refresh(self) -> None:
         """Fetch the keys now, or wait for the fetch that is under way; a failure only counts."""

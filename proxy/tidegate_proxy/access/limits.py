@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 from tidegate_contracts.routing import RateLimit
 
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 
 MOST_BUCKETS = 131_072  # Buckets that are kept; beyond, the one longest untouched is forgotten, full or not.
 _LOOKED_AT = 64  # Buckets that are looked at, to make room for one.
@@ -101,4 +101,4 @@ class RateLimiter:
 def too_many(bucket: TokenBucket, wait: float) -> Problem:
     """Return what is told when a bucket has no room for `wait` seconds."""
     rate = f"{bucket.rate * 60:.4g} requests a minute, {bucket.burst:g} at once"
-    return Problem(Kind.RATE_LIMITED, f"You may send this model {rate} through this proxy.", wait)
+    return Problem(ProblemType.RATE_LIMITED, f"You may send this model {rate} through this proxy.", wait)

@@ -12,7 +12,7 @@ from ..access.limits import too_many
 from ..forwarding import Forwarding
 from ..http2.frames import literal
 from ..kinds import GRPC_KIND
-from ..problems import AGAIN_SECONDS, Kind, Problem, no_answer, still_loading
+from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
 from ..upstream.replica import Replica
 from .messages import MessageReader, RequestedModel
@@ -53,7 +53,7 @@ class Call(CallerStream):
         is_read = self.headers.encoding in (b"identity", b"gzip", b"deflate")
         super().begin(end and is_read)
         if not is_read:
-            self.fail(Problem(Kind.METHOD, "Messages can be compressed with gzip or deflate."))
+            self.fail(Problem(ProblemType.METHOD, "Messages can be compressed with gzip or deflate."))
 
     def data_received(self, data: bytes, end: bool) -> None:
         """Take a part of a message."""
@@ -77,14 +77,14 @@ class Call(CallerStream):
         if self.forwarding is not None and self.forwarding.loading:
             return still_loading(self.time.seconds)
         if self._method.streams and self.time.at < self.time.last:
-            return Problem(Kind.DEADLINE, "Nothing has moved on this stream for too long.")
-        return Problem(Kind.DEADLINE, no_answer(self.time.seconds))
+            return Problem(ProblemType.DEADLINE, "Nothing has moved on this stream for too long.")
+        return Problem(ProblemType.DEADLINE, no_answer(self.time.seconds))
 
     def leave(self) -> None:
         """End it: the proxy waits for it no longer."""
         if self._upstream is not None:
             why = "The proxy is stopping and can wait no longer. The inference server may have done the work; "
-            self.fail(Problem(Kind.UPSTREAM, why + "send the request again only if that does no harm."))
+            self.fail(Problem(ProblemType.UPSTREAM, why + "send the request again only if that does no harm."))
         super().leave()
 
     # --- reading messages
@@ -143,12 +143,12 @@ class Call(CallerStream):
         if not self._request_ended:
             return
         if not self._reader.idle:
-            raise Problem(Kind.MALFORMED, "The request ends within a message.")
+            raise Problem(ProblemType.MALFORMED, "The request ends within a message.")
         if upstream is not None:
             upstream.end_messages()
         elif self.forwarding is None:
             if not self._method.streams:
-                raise Problem(Kind.MALFORMED, "The request has no message.")
+                raise Problem(ProblemType.MALFORMED, "The request has no message.")
             self.end(0)
 
     def _give_credit(self) -> None:
@@ -167,7 +167,7 @@ class Call(CallerStream):
         server = self.headers.server_name()
         if not requested.model:
             if self._method.name != "ModelStatistics":
-                raise Problem(Kind.MALFORMED, "The message names no model.")
+                raise Problem(ProblemType.MALFORMED, "The message names no model.")
             self._later(self._all_statistics(server))
             return
         grant = self.shared.authorizer.known(self.headers.credential, server, requested.model, self._method.action)
@@ -192,13 +192,14 @@ class Call(CallerStream):
         else:
             forwarding.grant = grant
         if route.kind_name != GRPC_KIND:
-            raise Problem(Kind.UNKNOWN, f"The server {route.server} does not speak this protocol.")
+            raise Problem(ProblemType.UNKNOWN, f"The server {route.server} does not speak this protocol.")
         if grant.bucket is not None and (wait := grant.bucket.take(monotonic())):
             raise too_many(grant.bucket, wait)
         leases = route.pool.leases
         if pool_before is not None:
             if pool_before.name != route.pool.name:
-                raise Problem(Kind.MALFORMED, "A stream's models are all of one server and pool: open another stream.")
+                why = "A stream's models are all of one server and pool: open another stream."
+                raise Problem(ProblemType.MALFORMED, why)
             self._more_leases = more = self._more_leases or StreamLeases(forwarding)
             if self._find_version(forwarding) and more.use(requested.model):
                 self._waiting = False
@@ -305,7 +306,7 @@ class Call(CallerStream):
             self._later(self._connect(forwarding, other))
         elif leased:
             why = f"{refused.name} takes no more calls; nothing was done."
-            self.fail(Problem(Kind.BUSY, why, AGAIN_SECONDS))
+            self.fail(Problem(ProblemType.BUSY, why, AGAIN_SECONDS))
         else:
             return False
         return True

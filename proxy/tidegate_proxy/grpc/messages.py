@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 from ..targets import is_name
 from .protobuf import BYTES, VARINT, MalformedError, field_at, fields, last, number_at, text
 
@@ -100,7 +100,7 @@ class MessageReader:
                 if self._read_head():
                     self._requested = self._understood()
             except MalformedError as error:
-                raise Problem(Kind.MALFORMED, f"The message is no protobuf: {error}.") from None
+                raise Problem(ProblemType.MALFORMED, f"The message is no protobuf: {error}.") from None
         return self._requested
 
     def take(self, version: str | None) -> bytes | bytearray:
@@ -117,11 +117,11 @@ class MessageReader:
             else:
                 self._follow(data)
         except MalformedError as error:
-            raise Problem(Kind.MALFORMED, f"The message is no protobuf: {error}.") from None
+            raise Problem(ProblemType.MALFORMED, f"The message is no protobuf: {error}.") from None
         self._plain = b""
         if not self.missing:
             if self._skip or self._carry:
-                raise Problem(Kind.MALFORMED, "The message is no protobuf: it ends within a field.")
+                raise Problem(ProblemType.MALFORMED, "The message is no protobuf: it ends within a field.")
             self._begin()
         return data
 
@@ -137,7 +137,7 @@ class MessageReader:
                 raise self._too_long()
             if raw[0]:
                 if raw[0] != 1 or self._encoding not in _WBITS:
-                    raise Problem(Kind.MALFORMED, "The message is compressed in a way that was not said.")
+                    raise Problem(ProblemType.MALFORMED, "The message is compressed in a way that was not said.")
                 self._inflate = zlib.decompressobj(_WBITS[self._encoding])
                 self._plain = bytearray()
             self._length = self.missing = length
@@ -161,18 +161,18 @@ class MessageReader:
         try:
             part = inflate.decompress(self._packed, most)
         except zlib.error:
-            raise Problem(Kind.MALFORMED, "The message is not compressed as was said.") from None
+            raise Problem(ProblemType.MALFORMED, "The message is not compressed as was said.") from None
         self._packed = b"" if inflate.eof else inflate.unconsumed_tail
         self._full = len(part) == most and not inflate.eof
         if len(part) > room:
             raise self._too_long()
         if not self.missing and not inflate.eof and not self.behind:
-            raise Problem(Kind.MALFORMED, "The message is not compressed as was said.")
+            raise Problem(ProblemType.MALFORMED, "The message is not compressed as was said.")
         self._plain += part
 
     def _too_long(self) -> Problem:
         most = MOST_HEAD if self._whole else self._limit
-        return Problem(Kind.TOO_LONG, f"A message may have {most} bytes here.")
+        return Problem(ProblemType.TOO_LONG, f"A message may have {most} bytes here.")
 
     def _read_head(self) -> bool:
         """Look at the fields before the tensors; return whether all of them have come."""
@@ -205,7 +205,7 @@ class MessageReader:
             if wire == BYTES and number in (_NAME, _VERSION):
                 if number in said:
                     what = "name" if number == _NAME else "version"
-                    raise Problem(Kind.MALFORMED, f"The message says the model's {what} twice.")
+                    raise Problem(ProblemType.MALFORMED, f"The message says the model's {what} twice.")
                 said[number] = bytes(plain[start:end])
                 if number == _VERSION or _VERSION not in said:
                     self._version_at = at if number == _VERSION else end, end
@@ -237,7 +237,8 @@ class MessageReader:
                 break
             number, _, _, end = found
             if number in (_NAME, _VERSION, _PARAMETERS):
-                raise Problem(Kind.MALFORMED, "A message says its model, version and parameters before its tensors.")
+                why = "A message says its model, version and parameters before its tensors."
+                raise Problem(ProblemType.MALFORMED, why)
             self._count_field()
             at = end
         self._skip = at - len(data)
@@ -245,17 +246,17 @@ class MessageReader:
     def _count_field(self) -> None:
         self._count += 1
         if self._count > MOST_FIELDS:
-            raise Problem(Kind.TOO_LONG, f"A message may have {MOST_FIELDS} fields here.")
+            raise Problem(ProblemType.TOO_LONG, f"A message may have {MOST_FIELDS} fields here.")
 
 
 def _too_much() -> Problem:
-    return Problem(Kind.MALFORMED, f"What comes before the tensors may have {MOST_HEAD} bytes.")
+    return Problem(ProblemType.MALFORMED, f"What comes before the tensors may have {MOST_HEAD} bytes.")
 
 
 def _model(name: bytes) -> str:
     text = name.decode("latin-1")
     if name and not is_name(text):
-        raise Problem(Kind.UNKNOWN, "No model can have such a name.")
+        raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
     return text
 
 
@@ -278,5 +279,5 @@ def _version(version: bytes) -> str | None:
     if not version:
         return None
     if not version.isdigit() or version[:1] == b"0" or len(version) > 16:
-        raise Problem(Kind.MALFORMED, "A model's version is a number from 1, or left out.")
+        raise Problem(ProblemType.MALFORMED, "A model's version is a number from 1, or left out.")
     return version.decode()

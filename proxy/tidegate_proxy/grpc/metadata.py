@@ -9,7 +9,7 @@ from tidegate_contracts.routing import Action
 
 from ..headers import is_request_id
 from ..http2.frames import Fields, MalformedHeadersError, literal
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 from ..targets import is_name
 from ..telemetry.traces import Span
 from .protobuf import integer, text
@@ -95,7 +95,7 @@ class RequestHeaders:
     def server_name(self) -> str | None:
         """Return the server that the caller names, if it does; raises Problem."""
         if self.server is not None and not is_name(self.server):
-            raise Problem(Kind.UNKNOWN, "No server can have such a name.")
+            raise Problem(ProblemType.UNKNOWN, "No server can have such a name.")
         return self.server
 
     def for_replica(self, span: Span | None) -> bytes:
@@ -188,7 +188,7 @@ OK_HEADERS = STATUS_200 + literal(b"content-type", b"application/grpc")  # The h
 def problem_trailers(problem: Problem) -> bytes:
     """Return the trailers that end a call with a problem."""
     details = base64.b64encode(_status(problem)).rstrip(b"=")
-    return status_trailers(problem.kind.grpc_status, problem.detail) + literal(b"grpc-status-details-bin", details)
+    return status_trailers(problem.type.grpc_status, problem.detail) + literal(b"grpc-status-details-bin", details)
 
 
 def status_trailers(code: int, message: str = "") -> bytes:
@@ -199,8 +199,8 @@ def status_trailers(code: int, message: str = "") -> bytes:
 
 
 def _status(problem: Problem) -> bytes:
-    kind = problem.kind
-    status = integer(1, kind.grpc_status) + text(2, problem.detail.encode()) + text(3, _error_info(kind))
+    code = integer(1, problem.type.grpc_status)
+    status = code + text(2, problem.detail.encode()) + text(3, _error_info(problem.type))
     if problem.retry_after is not None:
         whole, part = divmod(max(0, round(problem.retry_after * 1e9)), 1_000_000_000)
         delay = integer(1, whole) + integer(2, part)
@@ -209,6 +209,6 @@ def _status(problem: Problem) -> bytes:
 
 
 @cache
-def _error_info(kind: Kind) -> bytes:
-    reason = kind.word.upper().replace("-", "_").encode()
+def _error_info(problem_type: ProblemType) -> bytes:
+    reason = problem_type.word.upper().replace("-", "_").encode()
     return text(1, _TYPES + b"ErrorInfo") + text(2, text(1, reason) + text(2, DOMAIN))

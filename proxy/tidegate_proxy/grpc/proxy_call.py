@@ -8,7 +8,7 @@ from time import monotonic
 
 from ..concurrency import ConcurrencyLimiter
 from ..pools import Pool
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 from ..servers import ServerQueries
 from ..shared_state import SharedState
 from .messages import RequestedModel
@@ -87,7 +87,7 @@ class GrpcContext:
     def health(self, service: str) -> int:
         """Return the status of a service; raises Problem."""
         if service not in ("", SERVICE, HEALTH):
-            raise Problem(Kind.UNKNOWN, "There is no such service here.")
+            raise Problem(ProblemType.UNKNOWN, "There is no such service here.")
         return NOT_SERVING if self.shared.draining else SERVING
 
 
@@ -98,7 +98,7 @@ def _only(statistics: bytes, visible: set[str]) -> bytes:
         parts = [statistics[start:end] for _, _, start, end in found]
         return b"".join(text(_STATS, part) for part in parts if (last(part, _STATS_NAME) or b"").decode() in visible)
     except (MalformedError, UnicodeDecodeError):
-        raise Problem(Kind.UPSTREAM, "The inference server's statistics cannot be read.") from None
+        raise Problem(ProblemType.UPSTREAM, "The inference server's statistics cannot be read.") from None
 
 
 MOST_BYTES = 64 * 1024
@@ -122,7 +122,7 @@ class ProxyCall(CallerStream):
             return
         self._message += data
         if len(self._message) > MOST_BYTES:
-            self.fail(Problem(Kind.TOO_LONG, f"A message may have {MOST_BYTES} bytes here."))
+            self.fail(Problem(ProblemType.TOO_LONG, f"A message may have {MOST_BYTES} bytes here."))
         elif end:
             self.start(self._answer())
 
@@ -140,7 +140,7 @@ class ProxyCall(CallerStream):
     async def _answer(self) -> None:
         message = self._message
         if len(message) < 5 or message[0] or len(message) != 5 + int.from_bytes(message[1:5]):
-            raise Problem(Kind.MALFORMED, "The request is one message that is not compressed.")
+            raise Problem(ProblemType.MALFORMED, "The request is one message that is not compressed.")
         if self._method == "Watch":
             self._watch()
         else:
@@ -165,7 +165,7 @@ class ProxyCall(CallerStream):
         try:
             return (last(self._message[5:], 1) or b"").decode(errors="replace")
         except MalformedError as error:
-            raise Problem(Kind.MALFORMED, f"The message is no protobuf: {error}.") from None
+            raise Problem(ProblemType.MALFORMED, f"The message is no protobuf: {error}.") from None
 
     def _watch(self) -> None:
         self.shared.open_calls.discard(self)

@@ -11,7 +11,7 @@ from ..forwarding import Forwarding
 from ..headers import new_request_id
 from ..http2.frames import CANCEL, literal
 from ..http2.sending import Stream
-from ..problems import TWO_CREDENTIALS, Kind, Problem
+from ..problems import TWO_CREDENTIALS, Problem, ProblemType
 from ..shared_state import SharedState
 from .metadata import OK_HEADERS, RequestHeaders, problem_trailers, status_trailers
 from .protobuf import framed
@@ -94,7 +94,7 @@ class CallerStream(Stream):
         """Wait for the first message; `end`: there is none."""
         self.shared.open_calls.add(self)
         if self.headers.credentials > 1:
-            self.fail(Problem(Kind.MALFORMED, TWO_CREDENTIALS))
+            self.fail(Problem(ProblemType.MALFORMED, TWO_CREDENTIALS))
         elif end:
             self.data_received(b"", True)
 
@@ -123,11 +123,11 @@ class CallerStream(Stream):
 
     def late(self) -> Problem:
         """Return what the caller is told whose time is up."""
-        return Problem(Kind.DEADLINE, "There was no answer in time.")
+        return Problem(ProblemType.DEADLINE, "There was no answer in time.")
 
     def leave(self) -> None:
         """End it: the proxy waits for it no longer."""
-        self.fail(Problem(Kind.BUSY, "The proxy is stopping; another one takes the call.", 0.0))
+        self.fail(Problem(ProblemType.BUSY, "The proxy is stopping; another one takes the call.", 0.0))
 
     def ended(self, _code: int) -> None:
         """Give back what it holds: the last of its answer, with this status, is on its way."""
@@ -179,14 +179,14 @@ class CallerStream(Stream):
     def fail(self, problem: Problem) -> None:
         """End with a problem."""
         if not self.done:
-            self.problem = problem.kind.word
+            self.problem = problem.type.word
             self.shared.meter.problems[self.problem] += 1
-            self.end(problem.kind.grpc_status, problem_trailers(problem))
+            self.end(problem.type.grpc_status, problem_trailers(problem))
 
     def defect(self) -> None:
         """End because of the exception that is being handled: it ends this call, and none beside it."""
         log.exception("request %s met a defect", self.request_id.decode())
-        self.fail(Problem(Kind.INTERNAL, "It is in the log, under this request's id."))
+        self.fail(Problem(ProblemType.INTERNAL, "It is in the log, under this request's id."))
 
     def _finish(self, code: int) -> None:
         self.done = True

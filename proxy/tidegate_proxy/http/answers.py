@@ -33,5 +33,5 @@ def whole_answer(
 
 def problem_answer(problem: Problem, request_id: bytes, *, keep_alive: bool) -> tuple[bytes, bytes]:
     """Return the head and the body of the answer that tells a problem."""
-    status, body = problem.kind.status, problem.body(request_id.decode())
+    status, body = problem.type.status, problem.body(request_id.decode())
     return whole_answer(status, CONTENT_TYPE, body, request_id, keep_alive=keep_alive, headers=problem.headers())

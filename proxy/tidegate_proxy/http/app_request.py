@@ -9,7 +9,7 @@ import httptools
 from starlette.types import ASGIApp, Message
 
 from ..headers import is_request_id, new_request_id
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 from .answers import STATUS_LINES, problem_answer
 from .caller import Body, Caller, Request
 
@@ -64,7 +64,7 @@ class AppRequest(Request):
         except Exception:  # the application has told of it, if it could
             if not self._start:
                 log.exception("%s met a defect", self._scope["path"])
-                problem = Problem(Kind.INTERNAL, "It is in the proxy's log.")
+                problem = Problem(ProblemType.INTERNAL, "It is in the proxy's log.")
                 self._end(*problem_answer(problem, self._request_id, keep_alive=self.keep_alive))
                 return
         head = [STATUS_LINES[self._start["status"]]]

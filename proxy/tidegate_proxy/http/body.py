@@ -1,6 +1,6 @@
 """The body of a call over HTTP: taken in as it comes, bounded, in the form in which it is sent on."""
 
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
 from .caller import Body, Caller
 
@@ -59,7 +59,7 @@ class RequestBody(Body):
     def _gather(self) -> Problem | None:
         more = self.received - MOST_UNSENT - self._gathered
         if more > self._shared.buffer_left:
-            return Problem(Kind.BUSY, "Too many large requests are being read already.", 1.0)
+            return Problem(ProblemType.BUSY, "Too many large requests are being read already.", 1.0)
         self._shared.buffer_left -= more
         self._gathered += more
         return None
@@ -70,7 +70,8 @@ class RequestBody(Body):
 
     def too_long(self) -> Problem:
         """Return what is told of a body of too many bytes."""
-        return Problem(Kind.TOO_LONG, f"A request's body may have {self._shared.settings.body_limit_bytes} bytes here.")
+        most = self._shared.settings.body_limit_bytes
+        return Problem(ProblemType.TOO_LONG, f"A request's body may have {most} bytes here.")
 
     def end_chunk(self) -> None:
         """Send what has come so far as one chunk."""

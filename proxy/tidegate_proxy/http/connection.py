@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from ..headers import new_request_id
 from ..kinds import understand
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
 from ..targets import ANYTHING, LONGEST, Target, origin_form, plain_path
 from .answers import problem_answer
@@ -109,7 +109,7 @@ class ClientConnection(asyncio.Protocol):
             self._failed(error)
             return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._refuse(Problem(Kind.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
+            self._refuse(Problem(ProblemType.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
             return
         if not self._between and self._is_head_too_long(data):
             self._refuse(too_long_a_head())
@@ -268,7 +268,7 @@ class ClientConnection(asyncio.Protocol):
     def end_if_late(self, now: float, idle_seconds: float, head_seconds: float) -> None:
         """End the connection if it stands idle too long, or its request's head takes too long to come."""
         if self._in_head and now - self._head_began > head_seconds:
-            self._refuse(Problem(Kind.SLOW, f"A request's head may take {head_seconds:g} s."))
+            self._refuse(Problem(ProblemType.SLOW, f"A request's head may take {head_seconds:g} s."))
         elif self.is_idle and now - self.last_heard > idle_seconds:
             self.close()
 
@@ -350,10 +350,10 @@ class ClientConnection(asyncio.Protocol):
         """Answer a request that could not be taken in: what is no address is the caller's fault, all else is not."""
         why = error.__context__
         if isinstance(why, httptools.HttpParserError | UnicodeDecodeError):
-            self._refuse(Problem(Kind.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
+            self._refuse(Problem(ProblemType.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
             return
         log.error("a request could not be taken in", exc_info=why or error)
-        self._refuse(Problem(Kind.INTERNAL, "It is in the proxy's log."))
+        self._refuse(Problem(ProblemType.INTERNAL, "It is in the proxy's log."))
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what is no request, and hear no more of this connection."""
@@ -369,6 +369,6 @@ class ClientConnection(asyncio.Protocol):
             elif self._active is not None:
                 self._active.flush_request()
             return
-        self._server.shared.meter.problems[problem.kind.word] += 1
+        self._server.shared.meter.problems[problem.type.word] += 1
         self.transport.write(b"".join(problem_answer(problem, new_request_id(), keep_alive=False)))
         self.end(linger=True)

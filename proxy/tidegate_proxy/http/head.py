@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import httptools
 
 from ..headers import PLAIN, is_request_id, nominated, without
-from ..problems import TWO_CREDENTIALS, Kind, Problem
+from ..problems import TWO_CREDENTIALS, Problem, ProblemType
 from ..targets import Target
 
 MOST_HEAD_BYTES = 64 * 1024  # Bytes of a request's first line and headers.
@@ -126,11 +126,12 @@ def read_head(
     if is_long and sum(map(len, passed)) > MOST_HEAD_BYTES:
         head.refusal = too_long_a_head()
     elif hosts != 1 and http_11:
-        head.refusal = Problem(Kind.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
+        head.refusal = Problem(ProblemType.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
     elif misframed:
-        head.refusal = Problem(Kind.MALFORMED, "A body has a Content-Length, or is sent in chunks, and nothing else.")
+        why = "A body has a Content-Length, or is sent in chunks, and nothing else."
+        head.refusal = Problem(ProblemType.MALFORMED, why)
     elif credentials > 1:
-        head.refusal = Problem(Kind.MALFORMED, TWO_CREDENTIALS)
+        head.refusal = Problem(ProblemType.MALFORMED, TWO_CREDENTIALS)
     return head
 
 
@@ -144,4 +145,4 @@ def _seconds(value: bytes, most: float) -> float:
 
 def too_long_a_head() -> Problem:
     """Return what is told when a head has more than its bytes."""
-    return Problem(Kind.HEADERS, f"A request's headers may have {MOST_HEAD_BYTES} bytes.")
+    return Problem(ProblemType.HEADERS, f"A request's headers may have {MOST_HEAD_BYTES} bytes.")

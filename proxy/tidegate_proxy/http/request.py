@@ -16,7 +16,7 @@ from ..access.limits import too_many
 from ..forwarding import Forwarding, call_record, no_whole_answer
 from ..headers import new_request_id
 from ..kinds import KINDS
-from ..problems import Kind, Problem, no_answer, still_loading
+from ..problems import Problem, ProblemType, no_answer, still_loading
 from ..shared_state import SharedState
 from ..telemetry.traces import Span
 from ..upstream.connection import Connection
@@ -72,7 +72,7 @@ class HttpRequest(Request):
                 raise refusal
             if head.method != target.method:
                 allow = target.method.decode()
-                raise Problem(Kind.METHOD, f"This address takes {allow}.", allow=allow)
+                raise Problem(ProblemType.METHOD, f"This address takes {allow}.", allow=allow)
             if length is not None and length > self._shared.body_limit_bytes:
                 raise self.body.too_long()
             self._decide()
@@ -138,7 +138,7 @@ class HttpRequest(Request):
             forwarding.count_failure(forwarding.replica, "timeout")
         seconds = self.deadline - self._started
         is_loading = forwarding is not None and forwarding.loading
-        self.fail(still_loading(seconds) if is_loading else Problem(Kind.DEADLINE, no_answer(seconds)))
+        self.fail(still_loading(seconds) if is_loading else Problem(ProblemType.DEADLINE, no_answer(seconds)))
 
     # --- deciding
     def _decide(self) -> None:
@@ -186,7 +186,7 @@ class HttpRequest(Request):
     def _granted(self, grant: Grant) -> None:
         route, target = grant.route, self.target
         if route.kind_name != target.kind:
-            raise Problem(Kind.UNKNOWN, f"The server {route.server} does not speak this protocol.")
+            raise Problem(ProblemType.UNKNOWN, f"The server {route.server} does not speak this protocol.")
         if self.head.expects_continue:
             self._ask_for_body()
         shared, caller_count = self._shared, grant.identity.in_flight
@@ -320,8 +320,8 @@ class HttpRequest(Request):
             return
         if self._leg is not None:
             self._leg.drop()
-        self._problem = problem.kind.word
-        self._shared.meter.problems[problem.kind.word] += 1
+        self._problem = problem.type.word
+        self._shared.meter.problems[problem.type.word] += 1
         if self._leg is not None and self._leg.began:
             # A body with a length or in chunks is seen to be cut short when the connection just ends; another is not.
             self.keep_alive = False
@@ -333,7 +333,7 @@ class HttpRequest(Request):
             if not body.complete and (body.chunked or left > MOST_DRAINED or self.head.expects_continue):
                 self.keep_alive = False
             self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive))
-        self.finish(problem.kind.status)
+        self.finish(problem.type.status)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with work that waits for something."""
@@ -349,7 +349,7 @@ class HttpRequest(Request):
     def _end_with(self, error: Exception) -> None:
         if not isinstance(error, Problem):
             log.error("request %s met a defect", self.request_id.decode(), exc_info=error)
-            error = Problem(Kind.INTERNAL, "It is in the log, under this request's id.")
+            error = Problem(ProblemType.INTERNAL, "It is in the log, under this request's id.")
         self.fail(error)
 
     def finish(self, status: int) -> None:

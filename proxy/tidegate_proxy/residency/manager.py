@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tidegate_contracts import lease as api
 from tidegate_contracts import routing
 
-from ..problems import AGAIN_SECONDS, Kind, Problem
+from ..problems import AGAIN_SECONDS, Problem, ProblemType
 from ..telemetry.meter import Meter
 from ..upstream.replica import Replica, retry_in
 from .client import LeaseClient, PolicyError
@@ -27,7 +27,7 @@ MOST_OF_A_MODEL = 0.5
 """Share of the requests that may wait for leases which may wait for one model: others are to be had meanwhile."""
 _NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9._:-]+")
 _NOT_READY = frozenset({"unknown", "quarantined"})
-_REFUSALS = {"unknown": Kind.UNKNOWN, "too-large": Kind.NEVER_FITS, "quarantined": Kind.LOAD_FAILED}
+_REFUSED = {"too-large": ProblemType.NEVER_FITS, "quarantined": ProblemType.LOAD_FAILED, "unknown": ProblemType.UNKNOWN}
 
 
 class _NotNow(NamedTuple):
@@ -108,7 +108,7 @@ class LeaseManager:
         if (lease := self.find(model, started, tried)) is not None:  # since the caller looked
             return lease
         if self.waiting >= self._most_waiting or self._waiting_for[model] >= self._most_waiting * MOST_OF_A_MODEL:
-            raise Problem(Kind.BUSY, "Too many requests wait already for models to be loaded.", 1.0)
+            raise Problem(ProblemType.BUSY, "Too many requests wait already for models to be loaded.", 1.0)
         self.waiting += 1
         self._waiting_for[model] += 1
         try:
@@ -125,11 +125,12 @@ class LeaseManager:
         """Return a lease on a model at this very replica, for a stream that is there; raises Problem."""
         here = self.table.replicas.get(replica)
         if here is None:
-            raise Problem(Kind.BUSY, f"The stream's replica, {replica.name}, is leaving: open another stream.", 0.0)
+            why = f"The stream's replica, {replica.name}, is leaving: open another stream."
+            raise Problem(ProblemType.BUSY, why, 0.0)
         found = await self._ask(here, model, None)
         if isinstance(found, Lease):
             return found
-        raise Problem(Kind.BUSY, f"{model} cannot be had where the stream is: {found.why}", found.retry_after)
+        raise Problem(ProblemType.BUSY, f"{model} cannot be had where the stream is: {found.why}", found.retry_after)
 
     async def is_ready(self, model: str) -> bool:
         """Tell whether a request for a model could be answered: it is resident, or nothing speaks against a load."""
@@ -188,14 +189,14 @@ class LeaseManager:
         if not candidates:
             where = "/".join(self._key)
             missing = f"No replica of {where} takes connections." if tried else f"No replica of {where} is there."
-            raise Problem(Kind.BUSY, missing, max(0.1, retry_in(self.table.replicas, monotonic())))
+            raise Problem(ProblemType.BUSY, missing, max(0.1, retry_in(self.table.replicas, monotonic())))
         soonest = min(refusals)
         if several and not soonest.silent:
             found = await self._ask(candidates[refusals.index(soonest)], model, None)
             if isinstance(found, Lease):
                 return found
             soonest = min([*refusals, found])
-        raise Problem(Kind.BUSY, f"The model {model} cannot be had just now: {soonest.why}", soonest.retry_after)
+        raise Problem(ProblemType.BUSY, f"The model {model} cannot be had just now: {soonest.why}", soonest.retry_after)
 
     async def _ask(self, here: ReplicaLeases, model: str, room_seconds: float | None) -> Lease | _NotNow:
         """Return a lease, or why there is none for now; raises Problem where there will be none."""
@@ -209,7 +210,7 @@ class LeaseManager:
             return lease or _NotNow(True, AGAIN_SECONDS, "the lease ended as soon as it was had.")
         if isinstance(answer, api.Busy):
             return _NotNow(False, answer.retry_after, answer.why)
-        raise Problem(_REFUSALS[answer.outcome], answer.why)
+        raise Problem(_REFUSED[answer.outcome], answer.why)
 
     def _count(self, outcome: str) -> None:
         self._meter.lease_acquires[*self._key, outcome] += 1

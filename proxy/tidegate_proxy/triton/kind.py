@@ -14,7 +14,7 @@ import msgspec
 from tidegate_contracts.triton import ALIAS_PARAMETER
 
 from ..pools import Pool, ask
-from ..problems import Kind, Problem
+from ..problems import Problem, ProblemType
 from ..targets import NAME_PATTERN, VERSION_PATTERN, Target, is_name, is_version
 from ..upstream.request import Answer
 
@@ -76,7 +76,7 @@ class Triton:
         try:
             envelope = _envelope.decode(body)
         except _UNREADABLE as error:
-            raise Problem(Kind.MALFORMED, f"The body of /predict is no envelope: {error}.") from None
+            raise Problem(ProblemType.MALFORMED, f"The body of /predict is no envelope: {error}.") from None
         asked = _asked(envelope.inference_server_name, envelope.model_name, envelope.model_version)
         return asked, memoryview(envelope.payload)
 
@@ -170,22 +170,22 @@ def _target(verb: str, server: str | None, model: str, version: str | None) -> T
 @lru_cache(maxsize=4096, typed=True)
 def _asked(server: str, model: str, said: str | int | None) -> Target:
     if not is_name(server) or not is_name(model):
-        raise Problem(Kind.UNKNOWN, "No server or model can have such a name.")
+        raise Problem(ProblemType.UNKNOWN, "No server or model can have such a name.")
     version = None if said is None or said == "" else str(said)
     if version is not None and not is_version(version):
-        raise Problem(Kind.MALFORMED, "model_version is a number from 1 of at most 16 digits, or left out.")
+        raise Problem(ProblemType.MALFORMED, "model_version is a number from 1 of at most 16 digits, or left out.")
     return _target("infer", server, model, version)
 
 
 def _unpacked(encoding: bytes, body: bytes | bytearray | memoryview, most: int) -> bytes:
     """Return a compressed body, of at most so many bytes."""
     if encoding not in (b"gzip", b"deflate"):
-        raise Problem(Kind.MALFORMED, "A body may be compressed with gzip or deflate.")
+        raise Problem(ProblemType.MALFORMED, "A body may be compressed with gzip or deflate.")
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
     try:
         found = unpacker.decompress(body, most + 1)
     except zlib.error:
-        raise Problem(Kind.MALFORMED, "The body is not compressed as its header says.") from None
+        raise Problem(ProblemType.MALFORMED, "The body is not compressed as its header says.") from None
     if len(found) > most:
-        raise Problem(Kind.TOO_LONG, f"A request's body may have {most} bytes here, unpacked.")
+        raise Problem(ProblemType.TOO_LONG, f"A request's body may have {most} bytes here, unpacked.")
     return found

@@ -14,7 +14,7 @@ from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
 from tidegate.calling.retries import CircuitBreaker
 from tidegate.errors import BusyError, RefusedError, TidegateError, UnreachableError, UsageError
-from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
+from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
 from lab.local_plane.process import HOST, free_ports
 from tests.proxy.rigs import upstream as rig
@@ -28,7 +28,7 @@ def well(caller: rig.Caller) -> None:
     caller.answer(json.dumps(ANSWER).encode())
 
 
-def problem(kind: Kind, retry_after: float | None = None) -> rig.Behaviour:
+def problem(kind: ProblemType, retry_after: float | None = None) -> rig.Behaviour:
     def behave(caller: rig.Caller) -> None:
         told = Problem(kind, "as it was told to", retry_after)
         headers = {name.decode().replace("-", "_"): value.decode() for name, value in told.headers()}
@@ -77,8 +77,9 @@ def test_below_a_path_everything_is_below_it(behind: rig.Upstream) -> None:
     assert behind.requests[0].path == "/prod/v2/models/m"
 
 
-@pytest.mark.parametrize("kind", [Kind.BUSY, Kind.RATE_LIMITED], ids=lambda kind: kind.word)
-def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(behind: rig.Upstream, kind: Kind) -> None:
+@pytest.mark.parametrize("word", ["BUSY", "RATE_LIMITED"])
+def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(behind: rig.Upstream, word: str) -> None:
+    kind = ProblemType[word]
     behind.behave = rig.by_turns(problem(kind, 0.2), problem(kind, 0.05), well)
     began = time.monotonic()
     infer(client(behind))
@@ -95,9 +96,9 @@ def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(beh
 
 @pytest.mark.parametrize(
     ("behave", "call", "times"),
-    [(problem(Kind.UPSTREAM), infer, 1), (problem(Kind.UPSTREAM), metadata, 3), (rig.reset, infer, 1),
-     (rig.close, infer, 1), (rig.reset, metadata, 3), (problem(Kind.LOAD_FAILED), metadata, 1),
-     (problem(Kind.NEVER_FITS), infer, 1),
+    [(problem(ProblemType.UPSTREAM), infer, 1), (problem(ProblemType.UPSTREAM), metadata, 3), (rig.reset, infer, 1),
+     (rig.close, infer, 1), (rig.reset, metadata, 3), (problem(ProblemType.LOAD_FAILED), metadata, 1),
+     (problem(ProblemType.NEVER_FITS), infer, 1),
      (rig.half, infer, 1), (rig.half_then_reset, infer, 1), (rig.half_a_head, infer, 1), (rig.nonsense, infer, 1),
      (rig.truncated_chunks, infer, 1), (lambda caller: caller.answer(b"<html>", kind="text/html"), infer, 1),
      (lambda caller: caller.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"), infer, 1)],
@@ -113,7 +114,7 @@ def test_only_what_harms_nobody_is_tried_again(
     assert len(behind.requests) == times
     assert "Traceback" not in str(caught.value)
     if call is metadata:
-        behind.behave = rig.by_turns(rig.reset, problem(Kind.UPSTREAM), well)
+        behind.behave = rig.by_turns(rig.reset, problem(ProblemType.UPSTREAM), well)
         assert metadata(client(behind)) == ANSWER
 
 
@@ -182,7 +183,7 @@ def test_a_stream_that_is_left_lets_its_connection_go(behind: rig.Upstream) -> N
 
 
 def test_a_busy_proxy_is_asked_again_for_a_stream_too(behind: rig.Upstream) -> None:
-    behind.behave = rig.by_turns(problem(Kind.BUSY, 0.05), rig.events('{"n":1}'))
+    behind.behave = rig.by_turns(problem(ProblemType.BUSY, 0.05), rig.events('{"n":1}'))
     assert list(client(behind).stream("m", {})) == [{"n": 1}]
 
 
@@ -195,9 +196,9 @@ def test_a_credential_that_ended_is_renewed_once(behind: rig.Upstream) -> None:
             return True
 
     who = Renewed("a test", ("X-API-Key", "k"))
-    behind.behave = rig.by_turns(problem(Kind.UNAUTHENTICATED), well)
+    behind.behave = rig.by_turns(problem(ProblemType.UNAUTHENTICATED), well)
     ProxyClient(f"http://{behind.http}", who).infer("m", ONE)
-    behind.behave = problem(Kind.UNAUTHENTICATED)
+    behind.behave = problem(ProblemType.UNAUTHENTICATED)
     with pytest.raises(RefusedError):
         ProxyClient(f"http://{behind.http}", who).infer("m", ONE)
     assert who.times == 2
@@ -205,10 +206,10 @@ def test_a_credential_that_ended_is_renewed_once(behind: rig.Upstream) -> None:
 
 
 def test_no_message_holds_the_credential_and_who_has_none_is_told_how_to_have_one(behind: rig.Upstream) -> None:
-    behind.behave = problem(Kind.UNAUTHENTICATED)
+    behind.behave = problem(ProblemType.UNAUTHENTICATED)
     with pytest.raises(RefusedError, match="TIDEGATE_API_KEY"):
         ProxyClient(f"http://{behind.http}", Credential()).metadata("m")
-    for behave in (problem(Kind.UNAUTHENTICATED), rig.reset, rig.half, rig.hang, problem(Kind.INTERNAL)):
+    for behave in (problem(ProblemType.UNAUTHENTICATED), rig.reset, rig.half, rig.hang, problem(ProblemType.INTERNAL)):
         behind.behave = behave
         with pytest.raises((RefusedError, UnreachableError)) as caught:
             client(behind, seconds=0.3).metadata("m")
@@ -216,7 +217,7 @@ def test_no_message_holds_the_credential_and_who_has_none_is_told_how_to_have_on
 
 
 def test_the_breaker_stops_asking_and_lets_one_try(behind: rig.Upstream) -> None:
-    behind.behave = problem(Kind.UPSTREAM)
+    behind.behave = problem(ProblemType.UPSTREAM)
     with client(behind, breaker=CircuitBreaker(failures=3, seconds=0.3)) as calls:
         for _ in range(3):
             with pytest.raises(UnreachableError, match="did not answer"):
@@ -232,9 +233,9 @@ def test_the_breaker_stops_asking_and_lets_one_try(behind: rig.Upstream) -> None
     assert len(behind.requests) == 5
 
 
-@pytest.mark.parametrize("kind", [Kind.BUSY, Kind.RATE_LIMITED, Kind.DENIED, Kind.UNKNOWN], ids=lambda kind: kind.word)
-def test_busy_and_refusing_answers_do_not_open_the_breaker(behind: rig.Upstream, kind: Kind) -> None:
-    behind.behave = problem(kind, 30)
+@pytest.mark.parametrize("word", ["BUSY", "RATE_LIMITED", "DENIED", "UNKNOWN"])
+def test_busy_and_refusing_answers_do_not_open_the_breaker(behind: rig.Upstream, word: str) -> None:
+    behind.behave = problem(ProblemType[word], 30)
     with client(behind, seconds=5, breaker=CircuitBreaker(failures=2)) as calls:
         for _ in range(4):
             with pytest.raises(TidegateError, match="as it was told to"):
@@ -295,7 +296,7 @@ def test_a_misspelt_keyword_is_refused_and_no_other_version_is_called(behind: ri
 
 def test_what_a_proxy_says_before_it_has_read_the_body_is_heard() -> None:
     def early(caller: rig.Caller) -> None:
-        told = Problem(Kind.TOO_LONG, "as it was told to")
+        told = Problem(ProblemType.TOO_LONG, "as it was told to")
         caller.answer(told.body("r-1"), 413, CONTENT_TYPE, connection="close")
 
     with rig.upstream(early) as running, pytest.raises(UsageError, match="larger than the proxy takes"):

@@ -14,7 +14,7 @@ from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
 from tidegate.calling.retries import CircuitBreaker
 from tidegate.errors import NotFoundError, UnreachableError, UsageError
-from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
+from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
 from tests.proxy.rigs.upstream import Caller, Upstream, upstream
 
@@ -24,7 +24,7 @@ class Triton:
 
     def __init__(self) -> None:
         self.takes = "FP32"
-        self.config: bytes | Kind | None = None
+        self.config: bytes | ProblemType | None = None
         """What is answered when it is asked for its configuration, instead of the truth."""
         self.asked: list[str] = []
         self.turns_after: int | None = None  # After how many requests it takes something else.
@@ -47,7 +47,7 @@ class Triton:
             caller.answer(json.dumps({"model_name": "m", "model_version": "1", "outputs": [output]}).encode())
 
     def _tell(self, caller: Caller) -> None:
-        if isinstance(self.config, Kind):
+        if isinstance(self.config, ProblemType):
             caller.answer(Problem(self.config, "no").body("r"), self.config.status, CONTENT_TYPE)
             return
         tensor = {"name": "X", "data_type": f"TYPE_{self.takes}", "dims": [1]}
@@ -110,7 +110,7 @@ def test_a_deadline_that_is_no_time_is_refused(behind: Upstream, triton: Triton,
 def test_who_may_not_inspect_may_call_with_arrays_by_name(
     behind: Upstream, triton: Triton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    triton.config = Kind.DENIED
+    triton.config = ProblemType.DENIED
     called = model(behind)
     assert called.predict({"X": numpy.ones(1, numpy.float32)})["Y"].tolist() == [1]
     assert configs(triton) == 1
@@ -133,9 +133,9 @@ def test_steps_of_a_sequence_are_not_done_twice(behind: Upstream, triton: Triton
 @pytest.mark.parametrize(
     "config",
     [b"{}", b'{"input":[{"dims":[1]}]}', b'{"input":[1]}', b'{"max_batch_size":"x"}', b'{"max_batch_size":1e400}',
-     Kind.UNKNOWN],
+     ProblemType.UNKNOWN],
 )  # fmt: skip
-def test_a_configuration_is_found_once_it_is_one(behind: Upstream, triton: Triton, config: bytes | Kind) -> None:
+def test_a_configuration_is_found_once_it_is_one(behind: Upstream, triton: Triton, config: bytes | ProblemType) -> None:
     triton.config = config
     called = model(behind)
     with pytest.raises((UnreachableError, UsageError, NotFoundError)):

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from tidegate import errors
 from tidegate.calling import replies
 from tidegate.calling.replies import _SAID, Reply, error_of, events, is_failure, retry_after
-from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
+from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
 KINDS = {
-    errors.UsageError: (Kind.MALFORMED, Kind.METHOD, Kind.TOO_LONG, Kind.HEADERS),
-    errors.RefusedError: (Kind.UNAUTHENTICATED, Kind.DENIED),
-    errors.NotFoundError: (Kind.UNKNOWN,),
-    errors.BusyError: (Kind.RATE_LIMITED, Kind.BUSY),
-    errors.LoadFailedError: (Kind.LOAD_FAILED, Kind.NEVER_FITS),
-    errors.UnreachableError: (Kind.SLOW, Kind.INTERNAL, Kind.UPSTREAM, Kind.DEADLINE),
+    errors.UsageError: (ProblemType.MALFORMED, ProblemType.METHOD, ProblemType.TOO_LONG, ProblemType.HEADERS),
+    errors.RefusedError: (ProblemType.UNAUTHENTICATED, ProblemType.DENIED),
+    errors.NotFoundError: (ProblemType.UNKNOWN,),
+    errors.BusyError: (ProblemType.RATE_LIMITED, ProblemType.BUSY),
+    errors.LoadFailedError: (ProblemType.LOAD_FAILED, ProblemType.NEVER_FITS),
+    errors.UnreachableError: (ProblemType.SLOW, ProblemType.INTERNAL, ProblemType.UPSTREAM, ProblemType.DEADLINE),
 }
 EXPECTED = {kind: error for error, kinds in KINDS.items() for kind in kinds}
 
@@ -26,7 +26,7 @@ EXPECTED = {kind: error for error, kinds in KINDS.items() for kind in kinds}
 def told(problem: Problem) -> Reply:
     """What the proxy answers."""
     headers = {name.decode().lower(): value.decode() for name, value in problem.headers()}
-    return Reply(problem.kind.status, headers | {"content-type": CONTENT_TYPE}, problem.body("order-7"))
+    return Reply(problem.type.status, headers | {"content-type": CONTENT_TYPE}, problem.body("order-7"))
 
 
 def triton(status: int, body: Any) -> Reply:
@@ -34,21 +34,21 @@ def triton(status: int, body: Any) -> Reply:
 
 
 def test_every_problem_of_the_proxy_has_words() -> None:
-    assert set(_SAID) == {kind.word for kind in Kind}
-    assert set(EXPECTED) == set(Kind)
+    assert set(_SAID) == {kind.word for kind in ProblemType}
+    assert set(EXPECTED) == set(ProblemType)
 
 
-@pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.word)
-def test_a_problem_is_an_error_with_its_detail_and_its_request(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(ProblemType), ids=lambda kind: kind.word)
+def test_a_problem_is_an_error_with_its_detail_and_its_request(kind: ProblemType) -> None:
     error = error_of(told(Problem(kind, "the why and the what")), "https://proxy/v2")
     assert type(error) is EXPECTED[kind]
     assert str(error).startswith("https://proxy/v2: ")
     assert error.why == "the why and the what (request order-7)"
-    assert error.do or kind is Kind.MALFORMED
+    assert error.do or kind is ProblemType.MALFORMED
 
 
 def test_busy_says_when_to_come_again_to_the_millisecond() -> None:
-    reply = told(Problem(Kind.BUSY, "full", 0.1234))
+    reply = told(Problem(ProblemType.BUSY, "full", 0.1234))
     assert retry_after(reply) == 0.123
     error = error_of(reply, "here")
     assert isinstance(error, errors.BusyError)
@@ -81,8 +81,8 @@ def test_what_is_neither_is_not_taken_for_a_proxy() -> None:
 
 
 def test_only_what_failed_counts_against_the_proxy() -> None:
-    failures = {kind for kind in Kind if is_failure(told(Problem(kind, "x", 1.0)))}
-    assert failures == {Kind.INTERNAL, Kind.UPSTREAM, Kind.DEADLINE}
+    failures = {kind for kind in ProblemType if is_failure(told(Problem(kind, "x", 1.0)))}
+    assert failures == {ProblemType.INTERNAL, ProblemType.UPSTREAM, ProblemType.DEADLINE}
     assert not is_failure(triton(500, {"error": "the model divides by zero"}))
     assert is_failure(Reply(502, {}, b"<html>"))
 

@@ -11,7 +11,7 @@ from tidegate.cli.calls import _cells
 from tidegate.errors import NotFoundError, UsageError
 from tidegate.status import _version, proxies, proxy_of
 from tidegate_contracts import environments as facts
-from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
+from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 from typer.testing import CliRunner
 
 from tests.proxy.rigs.upstream import Caller, upstream
@@ -103,8 +103,8 @@ def proxy(caller: Caller) -> None:
     elif "/there" in path:
         caller.answer(b"{}")
     elif "/aliased" in path:
-        problem = Problem(Kind.BUSY, "which version the alias stands for is not known", retry_after=1.0)
-        caller.answer(problem.body("r"), problem.kind.status, CONTENT_TYPE)
+        problem = Problem(ProblemType.BUSY, "which version the alias stands for is not known", retry_after=1.0)
+        caller.answer(problem.body("r"), problem.type.status, CONTENT_TYPE)
     else:
         caller.answer(b'{"error": "unknown model"}', 400)
 

@@ -3,7 +3,7 @@
 import re
 
 from tidegate_proxy.pools import Pool
-from tidegate_proxy.problems import Kind, Problem
+from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.targets import NAME_PATTERN, Target
 from tidegate_proxy.upstream.request import Answer
 
@@ -23,7 +23,7 @@ class ToyKind:
     def open_body(self, body: bytes | bytearray | memoryview) -> tuple[Target, memoryview]:
         model, found, rest = bytes(body).partition(b"\n")
         if not found:
-            raise Problem(Kind.MALFORMED, "The first line names the model.")
+            raise Problem(ProblemType.MALFORMED, "The first line names the model.")
         target = Target(NAME, "run", b"POST", "infer", model.decode(), may_be_of_sequence=True)
         return target, memoryview(rest)
 

@@ -9,7 +9,7 @@ from tidegate_contracts.routing import AccessRule, AccessTable, Model, OidcIssue
 from tidegate_proxy import pools
 from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.web_client import WebClient
-from tidegate_proxy.problems import Kind, Problem
+from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.routes import Routes
 
 from .provider import AUDIENCE, Provider
@@ -92,5 +92,5 @@ async def problem_of(authorizer: Authorizer, credential: bytes, model: str = "a"
     return caught.value
 
 
-async def kind_of(authorizer: Authorizer, credential: bytes, model: str = "a", **more: Any) -> Kind:
-    return (await problem_of(authorizer, credential, model, **more)).kind
+async def kind_of(authorizer: Authorizer, credential: bytes, model: str = "a", **more: Any) -> ProblemType:
+    return (await problem_of(authorizer, credential, model, **more)).type

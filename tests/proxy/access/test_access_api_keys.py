@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_proxy.access import api_keys
 from tidegate_proxy.access.api_keys import hash_line, is_whole, new_key, read_api_keys
-from tidegate_proxy.problems import Kind, TableError
+from tidegate_proxy.problems import ProblemType, TableError
 
 from .tables import access, gate, problem_of, rule
 
@@ -58,7 +58,7 @@ async def test_keys_that_are_nobodys_are_refused_without_repeating_them(tmp_path
     stranger = new_key()
     for key, said in ((stranger, "Nobody here has"), (stranger[:-1], "missing or mistyped"), ("x", "mistyped")):
         problem = await problem_of(authorizer, f"x-api-key {key}".encode())
-        assert problem.kind is Kind.UNAUTHENTICATED
+        assert problem.type is ProblemType.UNAUTHENTICATED
         assert said in problem.detail
         assert stranger[:12] not in problem.detail
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from tidegate_proxy.access import web_client as domino_module
 from tidegate_proxy.access.authorizer import Authorizer
-from tidegate_proxy.problems import Kind
+from tidegate_proxy.problems import ProblemType
 
 from .provider import DominoFake, Provider
 from .tables import Clock, access, gate, issuer_of, kind_of, problem_of, rule
@@ -35,18 +35,18 @@ async def test_dominos_word_is_taken_for_its_keys_and_tokens(domino: DominoFake)
 
 @pytest.mark.parametrize(
     ("mode", "kind"),
-    [("well", Kind.UNAUTHENTICATED), ("forbidden", Kind.UNAUTHENTICATED), ("silent", Kind.UNAUTHENTICATED)]
-    + [(mode, Kind.BUSY) for mode in ("error", "slow", "redirect", "nameless")],
+    [(mode, ProblemType.UNAUTHENTICATED) for mode in ("well", "forbidden", "silent")]
+    + [(mode, ProblemType.BUSY) for mode in ("error", "slow", "redirect", "nameless")],
 )
 async def test_whatever_does_not_plainly_name_somebody_lets_nobody_in(
-    domino: DominoFake, mode: str, kind: Kind
+    domino: DominoFake, mode: str, kind: ProblemType
 ) -> None:
     """An anonymous 200 (of a Domino that works well) is a refusal, too."""
     domino.mode = mode
     credential = b"x-domino-api-key wrong" if mode == "well" else KEY
     problem = await problem_of(gate_for(domino, seconds=0.2), credential)
-    assert problem.kind is kind
-    assert bool(problem.retry_after) == (kind is Kind.BUSY)
+    assert problem.type is kind
+    assert bool(problem.retry_after) == (kind is ProblemType.BUSY)
     assert "wrong" not in problem.detail
 
 
@@ -58,7 +58,7 @@ async def test_its_word_holds_for_a_bounded_time(domino: DominoFake, clock: Cloc
     clock.goes_on(1)
     assert authorizer.known(KEY, None, "a", "infer") is None
     domino.known.clear()
-    assert await kind_of(authorizer, KEY) is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, KEY) is ProblemType.UNAUTHENTICATED
 
 
 async def test_a_flood_of_credentials_is_no_flood_of_questions(
@@ -68,7 +68,7 @@ async def test_a_flood_of_credentials_is_no_flood_of_questions(
     domino.mode = "late"
     authorizer = gate_for(domino)
     kinds = await asyncio.gather(*(kind_of(authorizer, b"x-domino-api-key k%d" % n) for n in range(100)))
-    assert kinds.count(Kind.BUSY) == 60
+    assert kinds.count(ProblemType.BUSY) == 60
     assert domino.asked == 40
     assert domino.most_at_once <= domino_module.MOST_AT_ONCE
 
@@ -76,10 +76,10 @@ async def test_a_flood_of_credentials_is_no_flood_of_questions(
 async def test_a_refused_credential_is_refused_unasked_for_a_moment(domino: DominoFake, clock: Clock) -> None:
     authorizer = gate_for(domino, clock)
     for _ in range(20):
-        assert await kind_of(authorizer, b"x-domino-api-key wrong") is Kind.UNAUTHENTICATED
+        assert await kind_of(authorizer, b"x-domino-api-key wrong") is ProblemType.UNAUTHENTICATED
     assert domino.asked == 1
     clock.goes_on(6)
-    assert await kind_of(authorizer, b"x-domino-api-key wrong") is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, b"x-domino-api-key wrong") is ProblemType.UNAUTHENTICATED
     assert domino.asked == 2
 
 
@@ -88,7 +88,7 @@ async def test_a_token_of_a_known_issuer_is_never_sent_on(provider: Provider, do
     authorizer = gate(access(ANYBODY, issuers=[issuer_of(provider)]), domino_principal_url=domino.url)
     credential = provider.bearer(aud="others")
     domino.known = {("Authorization", credential.decode()): {"canonicalName": "alice"}}
-    assert await kind_of(authorizer, credential) is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
     assert domino.asked == 0
 
 
@@ -98,4 +98,4 @@ async def test_a_token_that_says_its_end_ends_then(provider: Provider, domino: D
     soon, ended = provider.bearer(exp=ends), provider.bearer(exp=ends - 60)
     domino.known = {("Authorization", each.decode()): {"canonicalName": "alice"} for each in (soon, ended)}
     assert (await authorizer.identify(soon)).expires == ends
-    assert await kind_of(authorizer, ended) is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, ended) is ProblemType.UNAUTHENTICATED

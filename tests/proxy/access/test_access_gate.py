@@ -14,7 +14,7 @@ from tidegate_proxy.access.api_keys import ApiKeys, hash_line, new_key
 from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.identity import Grant, Identity, IdentityCache, Principal, RefusalCache
 from tidegate_proxy.access.trust import Trust
-from tidegate_proxy.problems import Kind, Problem
+from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.routes import Routes
 
 from .provider import Provider
@@ -39,7 +39,7 @@ async def test_a_model_that_may_not_be_known_of_looks_like_one_that_is_not_there
         for action in ("infer", "inspect"):
             denied = await problem_of(authorizer, ALICE, "b", server=server, action=action)
             absent = await problem_of(authorizer, ALICE, "x", server=server, action=action)
-            assert denied.kind is absent.kind is Kind.UNKNOWN
+            assert denied.type is absent.type is ProblemType.UNKNOWN
             assert denied.body("1") == absent.body("1").replace(b"model x", b"model b")
             assert denied.headers() == absent.headers()
 
@@ -47,7 +47,7 @@ async def test_a_model_that_may_not_be_known_of_looks_like_one_that_is_not_there
 async def test_whoever_may_look_but_not_call_is_told_which_rule_it_takes() -> None:
     authorizer = gate_of(rule(principals=("alice",), actions=("inspect",)))
     problem = await problem_of(authorizer, ALICE, "a")
-    assert problem.kind is Kind.DENIED
+    assert problem.type is ProblemType.DENIED
     assert problem.detail == (
         "alice may inspect the model a of the server main, but not infer: that needs an access rule with the action "
         "infer for this principal or one of its groups."
@@ -55,7 +55,7 @@ async def test_whoever_may_look_but_not_call_is_told_which_rule_it_takes() -> No
     assert (await authorizer.ask(ALICE, None, "a", "inspect")).bucket is None
     caller = gate_of(rule(principals=("alice",), actions=("infer",)))
     assert (await caller.ask(ALICE, None, "a", "infer")).bucket is not None
-    assert await kind_of(caller, ALICE, "a", action="inspect") is Kind.DENIED
+    assert await kind_of(caller, ALICE, "a", action="inspect") is ProblemType.DENIED
 
 
 async def test_a_model_of_several_servers_that_a_caller_may_use_needs_the_servers_name() -> None:
@@ -66,7 +66,7 @@ async def test_a_model_of_several_servers_that_a_caller_may_use_needs_the_server
     )
     assert (await authorizer.ask(ALICE, None, "b", "infer")).route.server == "main"
     problem = await problem_of(authorizer, BOB, "b")
-    assert problem.kind is Kind.MALFORMED
+    assert problem.type is ProblemType.MALFORMED
     assert "name one of main, third" in problem.detail
     assert "other" not in problem.detail
     assert (await authorizer.ask(BOB, "third", "b", "infer")).route.server == "third"
@@ -116,12 +116,12 @@ async def test_an_issuer_that_is_taken_away_or_changed_ends_its_tokens_at_once(p
     credential = provider.bearer()
     await authorizer.ask(credential, None, "a", "infer")
     authorizer.replace(access(anybody, issuers=[issuer_of(provider, audiences=("prod",))]), where, API_KEYS)
-    assert await kind_of(authorizer, credential) is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
     authorizer.replace(access(anybody, issuers=[issuer_of(provider)]), where, API_KEYS)
     await authorizer.ask(credential, None, "a", "infer")
     authorizer.replace(access(anybody), where, API_KEYS)
     assert authorizer.known(credential, None, "a", "infer") is None
-    assert await kind_of(authorizer, credential) is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
 
 
 async def test_who_waits_while_tables_change_is_judged_by_the_new_ones(provider: Provider) -> None:
@@ -131,7 +131,7 @@ async def test_who_waits_while_tables_change_is_judged_by_the_new_ones(provider:
     asking = asyncio.create_task(kind_of(authorizer, provider.bearer()))
     await asyncio.sleep(0.1)
     authorizer.replace(access(anybody), where, API_KEYS)
-    assert await asking is Kind.UNAUTHENTICATED
+    assert await asking is ProblemType.UNAUTHENTICATED
     assert len(authorizer.identities.by_tail) == 0
 
 
@@ -157,7 +157,7 @@ def test_memory_never_changes_a_decision(steps: list[Any]) -> None:
         try:
             grant = authorizer.known(*question) or await authorizer.ask(*question)
         except Problem as problem:
-            return problem.kind, problem.detail
+            return problem.type, problem.detail
         return grant.identity.principal, grant.route, grant.bucket is None
 
     async def play() -> None:
@@ -232,7 +232,7 @@ async def test_a_credential_is_compared_whole(provider: Provider) -> None:
         assert authorizer.known(other, None, "a", "infer") is None
         assert authorizer.identities.find(other) is None
     forged = token[:30] + bytes([token[30] ^ 1]) + token[31:]
-    assert await kind_of(authorizer, forged) is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, forged) is ProblemType.UNAUTHENTICATED
     assert authorizer.known(token, None, "a", "infer") is not None
 
 
@@ -260,7 +260,7 @@ async def test_a_flood_of_one_bad_token_is_checked_once_a_while(provider: Provid
         details = {(await problem_of(authorizer, bad)).detail for _ in range(100)}
         assert (len(details), checked.call_count) == (1, 1)
         clock.goes_on(caches.REFUSED_SECONDS)
-        assert await kind_of(authorizer, bad) is Kind.UNAUTHENTICATED
+        assert await kind_of(authorizer, bad) is ProblemType.UNAUTHENTICATED
         assert checked.call_count == 2
 
 
@@ -290,7 +290,7 @@ async def test_ten_thousand_tokens_take_a_bounded_memory(provider: Provider) -> 
 async def test_a_caller_who_says_nothing_is_remembered_nowhere() -> None:
     authorizer = gate_of(rule(principals=("*",)))
     problem = await problem_of(authorizer, b"")
-    assert problem.kind is Kind.UNAUTHENTICATED
+    assert problem.type is ProblemType.UNAUTHENTICATED
     assert (b"www-authenticate", b'Bearer realm="tidegate"') in problem.headers()
     assert (len(authorizer.refusals._until), len(authorizer.identities.by_tail)) == (0, 0)
 

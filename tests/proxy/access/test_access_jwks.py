@@ -17,7 +17,7 @@ from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.identity import Identity
 from tidegate_proxy.access.jwks import IssuerKeys, read_keys
 from tidegate_proxy.access.web_client import NoAnswer
-from tidegate_proxy.problems import Kind
+from tidegate_proxy.problems import ProblemType
 
 from .provider import Provider, public_jwk, rsa_key
 from .tables import Clock, gate_for, kind_of, problem_of
@@ -43,7 +43,7 @@ async def test_keys_are_found_by_discovery(provider: Provider) -> None:
 async def test_discovery_of_another_issuer_or_scheme_is_not_believed(provider: Provider, said: dict[str, str]) -> None:
     for name, value in said.items():
         setattr(provider, name, value)
-    assert await kind_of(gate_for(provider, jwks_url=None), provider.bearer()) is Kind.BUSY
+    assert await kind_of(gate_for(provider, jwks_url=None), provider.bearer()) is ProblemType.BUSY
     assert provider.asked == 0
 
 
@@ -52,7 +52,7 @@ async def test_redirects_are_followed_within_the_scheme(provider: Provider, capl
     assert await gate_for(provider).identify(provider.bearer())
     for mode, said in (("elsewhere", "redirects to https"), ("circle", "redirects too often")):
         provider.mode = mode
-        assert await kind_of(gate_for(provider), provider.bearer()) is Kind.BUSY
+        assert await kind_of(gate_for(provider), provider.bearer()) is ProblemType.BUSY
         assert said in caplog.text
 
 
@@ -65,7 +65,7 @@ async def test_a_provider_that_fails_makes_the_answer_busy_not_a_refusal(provide
     begun = time.monotonic()
     problem = await problem_of(authorizer, provider.bearer())
     assert time.monotonic() - begun < 2
-    assert problem.kind is Kind.BUSY
+    assert problem.type is ProblemType.BUSY
     assert problem.retry_after is not None
     assert 0 < problem.retry_after <= jwks.PAUSE_SECONDS
     assert "identity provider" in problem.detail
@@ -83,11 +83,11 @@ async def test_known_keys_go_on_while_the_provider_is_down_and_unknown_ones_are_
     await keys_of(authorizer, provider).refresh()
     assert await authorizer.identify(provider.bearer(sub="bob", exp=int(clock.wall()) + 10**6))
     provider.keys = {"second": rsa_key("second")}
-    assert await kind_of(authorizer, provider.bearer(exp=int(clock.wall()) + 100)) is Kind.BUSY
+    assert await kind_of(authorizer, provider.bearer(exp=int(clock.wall()) + 100)) is ProblemType.BUSY
     # … for a bounded time, which ends what was already granted, too.
     clock.goes_on(jwks.TRUST_SECONDS)
     assert authorizer.known(known, None, "a", "infer") is None
-    assert await kind_of(authorizer, known) is Kind.BUSY
+    assert await kind_of(authorizer, known) is ProblemType.BUSY
     provider.mode = "well"
     provider.keys = {"first": rsa_key("first")}
     clock.goes_on(jwks.PAUSE_SECONDS)
@@ -116,7 +116,7 @@ async def test_a_key_that_is_withdrawn_or_replaced_ends_what_it_signed(
     clock.goes_on(jwks.PAUSE_SECONDS)
     await keys_of(authorizer, provider).refresh()
     assert authorizer.known(credential, None, "a", "infer") is None
-    assert await kind_of(authorizer, credential) is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
 
 
 async def test_a_key_that_is_withdrawn_while_a_token_is_checked_ends_it_too(provider: Provider) -> None:
@@ -176,7 +176,7 @@ async def test_a_thundering_herd_of_unknown_keys_is_one_fetch(provider: Provider
     provider.mode = "late"
     strangers = [stranger(provider, number) for number in range(300)]
     kinds = await asyncio.gather(*(kind_of(authorizer, each) for each in strangers))
-    assert set(kinds) == {Kind.UNAUTHENTICATED}
+    assert set(kinds) == {ProblemType.UNAUTHENTICATED}
     assert provider.asked == 2
 
 
@@ -184,7 +184,7 @@ async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: 
     authorizer = gate_for(provider, clock)
     asked_before = []
     for n in range(50):
-        assert await kind_of(authorizer, stranger(provider, n)) is Kind.UNAUTHENTICATED
+        assert await kind_of(authorizer, stranger(provider, n)) is ProblemType.UNAUTHENTICATED
         clock.goes_on(1)
         asked_before.append(provider.asked)
     assert asked_before[9] == 1
@@ -199,7 +199,7 @@ async def test_a_key_newer_than_the_last_fetch_makes_the_answer_busy(provider: P
     provider.keys = {"second": rsa_key("second")}
     fresh = provider.bearer(iat=int(clock.wall()))
     problem = await problem_of(authorizer, fresh)
-    assert problem.kind is Kind.BUSY
+    assert problem.type is ProblemType.BUSY
     assert problem.retry_after == pytest.approx(jwks.PAUSE_SECONDS - 3)
     clock.goes_on(jwks.PAUSE_SECONDS - 3)
     assert await authorizer.identify(fresh)
@@ -221,7 +221,7 @@ async def test_a_token_without_a_key_name_needs_a_single_key(provider: Provider)
     token = jwt.encode(provider.claims(), rsa_key("first"), "RS256")
     assert await gate_for(provider).identify(f"Bearer {token}".encode())
     provider.keys = {"first": rsa_key("first"), "second": rsa_key("second")}
-    assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
+    assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is ProblemType.UNAUTHENTICATED
     provider.keys = {"first": rsa_key("first"), "other": ec.generate_private_key(ec.SECP256R1())}
     assert await gate_for(provider).identify(f"Bearer {token}".encode())
 
@@ -233,7 +233,7 @@ async def test_what_fails_is_logged_once_and_without_credentials(
     provider.mode = "error"
     authorizer = gate_for(provider, clock)
     for _ in range(5):
-        assert await kind_of(authorizer, provider.bearer()) is Kind.BUSY
+        assert await kind_of(authorizer, provider.bearer()) is ProblemType.BUSY
         clock.goes_on(jwks.PAUSE_SECONDS)
     assert [each.levelname for each in caplog.records if each.levelno > logging.INFO] == ["WARNING"]
     assert "status 500" in caplog.text

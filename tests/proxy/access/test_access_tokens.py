@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tidegate_proxy.access import trust
 from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.jwks import read_keys
-from tidegate_proxy.problems import Kind, Problem
+from tidegate_proxy.problems import Problem, ProblemType
 
 from ..rigs.issuer import PrivateKey
 from .provider import AUDIENCE, Provider, part, public_jwk, rsa_key
@@ -80,7 +80,7 @@ async def test_a_token_with_wrong_claims_is_refused(provider: Provider, wrong: d
     )
     token = f"{signing_input}.{part(signature)}"
     problem = await problem_of(gate_for(provider), f"Bearer {token}".encode())
-    assert problem.kind is Kind.UNAUTHENTICATED
+    assert problem.type is ProblemType.UNAUTHENTICATED
     assert said in problem.detail
     assert token[:20] not in problem.detail
 
@@ -118,7 +118,7 @@ def with_its_own_key(provider: Provider) -> str:
 )
 async def test_a_forged_token_is_refused(provider: Provider, forged: Callable[[Provider], str], said: str) -> None:
     problem = await problem_of(gate_for(provider), f"Bearer {forged(provider)}".encode())
-    assert problem.kind is Kind.UNAUTHENTICATED
+    assert problem.type is ProblemType.UNAUTHENTICATED
     assert said in problem.detail
 
 
@@ -135,7 +135,7 @@ async def test_a_public_key_is_no_secret_for_hmac(provider: Provider, algorithm:
     signing_input = f"{part({'alg': algorithm, 'kid': 'first'})}.{part(provider.claims())}"
     digest = hmac.new(secret, signing_input.encode(), getattr(hashlib, f"sha{algorithm[2:]}")).digest()
     token = f"{signing_input}.{part(digest)}".encode()
-    assert await kind_of(gate_for(provider), b"Bearer " + token) is Kind.UNAUTHENTICATED
+    assert await kind_of(gate_for(provider), b"Bearer " + token) is ProblemType.UNAUTHENTICATED
     # Nor is it where the check of the algorithm's name is passed by: the key itself decides.
     (key,) = read_keys(provider.jwks())
     with pytest.raises(Problem):
@@ -144,7 +144,7 @@ async def test_a_public_key_is_no_secret_for_hmac(provider: Provider, algorithm:
 
 async def test_a_token_that_is_too_long_is_refused_unread(provider: Provider) -> None:
     credential = provider.bearer(more="x" * trust.MOST_TOKEN_BYTES)
-    assert await kind_of(gate_for(provider), credential) is Kind.UNAUTHENTICATED
+    assert await kind_of(gate_for(provider), credential) is ProblemType.UNAUTHENTICATED
     assert provider.asked == 0
 
 
@@ -159,7 +159,7 @@ DEEP = f"Bearer {part({'alg': 'RS256'})}.{part(NESTED)}.x".encode()
 )  # fmt: skip
 async def test_what_is_no_credential_is_refused_with_help(provider: Provider, credential: bytes) -> None:
     problem = await problem_of(gate_for(provider), credential)
-    assert problem.kind is Kind.UNAUTHENTICATED
+    assert problem.type is ProblemType.UNAUTHENTICATED
     assert "`Authorization: Bearer`" in problem.detail
 
 
@@ -175,14 +175,14 @@ async def test_a_token_ends_at_once(provider: Provider, clock: Clock) -> None:
     clock.goes_on(1.5)
     assert authorizer.known(credential, None, "a", "infer") is None
     problem = await problem_of(authorizer, credential)
-    assert (problem.kind, problem.detail) == (Kind.UNAUTHENTICATED, "The token has ended. Get a new one.")
+    assert (problem.type, problem.detail) == (ProblemType.UNAUTHENTICATED, "The token has ended. Get a new one.")
 
 
 async def test_an_issuers_clock_may_be_a_little_ahead(provider: Provider, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     soon = int(clock.wall()) + 20
     assert await authorizer.identify(provider.bearer(nbf=soon, iat=soon))
-    assert await kind_of(authorizer, provider.bearer(nbf=soon + 60)) is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, provider.bearer(nbf=soon + 60)) is ProblemType.UNAUTHENTICATED
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_whatever_a_signed_token_says_it_is_believed_or_refused(
     try:
         identity = trust.verify(token, key, told, good["iat"])
     except Problem as refusal:
-        outcome = refusal.kind.word
+        outcome = refusal.type.word
     else:
         outcome = identity.principal.name
     assert outcome in ("unauthenticated", (good | claims)["sub"])
@@ -247,7 +247,7 @@ def test_whatever_a_signed_token_says_it_is_believed_or_refused(
 def test_whatever_is_no_token_is_refused(text: bytes) -> None:
     authorizer = gate(access(ANYBODY))
 
-    async def ask() -> Kind:
+    async def ask() -> ProblemType:
         return await kind_of(authorizer, b"Bearer " + text)
 
-    assert asyncio.run(ask()) is Kind.UNAUTHENTICATED
+    assert asyncio.run(ask()) is ProblemType.UNAUTHENTICATED

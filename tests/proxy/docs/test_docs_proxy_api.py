@@ -19,7 +19,7 @@ from tidegate_proxy.headers import is_request_id
 from tidegate_proxy.http import head
 from tidegate_proxy.http2.frames import MOST_HEAD_BYTES
 from tidegate_proxy.kinds import understand
-from tidegate_proxy.problems import TYPE_ROOT, Kind
+from tidegate_proxy.problems import TYPE_ROOT, ProblemType
 from tidegate_proxy.targets import is_name
 
 from lab.local_plane.triton import Triton
@@ -113,7 +113,7 @@ def rows(heading: str) -> list[list[str]]:
 def test_the_table_of_problems_is_that_of_the_code() -> None:
     assert f"`{TYPE_ROOT}…`" in PAGE
     codes = {code.value[0]: code.name for code in grpc.StatusCode}
-    kinds = sorted(Kind, key=lambda kind: kind.status)
+    kinds = sorted(ProblemType, key=lambda kind: kind.status)
     expected = [[f"`{kind.word}`", str(kind.status), f"`{codes[kind.grpc_status]}`"] for kind in kinds]
     found = rows("Problems")
     assert [row[:3] for row in found] == expected

@@ -123,7 +123,7 @@ def test_a_bomb_is_stopped_before_it_unfolds(packed: str) -> None:
     data = framed(b"\x0a\x04echo" + b"\x3a\x80\x80\x80\x08" + b"\0" * (16 << 20), packed)
     with pytest.raises(Problem) as problem:
         taken(data, [], None, packed)
-    assert problem.value.kind.word == "too-large"
+    assert problem.value.type.word == "too-large"
 
 
 @pytest.mark.parametrize("packed", ["gzip", "deflate"])
@@ -164,13 +164,13 @@ def test_a_compressed_head_that_does_not_end_is_refused_without_unpacking_the_re
 def test_what_is_not_packed_as_was_said_is_refused(data: bytes) -> None:
     with pytest.raises(Problem) as problem:
         taken(data, [], None, "gzip")
-    assert problem.value.kind.word == "malformed"
+    assert problem.value.type.word == "malformed"
 
 
 def test_a_length_beyond_the_limit_is_refused_before_the_message_comes() -> None:
     with pytest.raises(Problem) as problem:
         MessageReader(LIMIT, b"identity", False).feed(b"\0" + (LIMIT + 1).to_bytes(4))
-    assert problem.value.kind.word == "too-large"
+    assert problem.value.type.word == "too-large"
 
 
 SIZE = 60 << 20

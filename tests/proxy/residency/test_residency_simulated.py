@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tidegate_proxy.problems import Kind
+from tidegate_proxy.problems import ProblemType
 
 from .world import LEASE_SECONDS, LONGEST_WAIT, MODELS, World, play, simulated
 
@@ -23,7 +23,7 @@ def in_simulated_time() -> Iterator[None]:
 def check(world: World) -> None:
     """Check what holds at the end of every world."""
     assert not world.wrong
-    assert set(world.refused) <= {Kind.BUSY}
+    assert set(world.refused) <= {ProblemType.BUSY}
     for proxy in world.proxies:
         assert proxy.waiting == 0
         assert not proxy.table.replicas

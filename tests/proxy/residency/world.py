@@ -27,7 +27,7 @@ from tidegate_eviction.core.messages import (
 )
 from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.policies.registry import find
-from tidegate_proxy.problems import Kind, Problem
+from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.residency import manager, replica_leases, table
 from tidegate_proxy.residency.client import GoneError, PolicyError
 from tidegate_proxy.residency.leases import Lease
@@ -231,7 +231,7 @@ class World:
         self.chance = random.Random(seed)
         self.loss = loss
         self.begun = 0  # Requests that were begun under a lease.
-        self.refused: Counter[Kind] = Counter()
+        self.refused: Counter[ProblemType] = Counter()
         self.wrong: list[str] = []
         self.longest_wait = 0.0
         self.proxies: list[LeaseManager] = []
@@ -292,7 +292,7 @@ class World:
             async with asyncio.timeout(LONGEST_WAIT):
                 found = found or await proxy.acquire(model)
         except Problem as problem:
-            self.refused[problem.kind] += 1
+            self.refused[problem.type] += 1
             return False
         except TimeoutError:
             self.wrong.append(f"{self.loop.now:.2f}: a request for {model} waits since {asked:.2f}")

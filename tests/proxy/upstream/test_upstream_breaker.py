@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tidegate_proxy.pools import ask
-from tidegate_proxy.problems import Kind, Problem
+from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, Breaker, Trial
 
 from ..http.house import House, request, served, until
@@ -100,14 +100,16 @@ TestRequests = Requests.TestCase
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(("own", "kind", "failures"), [(True, Kind.UPSTREAM, 1), (False, Kind.DEADLINE, 0)])
+@pytest.mark.parametrize(
+    ("own", "kind", "failures"), [(True, ProblemType.UPSTREAM, 1), (False, ProblemType.DEADLINE, 0)]
+)
 async def test_a_question_that_takes_too_long_is_the_replicas_failure_unless_its_caller_waited_no_longer(
-    here: House, own: bool, kind: Kind, failures: int
+    here: House, own: bool, kind: ProblemType, failures: int
 ) -> None:
     here.replica.act = hang
     with pytest.raises(Problem) as caught:
         await ask(here.pool, b"/v2", 0.1, own_bound=own)
-    assert caught.value.kind is kind
+    assert caught.value.type is kind
     assert here.pool.replicas[0].breaker.failures == failures
 
 

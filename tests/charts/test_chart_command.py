@@ -207,7 +207,7 @@ TWICE: dict[str, tuple[Values, str]] = {
     "pools": ({"servers[bucket].pools": BASE["servers"][1]["pools"] * 2}, '" stands twice in pools'),
     "datasets": ({"datasets": BASE["datasets"] * 2}, '"models" stands twice in datasets'),
     "pools of two servers": (
-        REFUSED["no_two_pools_become_one_object"].edits,
+        REFUSED["no_two_pools_become_one_object"]["change"],
         'pool "cold-x" of server "main" and pool "x" of server "main-cold" would share the Kubernetes name main-cold-x',
     ),
 }

@@ -13,11 +13,12 @@ from charts.arguments import arguments, chosen, is_list, tag
 from components import EnvironmentArgs
 from stacks.load import load
 from stacks.resolve import resolve
+from tests.cases import GONE
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 
-from .broken_values import GONE, edited
+from .broken_values import edited
 from .rendering import ROOT, declared, object_differences, rendered, without_policy
 
 Values = dict[str, Any]

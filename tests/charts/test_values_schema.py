@@ -15,8 +15,9 @@ from charts.folder import scenarios
 from charts.values_schema import values_schema
 from components import EnvironmentArgs
 from stacks.problems import DefinitionError
+from tests.cases import GONE
 
-from .broken_values import GONE, edited
+from .broken_values import edited
 
 SCHEMA = values_schema()
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)

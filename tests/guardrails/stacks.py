@@ -16,6 +16,7 @@ from stacks.images_lock import ImagesLock, PinnedImage
 from stacks.resolve import resolve
 from stacks.stack import Definition
 from stacks.validate import read_definition
+from tests.cases import GONE
 from tests.components.objects import named, template
 
 ROOT = Path(__file__).parents[2]
@@ -97,9 +98,6 @@ def place(tree: Any, path: str, value: Any) -> None:
         del tree[steps[-1]]
     else:
         tree[steps[-1]] = value
-
-
-GONE = object()
 
 
 def at(kind: str, name: str, path: str, value: Any) -> Edit:

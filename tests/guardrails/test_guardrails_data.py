@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from policies.guardrails import check_all
+from tests.cases import GONE
 
-from .stacks import GONE, SMALL, TODAY, Edit, Objects, at, both, broken, dev, in_small, kept, pod, prod, settings
+from .stacks import SMALL, TODAY, Edit, Objects, at, both, broken, dev, in_small, kept, pod, prod, settings
 
 READ_ONLY, RETAINED = "datasets-are-mounted-read-only", "volumes-are-retained"
 SHARED = "production-shares-nothing-that-others-may-write"

@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
+from tests.cases import GONE
+
 from .stacks import (
-    GONE,
     MAIN,
     PROXY,
     SMALL,

@@ -13,9 +13,10 @@ from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 from policies.guardrails.checking import SETTINGS_RULES
 from policies.guardrails.pack import ADVISORY, UNKNOWN, plain, policies
 from policies.guardrails.rules import RULES
+from tests.cases import GONE
 from tests.components.objects import named
 
-from .stacks import GONE, ROOT, SMALL, Object, Objects, at, findings, in_small, prod, settings
+from .stacks import ROOT, SMALL, Object, Objects, at, findings, in_small, prod, settings
 
 PACK = ROOT / "policies/guardrails"
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from tests.cases import GONE
+
 from .stacks import (
-    GONE,
     MAIN,
     PROXY,
     SMALL,

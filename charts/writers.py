@@ -181,7 +181,9 @@ class YamlWriter(Writer):
             yield from self.entry(key, tree[key], indent)
         for branch in self.recording.branches(tree):
             if isinstance(branch.mark, Spread):
-                yield from self._entries(_without(branch.mark), indent)
+                names = " ".join(map(go_text, branch.mark.without))
+                given = branch.mark.expression
+                yield from self._entries(f"omit ({given} | default dict) {names}" if names else given, indent)
             else:
                 yield from self.guarded(branch, lambda body: self.mapping(body, indent), indent)
 
@@ -275,8 +277,3 @@ def _is_block(text: str) -> bool:
     lines = text.removesuffix("\n").split("\n")
     plain = all(line.isprintable() and line == line.rstrip() for line in lines)
     return len(lines) > 1 and plain and bool(lines[-1]) and not lines[0].startswith((" ", "#")) and "{{" not in text
-
-
-def _without(mark: Spread) -> str:
-    names = " ".join(map(go_text, mark.without))
-    return f"omit ({mark.expression} | default dict) {names}" if names else mark.expression

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, proxy_process
 
-from stacks.definition.environment import Caller, Dns, Domino, PrometheusPeer, Reach
+from stacks.definition.environment import Caller, Domino, PrometheusPeer, Reach
 from stacks.definition.environment import Mesh as MeshSettings
 from stacks.definition.proxy import PROXY
 
@@ -66,7 +66,9 @@ class NetworkBoundary(pulumi.ComponentResource):
             )
 
         policy("default-deny", _EVERY_POD, ingress=[], egress=[])
-        policy("dns", _EVERY_POD, egress=[_dns(args.dns)])
+        resolvers = joined([namespace_peer(args.dns.namespace)], each(args.dns.addresses, address_peer))
+        both = flat(args.dns.ports, lambda port: [_Port(port=port, protocol="UDP"), _Port(port=port, protocol="TCP")])
+        policy("dns", _EVERY_POD, egress=[_Egress(to=resolvers, ports=both)])
         called = [_port(proxy_process.HTTP_PORT), _port(proxy_process.GRPC_PORT)]
         when(
             none_if_empty(joined(each(args.callers, _peer), callers)),
@@ -155,13 +157,6 @@ def _peer(peer: Caller | Reach) -> Peer:
 def _pods_of(peer: Caller | Reach | PrometheusPeer, namespaces: Peer) -> Any:
     labels = none_if_empty(peer.pod_labels)
     return merged(namespaces, when(labels, lambda labels: {"podSelector": {"matchLabels": labels}}))
-
-
-def _dns(dns: Dns) -> _Egress:
-    return _Egress(
-        to=joined([namespace_peer(dns.namespace)], each(dns.addresses, address_peer)),
-        ports=flat(dns.ports, lambda port: [_Port(port=port, protocol="UDP"), _Port(port=port, protocol="TCP")]),
-    )
 
 
 def _reaching(reach: Reach, place: Place) -> k8s.meta.v1.LabelSelectorArgs:

@@ -71,7 +71,14 @@ def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, 
     # What a registry just said, else what one said before for the very same image.
     digests = {image: digest or before.digest(image) for image, (digest, _) in answers.items()}
     pins = [PinnedImage(image=image, digest=digest) for image, digest in digests.items() if digest]
-    _say_changes(pins, before)
+    for pin in pins:
+        old = before.digest(pin.image)
+        if old is None:
+            print(f"new      {pin.image} {pin.digest}")
+        elif old != pin.digest:
+            print(f"moved    {pin.image} {old} → {pin.digest}")
+    for image in sorted({pin.image for pin in before.images} - {pin.image for pin in pins}):
+        print(f"dropped  {image}")
     text = lock_text(pins)
     if lock_file.is_file() and lock_file.read_bytes() == text.encode():
         print(f"{escaped(str(lock_file))}: nothing changed, {counted(pins, 'image')} pinned.")
@@ -123,14 +130,3 @@ def _ask(command: list[str]) -> tuple[str, str]:
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     error = lines[-1].removeprefix("Error: ") if lines else f"crane said nothing ({digest or 'no digest'})"
     return "", shortened(error, _LONGEST_ERROR)
-
-
-def _say_changes(pins: list[PinnedImage], before: ImagesLock) -> None:
-    for pin in pins:
-        old = before.digest(pin.image)
-        if old is None:
-            print(f"new      {pin.image} {pin.digest}")
-        elif old != pin.digest:
-            print(f"moved    {pin.image} {old} → {pin.digest}")
-    for image in sorted({pin.image for pin in before.images} - {pin.image for pin in pins}):
-        print(f"dropped  {image}")

@@ -60,7 +60,8 @@ def turns(names: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
 def last_line(goals: Mapping[str, Goal], found: Mapping[str, Found]) -> dict[str, float | None]:
     """Return what the last line says; None for what was not measured."""
     figures = {key: value for part in found.values() for key, value in part.figures.items()}
-    return {key: _rounded(figures[key]) if key in figures else None for key in goals}
+    rounded = {key: round(value, 3) if value < 100 else round(value) for key, value in figures.items()}
+    return {key: rounded.get(key) for key in goals}
 
 
 def table(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Found]) -> Table:
@@ -102,7 +103,3 @@ def print_all(title: str, caption: str, goals: Mapping[str, Goal], found: Mappin
     """Print the table, and last one line of JSON."""
     Console(width=None if sys.stdout.isatty() else _WIDTH).print(table(title, caption, goals, found))
     print(json.dumps(last_line(goals, found)))
-
-
-def _rounded(value: float) -> float:
-    return round(value, 3) if value < 100 else round(value)

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from tidegate_contracts.lease import Listed, Listing
+from tidegate_contracts.lease import Listing
 from tidegate_eviction.units import bytes_text, seconds_text
 
 from . import zoo
@@ -30,7 +30,8 @@ def bar(listing: Listing, width: int) -> Text:
     held = [each for each in listing.models if each.state in _IN_MEMORY and each.footprint_bytes]
     for each in sorted(held, key=lambda each: each.model):
         wide = min(left, max(2, round((each.footprint_bytes or 0) / max(1, listing.capacity_bytes) * width)))
-        text.append(f"{each.model[: wide - 1]:<{wide - 1}}▕" if wide > 1 else "▕" * wide, _style(each))
+        style = LEGEND[0 if each.leases else 1][1] if each.state == "resident" else _STYLES[each.state]
+        text.append(f"{each.model[: wide - 1]:<{wide - 1}}▕" if wide > 1 else "▕" * wide, style)
         left -= wide
     return text.append(f"{'·' * left}▏ {bytes_text(listing.free_bytes)} free")
 
@@ -128,12 +129,6 @@ class Show:
         grid.add_column()
         grid.add_row(sign or Text(), text)
         self.console.print(grid)
-
-
-def _style(each: Listed) -> str:
-    if each.state == "resident":
-        return LEGEND[0][1] if each.leases else LEGEND[1][1]
-    return _STYLES[each.state]
 
 
 def _note(name: str) -> str:

@@ -67,7 +67,8 @@ class LocalCluster(ControlPlane):
                     cluster._bring_up(outlives)
                     if nodes:
                         cluster.add_nodes(nodes)
-                    cluster._write_state()
+                    state = {"context": cluster.context, "port": port, "network": asdict(network)}
+                    private(folder / STATE, json.dumps(state, indent=1))
                 except BaseException:
                     processes.end(folder, [*cluster._children.values()])
                     raise
@@ -224,10 +225,6 @@ class LocalCluster(ControlPlane):
         start("kube-scheduler", "kwok", "kube-controller-manager")  # the last is waited for
         account = ("get", "serviceaccount", "default", "--namespace", "default")
         wait_for("kube-controller-manager", lambda: answers(*account))
-
-    def _write_state(self) -> None:
-        state = {"context": self.context, "port": self.port, "network": asdict(self.network)}
-        private(self.folder / STATE, json.dumps(state, indent=1))
 
 
 @cache

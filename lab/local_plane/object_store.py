@@ -72,7 +72,11 @@ def object_store(folder: Path) -> Iterator[ObjectStore]:
     except tools.ToolError as error:
         raise CannotBeHadError(f"MinIO: {error}") from None
     folder.mkdir(parents=True, exist_ok=True)
-    user, password = "tidegate", _secret(folder / "secret")
+    secret = folder / "secret"
+    if not secret.exists():
+        secret.touch(0o600)
+        secret.write_text(secrets.token_urlsafe(24), "utf-8")
+    user, password = "tidegate", secret.read_text("utf-8")
     environment = os.environ | {
         "HOME": str(folder),  # where it looks for certificates and settings
         "MINIO_ROOT_USER": user,
@@ -86,10 +90,3 @@ def object_store(folder: Path) -> Iterator[ObjectStore]:
     with running("MinIO", command, folder / "minio.log", environment) as process:
         process.wait_until(lambda: answers(port, "/minio/health/ready"))
         yield ObjectStore(process, port, user, password)
-
-
-def _secret(file: Path) -> str:
-    if not file.exists():
-        file.touch(0o600)
-        file.write_text(secrets.token_urlsafe(24), "utf-8")
-    return file.read_text("utf-8")

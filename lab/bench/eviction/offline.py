@@ -50,7 +50,12 @@ def simulated(trace: Trace) -> Found:
             if share == SHARES[0]:
                 found.figures["cold_seconds_vs_bound"] = ours.times_bound
     _busy(trace, found)
-    _speed(trace, found)
+    engine = Simulation(trace, SimulationSetting(find("cost-aware"), round(SHARES[0] / 100 * trace.total_bytes)))
+    began = time.perf_counter()
+    engine.run()
+    seconds = time.perf_counter() - began
+    found.figures["simulate_events_per_s"] = engine.events / seconds
+    found.add("simulator", f"{engine.events:,} events in {seconds:.2f} s · {len(trace) / seconds:,.0f} requests/s")
     return found
 
 
@@ -64,15 +69,6 @@ def _busy(trace: Trace, found: Found) -> None:
     found.add(f"40 %: cost-aware, anti-thrash instead, and a wait of {WAIT_SECONDS:.0f} s", _words(ours))
     if reference.outcome.busy:
         found.figures["busy_vs_lru_idle"] = ours.outcome.busy / reference.outcome.busy
-
-
-def _speed(trace: Trace, found: Found) -> None:
-    engine = Simulation(trace, SimulationSetting(find("cost-aware"), round(SHARES[0] / 100 * trace.total_bytes)))
-    began = time.perf_counter()
-    engine.run()
-    seconds = time.perf_counter() - began
-    found.figures["simulate_events_per_s"] = engine.events / seconds
-    found.add("simulator", f"{engine.events:,} events in {seconds:.2f} s · {len(trace) / seconds:,.0f} requests/s")
 
 
 def _words(row: ComparisonRow) -> str:

@@ -58,18 +58,14 @@ def _network(environment: Environment) -> Iterator[Breach]:
         if pod.is_proxy:
             continue
         ours = [policy for policy in policies if matches(at(policy, "spec", "podSelector"), pod.labels)]
-        if not any(_closes_ingress(policy) for policy in ours):
+        types = [at(policy, "spec", "policyTypes") for policy in ours]
+        if not any(each is None or "Ingress" in items(each) for each in types):
             yield Breach(pod.maker, "no NetworkPolicy closes its pods to everybody who is not named")
         for policy in ours:
             for rule in mappings(at(policy, "spec", "ingress")):
                 if _opens_inference(rule) and not _lets_in_proxies_only(environment, rule):
                     what = f"it lets others than the proxy come to {pod.maker.get('kind')}/{name_of(pod.maker)}"
                     yield Breach(policy, what)
-
-
-def _closes_ingress(policy: Mapping[str, Any]) -> bool:
-    types = at(policy, "spec", "policyTypes")
-    return types is None or "Ingress" in items(types)
 
 
 def _opens_inference(rule: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from stacks.definition import Namespace, NamespaceLabels
 from stacks.definition.base import (
@@ -23,7 +23,7 @@ from stacks.definition.base import (
 from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, ObjectStoreUrl, VolumeBase
 from stacks.definition.environment import Domino, Network, PrometheusPeer, PullSecret
 from stacks.definition.environment import Monitoring as MonitoringSettings
-from stacks.definition.images import Repository
+from stacks.definition.images import REPOSITORY
 from stacks.definition.models import Model
 from stacks.definition.pools import OnDemand, Pool, Preload
 from stacks.definition.proxy import REPLICAS, CertificateIssuer
@@ -34,10 +34,8 @@ from .place import Place, Texts, pool_headless_name
 from .values import of_kind
 
 Made = TypeVar("Made")
-_REPOSITORY = TypeAdapter(Repository).json_schema()["pattern"].removeprefix("^").removesuffix("$")
-
 _TAG_AND_DIGEST = r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
-ImageReference = Annotated[str, form(f"^{_REPOSITORY}{_TAG_AND_DIGEST}$", "repository:tag@sha256:digest")]
+ImageReference = Annotated[str, form(f"^{REPOSITORY}{_TAG_AND_DIGEST}$", "repository:tag@sha256:digest")]
 Bytes = Annotated[int, Field(ge=LEAST_BYTES, le=MOST_NUMBER)]
 
 PRE_STOP_SECONDS: Final = 10

@@ -12,9 +12,10 @@ class ToolError(Exception):
 
 
 def on_path(name: str) -> list[Path]:
-    """Return every executable of this name on the PATH, first one first."""
-    found = (Path(folder, name).absolute() for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
-    return [path for path in found if path.is_file() and os.access(path, os.X_OK)]
+    """Return every executable of this name on the PATH, first one first; each once, though /bin may be /usr/bin."""
+    paths = (Path(folder, name).absolute() for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
+    found = {path.resolve(): path for path in paths if path.is_file() and os.access(path, os.X_OK)}
+    return [*found.values()]
 
 
 def ask(command: Sequence[str | Path], environment: Mapping[str, str], seconds: float = 20) -> str:

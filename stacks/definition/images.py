@@ -8,7 +8,8 @@ from .base import Named, Without, form
 _COMPONENT = r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*"
 _HOST, _FOLDERS = f"{_COMPONENT}(:[0-9]+)?", f"(/{_COMPONENT})*"
 _NAME = "an image's name without tag or digest, such as nvcr.io/nvidia/tritonserver"
-Repository = Annotated[str, form(f"^({_HOST}/)?{_COMPONENT}{_FOLDERS}$", _NAME, max_length=255)]
+REPOSITORY = f"({_HOST}/)?{_COMPONENT}{_FOLDERS}"
+Repository = Annotated[str, form(f"^{REPOSITORY}$", _NAME, max_length=255)]
 _MIRROR = "a host and folders, such as mirror.example.com:5000/nvcr"
 RegistryMirror = Annotated[str, form(f"^{_HOST}{_FOLDERS}$", _MIRROR)]
 RegistryHost = Annotated[str, form(f"^{_HOST}$", "the host of a registry, such as nvcr.io or localhost:5000")]

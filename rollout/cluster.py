@@ -15,7 +15,7 @@ from .changes.compare import KEPT
 from .contexts import LOCAL, context_of, on_cluster, refuse_tags
 from .engines import Bundle, Engine
 from .engines.ownership import owner_of
-from .guardrails import enforce
+from .guardrails import compared_with, enforce
 from .kubectl import Kubectl
 from .live import INSTANCE, PART_OF, namespace_of
 from .terminal import console, in_shell, make, note
@@ -62,11 +62,13 @@ def _here(stack: Stack) -> Stack:
 def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:
     """Return what is to be brought up, and with what, once nothing forbids it; raise CommandError."""
     engine = _engine(request, stacks, context_of(stacks[0].data_plane))
-    rendering = [engine.render(stack, definition) for stack in stacks]
+    around = compared_with((stack.name for stack in stacks), definition)
+    every = engine.render([*stacks, *around], definition)
+    rendering, beside = every[: len(stacks)], every[len(stacks) :]
     if request.context != LOCAL and (text := advisory_text(definition.advisories)):
         note(text)
     here = request.context == LOCAL
-    if text := enforce(rendering, definition, engine.render, outcome="nothing was changed", local_cluster=here):
+    if text := enforce(rendering, definition, beside, outcome="nothing was changed", local_cluster=here):
         note(text)
     both = zip(stacks, rendering, strict=True)
     return [Bundle(stack, rendered, definition.lock, request.definition) for stack, rendered in both], engine
@@ -157,7 +159,7 @@ def _down(request: Request, definition: Definition, stack: Stack, kube: Kubectl,
     engine = engines.find_engine(wanted)
     note(f"Taking {stack.name} in {escaped(kube.context)} down with {engine.title} …")
     outcome.text = f"stack {stack.name} may be partly down; run the same command again"
-    rendered = engine.render(stack, definition)
+    [rendered] = engine.render([stack], definition)
     try:
         engine.down(Bundle(stack, rendered, definition.lock, request.definition))
     except CommandError as error:

@@ -1,6 +1,6 @@
 """Holds what was rendered to the guardrails, before anything is written or applied."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
@@ -15,26 +15,31 @@ MOST = 6  # Lines that an advisory is said in.
 PINNED = "images-are-pinned-by-digest"
 
 
+def compared_with(names: Iterable[str], definition: Definition) -> list[Stack]:
+    """Return the stacks besides those of these names that rules look at with them: production's, or the others."""
+    ours = {*names}
+    kinds = {stack.environment.production for stack in definition.stacks if stack.name in ours}
+    others = (stack for stack in definition.stacks if stack.name not in ours)
+    return [stack for stack in others if (not stack.environment.production) in kinds]
+
+
 def findings(
     rendering: Sequence[Rendered],
     definition: Definition,
-    render: Callable[[Stack, Definition], Rendered] = render,
+    beside: Sequence[Rendered] | None = None,
     *,
     local_cluster: bool = False,
 ) -> dict[str, list[Finding]]:
     """Return what is wrong with each rendered stack, and what these stacks make wrong in others of the definition.
 
-    Rules that compare environments see those too that nobody has asked for; `render` makes their objects. On a local
-    cluster, whose simulated nodes run no images, one without a digest is only worth an advisory.
+    `beside` are those that they are compared with, where they are rendered already. On a local cluster, whose simulated
+    nodes run no images, one without a digest is only worth an advisory.
     """
     day = today()
     ours = {item.stack: item.objects for item in rendering}
-    kinds = {stack.environment.production for stack in definition.stacks if stack.name in ours}
-    others = {
-        stack.name: render(stack, definition).objects
-        for stack in definition.stacks
-        if stack.name not in ours and (not stack.environment.production) in kinds  # these two are compared
-    }
+    if beside is None:
+        beside = [render(stack, definition) for stack in compared_with(ours, definition)]
+    others = {item.stack: item.objects for item in beside}
     found = check_all({**ours, **others}, day)
     for name, already in check_all(others, day).items():
         found[name] = [each for each in found[name] if each not in already]
@@ -53,13 +58,13 @@ def today() -> date:
 def enforce(
     rendering: Sequence[Rendered],
     definition: Definition,
-    render: Callable[[Stack, Definition], Rendered] = render,
+    beside: Sequence[Rendered] | None = None,
     *,
     outcome: str = "nothing was written",
     local_cluster: bool = False,
 ) -> str:
     """Return advisories and waivers as a text; raise CommandError with every finding where one is mandatory."""
-    found = findings(rendering, definition, render, local_cluster=local_cluster)
+    found = findings(rendering, definition, beside, local_cluster=local_cluster)
     if any(each.severity == "mandatory" for of_stack in found.values() for each in of_stack):
         where = "docs/guardrails.md explains the rules, and how one of them is waived"
         raise CommandError(f"{report(found)}\n{summary(found)}; {outcome}. {where}.")

@@ -7,7 +7,7 @@ changes is seen. Only what is rendered, and what carries a stack's labels, is re
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -90,33 +90,38 @@ def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject], known: Kinds |
     known = known or kube.kinds()
     namespace = next(item for item in rendered if item["kind"] == "Namespace")["metadata"]
     marks = {label: namespace["labels"][label] for label in (PART_OF, INSTANCE)}
-    with ThreadPoolExecutor(1) as pool:
-        declared = pool.submit(kube.like, [item for item in rendered if (item["apiVersion"], item["kind"]) in known])
-        left = _no_longer_rendered(kube, known, {identity(item) for item in rendered}, namespace["name"], marks)
-    kept = [item for item in left if item["kind"] in KEPT]
-    return LiveState(declared.result(), [item for item in left if item not in kept], kept, marks)
-
-
-def as_declared(kube: Kubectl, live: LiveState, rendered: Sequence[KubernetesObject]) -> bool:
-    """Say whether a stack stands as it is declared, so that an `up` would change nothing: as a preview sees it."""
-    found = {identity(item): item for item in live.declared}
-    if live.gone or found.keys() != {identity(item) for item in rendered}:
-        return False
-    after, refused = _dry_run(kube, rendered, found)
-    return not refused and not compare(map(clean, found.values()), map(clean, after.values()))
-
-
-def _no_longer_rendered(
-    kube: Kubectl, known: Kinds, rendered: set[Identity], namespace: str, marks: Mapping[str, str]
-) -> list[KubernetesObject]:
     resources = {
         name for (version, kind), name in known.items() if kind in APPLY_ORDER and version.partition("/")[0] in _GROUPS
     }
     found = kube.find(sorted(resources), "-A", "-l", ",".join(map("=".join, marks.items())))
-    strange = [item for item in found if identity(item) not in rendered and namespace_of(item) == namespace]
+    versions = {identity(item): item["apiVersion"] for item in rendered}
+    ours = {identity(item): item for item in found if item["apiVersion"] == versions.get(identity(item))}
+    unseen = [item for item in rendered if identity(item) not in ours and (item["apiVersion"], item["kind"]) in known]
+    declared = [*ours.values(), *kube.like(unseen)]  # such as what has lost its labels
+    strange = [item for item in found if identity(item) not in versions and namespace_of(item) == namespace["name"]]
     # What a controller made for one of ours, such as KEDA's autoscaler, goes with it.
     goes = {"ownerReferences", "deletionTimestamp"}
-    return [item for item in strange if not goes & item["metadata"].keys()]
+    left = [item for item in strange if not goes & item["metadata"].keys()]
+    kept = [item for item in left if item["kind"] in KEPT]
+    return LiveState(declared, [item for item in left if item not in kept], kept, marks)
+
+
+def as_declared(kube: Kubectl, look: Callable[[], LiveState], rendered: Sequence[KubernetesObject]) -> bool:
+    """Say whether a stack stands as it is declared, so that an `up` would change nothing: as a preview sees it.
+
+    While `look` is at work, it is asked what an apply gives where no field is to be taken away.
+    """
+    refused: list[str] = []
+    with ThreadPoolExecutor(1) as beside:
+        trying = beside.submit(_applied, kube, PREVIEW, rendered, refused)
+        live = look()
+    found = {identity(item): item for item in live.declared}
+    if live.gone or found.keys() != {identity(item) for item in rendered}:
+        return False
+    after = {identity(item): item for item in trying.result()}
+    if any(managed_fields.left_over(old, with_scale(item, old)) for item in rendered if (old := found[identity(item)])):
+        after, refused = _dry_run(kube, rendered, found)
+    return not refused and not compare(map(clean, found.values()), map(clean, after.values()))
 
 
 def clean(item: KubernetesObject) -> KubernetesObject:

@@ -1,5 +1,6 @@
 """What every engine is given, and what it can do."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -32,8 +33,8 @@ class Engine(Protocol):
     def title(self) -> str:
         """Its name and version, for people."""
 
-    def render(self, stack: Stack, definition: Definition) -> Rendered:
-        """Return the objects of a stack as this engine makes them; no cluster is asked."""
+    def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:
+        """Return the objects of each of these stacks as this engine makes them; no cluster is asked."""
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
         """Raise CommandError where `up` would refuse a stack before it changes anything, such as another engine's."""

@@ -28,6 +28,7 @@ from .. import processes
 from ..changes.workloads import workloads
 from ..contexts import context_of
 from ..handover import keep_scale, mend, prune, to_helm
+from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
 from ..live import LiveState, as_declared, of_stack
 from ..render import Rendered, rendered
@@ -41,6 +42,7 @@ _MARGIN_SECONDS = 300
 _LEAST_SECONDS = 600
 _DOWN_SECONDS = 600
 _TEMPLATE_SECONDS = 60
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,18 @@ class Helm:
         """As a user knows it."""
         return f"Helm {self.version} ({self.path})"
 
-    def render(self, stack: Stack, definition: Definition) -> Rendered:
-        """Return the objects that the chart has for a stack, but for hooks; raise CommandError when Helm makes none."""
+    def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:
+        """Return the objects that the chart has for each stack, but for hooks; raise CommandError when Helm fails."""
+        with ThreadPoolExecutor() as beside:
+            return [*beside.map(lambda stack: self._rendered(stack, definition), stacks)]
+
+    def _rendered(self, stack: Stack, definition: Definition) -> Rendered:
         release, namespace = release_of(stack)
         command = [self.path, "template", release, str(CHART), "--namespace", namespace, "--no-hooks", "--values", "-"]
         done = processes.run(command, stdin=json.dumps(_values(stack, definition.lock)), seconds=_TEMPLATE_SECONDS)
         if done.returncode:
             raise CommandError(f"Helm cannot render the chart for {stack.name}: {in_words(done.stderr)}")
-        documents = yaml.load_all(done.stdout, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        documents = yaml.load_all(done.stdout, Loader=_LOADER)
         return rendered(stack.name, [item for item in documents if item], definition.file)
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
@@ -81,12 +87,12 @@ class Helm:
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(context_of(stack.data_plane))
         values, seconds = _values(stack, bundle.lock), patience(objects)
-        with ThreadPoolExecutor(2) as beside:  # nothing is changed yet, so no lease is held
-            looking = beside.submit(of_stack, kube, objects)
-            recorded = beside.submit(records, kube, stack, "status!=superseded")
-            owner = ownership.require(kube, stack, "helm", adopt=self.adopt)
-        if owner is not None and _stands(kube, stack, objects, values, recorded.result(), looking.result()):
-            if wait and (failure := await_ready(kube, objects, seconds)) is not None:
+        first = ThreadPoolExecutor(2)  # nothing is changed yet, so no lease is held
+        standing = first.submit(_stands, kube, stack, objects, values)
+        waiting = first.submit(lacking, kube, target_of(objects)) if wait else None
+        owner = ownership.require(kube, stack, "helm", adopt=self.adopt)
+        if owner is not None and standing.result():
+            if waiting and waiting.result() and (failure := await_ready(kube, objects, seconds)) is not None:
                 raise CommandError(f"nothing was changed, and {failure}")
             return False
         if owner is None:
@@ -109,7 +115,8 @@ class Helm:
             # people changed by hand becomes as declared again.
             command = [self.path, "upgrade", "--install", release_of(stack)[0], str(CHART), *_where(kube, stack)]
             command += ["--values", "-", "--server-side=true", "--force-conflicts", "--hide-notes"]
-            command += ["--timeout", f"{seconds}s"]
+            # Helm itself would only ask whether the API server checks all fields, which every one does since 1.27.
+            command += ["--disable-openapi-validation", "--timeout", f"{seconds}s"]
             if wait:
                 command.append("--wait")
             failure = run_watched(command, kube, objects, hold, stdin=json.dumps(values), watch=wait)
@@ -193,17 +200,14 @@ def find(adopt: bool = False) -> Helm:
     return Helm(str(found.path), found.version, adopt)
 
 
-def _stands(
-    kube: Kubectl,
-    stack: Stack,
-    objects: Sequence[KubernetesObject],
-    values: Mapping[str, Any],
-    recorded: Sequence[KubernetesObject],
-    live: LiveState,
-) -> bool:
+def _stands(kube: Kubectl, stack: Stack, objects: Sequence[KubernetesObject], values: Mapping[str, Any]) -> bool:
     """Say whether a stack stands as it is declared, by a revision that was finished: there is nothing to be done."""
-    ours = bool(recorded) and is_of(recorded[-1], CHART, values) and not _not_of_release(live, stack)
-    return ours and as_declared(kube, live, objects)
+    with ThreadPoolExecutor(1) as beside:
+        looking = beside.submit(of_stack, kube, objects)
+        recorded = records(kube, stack, "status!=superseded")
+        finished = bool(recorded) and is_of(recorded[-1], CHART, values)
+        stands = finished and as_declared(kube, looking.result, objects)
+    return not _not_of_release(looking.result(), stack) and stands
 
 
 def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> bool:
@@ -217,8 +221,8 @@ def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> b
         release = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(record["data"]["release"]))))
         made_of = release["chart"]
         templates = {item["name"]: base64.b64decode(item["data"]) for item in made_of["templates"]}
-        same_head = made_of["metadata"] == yaml.safe_load((chart / "Chart.yaml").read_bytes())
-        same_values = made_of["values"] == yaml.safe_load((chart / "values.yaml").read_bytes())
+        same_head = made_of["metadata"] == yaml.load((chart / "Chart.yaml").read_bytes(), _LOADER)
+        same_values = made_of["values"] == yaml.load((chart / "values.yaml").read_bytes(), _LOADER)
         config = release.get("config") or {}
     except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError):  # of a Helm that writes otherwise
         return False

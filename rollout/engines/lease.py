@@ -1,6 +1,7 @@
 """One run at a time: a Lease in the environment's namespace, held while an engine that has no lock of its own works."""
 
 import getpass
+import json
 import os
 import re
 import socket
@@ -32,6 +33,7 @@ class Hold:
 
     namespace: str
     lost: str = ""  # Who has it now, when it is lost.
+    version: str = ""  # What this run has written last.
 
     def require(self) -> None:
         """Raise CommandError when the Lease is lost: two runs at once would undo each other's work."""
@@ -46,7 +48,7 @@ class Hold:
 def held(kube: Kubectl, namespace: str) -> Iterator[Hold]:
     """Hold the Lease of a namespace; wait while another run holds it, and take it over from one that is dead."""
     hold = Hold(namespace)
-    if not _acquired(kube, namespace):
+    if not _acquired(kube, hold):
         yield hold
         return
     over = threading.Event()
@@ -57,14 +59,15 @@ def held(kube: Kubectl, namespace: str) -> Iterator[Hold]:
     finally:
         over.set()
         keeper.join()
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{NAME}"
+        as_written = json.dumps({"preconditions": {"resourceVersion": hold.version}})  # nobody took us for dead since
         with suppress(CommandError):
-            if _holder(kube.get("lease", NAME, namespace)) == _identity():  # nobody took us for dead meanwhile
-                kube.run("delete", "lease", NAME, "-n", namespace, "--ignore-not-found", "--wait=false")
+            kube.run("delete", "--raw", lease, "-f", "-", stdin=as_written, check=False)
 
 
-def _acquired(kube: Kubectl, namespace: str) -> bool:
+def _acquired(kube: Kubectl, hold: Hold) -> bool:
     """Wait for the Lease; return False where Leases may not be made, and one has to do without."""
-    end, said = time.monotonic() + _LONGEST_WAIT, ""
+    namespace, end, said = hold.namespace, time.monotonic() + _LONGEST_WAIT, ""
     seen: dict[str, float] = {}
     lease: KubernetesObject | None = None  # as it mostly is: asked for only when it cannot be made
     while True:
@@ -73,7 +76,7 @@ def _acquired(kube: Kubectl, namespace: str) -> bool:
         renewed = str((lease["metadata"] if lease else {}).get("resourceVersion"))
         fresh = time.monotonic() - seen.setdefault(renewed, time.monotonic()) < SECONDS
         if lease is None or not fresh or _is_dead(holder):
-            answer = _written(kube, namespace, lease)
+            answer = _written(kube, hold, lease)
             if answer.returncode == 0:
                 return True
             if "cannot create" in answer.stderr or "cannot update" in answer.stderr:
@@ -98,18 +101,20 @@ def _holder(lease: KubernetesObject | None) -> str:
     return str(lease["spec"].get("holderIdentity", "")) if lease else ""
 
 
-def _written(kube: Kubectl, namespace: str, before: KubernetesObject | None) -> "CompletedProcess[str]":
+def _written(kube: Kubectl, hold: Hold, before: KubernetesObject | None) -> "CompletedProcess[str]":
     """Make the Lease, or make it ours if it is still as it was seen, and return what the API server says."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     seen = {} if before is None else {"resourceVersion": before["metadata"]["resourceVersion"]}
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": NAME, "namespace": namespace, **seen},
+        "metadata": {"name": NAME, "namespace": hold.namespace, **seen},
         "spec": {"holderIdentity": _identity(), "leaseDurationSeconds": SECONDS, "acquireTime": now, "renewTime": now},
     }
-    verb = "create" if before is None else "replace"
-    return kube.run(verb, "--validate=false", "-f", "-", stdin=as_list([lease]), check=False)
+    verb, version = "create" if before is None else "replace", "jsonpath={.metadata.resourceVersion}"
+    answer = kube.run(verb, "--validate=false", "-o", version, "-f", "-", stdin=as_list([lease]), check=False)
+    hold.version = answer.stdout or hold.version
+    return answer
 
 
 def _renew(kube: Kubectl, hold: Hold, over: threading.Event) -> None:
@@ -121,7 +126,7 @@ def _renew(kube: Kubectl, hold: Hold, over: threading.Event) -> None:
             lease = kube.get("lease", NAME, hold.namespace)
             if lease is not None and _holder(lease) != _identity():
                 hold.lost = _holder(lease) or "another run"
-            elif _written(kube, hold.namespace, lease).returncode == 0:
+            elif _written(kube, hold, lease).returncode == 0:
                 pause = _RENEWED_EVERY
 
 

@@ -5,6 +5,7 @@ That is what other engines, killed runs and people's hands have left.
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,9 +44,9 @@ class Pulumi:
         """As a user knows it."""
         return str(self.cli)
 
-    def render(self, stack: Stack, definition: Definition) -> Rendered:
-        """Return the objects of a stack, of the components in this process."""
-        return render(stack, definition)
+    def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:
+        """Return the objects of each of these stacks, of the components in this process."""
+        return [render(stack, definition) for stack in stacks]
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
         """Raise CommandError where `up` would refuse a stack before Pulumi is asked."""

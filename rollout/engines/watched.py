@@ -49,13 +49,11 @@ def run_watched(
     next_look = time.monotonic() + LOOK_EVERY
     try:
         while process.poll() is None and not looking.given_up:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_HEED_EVERY)
-                break
             hold.require()
             if watch and time.monotonic() >= next_look:
                 looking.look()
                 next_look = time.monotonic() + LOOK_EVERY
+            reader.join(_HEED_EVERY)
         if looking.given_up:
             _interrupt(process)
     except BaseException:
@@ -75,8 +73,6 @@ def run_watched(
 
 def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float) -> str | None:
     """Wait for so many seconds until what stands already is ready; return None when it is, else why it is not."""
-    if not lacking(kube, target_of(objects)):
-        return None
     looking = _Looking(kube, objects, from_now=True)
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
     while not looking.look():

@@ -15,7 +15,7 @@ from stacks.validate import read_definition
 
 from ..contexts import refuse_tags
 from ..engines import Engine, find_engine
-from ..guardrails import enforce
+from ..guardrails import compared_with, enforce
 from ..render import Rendered
 from ..terminal import note
 from .journal import FILE, History, Journal, RolloutRecord, digests, now, texts_of
@@ -86,8 +86,10 @@ def _new(request: Request, history: History, last: Journal | None) -> Prepared:
     stacks = {plane: every[plane] for step in steps for plane in step.planes}
     refuse_tags(definition, list(stacks.values()))
     engine = find_engine(request.engine)
-    rendering = {plane: engine.render(stack, definition) for plane, stack in stacks.items()}
-    guarded = enforce([*rendering.values()], definition, engine.render, outcome=_UNTOUCHED)
+    around = compared_with((stack.name for stack in stacks.values()), definition)
+    rendered = engine.render([*stacks.values(), *around], definition)
+    rendering, beside = dict(zip(stacks, rendered, strict=False)), rendered[len(stacks) :]
+    guarded = enforce([*rendering.values()], definition, beside, outcome=_UNTOUCHED)
     for text in (advisory_text(definition.advisories), guarded):
         if text:
             note(text)
@@ -177,10 +179,12 @@ def _of_kept_texts(
         every = stacks_of(definition, environment)
         if journal.record.environment != environment or plane not in every:
             raise journal.damaged()
-        stacks[plane], rendering[plane] = every[plane], engine.render(every[plane], definition)
+        stacks[plane] = every[plane]
+        [rendering[plane]] = engine.render([every[plane]], definition)
     for definition in read.values() if check else ():  # one: a rollout that goes on is brought up from its own texts
         refuse_tags(definition, list(stacks.values()))
-        if said := enforce([*rendering.values()], definition, engine.render, outcome=_UNTOUCHED):
+        around = compared_with((stack.name for stack in stacks.values()), definition)
+        if said := enforce([*rendering.values()], definition, engine.render(around, definition), outcome=_UNTOUCHED):
             note(said)
     return stacks, rendering
 

@@ -145,7 +145,7 @@ def _up(task: Task) -> None:
     from ..engines import Bundle, find_engine
 
     engine = find_engine(task.engine)
-    rendered = engine.render(stack, definition)
+    [rendered] = engine.render([stack], definition)
     bundle = Bundle(stack, rendered, definition.lock, Path(task.definition), read_from)
     if not engine.up(bundle, wait=False):
         print(f"Nothing changed: {stack.name} is as declared.")

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,9 @@ class Engine:
         self.ends: BaseException | None = None
         self.stands: tuple[str, ...] = ()
 
-    def render(self, stack: Stack, definition: Definition) -> Rendered:
-        self.rendered.append(stack.name)
-        return render(stack, definition)
+    def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:
+        self.rendered += [stack.name for stack in stacks]
+        return [render(stack, definition) for stack in stacks]
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
         raise AssertionError(f"{stack.name} was only looked at: {rendered.stack}")

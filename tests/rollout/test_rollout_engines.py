@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,7 @@ def test_a_stack_of_which_an_object_is_missing_or_left_over_is_not_as_declared(r
     objects = [item for item in rendered.objects if item["kind"] in ("ConfigMap", "Namespace")]
     for there in (objects[:-1], [*objects, made("ConfigMap", "forgotten")]):
         cluster: Any = Cluster(there)
-        assert not as_declared(cluster, of_stack(cluster, objects), objects)
+        assert not as_declared(cluster, partial(of_stack, cluster, objects), objects)
 
 
 # ---- what Pulumi alone is told ----

@@ -33,8 +33,8 @@ from stacks.command import CommandError
 class Engine:
     name, title = "stand-in", "Stand-in 1.0"
 
-    def render(self, stack, definition):
-        return render(stack, definition)
+    def render(self, stacks, definition):
+        return [render(stack, definition) for stack in stacks]
 
     def up(self, bundle, *, wait=True):
         assert (bundle.stack.name, bundle.rendered.stack, wait) == ("prod-east", "prod-east", False)

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -28,6 +28,11 @@ TODAY = date(2026, 11, 21)
 Object = dict[str, Any]
 Objects = list[Object]
 Edit = Callable[[Objects], None]
+Broken = dict[tuple[str, str], Sequence[tuple[Any, ...]]]
+"""By rule and object: edits that break the rule, each with a part of what is said of the object, and with the objects
+that are edited where they are not those of `prod`."""
+Kept = dict[str, Sequence[Edit]]
+"""By rule: edits that come near and keep it."""
 
 
 def pinned(definition: Definition) -> ImagesLock:
@@ -115,6 +120,11 @@ def without(kind: str, name: str) -> Edit:
     return lambda stack: stack.remove(named(stack, kind, name))
 
 
+def setting(**changes: Any) -> Edit:
+    """An edit of what the Namespace says about itself."""
+    return lambda objects: settings(objects, **changes)
+
+
 def both(*edits: Edit) -> Edit:
     """Several edits."""
 
@@ -162,13 +172,3 @@ class Case:
         self.edit(objects)
         assert objects != before, "the edit changes nothing"
         assert findings(objects) == [], "\n".join(map(str, findings(objects)))
-
-
-def broken(rule: str, about: str, cases: list[tuple[Edit, str]], base: Callable[[], Objects] = prod) -> list[Case]:
-    """Edits that break a rule, each with a part of what is said of the object."""
-    return [Case(rule, edit, about, says, base) for edit, says in cases]
-
-
-def kept(rule: str, edits: list[Edit]) -> list[Case]:
-    """Edits that come near a rule and keep it."""
-    return [Case(rule, edit) for edit in edits]

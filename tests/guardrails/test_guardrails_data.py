@@ -7,7 +7,7 @@ import pytest
 from policies.guardrails import check_all
 from tests.cases import GONE
 
-from .stacks import SMALL, TODAY, Edit, Objects, at, both, broken, dev, in_small, kept, pod, prod, settings
+from .stacks import SMALL, TODAY, Broken, Edit, Kept, Objects, at, both, dev, in_small, pod, prod, settings
 
 READ_ONLY, RETAINED = "datasets-are-mounted-read-only", "volumes-are-retained"
 SHARED = "production-shares-nothing-that-others-may-write"
@@ -36,31 +36,32 @@ def mounts(containers: str, **changes: Any) -> Edit:
     return edit
 
 
+def volume(path: str, value: Any) -> Edit:
+    return at("PersistentVolume", "inference-prod-models", f"spec/{path}", value)
+
+
 WRITING = both(claim(readOnly=False), mounts("containers", readOnly=False))
 
-BROKEN = (
-    *broken(READ_ONLY, STATEFUL_SET, cases=[
+BROKEN: Broken = {
+    (READ_ONLY, STATEFUL_SET): [
         (WRITING, "container triton can write to volume models"),
         (both(claim(readOnly=False), mounts("initContainers", readOnly=None)), "container eviction-policy can write"),
-        (in_small("volumes/0", {"name": "shm", "csi": {"driver": "s3.csi.aws.com"}}),
-         "container triton can write to volume shm"),
-    ]),
-    *broken(RETAINED, VOLUME, cases=[
-        (at("PersistentVolume", "inference-prod-models", "spec/persistentVolumeReclaimPolicy", "Delete"),
-         "its reclaim policy is Delete"),
-        (at("PersistentVolume", "inference-prod-models", "spec/persistentVolumeReclaimPolicy", GONE),
-         "its reclaim policy is not said"),
-    ]),
-)  # fmt: skip
-KEPT = (
-    *kept(READ_ONLY, [
+        (in_small("volumes/0", {"name": "shm", "csi": {"driver": "s3"}}), "container triton can write to volume shm"),
+    ],
+    (RETAINED, VOLUME): [
+        (volume("persistentVolumeReclaimPolicy", "Delete"), "its reclaim policy is Delete"),
+        (volume("persistentVolumeReclaimPolicy", GONE), "its reclaim policy is not said"),
+    ],
+}
+KEPT: Kept = {
+    READ_ONLY: [
         claim(readOnly=False),
         both(mounts("containers", readOnly=None), mounts("initContainers", readOnly=None)),
-    ]),
-    *kept(RETAINED, [
-        at("PersistentVolume", "inference-prod-models", "spec/capacity/storage", "1Gi"),
-    ]),
-)  # fmt: skip
+    ],
+    RETAINED: [
+        volume("capacity/storage", "1Gi"),
+    ],
+}
 
 
 # ---- production and others: rules that look at several environments ----

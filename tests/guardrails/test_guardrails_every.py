@@ -18,8 +18,13 @@ TABLES = [table for name in MODULES if hasattr(table := import_module(f"{__packa
 OF_ITS_OWN = {test_guardrails_data.SHARED}  # Looks at several environments; its examples are OVERLAPPING and APART.
 
 
-BROKEN: list[Case] = [case for table in TABLES for case in table.BROKEN]
-KEPT: list[Case] = [case for table in TABLES for case in table.KEPT]
+BROKEN = [
+    Case(rule, edit, about, *said)
+    for table in TABLES
+    for (rule, about), rows in table.BROKEN.items()
+    for edit, *said in rows
+]
+KEPT = [Case(rule, edit) for table in TABLES for rule, edits in table.KEPT.items() for edit in edits]
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=[f"{case.rule}-{number}" for number, case in enumerate(BROKEN)])

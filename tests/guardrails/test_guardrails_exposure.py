@@ -9,18 +9,17 @@ from .stacks import (
     MAIN,
     PROXY,
     SMALL,
-    Case,
+    Broken,
     Edit,
+    Kept,
     Objects,
     adding,
     at,
     both,
-    broken,
     findings,
     in_small,
-    kept,
     prod,
-    settings,
+    setting,
     thing,
 )
 
@@ -38,34 +37,34 @@ def rule(**changes: Any) -> Edit:
     return table(json.dumps({"version": 1, "rules": [{**made, **changes}]}))
 
 
-ACCESS_BROKEN = (
-    *broken(EVERYBODY, ROUTING, cases=[
+ACCESS_BROKEN: Broken = {
+    (EVERYBODY, ROUTING): [
         (rule(groups=["*"]), 'access rule "r" is for all groups'),
         (rule(principals=["**"], groups=[]), "for all principals"),
         (rule(principals=["*@*"], groups=[]), "for all principals"),
         (rule(groups=["[a-z]*"]), "for all groups"),
         (rule(groups=["[!]x]*-*"]), "for all groups"),
-    ]),
-    *broken(ALL, ROUTING, cases=[
+    ],
+    (ALL, ROUTING): [
         (rule(servers=["*"]), "every model of every server"),
         (rule(servers=["[a-z0-9]*"], models=["*-*"]), "every model of every server"),
         (rule(servers=["a", "*"], models=["b", "?*"]), "every model of every server"),
-    ]),
-)  # fmt: skip
-ACCESS_KEPT = (
-    *kept(EVERYBODY, [
+    ],
+}
+ACCESS_KEPT: Kept = {
+    EVERYBODY: [
         rule(groups=["team-*"]),
         rule(principals=["service-account-*"]),
         rule(principals=["*@example.com", "[ab]lice"]),
-        both(rule(groups=["*"]), lambda objects: settings(objects, kind="shared")),
+        both(rule(groups=["*"]), setting(kind="shared")),
         table("no JSON: the proxy refuses it and keeps the last good one"),
-    ]),
-    *kept(ALL, [
+    ],
+    ALL: [
         rule(models=["*"], servers=["on*"]),
         rule(models=["fraud"], servers=["*"]),
-        both(rule(servers=["*"]), lambda objects: settings(objects, kind="shared")),
-    ]),
-)  # fmt: skip
+        both(rule(servers=["*"]), setting(kind="shared")),
+    ],
+}
 
 
 PINNED, DOOR = "images-are-pinned-by-digest", "nothing-bypasses-the-proxy"
@@ -88,10 +87,14 @@ def ingress(service_name: str, host: str = "side.example.com") -> Edit:
     return route("Ingress", rules=[{"host": host, "http": {"paths": [backend]}}])
 
 
-def policy(ports: list[int] | None, labels: dict[str, str] = SERVERS, **peer: Any) -> Edit:
-    rule = {"from": [peer], **({} if ports is None else {"ports": [{"port": port} for port in ports]})}
+def policy(ports: list[int] | None, labels: dict[str, str] = SERVERS, end_port: int | None = None, **peer: Any) -> Edit:
+    to_its_end = {} if end_port is None else {"endPort": end_port}
+    rule = {"from": [peer], **({} if ports is None else {"ports": [{"port": port, **to_its_end} for port in ports]})}
     spec = {"podSelector": {"matchLabels": labels}, "policyTypes": ["Ingress"], "ingress": [rule]}
     return adding(thing("NetworkPolicy", "hole", spec=spec))
+
+
+in_role_of_proxy = at("StatefulSet", MAIN, "spec/template/metadata/labels/tidegate.dev~role", "proxy")
 
 
 def without_policy_types(objects: Objects) -> None:
@@ -100,61 +103,59 @@ def without_policy_types(objects: Objects) -> None:
             del item["spec"]["policyTypes"]
 
 
-BROKEN = (
-    *ACCESS_BROKEN,
-    *broken(PINNED, f"StatefulSet/{SMALL}", cases=[
+BROKEN: Broken = {
+    **ACCESS_BROKEN,
+    (PINNED, f"StatefulSet/{SMALL}"): [
         (in_small("containers/0/image", "nvcr.io/tritonserver:26.08"), "26.08 has no"),
         (in_small("initContainers/0/image", "policy@sha256:12"), "policy@sha256:12"),
-    ]),
-    Case(PINNED, at("Deployment", PROXY, "spec/template/spec/containers/0/image", GONE),
-        f"Deployment/{PROXY}", "(none)"),
-    *broken(DOOR, SERVICE, cases=[
+    ],
+    (PINNED, f"Deployment/{PROXY}"): [
+        (at("Deployment", PROXY, "spec/template/spec/containers/0/image", GONE), "(none)"),
+    ],
+    (DOOR, SERVICE): [
         (at("Service", SMALL, "spec/type", "LoadBalancer"), "of type LoadBalancer"),
         (at("Service", SMALL, "spec/type", "NodePort"), "of type NodePort"),
         (at("Service", SMALL, "spec/externalIPs", ["203.0.113.9"]), "externalIPs"),
-    ]),
-    *broken(DOOR, "Service/door", cases=[
+    ],
+    (DOOR, "Service/door"): [
         (service({"tidegate.dev/pool": "small"}, type="LoadBalancer"), "LoadBalancer"),
         # Selected by what proxies and servers have in common: the port of the node leads to both.
         (service({"app.kubernetes.io/instance": "prod"}, type="NodePort"), "NodePort"),
-    ]),
+    ],
     # A server that carries the proxy's role is a server still.
-    *broken(DOOR, f"Service/{MAIN}", cases=[
-        (both(at("StatefulSet", MAIN, "spec/template/metadata/labels/tidegate.dev~role", "proxy"),
-              at("Service", MAIN, "spec/type", "NodePort")),
-         "of type NodePort"),
-    ]),
-    *broken(DOOR, "Ingress/side", cases=[
+    (DOOR, f"Service/{MAIN}"): [
+        (both(in_role_of_proxy, at("Service", MAIN, "spec/type", "NodePort")), "of type NodePort"),
+    ],
+    (DOOR, "Ingress/side"): [
         (ingress(SMALL), f"leads to Service {SMALL}"),
         (route("Ingress", defaultBackend={"service": {"name": MAIN}}), MAIN),
         (both(service({"tidegate.dev/pool": "small"}), ingress("door")), "Service door"),
-    ]),
-    *broken(DOOR, "HTTPRoute/side", cases=[
+    ],
+    (DOOR, "HTTPRoute/side"): [
         (route("HTTPRoute", rules=[{"backendRefs": [{"name": SMALL}]}]), SMALL),
         (route("HTTPRoute", rules=[{"filters": [{"requestMirror": {"backendRef": {"name": SMALL}}}]}]), SMALL),
-    ]),
-    Case(DOOR, route("GRPCRoute", rules=[{"backendRefs": [{"name": SMALL}]}]), "GRPCRoute/side", SMALL),
-    Case(DOOR, route("Route", to={"kind": "Service", "name": SMALL}), "Route/side", SMALL),
-    Case(DOOR, route("VirtualService", http=[{"route": [{"destination": {"host": f"{SMALL}.inference-prod.svc"}}]}]),
-        "VirtualService/side", SMALL),
-    *broken(DOOR, HOLE, cases=[
+    ],
+    (DOOR, "GRPCRoute/side"): [(route("GRPCRoute", rules=[{"backendRefs": [{"name": SMALL}]}]), SMALL)],
+    (DOOR, "Route/side"): [(route("Route", to={"kind": "Service", "name": SMALL}), SMALL)],
+    (DOOR, "VirtualService/side"): [
+        (route("VirtualService", http=[{"route": [{"destination": {"host": f"{SMALL}.inference-prod.svc"}}]}]), SMALL),
+    ],
+    (DOOR, HOLE): [
         (policy([8000], namespaceSelector={}), "others than the proxy"),
         (policy(None, namespaceSelector={}, podSelector={}), "others than the proxy"),
         (policy([8090], ipBlock={"cidr": "10.0.0.0/8"}), "others than the proxy"),
         (policy([8001], podSelector={}), "others than the proxy"),
         (policy([8002, 8000], {}, namespaceSelector={}), "others than the proxy"),
-        (both(policy([8002], namespaceSelector={}),
-              at("NetworkPolicy", "hole", "spec/ingress/0/ports/0/endPort", 8100)),
-         "others than the proxy"),
-    ]),
-)  # fmt: skip
-KEPT = (
-    *ACCESS_KEPT,
-    *kept(PINNED, [
+        (policy([8002], end_port=8100, namespaceSelector={}), "others than the proxy"),
+    ],
+}
+KEPT: Kept = {
+    **ACCESS_KEPT,
+    PINNED: [
         in_small("containers/0/image", f"localhost:5000/a/b@sha256:{'0f' * 32}"),
-        both(lambda o: settings(o, kind="local", severities=None), in_small("containers/0/image", "triton:test")),
-    ]),
-    *kept(DOOR, [
+        both(setting(kind="local", severities=None), in_small("containers/0/image", "triton:test")),
+    ],
+    DOOR: [
         at("Service", PROXY, "spec/type", "LoadBalancer"),
         service(PROXIES, type="NodePort"),
         service({"app": "somebody-else"}, type="LoadBalancer"),
@@ -166,8 +167,8 @@ KEPT = (
         policy([8000], podSelector={"matchLabels": PROXIES}),
         policy([8080], PROXIES, namespaceSelector={}),
         without_policy_types,  # Kubernetes' default: a policy without types is one of ingress
-    ]),
-)  # fmt: skip
+    ],
+}
 
 
 def test_without_a_policy_that_closes_them_servers_are_open_to_everybody() -> None:

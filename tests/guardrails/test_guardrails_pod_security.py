@@ -49,24 +49,44 @@ NO_ROOT = "does not say runAsNonRoot: true"
 # What the Kubernetes project's own examples, below, do not show: a pod that breaks a control, what is said of it, and a
 # pod that comes close and keeps it.
 EXAMPLES: tuple[tuple[Changes, str, Changes], ...] = (
-    ({f"{ON_POD}.windowsOptions": {"hostProcess": True}}, "the pod runs as a process of the host (hostProcess)",
-     {f"{ON_POD}.windowsOptions": {"hostProcess": False}}),
+    (
+        {f"{ON_POD}.windowsOptions": {"hostProcess": True}},
+        "the pod runs as a process of the host (hostProcess)",
+        {f"{ON_POD}.windowsOptions": {"hostProcess": False}},
+    ),
     ({f"{CONTEXT}.privileged": True}, "container main is privileged", {f"{CONTEXT}.privileged": False}),
-    ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "volume v is of kind hostPath",
-     {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "w"}]}),
-    ({f"{MAIN}.lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "example.com"}}}},
-     "container main asks another host in a probe or hook",
-     {f"{MAIN}.lifecycle": {"preStop": {"httpGet": {"port": 80}}}}),
-    ({f"{CONTEXT}.appArmorProfile": {"type": "Unconfined"}}, "container main switches AppArmor off",
-     {f"{CONTEXT}.appArmorProfile": {"type": "Localhost"}}),
-    ({f"{CONTEXT}.runAsNonRoot": False}, f"container main {NO_ROOT}",
-     {f"{ON_POD}.runAsNonRoot": None, "hostUsers": False}),
-    ({f"{ON_POD}.runAsNonRoot": False, f"{CONTEXT}.runAsNonRoot": True}, f"the pod {NO_ROOT}",
-     {f"{CONTEXT}.runAsNonRoot": True}),
+    (
+        {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]},
+        "volume v is of kind hostPath",
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "w"}]},
+    ),
+    (
+        {f"{MAIN}.lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "example.com"}}}},
+        "container main asks another host in a probe or hook",
+        {f"{MAIN}.lifecycle": {"preStop": {"httpGet": {"port": 80}}}},
+    ),
+    (
+        {f"{CONTEXT}.appArmorProfile": {"type": "Unconfined"}},
+        "container main switches AppArmor off",
+        {f"{CONTEXT}.appArmorProfile": {"type": "Localhost"}},
+    ),
+    (
+        {f"{CONTEXT}.runAsNonRoot": False},
+        f"container main {NO_ROOT}",
+        {f"{ON_POD}.runAsNonRoot": None, "hostUsers": False},
+    ),
+    (
+        {f"{ON_POD}.runAsNonRoot": False, f"{CONTEXT}.runAsNonRoot": True},
+        f"the pod {NO_ROOT}",
+        {f"{CONTEXT}.runAsNonRoot": True},
+    ),
     ({f"{CONTEXT}.runAsUser": 0}, "container main runs as user 0", {f"{CONTEXT}.runAsUser": 0, "hostUsers": False}),
-    ({f"{CONTEXT}.capabilities.add": ["CHOWN", "NET_BIND_SERVICE"]}, "container main adds the capabilities CHOWN",
-     {f"{CONTEXT}.capabilities.add": ["CHOWN"], "os": {"name": "windows"}}),
-)  # fmt: skip
+    (
+        {f"{CONTEXT}.capabilities.add": ["CHOWN", "NET_BIND_SERVICE"]},
+        "container main adds the capabilities CHOWN",
+        {f"{CONTEXT}.capabilities.add": ["CHOWN"], "os": {"name": "windows"}},
+    ),
+)
 
 
 @pytest.mark.parametrize(("bad", "said", "good"), EXAMPLES, ids=[row[1] for row in EXAMPLES])

@@ -1,9 +1,10 @@
 """Credentials: what looks like one is found, what only sounds like one is not."""
 
 import json
+from itertools import chain
 from typing import Any
 
-from .stacks import PROXY, SMALL, Edit, Objects, adding, at, broken, container, findings, kept, prod, thing
+from .stacks import PROXY, SMALL, Broken, Edit, Kept, Objects, adding, at, container, findings, prod, thing
 
 RULE = "secrets-are-never-inline"
 STATEFUL_SET, FURTHER = f"StatefulSet/{SMALL}", "ConfigMap/further"
@@ -34,12 +35,12 @@ def annotated(value: str, name: str = "example.com/note") -> Edit:
     return at("Service", PROXY, "metadata/annotations", {name: value})
 
 
-BROKEN = (
-    *broken(RULE, "Secret/keys", cases=[
+BROKEN: Broken = {
+    (RULE, "Secret/keys"): [
         (adding(thing("Secret", "keys", data={"a": "Yg=="})), "a Secret with its data"),
         (adding(thing("Secret", "keys", stringData={"a": "b"})), "a Secret with its data"),
-    ]),
-    *broken(RULE, STATEFUL_SET, cases=[
+    ],
+    (RULE, STATEFUL_SET): [
         (variable("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI"), "variable AWS_SECRET_ACCESS_KEY"),
         (variable("HF_TOKEN", "abcdefgh"), "variable HF_TOKEN"),
         (variable("DB_PASSWORD", "hunter2"), "variable DB_PASSWORD"),
@@ -49,23 +50,23 @@ BROKEN = (
         (words("--api-key", "hunter2"), "argument --api-key"),
         (words(f"--header=Authorization: Bearer {'a1' * 12}"), "an authorization header"),
         (words("--model-repository=s3://minio:" + "sesame@store/models"), "a password in an address"),
-    ]),
-    *broken(RULE, f"Service/{PROXY}", cases=[
+    ],
+    (RULE, f"Service/{PROXY}"): [
         (annotated("Zx81kkLMn", "example.com/auth-token"), "auth-token looks like a credential"),
         (annotated("hunter2hunter2", "example.com/password"), "password looks like a cred"),
         (annotated(f"Bearer {JWT}"), "a JSON web token"),
         (annotated(f"token {GITHUB}"), "a GitHub token"),
-    ]),
-    *broken(RULE, FURTHER, cases=[
+    ],
+    (RULE, FURTHER): [
         (data("key.pem", KEY), "data.key.pem holds a private key"),
         (data("CLIENT_SECRET", "hunter2"), "data.CLIENT_SECRET looks like a credential"),
         (data("app.yaml", "user: me\npassword: hunter2\n"), "data.app.yaml gives password"),
         (data("app.ini", "[db]\nclient_secret = hunter2\n"), "gives client_secret"),
         (data("app.json", json.dumps({"a": [{"clientSecret": "hunter2"}]}, indent=1)), "clientSecret"),
-    ]),
-)  # fmt: skip
-KEPT = (
-    *kept(RULE, [
+    ],
+}
+KEPT: Kept = {
+    RULE: [
         adding(thing("Secret", "empty", type="Opaque")),
         reference("HF_TOKEN"),
         variable("HF_TOKEN", ""),
@@ -88,15 +89,15 @@ KEPT = (
         data("app.json", json.dumps({"secret": "inference-tls", "token": "", "accessKey": None}, indent=1)),
         data("run.sh", "token=$(cat /var/run/token)\npassword=$PASSWORD\n"),
         data("ca.crt", "-----BEGIN CERTIFICATE-----\nMIIE\n"),
-    ]),
-)  # fmt: skip
+    ],
+}
 
 
 def test_no_finding_says_a_secret() -> None:
     said = ""
-    for case in BROKEN:
+    for edit, _ in chain.from_iterable(BROKEN.values()):
         objects: Objects = prod()
-        case.edit(objects)
+        edit(objects)
         said += "".join(map(str, findings(objects)))
     assert RULE in said
     assert [value for value in (AWS, GITHUB, JWT, "hunter2", "sesame", "Yg==") if value in said] == []

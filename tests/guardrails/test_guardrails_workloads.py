@@ -8,27 +8,26 @@ from .stacks import (
     MAIN,
     PROXY,
     SMALL,
-    Case,
+    Broken,
     Edit,
+    Kept,
     Object,
     Objects,
     adding,
     at,
     both,
-    broken,
     container,
     everything,
     in_small,
-    kept,
-    pod,
-    settings,
+    setting,
     thing,
     without,
 )
 
 AGREE, CEILING = "gpu-pods-have-limit-selector-and-toleration-that-agree", "gpu-slices-stay-under-their-ceiling"
-STATEFUL_SET, NAMESPACE = f"StatefulSet/{SMALL}", "Namespace/inference-prod"
-SLICE = "nvidia.com/mig-1g.10gb"
+STATEFUL_SET, DEPLOYMENT = f"StatefulSet/{SMALL}", f"Deployment/{PROXY}"
+NAMESPACE = "Namespace/inference-prod"
+SLICE, OTHER_SLICE = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb"
 CLAIMED = "preload-claimed"
 
 
@@ -40,94 +39,109 @@ def resources(**changes: dict[str, Any]) -> Edit:
     return edit
 
 
+def replicas(count: Any) -> Edit:
+    return at("StatefulSet", SMALL, "spec/replicas", count)
+
+
 def limits(**devices: str) -> Edit:
     return in_small("containers/0/resources", {"limits": {"memory": "16Gi", **devices}, "requests": {"cpu": "2"}})
 
 
-def scaled_by(kind: str, **bounds: int) -> Edit:
-    target = {"kind": "StatefulSet", "name": SMALL}
-    made = thing(kind, "scaler", spec={"scaleTargetRef": target, **bounds})
-    return both(adding(made), at("StatefulSet", SMALL, "spec/replicas", GONE))
+def in_claimed(path: str, value: Any) -> Edit:
+    return at("StatefulSet", CLAIMED, f"spec/template/spec/{path}", value)
 
 
-WHOLE = {"nvidia.com/gpu": "1"}
-
-GPU_BROKEN = (
-    *broken(AGREE, STATEFUL_SET, cases=[
-        (in_small("tolerations", GONE), "does not tolerate the taint"),
-        (in_small("tolerations/0/effect", "NoExecute"), "does not tolerate"),
-        (in_small("tolerations/0/key", "nvidia.com/mig"), "does not tolerate"),
-        (in_small("nodeSelector/nvidia.com~mig.strategy", "single"), "selects single"),
-        (in_small("nodeSelector", GONE), "selects any"),
-        (in_small("nodeSelector/nvidia.com~gpu.product", "A100-MIG-1g.10gb"), "strategy single"),
-        (limits(**WHOLE), "nodes of MIG strategy mixed have none"),
-        (both(limits(**WHOLE), in_small("nodeSelector", {"nvidia.com/mig.strategy": "single"})),
-         "the product any says otherwise"),
-        (both(limits(**WHOLE), in_small("nodeSelector", {"nvidia.com/gpu.product": "A100-MIG-1g.10gb"})),
-         "selects MIG strategy none"),
-        (both(limits(**{"nvidia.com/gpu.shared": "1"}), in_small("nodeSelector", GONE)),
-         "does not select nodes that share"),
-        (both(resources(limits={"nvidia.com/mig-2g.20gb": "1"}), lambda o: settings(o, gpuSlices=None)),
-         "several kinds of devices"),
-        (resources(requests={"nvidia.com/mig-2g.20gb": "1"}), "2g.20gb without a limit"),
-        (resources(requests={SLICE: "2"}), "another number"),
-    ]),
-    Case(AGREE, at("Deployment", PROXY, "spec/template/spec/nodeSelector", {"nvidia.com/gpu.product": "A100"}),
-        f"Deployment/{PROXY}", "asks for no GPU"),
-    *broken(AGREE, f"StatefulSet/{CLAIMED}", base=everything, cases=[
-        (without("ResourceClaimTemplate", f"{CLAIMED}-gpu"), "is not there"),
-        (lambda objects: container(objects, CLAIMED)["resources"].pop("claims"), "no container uses"),
-        (lambda objects: pod(objects, CLAIMED).pop("resourceClaims"), "which the pod does not have"),
-    ]),
-    *broken(CEILING, NAMESPACE, cases=[
-        (lambda objects: settings(objects, gpuSlices=5), "6 GPU slices, and its ceiling is 5"),
-        (at("StatefulSet", SMALL, "spec/replicas", 4), f"7 GPU slices, and its ceiling is 6: {SMALL} 4"),
-        (resources(limits={SLICE: "2"}, requests={SLICE: "2"}), f"{SMALL} 6"),
-        (scaled_by("HorizontalPodAutoscaler", minReplicas=1, maxReplicas=4), f"{SMALL} 4"),
-        (scaled_by("ScaledObject", minReplicaCount=1, maxReplicaCount=7), f"{SMALL} 7"),
-        (scaled_by("ScaledObject"), f"{SMALL} 100"),
-    ]),
-    Case(CEILING, at("ResourceClaimTemplate", f"{CLAIMED}-gpu", "spec/spec/devices/requests/0/exactly/count", 80),
-        NAMESPACE, f"its ceiling is 64: {CLAIMED} ", everything),
-)  # fmt: skip
-GPU_KEPT = (
-    *kept(AGREE, [
-        in_small("tolerations", [{"operator": "Exists"}]),
-        in_small("tolerations", [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]),
-        both(limits(**WHOLE), in_small("nodeSelector", GONE)),
-        both(limits(**WHOLE), in_small("nodeSelector",
-             {"nvidia.com/gpu.product": "A-MIG-1g.5gb", "nvidia.com/mig.strategy": "single"})),
-        both(limits(**{"nvidia.com/gpu.shared": "1"}), in_small("nodeSelector",
-             {"nvidia.com/gpu.sharing-strategy": "mps"})),
-        resources(requests={SLICE: "1"}),
-        at("Deployment", PROXY, "spec/template/spec/nodeSelector", {"node.kubernetes.io/pool": "gpu-free"}),
-    ]),
-    *kept(CEILING, [
-        lambda objects: settings(objects, gpuSlices=7),
-        both(at("StatefulSet", SMALL, "spec/replicas", 400), lambda o: settings(o, gpuSlices=None)),
-        at("StatefulSet", SMALL, "spec/replicas", 0),
-        scaled_by("HorizontalPodAutoscaler", minReplicas=1, maxReplicas=3),
-    ]),
-)  # fmt: skip
-
-
-PODS, PROBES, BUDGET = (
-    "pods-fulfil-pod-security-restricted",
-    "every-container-has-probes",
-    "every-workload-has-a-budget",
-)
-GRACE, SCALED = "grace-periods-hold-pause-and-stop", "autoscalers-own-the-number-of-replicas"
-DEPLOYMENT = f"Deployment/{PROXY}"
-LABELS = {"app.kubernetes.io/instance": "prod", "tidegate.dev/pool": "small"}
+def claiming(count: int) -> Edit:
+    return at("ResourceClaimTemplate", f"{CLAIMED}-gpu", "spec/spec/devices/requests/0/exactly/count", count)
 
 
 def in_proxy(path: str, value: Any) -> Edit:
     return at("Deployment", PROXY, f"spec/template/spec/{path}", value)
 
 
-def budget(**spec: Any) -> Edit:
-    made = thing("PodDisruptionBudget", "further", spec={"selector": {"matchLabels": LABELS}, **spec})
-    return both(without("PodDisruptionBudget", SMALL), adding(made))
+def whole_gpu(selector: Any) -> Edit:
+    return both(limits(**{"nvidia.com/gpu": "1"}), in_small("nodeSelector", selector))
+
+
+def shared_gpu(selector: Any) -> Edit:
+    return both(limits(**{"nvidia.com/gpu.shared": "1"}), in_small("nodeSelector", selector))
+
+
+def scaled_by(kind: str, **bounds: int) -> Edit:
+    target = {"kind": "StatefulSet", "name": SMALL}
+    made = thing(kind, "scaler", spec={"scaleTargetRef": target, **bounds})
+    return both(adding(made), replicas(GONE))
+
+
+GPU_BROKEN: Broken = {
+    (AGREE, STATEFUL_SET): [
+        (in_small("tolerations", GONE), "does not tolerate the taint"),
+        (in_small("tolerations/0/effect", "NoExecute"), "does not tolerate"),
+        (in_small("tolerations/0/key", "nvidia.com/mig"), "does not tolerate"),
+        (in_small("nodeSelector/nvidia.com~mig.strategy", "single"), "selects single"),
+        (in_small("nodeSelector", GONE), "selects any"),
+        (in_small("nodeSelector/nvidia.com~gpu.product", "A100-MIG-1g.10gb"), "strategy single"),
+        (limits(**{"nvidia.com/gpu": "1"}), "nodes of MIG strategy mixed have none"),
+        (whole_gpu({"nvidia.com/mig.strategy": "single"}), "the product any says otherwise"),
+        (whole_gpu({"nvidia.com/gpu.product": "A100-MIG-1g.10gb"}), "selects MIG strategy none"),
+        (shared_gpu(GONE), "does not select nodes that share"),
+        (both(resources(limits={OTHER_SLICE: "1"}), setting(gpuSlices=None)), "several kinds of devices"),
+        (resources(requests={OTHER_SLICE: "1"}), "2g.20gb without a limit"),
+        (resources(requests={SLICE: "2"}), "another number"),
+    ],
+    (AGREE, DEPLOYMENT): [(in_proxy("nodeSelector", {"nvidia.com/gpu.product": "A100"}), "asks for no GPU")],
+    (AGREE, f"StatefulSet/{CLAIMED}"): [
+        (without("ResourceClaimTemplate", f"{CLAIMED}-gpu"), "is not there", everything),
+        (in_claimed("containers/0/resources/claims", GONE), "no container uses", everything),
+        (in_claimed("resourceClaims", GONE), "which the pod does not have", everything),
+    ],
+    (CEILING, NAMESPACE): [
+        (setting(gpuSlices=5), "6 GPU slices, and its ceiling is 5"),
+        (replicas(4), f"7 GPU slices, and its ceiling is 6: {SMALL} 4"),
+        (resources(limits={SLICE: "2"}, requests={SLICE: "2"}), f"{SMALL} 6"),
+        (scaled_by("HorizontalPodAutoscaler", minReplicas=1, maxReplicas=4), f"{SMALL} 4"),
+        (scaled_by("ScaledObject", minReplicaCount=1, maxReplicaCount=7), f"{SMALL} 7"),
+        (scaled_by("ScaledObject"), f"{SMALL} 100"),
+        (claiming(80), f"its ceiling is 64: {CLAIMED} ", everything),
+    ],
+}
+GPU_KEPT: Kept = {
+    AGREE: [
+        in_small("tolerations", [{"operator": "Exists"}]),
+        in_small("tolerations", [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]),
+        whole_gpu(GONE),
+        whole_gpu({"nvidia.com/gpu.product": "A-MIG-1g.5gb", "nvidia.com/mig.strategy": "single"}),
+        shared_gpu({"nvidia.com/gpu.sharing-strategy": "mps"}),
+        resources(requests={SLICE: "1"}),
+        in_proxy("nodeSelector", {"node.kubernetes.io/pool": "gpu-free"}),
+    ],
+    CEILING: [
+        setting(gpuSlices=7),
+        both(replicas(400), setting(gpuSlices=None)),
+        replicas(0),
+        scaled_by("HorizontalPodAutoscaler", minReplicas=1, maxReplicas=3),
+    ],
+}
+
+
+PODS, PROBES = "pods-fulfil-pod-security-restricted", "every-container-has-probes"
+BUDGET = "every-workload-has-a-budget"
+GRACE, SCALED = "grace-periods-hold-pause-and-stop", "autoscalers-own-the-number-of-replicas"
+SHELL = {"name": "sh", "image": f"a@sha256:{'0' * 64}"}
+ON_THE_HOST = {"spec": {"hostPID": True, "containers": []}}
+LABELS = {"app.kubernetes.io/instance": "prod", "tidegate.dev/pool": "small"}
+
+
+def budget(name: str, **spec: Any) -> Object:
+    return thing("PodDisruptionBudget", name, spec={"selector": {"matchLabels": LABELS}, **spec})
+
+
+def budgeted(**spec: Any) -> Edit:
+    return both(without("PodDisruptionBudget", SMALL), adding(budget("further", **spec)))
+
+
+def pre_stop(*command: str) -> Edit:
+    return in_small("containers/0/lifecycle/preStop", {"exec": {"command": list(command)}})
 
 
 def exit_timeout(value: str | None) -> Edit:
@@ -148,78 +162,79 @@ def drain_seconds(value: str) -> Edit:
     return at("ConfigMap", "inference-proxy-settings", "data/TIDEGATE_PROXY_DRAIN_SECONDS", value)
 
 
-BROKEN = (
-    *GPU_BROKEN,
-    *broken(PODS, STATEFUL_SET, cases=[
+BROKEN: Broken = {
+    **GPU_BROKEN,
+    (PODS, STATEFUL_SET): [
         (in_small("hostNetwork", True), "the pod sets hostNetwork"),
         (in_small("initContainers/0/securityContext", GONE), "container eviction-policy does not"),
-    ]),
-    Case(PODS, adding(thing("Pod", "shell", spec={"containers": [{"name": "sh", "image": f"a@sha256:{'0' * 64}"}]})),
-        "Pod/shell", "container sh does not drop ALL"),
-    *broken(PODS, "CronJob/nightly", cases=[
-        (adding(thing("CronJob", "nightly",
-                      spec={"jobTemplate": {"spec": {"template": {"spec": {"hostPID": True, "containers": []}}}}})),
-         "hostPID"),
-    ]),
-    *broken(PROBES, STATEFUL_SET, cases=[
+    ],
+    (PODS, "Pod/shell"): [
+        (adding(thing("Pod", "shell", spec={"containers": [SHELL]})), "container sh does not drop ALL")
+    ],
+    (PODS, "CronJob/nightly"): [
+        (adding(thing("CronJob", "nightly", spec={"jobTemplate": {"spec": {"template": ON_THE_HOST}}})), "hostPID"),
+    ],
+    (PROBES, STATEFUL_SET): [
         (in_small("containers/0/readinessProbe", GONE), "container triton has no readinessProbe"),
         (in_small("containers/0/livenessProbe", GONE), "triton has no livenessProbe"),
         (in_small("initContainers/0/livenessProbe", GONE), "eviction-policy has no livenessProbe"),
-    ]),
-    Case(PROBES, in_proxy("containers/0/livenessProbe", {}), DEPLOYMENT, "container proxy has no livenessProbe"),
-    *broken(BUDGET, STATEFUL_SET, cases=[
+    ],
+    (PROBES, DEPLOYMENT): [(in_proxy("containers/0/livenessProbe", {}), "container proxy has no livenessProbe")],
+    (BUDGET, STATEFUL_SET): [
         (without("PodDisruptionBudget", SMALL), "it has no PodDisruptionBudget"),
         (at("PodDisruptionBudget", SMALL, "spec/selector/matchLabels/tidegate.dev~pool", "x"), "no"),
-        (adding(thing("PodDisruptionBudget", "second", spec={"selector": {"matchLabels": LABELS}})),
-         "it has 2 PodDisruptionBudgets"),
-    ]),
-    *broken(BUDGET, f"PodDisruptionBudget/{SMALL}", cases=[
+        (adding(budget("second")), "it has 2 PodDisruptionBudgets"),
+    ],
+    (BUDGET, f"PodDisruptionBudget/{SMALL}"): [
         (at("PodDisruptionBudget", SMALL, "spec/maxUnavailable", 0), "lets no pod"),
         (at("PodDisruptionBudget", SMALL, "spec/maxUnavailable", "0%"), "lets no"),
-    ]),
-    *broken(BUDGET, "PodDisruptionBudget/further", cases=[
-        (budget(minAvailable=3), "lets no pod of ondemand-small go"),
-        (budget(minAvailable="100%"), "lets no pod"),
-    ]),
-    *broken(GRACE, STATEFUL_SET, cases=[
+    ],
+    (BUDGET, "PodDisruptionBudget/further"): [
+        (budgeted(minAvailable=3), "lets no pod of ondemand-small go"),
+        (budgeted(minAvailable="100%"), "lets no pod"),
+    ],
+    (GRACE, STATEFUL_SET): [
         (in_small("terminationGracePeriodSeconds", 40), "and its pod has 40 s"),
         (in_small("terminationGracePeriodSeconds", GONE), "and its pod has 30 s"),
         (exit_timeout("3600"), "stops in 3600 s"),
         (both(exit_timeout(None), in_small("terminationGracePeriodSeconds", 35)), "stops in 30 s"),
-        (in_small("containers/0/lifecycle/preStop", {"exec": {"command": ["sh", "-c", "sleep 600"]}}), "pauses 600 s"),
-    ]),
-    Case(GRACE, drain_seconds("600"), DEPLOYMENT, "stops in 600 s"),
-    Case(SCALED, at("Deployment", PROXY, "spec/replicas", 3),
-        DEPLOYMENT, "replicas is set, and a HorizontalPodAutoscaler"),
-    *broken(SCALED, STATEFUL_SET, cases=[
+        (pre_stop("sh", "-c", "sleep 600"), "pauses 600 s"),
+    ],
+    (GRACE, DEPLOYMENT): [(drain_seconds("600"), "stops in 600 s")],
+    (SCALED, DEPLOYMENT): [
+        (at("Deployment", PROXY, "spec/replicas", 3), "replicas is set, and a HorizontalPodAutoscaler"),
+    ],
+    (SCALED, STATEFUL_SET): [
         (adding(scaler("s", "ScaledObject")), "a ScaledObject owns the number"),
-        (both(adding(scaler("a"), scaler("b", "ScaledObject")), at("StatefulSet", SMALL, "spec/replicas", GONE)),
-         "it has 2 autoscalers: HorizontalPodAutoscaler, ScaledObject"),
-    ]),
-)  # fmt: skip
-KEPT = (
-    *GPU_KEPT,
-    *kept(PODS, [
+        (
+            both(adding(scaler("a"), scaler("b", "ScaledObject")), replicas(GONE)),
+            "HorizontalPodAutoscaler, ScaledObject",
+        ),
+    ],
+}
+KEPT: Kept = {
+    **GPU_KEPT,
+    PODS: [
         in_small("containers/0/securityContext/capabilities/add", ["NET_BIND_SERVICE"]),
         in_small("volumes/0", {"name": "shm", "downwardAPI": {}}),
-    ]),
-    *kept(PROBES, [
+    ],
+    PROBES: [
         in_small("containers/0/startupProbe", GONE),
         in_small("initContainers/0/startupProbe", GONE),
-    ]),
-    *kept(BUDGET, [
+    ],
+    BUDGET: [
         at("PodDisruptionBudget", SMALL, "spec/maxUnavailable", "50%"),
-        budget(minAvailable=2),
-        both(budget(minAvailable=2), adding(scaler("s")), at("StatefulSet", SMALL, "spec/replicas", GONE)),
-    ]),
-    *kept(GRACE, [
+        budgeted(minAvailable=2),
+        both(budgeted(minAvailable=2), adding(scaler("s")), replicas(GONE)),
+    ],
+    GRACE: [
         in_small("terminationGracePeriodSeconds", 1000),
         exit_timeout("5"),
-        in_small("containers/0/lifecycle/preStop", {"exec": {"command": ["sleep", "5"]}}),
+        pre_stop("sleep", "5"),
         drain_seconds("1"),
-    ]),
-    *kept(SCALED, [
+    ],
+    SCALED: [
         at("StatefulSet", MAIN, "spec/replicas", 1),
-        both(adding(scaler("s", "ScaledObject")), at("StatefulSet", SMALL, "spec/replicas", GONE)),
-    ]),
-)  # fmt: skip
+        both(adding(scaler("s", "ScaledObject")), replicas(GONE)),
+    ],
+}

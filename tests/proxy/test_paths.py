@@ -58,16 +58,36 @@ def test_needless_encoding_changes_nothing(model: str, data: st.DataObject) -> N
 
 
 TRICKS = [
-    "/v2/models/../repository/index", "/v2/models/%2e%2e/infer", "/v2/models/%2E./infer", "/v2/models/./infer",
-    "/v2/models/m%2finfer", "/v2/models/m%2Fload/infer", "/v2//models/m/infer", "//v2/models/m/infer",
-    "/v2/models/m/infer/", "/v2/models/m;x=1/infer", "/v2/models/m%00/infer", "/v2/models/m%0d%0aX:1/infer",
-    "/v2/models/%c0%ae%c0%ae/infer", "/v2/models/m\xff/infer", "/V2/models/m/infer", "/v2/models/m/INFER",
-    "/v2/models/m/versions/01/infer", "/v2/models/m/versions/0/infer", "/v2/models/m/versions/-1/infer",
-    "/v2/models/m/versions/1e3/infer", "/v2/models/%252e%252e/infer", "http://other/v2/models/m/infer", "*",
-    "/v2/models//infer", "/v2/models/-m/infer", "/servers/../v2/models/m/infer", "/v2/models/m#/infer",
+    "/v2/models/../repository/index",
+    "/v2/models/%2e%2e/infer",
+    "/v2/models/%2E./infer",
+    "/v2/models/./infer",
+    "/v2/models/m%2finfer",
+    "/v2/models/m%2Fload/infer",
+    "/v2//models/m/infer",
+    "//v2/models/m/infer",
+    "/v2/models/m/infer/",
+    "/v2/models/m;x=1/infer",
+    "/v2/models/m%00/infer",
+    "/v2/models/m%0d%0aX:1/infer",
+    "/v2/models/%c0%ae%c0%ae/infer",
+    "/v2/models/m\xff/infer",
+    "/V2/models/m/infer",
+    "/v2/models/m/INFER",
+    "/v2/models/m/versions/01/infer",
+    "/v2/models/m/versions/0/infer",
+    "/v2/models/m/versions/-1/infer",
+    "/v2/models/m/versions/1e3/infer",
+    "/v2/models/%252e%252e/infer",
+    "http://other/v2/models/m/infer",
+    "*",
+    "/v2/models//infer",
+    "/v2/models/-m/infer",
+    "/servers/../v2/models/m/infer",
+    "/v2/models/m#/infer",
     f"/v2/models/{'m' * 128}/infer",
     f"/v2/models/m/{'infer' * 1000}",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("path", [*TRICKS, *CONTROL])

@@ -1,11 +1,9 @@
 """Reading a definition file."""
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -54,14 +52,45 @@ def paths(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | i
 @pytest.mark.parametrize(
     ("written", "value"),
     [
-        ("", None), ("~", None), ("null", None), ("true", True), ("False", False), ("3", 3), ("-3", -3), ("+1", 1),
-        ("007", 7), ("0x1F", 31), ("0o17", 15), ("1e3", 1000.0), (".5", 0.5), ("1.", 1.0), ("-.inf", float("-inf")),
-        ("26.08", 26.08), ("on", "on"), ("yes", "yes"), ("No", "No"), ("1:30", "1:30"), ("2020-01-01", "2020-01-01"),
-        ("1_000", "1_000"), ("0b1", "0b1"), ("1.2.3", "1.2.3"), ("-", "-"), ("'3'", "3"), ('"true"', "true"),
-        ("! 3", "3"), ("!!str 3", "3"), ("!!int 3", 3), ("!!float 3", 3.0), ("!!bool true", True), ("!!null ''", None),
-        ("|\n  a\n  b", "a\nb\n"), ("[]", []), ("!!map {}", {}), ("=", "="),
+        ("", None),
+        ("~", None),
+        ("null", None),
+        ("true", True),
+        ("False", False),
+        ("3", 3),
+        ("-3", -3),
+        ("+1", 1),
+        ("007", 7),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("1.", 1.0),
+        ("-.inf", float("-inf")),
+        ("26.08", 26.08),
+        ("on", "on"),
+        ("yes", "yes"),
+        ("No", "No"),
+        ("1:30", "1:30"),
+        ("2020-01-01", "2020-01-01"),
+        ("1_000", "1_000"),
+        ("0b1", "0b1"),
+        ("1.2.3", "1.2.3"),
+        ("-", "-"),
+        ("'3'", "3"),
+        ('"true"', "true"),
+        ("! 3", "3"),
+        ("!!str 3", "3"),
+        ("!!int 3", 3),
+        ("!!float 3", 3.0),
+        ("!!bool true", True),
+        ("!!null ''", None),
+        ("|\n  a\n  b", "a\nb\n"),
+        ("[]", []),
+        ("!!map {}", {}),
+        ("=", "="),
     ],
-)  # fmt: skip
+)
 def test_scalars_follow_the_core_schema_of_yaml_1_2(written: str, value: object) -> None:
     if written == "-":
         written = "[-x]"
@@ -75,10 +104,15 @@ def test_scalars_follow_the_core_schema_of_yaml_1_2(written: str, value: object)
 def test_every_part_knows_its_place() -> None:
     document = parse("servers:\n  - name: a\n    pools: [x, {gpu: 1}]\n  -\n    name: b\n", "f.yaml")
     where = {
-        ("servers",): (1, 1), ("servers", 0): (2, 5), ("servers", 0, "name"): (2, 5), ("servers", 0, "pools"): (3, 5),
-        ("servers", 0, "pools", 0): (3, 13), ("servers", 0, "pools", 1, "gpu"): (3, 17), ("servers", 1): (5, 5),
+        ("servers",): (1, 1),
+        ("servers", 0): (2, 5),
+        ("servers", 0, "name"): (2, 5),
+        ("servers", 0, "pools"): (3, 5),
+        ("servers", 0, "pools", 0): (3, 13),
+        ("servers", 0, "pools", 1, "gpu"): (3, 17),
+        ("servers", 1): (5, 5),
         (): (1, 1),
-    }  # fmt: skip
+    }
     for path, (line, column) in where.items():
         assert document.position(path) == Position("f.yaml", line, column), path
     assert document.value_position(("servers",)) == Position("f.yaml", 2, 3)
@@ -186,9 +220,16 @@ when: !!timestamp 2020-01-01
 """
     problems = problems_of(text)
     assert [(place(problem), problem.path) for problem in problems] == [
-        ((4, 5), "servers[one]"), ((5, 12), "servers[one].image"), ((6, 5), "servers[1]"), ((7, 5), "servers[1]"),
-        ((8, 5), "servers[1]"), ((9, 1), ""), ((10, 3), ""), ((12, 7), "when"), ((13, 1), ""),
-    ]  # fmt: skip
+        ((4, 5), "servers[one]"),
+        ((5, 12), "servers[one].image"),
+        ((6, 5), "servers[1]"),
+        ((7, 5), "servers[1]"),
+        ((8, 5), "servers[1]"),
+        ((9, 1), ""),
+        ((10, 3), ""),
+        ((12, 7), "when"),
+        ((13, 1), ""),
+    ]
     assert '"gpu" stands here twice' in problems[0].what
     assert "f.yaml:3:5" in problems[0].why
     assert "!secret" in problems[1].what
@@ -252,16 +293,6 @@ def test_a_syntax_error_does_not_hide_what_was_found_before_it() -> None:
     assert [place(problem)[0] for problem in problems_of("a: 1\na: 2\nb: [\n")] == [2, 3]
 
 
-# ---- files that are no definition ----
-
-
-def refusal(path: Path | str) -> Problem:
-    with pytest.raises(DefinitionError) as caught:
-        load(path)
-    (problem,) = caught.value.problems
-    return problem
-
-
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n", "~\n", "\ufeff"])
 def test_an_empty_definition_is_said_to_be_empty(text: str) -> None:
     assert only_problem_of(text).what == "the file is empty"
@@ -273,63 +304,37 @@ def test_the_top_level_must_be_a_mapping(text: str, kind: str) -> None:
     assert place(only_problem_of(text)) == (1, 1)
 
 
-def test_a_missing_file_suggests_near_names_and_a_folder_says_what_is_in_it(tmp_path: Path) -> None:
-    (tmp_path / "inference.yaml").touch()
-    problem = refusal(tmp_path / "inferense.yaml")
-    assert "no such file" in problem.what
-    assert "inference.yaml" in problem.do
-    assert "no folder" in refusal(tmp_path / "nowhere" / "f.yaml").why
-    assert "no such file" in refusal("").what
-    assert "folder" in refusal(tmp_path).what
-    assert "inference.yaml" in refusal(tmp_path).do
-    assert "name of a file" in refusal("a\0b").what
-    assert "cannot be read" in refusal("x" * 5_000).what
-
-
-def test_a_refusal_of_the_system_is_one_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builtins.open", Mock(side_effect=PermissionError(13, "Permission denied")))
-    assert "may not be read" in refusal("f.yaml").what
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (b"a: 1\nb\xff: 1\n", "byte 0xff at offset 6 (line 2)"),
-        ("a: 1".encode("utf-16"), "UTF-16"),
-        ("a: 1".encode("utf-32"), "UTF-32"),
-        (b"a: 1\nb: \0\n", "U+0000"),
-        (b"\x7fELF\x02\x01\x01\0\0", "U+007F"),
-        (b"\x89PNG\r\n\x1a\n", "byte 0x89 at offset 0 (line 1)"),
-    ],
-)
-def test_junk_is_named_for_what_it_is(tmp_path: Path, data: bytes, words: str) -> None:
-    path = tmp_path / "f.yaml"
-    path.write_bytes(data)
-    problem = refusal(path)
-    assert words in problem.what
-    assert problem.do
-    os.truncate(path, 50_000_000_000)
-    assert "larger than 10 MB" in refusal(path).what
-
-
-@examples(400)
-@given(st.binary(max_size=200))
-def test_no_bytes_raise_anything_but_a_definition_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    path = tmp_path_factory.getbasetemp() / "junk.yaml"
-    path.write_bytes(data)
-    try:
-        load(path)
-    except DefinitionError as error:
-        assert str(error)  # noqa: PT017 – a file may as well be good
-
+# ---- any text ----
 
 yaml_like = st.lists(
     st.sampled_from(
-        [*"ab:-?[]{}&*!|>'\"%@`#,~\n\t\\ ", "\n  ", "\n- ", ": ", "<<", "<<: ", "&a ", "*a", "*a ", "!!set ", "---\n",
-         "...\n", "0x", "1", ".5", "1e9", "\\U0011ffff", "\\ud800", "\u2028", "\x85", "\r", "\ufeff"]
+        [
+            *"ab:-?[]{}&*!|>'\"%@`#,~\n\t\\ ",
+            "\n  ",
+            "\n- ",
+            ": ",
+            "<<",
+            "<<: ",
+            "&a ",
+            "*a",
+            "*a ",
+            "!!set ",
+            "---\n",
+            "...\n",
+            "0x",
+            "1",
+            ".5",
+            "1e9",
+            "\\U0011ffff",
+            "\\ud800",
+            "\u2028",
+            "\x85",
+            "\r",
+            "\ufeff",
+        ]
     ),
     max_size=40,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @pytest.mark.parametrize("loader", [loading._LOADER, yaml.SafeLoader])

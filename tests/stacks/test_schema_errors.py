@@ -65,8 +65,12 @@ def test_a_missing_key_is_reported_at_its_parent() -> None:
         (f"{COLD}/replicas", {"a": 1}, "expected a whole number, got a mapping", ""),
         (f"{COLD}/replicas", -1, "must be at least 0, got the number -1", "How many"),
         (f"{COLD}/replicas", 9_999, "must be at most 1000, got the number 9999", ""),
-        ("environments/prod/promotion", {"from": "dev", "soakHours": "3.5"}, 'expected a number, got the text "3.5"',
-         "write it without quotes: 3.5"),
+        (
+            "environments/prod/promotion",
+            {"from": "dev", "soakHours": "3.5"},
+            'expected a number, got the text "3.5"',
+            "write it without quotes: 3.5",
+        ),
         (f"{MODEL}/pinned", "yes", 'expected true or false, got the text "yes"', "write true"),
         (f"{MODEL}/pinned", "false", 'expected true or false, got the text "false"', "without quotes: false"),
         (f"{COLD}/nodeSelector", [], "expected a mapping (key: value), got an empty list", ""),
@@ -74,14 +78,18 @@ def test_a_missing_key_is_reported_at_its_parent() -> None:
         (f"{COLD}/nodeSelector", {"a": "RAW 0x10"}, "expected text, got the number 0x10", 'quote it: "0x10"'),
         (f"{COLD}/nodeSelector", {"a": True}, "expected text, got true", 'quote it: "true"'),
         (f"{COLD}/nodeSelector", {"a b": "x"}, 'the key "a b": it does not have the right form', "label key, such as"),
-        ("proxy/logLevel", "debgu", "expected one of: debug, info, warning, error, got the text", "mean \"debug\"?"),
+        ("proxy/logLevel", "debgu", "expected one of: debug, info, warning, error, got the text", 'mean "debug"?'),
         ("proxy/resources", "1g.10gb", 'expected a mapping (key: value), got the text "1g.10gb"', ""),
         ("images/proxy/name", "Big", '"Big" does not have the right form', "lower-case letters, digits and dashes"),
         (f"{COLD}/priorityClass", "a" * 254, "must have at most 253 characters", ""),
         ("servers/main/triton", {"extraArguments": "--a=b"}, "", 'write it as a list: ["--a=b"]'),
         ("network/callers/ingress/cidr", "nonsense", "'nonsense' does not appear to be an IPv4 or IPv6 network", ""),
-        ("proxy/exposure", {"kind": "ingres"}, 'unknown kind "ingres"',
-         'did you mean "ingress"? kind is one of: cluster-ip, ingress, http-route, load-balancer.'),
+        (
+            "proxy/exposure",
+            {"kind": "ingres"},
+            'unknown kind "ingres"',
+            'did you mean "ingress"? kind is one of: cluster-ip, ingress, http-route, load-balancer.',
+        ),
         ("proxy/exposure", {"host": "i"}, '"kind" is missing', "kind is one of: cluster-ip"),
         ("proxy/exposure", {"knd": "ingress"}, 'unknown key "knd"', 'did you mean "kind"?'),
         ("proxy/exposure", {"kind": [1]}, "unknown kind [1]", ""),
@@ -89,7 +97,7 @@ def test_a_missing_key_is_reported_at_its_parent() -> None:
         ("servers/main/repository", {"url": 3}, "repository.url: expected text", ""),
         ("servers/main/repository", {"dataset": "models", "pth": "x"}, 'unknown key "pth"', 'did you mean "path"?'),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_value_is_said_in_plain_words(path: str, value: Any, what: str, do: str) -> None:
     text = said({path: value})
     assert what in text
@@ -100,11 +108,31 @@ def test_a_wrong_value_is_said_in_plain_words(path: str, value: Any, what: str, 
 
 keys = st.sampled_from(
     [
-        "images", "servers", "pools", "loading", "mode", "kind", "name", "proxy", "exposure", "access", "models",
-        "alias", "versions", "network", "callers", "cidr", "labels", "placement", "profile", "mig", "repository",
-        "url", "[key]",
+        "images",
+        "servers",
+        "pools",
+        "loading",
+        "mode",
+        "kind",
+        "name",
+        "proxy",
+        "exposure",
+        "access",
+        "models",
+        "alias",
+        "versions",
+        "network",
+        "callers",
+        "cidr",
+        "labels",
+        "placement",
+        "profile",
+        "mig",
+        "repository",
+        "url",
+        "[key]",
     ]
-)  # fmt: skip
+)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | keys | st.text(max_size=5),
     lambda below: st.lists(below, max_size=3) | st.dictionaries(keys | st.text(max_size=5), below, max_size=4),

@@ -96,15 +96,39 @@ def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(beh
 
 @pytest.mark.parametrize(
     ("behave", "call", "times"),
-    [(problem(ProblemType.UPSTREAM), infer, 1), (problem(ProblemType.UPSTREAM), metadata, 3), (rig.reset, infer, 1),
-     (rig.close, infer, 1), (rig.reset, metadata, 3), (problem(ProblemType.LOAD_FAILED), metadata, 1),
-     (problem(ProblemType.NEVER_FITS), infer, 1),
-     (rig.half, infer, 1), (rig.half_then_reset, infer, 1), (rig.half_a_head, infer, 1), (rig.nonsense, infer, 1),
-     (rig.truncated_chunks, infer, 1), (lambda caller: caller.answer(b"<html>", kind="text/html"), infer, 1),
-     (lambda caller: caller.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"), infer, 1)],
-    ids=["failed", "failed-look", "reset", "closed", "reset-look", "load-failed", "never-fits", "half", "half-reset",
-         "half-a-head", "nonsense", "chunks", "html", "length"],
-)  # fmt: skip
+    [
+        (problem(ProblemType.UPSTREAM), infer, 1),
+        (problem(ProblemType.UPSTREAM), metadata, 3),
+        (rig.reset, infer, 1),
+        (rig.close, infer, 1),
+        (rig.reset, metadata, 3),
+        (problem(ProblemType.LOAD_FAILED), metadata, 1),
+        (problem(ProblemType.NEVER_FITS), infer, 1),
+        (rig.half, infer, 1),
+        (rig.half_then_reset, infer, 1),
+        (rig.half_a_head, infer, 1),
+        (rig.nonsense, infer, 1),
+        (rig.truncated_chunks, infer, 1),
+        (lambda caller: caller.answer(b"<html>", kind="text/html"), infer, 1),
+        (lambda caller: caller.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"), infer, 1),
+    ],
+    ids=[
+        "failed",
+        "failed-look",
+        "reset",
+        "closed",
+        "reset-look",
+        "load-failed",
+        "never-fits",
+        "half",
+        "half-reset",
+        "half-a-head",
+        "nonsense",
+        "chunks",
+        "html",
+        "length",
+    ],
+)
 def test_only_what_harms_nobody_is_tried_again(
     behind: rig.Upstream, behave: rig.Behaviour, call: Call, times: int
 ) -> None:

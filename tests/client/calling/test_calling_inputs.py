@@ -48,8 +48,11 @@ def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
 @pytest.mark.parametrize(
     ("value", "signature", "inputs"),
     [
-        (pandas.DataFrame({"A": [1, 2, 3], "B": [[1, 2], (3, 4), numpy.array([5, 6])]}), PAIR,
-         {"A": [[1], [2], [3]], "B": [[1, 2], [3, 4], [5, 6]]}),
+        (
+            pandas.DataFrame({"A": [1, 2, 3], "B": [[1, 2], (3, 4), numpy.array([5, 6])]}),
+            PAIR,
+            {"A": [[1], [2], [3]], "B": [[1, 2], [3, 4], [5, 6]]},
+        ),
         ([{"A": 1, "B": [1, 2]}, {"A": 2, "B": [3, 4]}], PAIR, {"A": [[1], [2]], "B": [[1, 2], [3, 4]]}),
         ({"A": [7], "B": [1, 2]}, PAIR, {"A": [[7]], "B": [[1, 2]]}),
         ({"A": 7, "B": [1, 2]}, PAIR, {"A": [[7]], "B": [[1, 2]]}),
@@ -62,9 +65,21 @@ def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
         (pandas.DataFrame({"X": [1, 2, 3]}), ANY, {"X": [1, 2, 3]}),
         ({"X": 7}, Signature((Tensor("X", "INT32", (1,)),), (), 0, False), {"X": [7]}),
     ],
-    ids=["cells", "dicts", "one-row", "one-number", "series", "list", "bytes", "text", "array", "features", "column",
-         "no-batches"],
-)  # fmt: skip
+    ids=[
+        "cells",
+        "dicts",
+        "one-row",
+        "one-number",
+        "series",
+        "list",
+        "bytes",
+        "text",
+        "array",
+        "features",
+        "column",
+        "no-batches",
+    ],
+)
 def test_what_is_given_becomes_tensors(value: Any, signature: Signature, inputs: dict[str, Any]) -> None:
     assert {name: array.tolist() for name, array in take(value, signature).inputs.items()} == inputs
 
@@ -93,10 +108,19 @@ def test_without_a_signature_names_decide_and_types_stay() -> None:
 
 @pytest.mark.parametrize(
     ("value", "stays"),
-    [([1.0], True), ([True], True), ([2**31 - 1], True), ([1.5], False), ([2**31], False), ([float("nan")], False),
-     (["1"], False), ([None], False), ([[1], [2, 3]], False)],
+    [
+        ([1.0], True),
+        ([True], True),
+        ([2**31 - 1], True),
+        ([1.5], False),
+        ([2**31], False),
+        ([float("nan")], False),
+        (["1"], False),
+        ([None], False),
+        ([[1], [2, 3]], False),
+    ],
     ids=["whole-float", "bool", "largest", "fraction", "too-large", "nan", "text", "none", "ragged"],
-)  # fmt: skip
+)
 def test_no_number_becomes_another_one(value: Any, stays: bool) -> None:
     if stays:
         assert take({"A": value, "B": [1, 2]}, PAIR).inputs["A"].tolist() == [[int(value[0])]]
@@ -145,11 +169,19 @@ def test_what_does_not_fit_is_refused_and_it_is_said_what_does(name: str) -> Non
 
 
 whatever = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.binary(max_size=3)
-    | st.dates() | st.complex_numbers() | st.decimals() | st.builds(object),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=3)
+    | st.binary(max_size=3)
+    | st.dates()
+    | st.complex_numbers()
+    | st.decimals()
+    | st.builds(object),
     lambda inner: st.lists(inner, max_size=4) | st.tuples(inner) | st.dictionaries(st.sampled_from("ABXTEXT"), inner),
     max_leaves=10,
-)  # fmt: skip
+)
 arrays_of_any = arrays.arrays(
     arrays.scalar_dtypes() | arrays.byte_string_dtypes(max_len=3),
     arrays.array_shapes(min_dims=0, min_side=0, max_side=4),

@@ -25,8 +25,11 @@ from tests.proxy.rigs.tables import POOL, SERVER
 from .conftest import write_keyed
 
 CONTEXT = {
-    "parent_run_id": "0f", "inference_server_name": SERVER, "model_name": "versions", "model_version": "1",
-}  # fmt: skip
+    "parent_run_id": "0f",
+    "inference_server_name": SERVER,
+    "model_name": "versions",
+    "model_version": "1",
+}
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +112,15 @@ def test_the_version_is_the_environments_the_registered_or_a_number(said: str, v
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("TIDEGATE_ROUTE", "v3"), ("TIDEGATE_MODEL_VERSION", "newest"), ("TIDEGATE_MODEL_VERSION", "0"),
-     ("TIDEGATE_TIMEOUT_SECONDS", "soon"), ("TIDEGATE_TIMEOUT_SECONDS", "-1"), ("TIDEGATE_TIMEOUT_SECONDS", "nan")],
-)  # fmt: skip
+    [
+        ("TIDEGATE_ROUTE", "v3"),
+        ("TIDEGATE_MODEL_VERSION", "newest"),
+        ("TIDEGATE_MODEL_VERSION", "0"),
+        ("TIDEGATE_TIMEOUT_SECONDS", "soon"),
+        ("TIDEGATE_TIMEOUT_SECONDS", "-1"),
+        ("TIDEGATE_TIMEOUT_SECONDS", "nan"),
+    ],
+)
 @pytest.mark.usefixtures("endpoint")
 def test_a_setting_that_is_none_is_named(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
@@ -139,9 +148,21 @@ import tidegate.calling.model
 print(json.dumps({"bytes": resident() - before, "modules": sorted(sys.modules)}))
 """
 HEAVY = {
-    "aiohttp", "gevent", "geventhttpclient", "grpc", "mlflow", "obstore", "pandas", "pydantic", "requests", "rich",
-    "tidegate_contracts", "tritonclient.grpc", "tritonclient.http", "typer",
-}  # fmt: skip
+    "aiohttp",
+    "gevent",
+    "geventhttpclient",
+    "grpc",
+    "mlflow",
+    "obstore",
+    "pandas",
+    "pydantic",
+    "requests",
+    "rich",
+    "tidegate_contracts",
+    "tritonclient.grpc",
+    "tritonclient.http",
+    "typer",
+}
 MOST_BYTES = 24 << 20
 
 

@@ -20,12 +20,17 @@ from tests.proxy.rigs.upstream import Behaviour, Upstream, by_turns, drip, hang,
 @pytest.mark.parametrize(
     ("said", "url"),
     [
-        ("proxy.example.com:443", "https://proxy.example.com"), ("proxy.dev:80", "http://proxy.dev"),
-        ("proxy:8443", "https://proxy:8443"), ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
-        ("https://Models.Example.com/prod/", "https://models.example.com/prod"), ("http://proxy:80", "http://proxy"),
-        ("http://proxy:443", "http://proxy:443"), ("[::1]:8080", "https://[::1]:8080"), ("  proxy  ", "https://proxy"),
+        ("proxy.example.com:443", "https://proxy.example.com"),
+        ("proxy.dev:80", "http://proxy.dev"),
+        ("proxy:8443", "https://proxy:8443"),
+        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+        ("https://Models.Example.com/prod/", "https://models.example.com/prod"),
+        ("http://proxy:80", "http://proxy"),
+        ("http://proxy:443", "http://proxy:443"),
+        ("[::1]:8080", "https://[::1]:8080"),
+        ("  proxy  ", "https://proxy"),
     ],
-)  # fmt: skip
+)
 def test_an_address_is_a_host_a_host_and_port_or_a_url(said: str, url: str) -> None:
     assert proxy_url(said) == url
     assert proxy_url(None, {VARIABLE: said}) == url
@@ -34,10 +39,20 @@ def test_an_address_is_a_host_a_host_and_port_or_a_url(said: str, url: str) -> N
 @pytest.mark.parametrize(
     "said",
     [
-        "ftp://proxy", "proxy:port", "proxy:99999", "https://", "a b", "https://proxy/../x", "proxy?x=1", "proxy/#x",
-        "[::1", "-proxy", "http://proxy/a b", "http:proxy",
+        "ftp://proxy",
+        "proxy:port",
+        "proxy:99999",
+        "https://",
+        "a b",
+        "https://proxy/../x",
+        "proxy?x=1",
+        "proxy/#x",
+        "[::1",
+        "-proxy",
+        "http://proxy/a b",
+        "http:proxy",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_address_is_refused(said: str) -> None:
     with pytest.raises(UsageError, match=r"no address|scheme"):
         proxy_url(said)
@@ -64,9 +79,12 @@ def test_whatever_is_said_is_an_address_or_refused(said: str) -> None:
 
 SECRET = "not-for-anybodys-eyes"
 ALL = {
-    "TIDEGATE_API_KEY": "key", "TIDEGATE_TOKEN": "token", "TIDEGATE_TOKEN_FILE": "/nowhere",
-    "DOMINO_API_PROXY": "http://localhost:1", "DOMINO_USER_API_KEY": "domino",
-}  # fmt: skip
+    "TIDEGATE_API_KEY": "key",
+    "TIDEGATE_TOKEN": "token",
+    "TIDEGATE_TOKEN_FILE": "/nowhere",
+    "DOMINO_API_PROXY": "http://localhost:1",
+    "DOMINO_USER_API_KEY": "domino",
+}
 
 
 def token(seconds: float) -> str:
@@ -178,9 +196,12 @@ def test_dominos_tokens_come_before_its_key(domino: Upstream, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("behave", "kind", "said"),
-    [(lambda caller, status=status: caller.answer(SECRET.encode(), status), UnreachableError, str(status))
-     for status in (401, 404, 500)] + [(saying(f"<html> {SECRET}"), UsageError, "no credential")],
-)  # fmt: skip
+    [
+        (lambda caller, status=status: caller.answer(SECRET.encode(), status), UnreachableError, str(status))
+        for status in (401, 404, 500)
+    ]
+    + [(saying(f"<html> {SECRET}"), UsageError, "no credential")],
+)
 def test_what_is_no_token_is_not_shown(domino: Upstream, behave: Behaviour, kind: type[Exception], said: str) -> None:
     domino.behave = behave
     with pytest.raises(kind, match=said) as caught:

@@ -68,12 +68,16 @@ def test_credentials_and_what_opens_triton_never_go_on_and_the_rest_does(door: R
     infer(
         infer_request(),
         metadata=door.metadata(
-            ("cookie", "a=b"), ("inference-server", "main"),
-            ("triton-grpc-protocol-tidegate-control", "guess"), ("tidegate-control", "guess"), ("tidegate-sticky", "s"),
-            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("own", "a"),
+            ("cookie", "a=b"),
+            ("inference-server", "main"),
+            ("triton-grpc-protocol-tidegate-control", "guess"),
+            ("tidegate-control", "guess"),
+            ("tidegate-sticky", "s"),
+            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+            ("own", "a"),
             ("own-bin", b"\x00"),
         ),
-    )  # fmt: skip
+    )
     told = door.stubs[0].asked[-1][2]
     assert {"traceparent", "own", "own-bin", "x-request-id", "user-agent"} == set(told)
     assert told["own-bin"] == b"\x00"
@@ -181,17 +185,31 @@ def test_servers_say_that_they_live_and_what_they_are(door: Rig) -> None:
 
 
 CLOSED = [
-    "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload", "SystemSharedMemoryStatus",
-    "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister", "CudaSharedMemoryStatus", "CudaSharedMemoryRegister",
-    "CudaSharedMemoryUnregister", "TraceSetting", "LogSettings",
-]  # fmt: skip
+    "RepositoryIndex",
+    "RepositoryModelLoad",
+    "RepositoryModelUnload",
+    "SystemSharedMemoryStatus",
+    "SystemSharedMemoryRegister",
+    "SystemSharedMemoryUnregister",
+    "CudaSharedMemoryStatus",
+    "CudaSharedMemoryRegister",
+    "CudaSharedMemoryUnregister",
+    "TraceSetting",
+    "LogSettings",
+]
 SPELLINGS = [
-    "/inference.GRPCInferenceService/{}", "/inference.grpcinferenceservice/{}", "//inference.GRPCInferenceService/{}",
-    "/inference.GRPCInferenceService//{}", "/inference.GRPCInferenceService/ModelInfer/../{}",
-    "/inference.GRPCInferenceService/%52epository{}", "/inference.GRPCInferenceService/{}?x", "/{}",
-    "/inference.GRPCInferenceService/{}\x00", "/inference.GRPCInferenceService/ModelInfer;{}",
+    "/inference.GRPCInferenceService/{}",
+    "/inference.grpcinferenceservice/{}",
+    "//inference.GRPCInferenceService/{}",
+    "/inference.GRPCInferenceService//{}",
+    "/inference.GRPCInferenceService/ModelInfer/../{}",
+    "/inference.GRPCInferenceService/%52epository{}",
+    "/inference.GRPCInferenceService/{}?x",
+    "/{}",
+    "/inference.GRPCInferenceService/{}\x00",
+    "/inference.GRPCInferenceService/ModelInfer;{}",
     "http://x/inference.GRPCInferenceService/{}",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

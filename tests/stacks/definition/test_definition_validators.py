@@ -45,9 +45,24 @@ def test_an_abbreviation_of_an_argument_that_tidegate_sets_is_refused_too(argume
 
 @pytest.mark.parametrize(
     "opens",
-    ["", "* * * *", "* * * * * *", "@daily", "60 * * * *", "* 24 * * *", "* * 0 * *", "0 0 30 2 *", "a b c d e",
-        "² * * * *", "*/0 * * * *", "5-1 * * * *", "1,,2 * * * *", "* * * * MON#9", "9" * 5_000 + " * * * *"],
-)  # fmt: skip
+    [
+        "",
+        "* * * *",
+        "* * * * * *",
+        "@daily",
+        "60 * * * *",
+        "* 24 * * *",
+        "* * 0 * *",
+        "0 0 30 2 *",
+        "a b c d e",
+        "² * * * *",
+        "*/0 * * * *",
+        "5-1 * * * *",
+        "1,,2 * * * *",
+        "* * * * MON#9",
+        "9" * 5_000 + " * * * *",
+    ],
+)
 def test_what_is_no_cron_expression_of_five_fields_is_refused(opens: str) -> None:
     found = problems(edited_at({WINDOWS: [{**WINDOW, "opens": opens}]}))
     assert len(found) == 1, found

@@ -41,7 +41,7 @@ def said(folder: Path, config: str, files: Files | None = None) -> list[str]:
         (FIL % "treelite_checkpoint", "checkpoint.tl"),
         ('backend: "onnxruntime" default_model_filename: "deep/other.onnx"', "deep/other.onnx"),
     ],
-)  # fmt: skip
+)
 def test_each_backend_finds_its_file_or_it_is_an_error(tmp_path: Path, config: str, file: str) -> None:
     assert said(tmp_path / "with", f"{config}\n{TENSORS}", {f"1/{file}": ""}) == []
     (finding,) = check_entry(entry(tmp_path / "without", f"{config}\n{TENSORS}", {"1/weights.bin": ""}))
@@ -54,9 +54,16 @@ def test_each_backend_finds_its_file_or_it_is_an_error(tmp_path: Path, config: s
 
 @pytest.mark.parametrize(
     ("file", "backend"),
-    [("model.onnx", "onnxruntime"), ("model.plan", "tensorrt"), ("model.pt", "pytorch"), ("model.xml", "openvino"),
-     ("model.graphdef", "tensorflow"), ("model.savedmodel/saved_model.pb", "tensorflow"), ("model.py", "python")],
-)  # fmt: skip
+    [
+        ("model.onnx", "onnxruntime"),
+        ("model.plan", "tensorrt"),
+        ("model.pt", "pytorch"),
+        ("model.xml", "openvino"),
+        ("model.graphdef", "tensorflow"),
+        ("model.savedmodel/saved_model.pb", "tensorflow"),
+        ("model.py", "python"),
+    ],
+)
 def test_a_file_tells_the_backend_where_nothing_is_said(tmp_path: Path, file: str, backend: str) -> None:
     own = entry(tmp_path, TENSORS, {f"1/{file}": MODEL if file.endswith(".py") else ""})
     assert check_entry(own, backends={backend}) == []
@@ -89,26 +96,34 @@ SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
     (CONFIG, {"1/model.py": f"open('ran', 'w')\n{MODEL}"}, {}, ()),
     (CONFIG, {"1/model.py": f"{MODEL}\nx = {'-' * 50000}1\n"}, {}, ()),  # too deep for a look
     (VERSIONS, PUBLISHED | {"3/model.py": MODEL, "7/model.py": MODEL}, {}, ()),
-    (f'backend: "onnx"\n{TENSORS}', {"1/model.onnx": ""}, {"backends": {"onnxruntime", "python"}},
-     ("the server has no backend 'onnx'\n  why: it has onnxruntime, python\n  do: did you mean 'onnxruntime'?",)),
+    (
+        f'backend: "onnx"\n{TENSORS}',
+        {"1/model.onnx": ""},
+        {"backends": {"onnxruntime", "python"}},
+        ("the server has no backend 'onnx'\n  why: it has onnxruntime, python\n  do: did you mean 'onnxruntime'?",),
+    ),
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {}, ()),
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {"gpu": True}, ()),
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {"gpu": False}, ("error: KIND_GPU",)),
     (f"{CONFIG}instance_group {{ gpus: [ 0, 1 ] }}\n", None, {}, ("warning: gpus: [0, 1]",)),
     # Triton 2.51 reads what lies outside; newer ones refuse labels that climb out (core, model.cc).
-    *((CONFIG.replace('name: "OUT"', f'name: "OUT" label_filename: "{path}"'), None, {}, (LABELS.format(path),))
-      for path in CLIMBING),
+    *(
+        (CONFIG.replace('name: "OUT"', f'name: "OUT" label_filename: "{path}"'), None, {}, (LABELS.format(path),))
+        for path in CLIMBING
+    ),
     *((f'{CONFIG}default_model_filename: "{path}"\n', None, {}, (OUTSIDE.format(path),)) for path in CLIMBING),
     (ACCELERATED, {"1/model.onnx": ""}, {}, ("no accelerator 'onnxruntime'", "did you mean 'openvino'?")),
     (INSIDE, {"1/model.py": MODEL, "env.tar.gz": ""}, {}, ()),
     (INSIDE, None, {}, ("config.pbtxt:6: error: there is no env.tar.gz",)),
     (PACKED % "/opt/env", None, {}, ("warning: the environment /opt/env is no part",)),
     (CONFIG, HALF, {}, ("warning: there are 2 versions",)),
-    *((f"{CONFIG}version_policy {{ {policy} }}", HALF, {}, (LACKS, "warning: there are 2 versions"))
-      for policy in ("latest { num_versions: 2 }", "all { }", "specific { versions: 1 }")),
+    *(
+        (f"{CONFIG}version_policy {{ {policy} }}", HALF, {}, (LACKS, "warning: there are 2 versions"))
+        for policy in ("latest { num_versions: 2 }", "all { }", "specific { versions: 1 }")
+    ),
     (f"{CONFIG}version_policy {{ specific {{ versions: 2 }} }}", HALF, {}, ("warning: there are 2 versions",)),
     (CONFIG, {"1/model.py": MODEL, "config-gpu.pbtxt": ""}, {}, ("config-gpu.pbtxt: warning",)),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("config", "files", "options", "expected"), SAID)
@@ -154,6 +169,13 @@ def test_no_configuration_breaks_a_check(tmp_path: Path, data: st.DataObject) ->
         assert finding.where
 
 
-NO_VALUES = [("TYPE_FP32", "99"), ("TYPE_INT64", "99"), ("KIND_CPU", "99"), ("CONTROL_SEQUENCE_START", "99"),
-             ("FORMAT_NCHW", "99"), ("BATCH_ACCUMULATED_ELEMENT_COUNT", "99"), ("DELAY", "99")]  # fmt: skip
+NO_VALUES = [
+    ("TYPE_FP32", "99"),
+    ("TYPE_INT64", "99"),
+    ("KIND_CPU", "99"),
+    ("CONTROL_SEQUENCE_START", "99"),
+    ("FORMAT_NCHW", "99"),
+    ("BATCH_ACCUMULATED_ELEMENT_COUNT", "99"),
+    ("DELAY", "99"),
+]
 LINES = sorted({line for file in CORPUS.glob("*/*.pbtxt") for line in file.read_text("utf-8").splitlines() if line})

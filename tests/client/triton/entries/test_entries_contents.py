@@ -58,9 +58,20 @@ def said(folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, mo
         (BATCHES + X.replace("3 ]", "-1 ] allow_ragged_batch: true") + Y + "dynamic_batching { }", [None], [None, 2]),
         (X + 'input { name: "w" data_type: TYPE_FP32 dims: [ 1 ] optional: true }' + Y, [3], [2]),
     ],
-    ids=["same", "batch", "any-size", "variable", "reshape", "number", "scalars", "nothing-declared", "no-batches",
-         "ragged", "optional"],
-)  # fmt: skip
+    ids=[
+        "same",
+        "batch",
+        "any-size",
+        "variable",
+        "reshape",
+        "number",
+        "scalars",
+        "nothing-declared",
+        "no-batches",
+        "ragged",
+        "optional",
+    ],
+)
 def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any], y: list[Any]) -> None:
     assert said(tmp_path, config, x, y) == []
 
@@ -79,16 +90,39 @@ def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any
         (BATCHES + X + Y, [3], [2], "max_batch_size is 8, and the model takes no batches: 'x'"),
         (BATCHES + X + Y, [8, 3], [8, 2], "max_batch_size is 8, and the model takes no batches: 'x'"),
         (BATCHES, [8, 3], ["b", 2], "max_batch_size is 8, and the model takes no batches: 'x'"),
-        (BATCHES + X.replace("[ 3", "[ 8, 3") + Y, [None, 3], [None, 2],
-         "input 'x' has dims [8, 3], and the model [3], without the batch"),
+        (
+            BATCHES + X.replace("[ 3", "[ 8, 3") + Y,
+            [None, 3],
+            [None, 2],
+            "input 'x' has dims [8, 3], and the model [3], without the batch",
+        ),
         (X + Y, ["batch", 3], ["batch", 2], "input 'x' has dims [3], and the model [-1, 3]"),
         (X + Y, [], [2], "input 'x' has dims [3], and the model []"),
-        (BATCHES + X.replace("3 ]", "3 ] allow_ragged_batch: true") + Y + "dynamic_batching { }", [None, 3], [None, 2],
-         "input 'x' is ragged"),
+        (
+            BATCHES + X.replace("3 ]", "3 ] allow_ragged_batch: true") + Y + "dynamic_batching { }",
+            [None, 3],
+            [None, 2],
+            "input 'x' is ragged",
+        ),
     ],
-    ids=["input", "output", "input-type", "output-type", "size", "fixed-size", "rank", "output-exact", "no-batch",
-         "fixed-batch", "completed-batch", "batch-in-dims", "batch-undeclared", "number", "ragged"],
-)  # fmt: skip
+    ids=[
+        "input",
+        "output",
+        "input-type",
+        "output-type",
+        "size",
+        "fixed-size",
+        "rank",
+        "output-exact",
+        "no-batch",
+        "fixed-batch",
+        "completed-batch",
+        "batch-in-dims",
+        "batch-undeclared",
+        "number",
+        "ragged",
+    ],
+)
 def test_what_the_backend_refuses_is_an_error(
     tmp_path: Path, config: str, x: list[Any], y: list[Any], expected: str
 ) -> None:
@@ -167,9 +201,11 @@ PROBABLE = 'output { name: "probabilities" data_type: TYPE_FP32 dims: [ 2 ] }\n'
 TORCH = 'platform: "pytorch_libtorch"\n'
 OUT = 'output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 2 ] }\n'
 COMPARED: Files = {
-    "1/model.savedmodel": FILES / "savedmodel", "1/model.xml": FILES / "openvino.xml",
-    "1/model.bin": FILES / "openvino.bin", "1/model.pt": FILES / "script.pt",
-}  # fmt: skip
+    "1/model.savedmodel": FILES / "savedmodel",
+    "1/model.xml": FILES / "openvino.xml",
+    "1/model.bin": FILES / "openvino.bin",
+    "1/model.pt": FILES / "script.pt",
+}
 
 
 @pytest.mark.parametrize(
@@ -189,12 +225,17 @@ COMPARED: Files = {
         (VINO + NAMED + PROBABLE.replace("[ 2", "[ -1"), "output 'probabilities' has dims [-1], and the model [2]"),
         (VINO + NAMED.replace("a_name", "x") + PROBABLE, "the model has no input 'x'"),
         (VINO + NAMED.replace("[ 3", "[ 5") + PROBABLE, "input 'a_name' has dims [5], and the model [3]"),
-        (VINO + 'parameters { key: "RESHAPE_IO_LAYERS" value { string_value: "yes" } }' + NAMED.replace("[ 3", "[ 5")
-         + PROBABLE, None),
+        (
+            VINO
+            + 'parameters { key: "RESHAPE_IO_LAYERS" value { string_value: "yes" } }'
+            + NAMED.replace("[ 3", "[ 5")
+            + PROBABLE,
+            None,
+        ),
         (TORCH + X + X.replace("x", "z") + OUT, None),
         (TORCH + X + OUT, "inputs are declared: 1, and forward takes 2"),
     ],
-)  # fmt: skip
+)
 def test_files_of_other_frameworks_are_compared(tmp_path: Path, config: str, expected: str | None) -> None:
     found = errors(check_entry(entry(tmp_path, config, COMPARED)))
     assert len(found) == (0 if expected is None else 1), found

@@ -209,9 +209,11 @@ class Walk:
     def change_rules(self) -> None:
         if self.chance.random() < 1 / 3:
             self.world.change_rules(
-                capacity_bytes=self.choice([100, 80, 130]), policy=BUILT_IN[self.choice(POLICIES)],
-                lease_seconds=self.choice([16.0, 24.0]), measures=self.chance.random() < 0.5,
-            )  # fmt: skip
+                capacity_bytes=self.choice([100, 80, 130]),
+                policy=BUILT_IN[self.choice(POLICIES)],
+                lease_seconds=self.choice([16.0, 24.0]),
+                measures=self.chance.random() < 0.5,
+            )
 
     def change_windows(self) -> None:
         if self.chance.random() < 1 / 3:
@@ -279,11 +281,26 @@ class Walk:
 
 
 OFTEN = {
-    Walk.ask: 12, Walk.serve: 10, Walk.use: 8, Walk.end_load: 8, Walk.end_unload: 8, Walk.time: 8, Walk.renew: 6,
-    Walk.everybody_is_idle: 4, Walk.memory_comes_back: 4, Walk.disaster: 2, Walk.triton_back: 2, Walk.end_requests: 1,
-    Walk.ask_for_what_fails: 1, Walk.all_goes_well: 1, Walk.cancel: 1, Walk.retry: 1, Walk.change_model: 1,
-    Walk.change_rules: 1, Walk.change_windows: 1,
-}  # fmt: skip
+    Walk.ask: 12,
+    Walk.serve: 10,
+    Walk.use: 8,
+    Walk.end_load: 8,
+    Walk.end_unload: 8,
+    Walk.time: 8,
+    Walk.renew: 6,
+    Walk.everybody_is_idle: 4,
+    Walk.memory_comes_back: 4,
+    Walk.disaster: 2,
+    Walk.triton_back: 2,
+    Walk.end_requests: 1,
+    Walk.ask_for_what_fails: 1,
+    Walk.all_goes_well: 1,
+    Walk.cancel: 1,
+    Walk.retry: 1,
+    Walk.change_model: 1,
+    Walk.change_rules: 1,
+    Walk.change_windows: 1,
+}
 """What makes up a day comes more often than what ruins it."""
 
 

@@ -74,22 +74,32 @@ FULL = (5, 1.0, 9.0)  # A model of which two have room, and whose requests last.
     ("requests", "models", "changes", "said"),
     [
         pytest.param(
-            [(0.0, 0), (0.5, 0), (1.5, 0), (4.0, 0)], [A], {},
+            [(0.0, 0), (0.5, 0), (1.5, 0), (4.0, 0)],
+            [A],
+            {},
             {"loads": 1, "hits": 1, "busy": 0, "waits": [2.0, 1.5, 0.5, 0.0], "load_seconds": 2.0},
             id="who asks while a model loads waits for that load",
         ),
         pytest.param(
-            [(0.0, 0), (2.5, 1), (3.0, 1)], [A, B], {}, {"busy": 1, "loads": 2, "evictions": 1},
+            [(0.0, 0), (2.5, 1), (3.0, 1)],
+            [A, B],
+            {},
+            {"busy": 1, "loads": 2, "evictions": 1},
             id="a model that is worked on stays, and who wants its room is busy",
         ),
         pytest.param(
-            [(0.0, 0), (2.5, 1)], [A, B], {"wait_seconds": 1}, {"busy": 0, "waits": [2.0, 0.5 + 3.0]},
+            [(0.0, 0), (2.5, 1)],
+            [A, B],
+            {"wait_seconds": 1},
+            {"busy": 0, "waits": [2.0, 0.5 + 3.0]},
             id="who may wait gets the room when the request has ended",
         ),
         pytest.param([(0.0, 0), (2.5, 1)], [A, B], {"wait_seconds": 0.5}, {"busy": 0}, id="bounded to the moment"),
         pytest.param([(0.0, 0), (2.5, 1)], [A, B], {"wait_seconds": 0.4}, {"busy": 1}, id="and not longer"),
         pytest.param(
-            [(0.0, 0), (10.0, 1)], [A, B], {"unload_seconds": 0.3, "freeing_seconds": 0.4},
+            [(0.0, 0), (10.0, 1)],
+            [A, B],
+            {"unload_seconds": 0.3, "freeing_seconds": 0.4},
             {"busy": 0, "waits": [2.0, 0.3 + 0.4 + 3.0]},
             id="unloads, and memory that comes back late, delay the next load",
         ),
@@ -97,35 +107,52 @@ FULL = (5, 1.0, 9.0)  # A model of which two have room, and whose requests last.
             [(0.0, 0), (4.0, 1), (60.0, 1)], [A, B], {}, {"busy": 0}, id="leases that are not kept end with requests"
         ),
         pytest.param(
-            [(0.0, 0), (4.0, 1), (60.0, 1)], [A, B], {"lease_seconds": 10}, {"busy": 1, "evictions": 1},
+            [(0.0, 0), (4.0, 1), (60.0, 1)],
+            [A, B],
+            {"lease_seconds": 10},
+            {"busy": 1, "evictions": 1},
             id="kept leases outlive requests",
         ),
         pytest.param(
-            [(0.0, 0), *((2.0 + number, 0) for number in range(100)), (103.0, 1)], [A, B], {"lease_seconds": 6},
-            {"hits": 100, "busy": 1}, id="a request under a kept lease is a hit and renews it",
+            [(0.0, 0), *((2.0 + number, 0) for number in range(100)), (103.0, 1)],
+            [A, B],
+            {"lease_seconds": 6},
+            {"hits": 100, "busy": 1},
+            id="a request under a kept lease is a hit and renews it",
         ),
         pytest.param(
-            [(0.0, 0), (0.1, 1), (0.2, 2)], [(3, 1.0, 0.1)] * 3, {"loads_at_once": 1},
+            [(0.0, 0), (0.1, 1), (0.2, 2)],
+            [(3, 1.0, 0.1)] * 3,
+            {"loads_at_once": 1},
             {"busy": 0, "waits": [1.0, 1.9, 2.8]},
             id="who stands in line for Triton to load is not busy where there is room",
         ),
         pytest.param(
-            [(0.0, 0), (0.1, 1), (0.2, 2)], [FULL] * 3, {"loads_at_once": 1}, {"busy": 1, "answered": 2},
+            [(0.0, 0), (0.1, 1), (0.2, 2)],
+            [FULL] * 3,
+            {"loads_at_once": 1},
+            {"busy": 1, "answered": 2},
             id="who stands in line is busy when there was no room after all",
         ),
         pytest.param(
-            [(0.0, 0), (1.0, 1)], [A, (11, 1.0, 1.0)], {}, {"too_large": 1, "busy": 0, "answered": 1},
+            [(0.0, 0), (1.0, 1)],
+            [A, (11, 1.0, 1.0)],
+            {},
+            {"too_large": 1, "busy": 0, "answered": 1},
             id="a model that never fits is told so",
         ),
         *(
             pytest.param(
-                [(0.0, 0), (2.5, 1), (2.6, 2)], [(6, 2.0, 9.0), (6, 3.0, 9.0), (6, 1.0, 1.0)],
-                {"replicas": replicas}, {"busy": 3 - replicas}, id=f"a busy one of {replicas} replicas spills over",
+                [(0.0, 0), (2.5, 1), (2.6, 2)],
+                [(6, 2.0, 9.0), (6, 3.0, 9.0), (6, 1.0, 1.0)],
+                {"replicas": replicas},
+                {"busy": 3 - replicas},
+                id=f"a busy one of {replicas} replicas spills over",
             )
             for replicas in (1, 2, 3)
         ),
     ],
-)  # fmt: skip
+)
 def test_requests_are_played_as_one_would_by_hand(
     requests: list[tuple[float, int]], models: list[tuple[int, float, float]], changes: dict[str, float], said: Said
 ) -> None:
@@ -147,9 +174,15 @@ def test_several_replicas_hold_more_models_and_each_model_has_its_place() -> Non
 
 def test_every_request_is_answered_or_refused_once_whatever_is_simulated() -> None:
     trace = generate(Zoo(models=15, requests=1500, load_mb_per_second=20, seed=2))
-    for many in ({}, {"wait_seconds": 5.0}, {"lease_seconds": 30.0, "holders": 3}, {"replicas": 3, "holders": 2},
-                 {"unload_seconds": 1.0, "freeing_seconds": 2.0, "wait_seconds": 20.0},
-                 {"residency_factor": 10.0}, {"instant": True}):  # fmt: skip
+    for many in (
+        {},
+        {"wait_seconds": 5.0},
+        {"lease_seconds": 30.0, "holders": 3},
+        {"replicas": 3, "holders": 2},
+        {"unload_seconds": 1.0, "freeing_seconds": 2.0, "wait_seconds": 20.0},
+        {"residency_factor": 10.0},
+        {"instant": True},
+    ):
         setting = replace(LRU, policy=find("cost-aware"), capacity_bytes=round(0.3 * trace.total_bytes))
         outcome = simulate(trace, replace(setting, **many))
         assert outcome.answered + outcome.busy + outcome.too_large == outcome.requests == len(trace), many
@@ -179,10 +212,16 @@ def by_trying(trace: Trace, capacity: int) -> float:
         ends[which] = max(ends.get(which, 0.0), now + models[which].warm_seconds)
         costs = {
             after: min(
-                (cost + sum(models[each].load_seconds for each in after - before) for before, cost in costs.items()
-                 if held <= before), default=math.inf)
-            for after in sets if held | {which} <= after
-        }  # fmt: skip
+                (
+                    cost + sum(models[each].load_seconds for each in after - before)
+                    for before, cost in costs.items()
+                    if held <= before
+                ),
+                default=math.inf,
+            )
+            for after in sets
+            if held | {which} <= after
+        }
     return min(costs.values(), default=math.inf)
 
 

@@ -82,9 +82,21 @@ def test_another_signature_or_tag_is_named_to_triton_and_several_are_refused(tmp
 
 def test_every_type_that_triton_has_is_known_of_tensorflow(tmp_path: Path) -> None:
     numbers = {  # of tensorflow/core/framework/types.proto
-        "BOOL": 10, "UINT8": 4, "UINT16": 17, "UINT32": 22, "UINT64": 23, "INT8": 6, "INT16": 5, "INT32": 3,
-        "INT64": 9, "FP16": 19, "FP32": 1, "FP64": 2, "STRING": 7, "BF16": 14,
-    }  # fmt: skip
+        "BOOL": 10,
+        "UINT8": 4,
+        "UINT16": 17,
+        "UINT32": 22,
+        "UINT64": 23,
+        "INT8": 6,
+        "INT16": 5,
+        "INT32": 3,
+        "INT64": 9,
+        "FP16": 19,
+        "FP32": 1,
+        "FP64": 2,
+        "STRING": 7,
+        "BF16": 14,
+    }
     model = saved_model()
     signature = next(each for each in model.meta_graphs[0].signature_def if each.key == "serving_default").value
     signature.ClearField("inputs")
@@ -181,22 +193,42 @@ ENGINE = {"rank0.engine": "", "config.json": '{"build_config": {"max_batch_size"
         (tensorflow.read_graph, FILES / "graph.pb", {}, ["model.graphdef"], ["seem to be: answer"]),
         (torch.read_script, FILES / "script.pt", {}, ["model.pt"], SCRIPTED),
         (torch.read_script, FILES / "traced.pt", {}, ["model.pt"], SCRIPTED),
-        (torch.read_module, "", {"model.py": NET, "model.pt": ""}, ["model.pt", "model.py"],
-         ['runtime: "model.py"', "forward takes x, y, and returns torch.Tensor"]),
+        (
+            torch.read_module,
+            "",
+            {"model.py": NET, "model.pt": ""},
+            ["model.pt", "model.py"],
+            ['runtime: "model.py"', "forward takes x, y, and returns torch.Tensor"],
+        ),
         (torch.read_package, "m.pt2", {}, ["model.pt2"], ['platform: "torch_aoti"', 'backend: "pytorch"']),
         (python.read, "", {"model.py": SERVED}, ["model.py"], ["are what you say they are"]),
         (python.read, "", {"model.py": COMPLETING}, ["model.py"], ["(auto_complete_config)"]),
         (python.read_jax, "", {"model.py": SERVED}, ["model.py"], ["EXECUTION_ENV_PATH"]),
-        (opaque.read_library, "", {"libtriton_my-own.so": "", "table.bin": ""}, ["libtriton_my-own.so", "table.bin"],
-         ['backend: "my-own"']),
-        (llm.read_vllm, "", HUB | {"multi_lora.json": "{}"}, ["model.json", "multi_lora.json"],
-         ["from Hugging Face", "kind: KIND_MODEL", "decoupled: true"]),
+        (
+            opaque.read_library,
+            "",
+            {"libtriton_my-own.so": "", "table.bin": ""},
+            ["libtriton_my-own.so", "table.bin"],
+            ['backend: "my-own"'],
+        ),
+        (
+            llm.read_vllm,
+            "",
+            HUB | {"multi_lora.json": "{}"},
+            ["model.json", "multi_lora.json"],
+            ["from Hugging Face", "kind: KIND_MODEL", "decoupled: true"],
+        ),
         (llm.read_vllm, "", OWN, ["model.json"], ["where Triton runs"]),
         (llm.read_vllm, "", {"model.json": '{"model": "./opt"}'}, ["model.json"], ["where Triton runs"]),
-        (llm.read_tensorrt_llm, "", ENGINE, ["config.json", "rank0.engine"],
-         ["max_batch_size: 16", 'key: "max_beam_width"\n  value {\n    string_value: "2"']),
+        (
+            llm.read_tensorrt_llm,
+            "",
+            ENGINE,
+            ["config.json", "rank0.engine"],
+            ["max_batch_size: 16", 'key: "max_beam_width"\n  value {\n    string_value: "2"'],
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_files_of_a_framework_tell_this(
     tmp_path: Path, read: Reader, source: str | Path, files: dict[str, str], names: list[str], told: list[str]
 ) -> None:
@@ -211,8 +243,10 @@ def test_the_files_of_a_framework_tell_this(
 def test_the_inputs_that_tensorrt_llm_needs_are_told(tmp_path: Path) -> None:
     reading = llm.read_tensorrt_llm(write_files(tmp_path, ENGINE))
     assert {each.name for each in reading.inputs if not each.optional} == {
-        "input_ids", "input_lengths", "request_output_len",
-    }  # fmt: skip
+        "input_ids",
+        "input_lengths",
+        "request_output_len",
+    }
 
 
 def test_everything_beside_a_program_comes_along_but_leavings(tmp_path: Path) -> None:

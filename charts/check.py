@@ -64,7 +64,7 @@ def rendered(text: str, file: str, chart: Path) -> tuple[list[Problem], list[dic
     document = parse(text, file)
     result = _template(text, chart)
     refused = is_refusal(result.stderr)
-    # What has not the form of values cannot be read back.
+    # Values that the schema refuses cannot become a definition: then only Helm's messages are shown.
     found = (
         problems(result.stderr, document) if refused else rule_problems(document, read_text(str(chart / "values.yaml")))
     )

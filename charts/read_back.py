@@ -1,7 +1,7 @@
 """Values as the definition that gives them, so that the definition's own rules judge them, and none is written twice.
 
 It is the way back from `stacks.resolve`, as far as there is one: what several data planes or environments must agree
-on stands in no values, and neither does who may write a dataset, beyond what the guardrails are told.
+on stands in no values, and neither do the writers of a dataset, beyond what the guardrails are told.
 """
 
 import copy

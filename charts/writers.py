@@ -80,7 +80,7 @@ class Writer:
         self.known.pop()
 
     def condition_alone(self, body: Any) -> Branch | None:
-        """Return the condition that a body consists of, if it does."""
+        """Return the condition if the body is nothing but one conditional; else None."""
         branches = self.recording.only_branches(body) if isinstance(body, dict) and body else []
         return branches[0] if len(branches) == 1 and branches[0].is_condition else None
 

@@ -18,7 +18,7 @@ __all__ = ["Environment", "EnvironmentArgs", "Place"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the component when it is asked for: who needs only its arguments need not wait for Pulumi's SDK."""
+    """Import the component when it is asked for: code that needs only its arguments need not load Pulumi's SDK."""
     if name != "Environment":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .environment import Environment

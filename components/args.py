@@ -199,7 +199,7 @@ class EnvironmentArgs(Section):
 
     @property
     def place(self) -> Place:
-        """Where its objects stand."""
+        """Names and namespace of the environment's objects."""
         return Place(self.name, self.namespace.name)
 
 

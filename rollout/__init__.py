@@ -15,7 +15,7 @@ could not be done · 2 the definition or the command line is wrong · 3 no engin
 | `waves/` | `rollout`: one data plane after another |
 | `preview`, `changes/` | what would change, and how that is said |
 | `kubectl`, `processes` | asks a cluster, and explains its refusals; runs other programs |
-| `live`, `managed_fields` | what a cluster has and would have, and who set which field |
+| `live`, `managed_fields` | what a cluster has and would have, and which manager set which field |
 | `handover` | fields and objects of people and other engines, before an engine goes to work |
 | `health` | whether workloads are well, and why a pod waits |
 """

@@ -13,7 +13,7 @@ def collect_rarely() -> None:
 def main() -> None:
     """Run the command line; Ctrl-C ends it without a traceback, even while it is still being loaded."""
     collect_rarely()
-    # Whoever closed a stream (`>&-`) wants to see nothing there, and Python has None in its place.
+    # A stream that the shell closed (`>&-`) is None in Python: nothing is to be seen there.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

@@ -115,7 +115,7 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
 
 
 def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None:
-    """Take stacks down; those of production only for somebody who is sure."""
+    """Take stacks down; those of production only where the user is sure."""
     if request.context == LOCAL and request.stack is None:
         from . import local
 
@@ -154,7 +154,7 @@ def _down(request: Request, definition: Definition, stack: Stack, kube: Kubectl,
     if owner is None:
         print(f"{stack.name} is not there: {escaped(kube.context)} has no namespace {stack.namespace}.")
         return
-    # Whoever brought it up takes it down, whatever else there is on this machine.
+    # The engine that brought it up takes it down, whatever else there is on this machine.
     wanted = request.engine or (owner.engine if owner.engine in engines.FINDERS else None)
     engine = engines.find_engine(wanted)
     note(f"Taking {stack.name} in {escaped(kube.context)} down with {engine.title} …")

@@ -1,4 +1,4 @@
-"""Who owns what, before an engine goes to work: fields that people or another engine set, and objects left behind."""
+"""Ownership, before an engine goes to work: fields that people or another engine set, and objects left behind."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ from .kubectl import Kubectl, KubernetesObject, as_list
 from .live import as_made, with_scale
 
 AUTOSCALED = "tidegate-autoscaled"
-"""Who owns the replicas of a workload from the moment an autoscaler is declared until that sets them itself."""
-MENDING = "tidegate-mending"  # Who takes away what people added.
-US = "tidegate"  # Who changes what objects say about their owners.
+"""Field manager of a workload's replicas from when an autoscaler is declared until that sets them itself."""
+MENDING = "tidegate-mending"  # Field manager that takes away what people added.
+US = "tidegate"  # Field manager of what objects say about their owners.
 _HELMS = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace", "helm.sh/resource-policy")
 
 
@@ -33,12 +33,12 @@ def mend(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[Kub
     fresh = as_made(kube, [declared[identity(item)] for item, _ in added])
     bare = []
     for item, paths in added:
-        # Whoever replaced a whole object owns its defaults too: these are as they should be.
+        # A manager that replaced a whole object owns its defaults too: these are as they should be.
         find, other = managed_fields.find, fresh.get(identity(item), item)
         if differing := [path for path in paths if find(item, path) != find(other, path)]:
             _patch(kube, item, {"managedFields": managed_fields.handed_over(item, differing, MENDING)})
             bare.append(_bare(item))
-    # Whoever applies an object without the fields that are his alone takes them away.
+    # A manager that applies an object without the fields that it alone owns takes them away.
     _apply(kube, bare, MENDING)
 
 

@@ -33,9 +33,9 @@ class Target:
 def target_of(objects: Sequence[Object]) -> Target:
     """Return what is to be looked at, from a stack's objects."""
     service = next(item for item in objects if item["kind"] == "Service" and item["metadata"]["name"] == PROXY)
-    door = next(port for port in service["spec"]["ports"] if port["name"] in ("http", "https"))
+    port = next(port for port in service["spec"]["ports"] if port["name"] in ("http", "https"))
     workloads = tuple((item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in WORKLOADS)
-    return Target(service["metadata"]["namespace"], workloads, door["port"], door["name"] == "https")
+    return Target(service["metadata"]["namespace"], workloads, port["port"], port["name"] == "https")
 
 
 def lacking(kubectl: Kubectl, target: Target) -> list[str]:
@@ -67,9 +67,9 @@ def lacking(kubectl: Kubectl, target: Target) -> list[str]:
 
 
 def warnings(kubectl: Kubectl, target: Target) -> list[str]:
-    """Return the latest Warning event of each workload. A pod that cannot be created (quota, admission) is told there.
+    """Return the latest Warning event of each workload; of a Deployment, those of its ReplicaSets.
 
-    A Deployment's are those of its ReplicaSets.
+    A pod that cannot be created (quota, admission) is reported only there.
     """
 
     def when(event: Object) -> str:

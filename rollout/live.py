@@ -27,7 +27,7 @@ _BOOK_KEEPING = (
 )  # fmt: skip
 """Annotations of engines and controllers: they say nothing about what is declared."""
 _BOOK_LABELS = ("app.kubernetes.io/managed-by", "kubernetes.io/metadata.name")
-PREVIEW = "tidegate-preview"  # Who a dry run says that it is, for objects that nobody has applied yet.
+PREVIEW = "tidegate-preview"  # Field manager of dry runs, for objects that were never applied.
 
 _REPLACED = re.compile(r"is invalid: spec[^\n]*?(Forbidden: updates to|immutable)")
 _AT_ONCE = 4
@@ -185,8 +185,8 @@ def _dry_run(
 def _held(result: KubernetesObject, lost: Sequence[managed_fields.Path]) -> list[managed_fields.Path]:
     """Return the fields among those to be lost that an apply alone does not take away.
 
-    They are those that a person set, and those of an engine that made the object otherwise than by an apply. Whoever
-    does that owns all defaults too.
+    They are those that a person set, and those of an engine that made the object otherwise than by an apply, and
+    so owns all defaults too.
     """
     managers = managed_fields.managers(result)
     holding = [one for one in managers if one.is_hand or (one.is_engine and one.operation == "Update")]

@@ -1,4 +1,4 @@
-"""Who set which field of a live object: what the API server notes in `metadata.managedFields`.
+"""Which manager set which field of a live object: what the API server notes in `metadata.managedFields`.
 
 Server-side apply changes the fields that it is given, and takes away those that it was given the last time. A field
 that somebody's hand added stays. Here such fields are found, so that a preview shows them and `up` takes them away.
@@ -20,12 +20,12 @@ _NOT_BY_HAND = ("kubectl-rollout",)
 """A restart is no change of what is declared; to undo its annotation would be another restart."""
 _OURS = ("helm", "helm-controller", "argocd-controller")
 _PULUMI_MADE = "pulumi-kubernetes"
-"""Who Pulumi is when it makes an object; when it changes one it applies, with a hash behind that name."""
+"""Pulumi's name as it creates an object; when it changes one it applies, with a hash behind that name."""
 
 
 @dataclass(frozen=True)
 class Manager:
-    """Who set fields of an object, and which."""
+    """A field manager of an object, and the fields that it set."""
 
     name: str
     operation: str
@@ -49,7 +49,7 @@ class Manager:
 
 
 def managers(live: KubernetesObject) -> list[Manager]:
-    """Return who set fields of an object."""
+    """Return the managers that set fields of an object."""
     found = []
     for entry in live["metadata"].get("managedFields") or ():
         name, operation, subresource, time = map(entry.get, ("manager", "operation", "subresource", "time"))
@@ -159,7 +159,7 @@ def _at(item: Any, step: str) -> list[Any]:
 
 
 def handed_over(live: KubernetesObject, gone: Sequence[Path], name: str) -> list[dict[str, Any]]:
-    """Return an object's managed fields after some of people's are another one's, who may then take them away."""
+    """Return an object's managed fields after some of people's were given to another manager, to be taken away."""
     result = []
     for manager in managers(live):
         rest = _tree(leaf for leaf in _leaves(manager.fields) if not manager.is_hand or _field(leaf) not in gone)

@@ -1,6 +1,6 @@
 """`preview`: what would change, against the last rendering, a git revision or a cluster. No cluster is touched.
 
-Against a revision or a cluster, what is said goes to a page of Markdown too, for whoever reviews the change.
+Against a revision or a cluster, what is said goes to a page of Markdown too, for the reviewers of the change.
 """
 
 from collections import Counter, defaultdict

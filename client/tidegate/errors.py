@@ -40,13 +40,13 @@ class TidegateError(Exception):
 
 
 class UsageError(TidegateError):
-    """What was given is wrong."""
+    """An argument, a setting or an input is wrong."""
 
     exit_code = ExitCode.USAGE
 
 
 class RefusedError(TidegateError):
-    """A rule does not allow it."""
+    """A rule forbids what was asked for."""
 
     exit_code = ExitCode.REFUSED
 
@@ -57,13 +57,13 @@ class BusyError(TidegateError):
     exit_code = ExitCode.BUSY
 
     def __init__(self, what: str, *, retry_after: float | None = None, **more: Any) -> None:
-        """The same; `retry_after` is the seconds after which it is worth another try, where that was said."""
+        """Make the error; `retry_after`: seconds after which another try is worth it, where that was said."""
         super().__init__(what, **more)
         self.retry_after = retry_after
 
 
 class NotFoundError(TidegateError):
-    """There is no such thing."""
+    """What is named (a model, a version, a file, …) does not exist."""
 
     exit_code = ExitCode.NOT_FOUND
 

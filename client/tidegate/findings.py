@@ -9,7 +9,7 @@ from .errors import message
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How grave a finding is."""
 
     ERROR = "error"  # Triton refuses the model, or hangs over it
     WARNING = "warning"  # Triton takes it, but ignores something, or does other than what seems to be meant

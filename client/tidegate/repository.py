@@ -63,7 +63,7 @@ class Repository(Protocol):
 
     @property
     def where(self) -> str:
-        """Its folder or its URL."""
+        """Folder or URL of the repository."""
 
     @property
     def configs(self) -> Configs:
@@ -97,7 +97,7 @@ class Repository(Protocol):
         """Return what lies below a model and should not, a sentence each, by the manifests of its versions."""
 
     def lock(self, model: str, who: str) -> AbstractContextManager[None]:
-        """Be the only one to change a model, which all below needs; raises BusyError, which tells who and since when.
+        """Be the only one to change a model, which all below needs; raises BusyError, which names the holder.
 
         It is free again when the holder's process dies: at once where flock works, else within a minute (its lease).
         """

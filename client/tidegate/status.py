@@ -133,7 +133,7 @@ class ModelStatus(Message):
     it; `failing`: see `why`. An on-demand model is ready when it can be loaded."""
     why: str = ""
     resident: bool | None = None  # whether it is in memory; None where that could not be told
-    traffic: str  # who decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
+    traffic: str  # what decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
     versions: tuple[VersionStatus, ...] = ()
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class PlaneStatus(Message):
     environment: str
     plane: str
     proxy: str
-    caller: str = ""  # as whom the proxy knows the caller
+    caller: str = ""  # the name by which the proxy knows the caller
     error: str = ""  # why nothing could be learned
     exit_code: int = 0  # with which `tidegate` ends for that
     unavailable: tuple[str, ...] = ()  # pools that gave no statistics, as `server/pool`

@@ -27,7 +27,7 @@ from ..values import either, entries, equals, if_true, joined, merged, of_kind, 
 from .server import TritonServerArgs
 
 _STARTED = "/tmp/started"
-# Without a secret Triton would be open to whoever sends none: rather no Triton. With a policy it is there: the kubelet
+# Without a secret Triton would be open to all clients: rather no Triton. With a policy it is there: the kubelet
 # starts Triton only after the policy's start-up probe has passed. Nobody needs the control protocols of a server that
 # polls: its secret is forgotten as soon as it is made.
 _WITH_POLICY = f'secret=$(cat "{eviction_process.CONTROL_SECRET_FILE}") && [ -n "$secret" ]'

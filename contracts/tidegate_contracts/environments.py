@@ -51,7 +51,7 @@ class ServerFacts(Message):
     name: str
     kind: str
     location: Location
-    writers: tuple[str, ...] = ()  # Groups that may write the repository; without any, whoever can write it may.
+    writers: tuple[str, ...] = ()  # Groups that may write the repository; without any, everybody that can write it may.
     backends: tuple[str, ...] = ()  # Of its image; without any, that is not known.
     pools: tuple[PoolFacts, ...]
 
@@ -84,10 +84,10 @@ class Promotion(Message):
     source: str | None = None
     """Environment in which the version must have been deployed; anything registered will do without one."""
     principals: tuple[str, ...] = ()
-    """Who may, by name, besides the groups; names are those that the environment's proxy knows callers by."""
+    """Callers that may, by name, besides the groups; names are those that the environment's proxy knows callers by."""
     groups: tuple[str, ...] = ()
     """Groups whose members may. Neither principals nor groups: the `writers` of the server's repository."""
-    separation_of_duties: bool = False  # Who registered a version may not bring it in.
+    separation_of_duties: bool = False  # The person that registered a version may not bring it in.
     soak_hours: Annotated[float, Field(ge=0)] = 0  # Hours that it must have served in `source` without an error.
 
 
@@ -126,4 +126,4 @@ class WhoAmI(Message):
     environment: str
     principal: str
     groups: tuple[str, ...] = ()
-    source: str  # Who vouches: the URL of an issuer, `api-keys` or `domino`.
+    source: str  # What vouches: the URL of an issuer, `api-keys` or `domino`.

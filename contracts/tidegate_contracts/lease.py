@@ -1,4 +1,4 @@
-"""Leases: what a holder (a replica of the proxy) and the eviction policy beside a Triton say to each other.
+"""Leases: what a holder (one pool of one proxy) and the eviction policy beside a Triton say to each other.
 
 HTTP with JSON bodies on `eviction_process.LEASE_PORT`. docs/eviction.md has the rules. Sizes are bytes, times are
 seconds: a holder counts a lease from when it asked, the policy from when it granted, both by monotonic clocks.
@@ -48,7 +48,7 @@ class State(StrEnum):
 
 
 class Acquire(Message):
-    """Asks for a lease on a model; a cold one is loaded first, once for everybody who waits."""
+    """Asks for a lease on a model; a cold one is loaded first, once for all callers that wait."""
 
     holder: Holder
     model: ModelName
@@ -143,7 +143,7 @@ class Release(Message):
 
 
 class LeaseOf(Message):
-    """Who holds a model, for people."""
+    """One holder's lease in the listing: seconds left and requests in flight."""
 
     holder: str
     seconds_left: float

@@ -132,7 +132,7 @@ class AccessRule(Message):
     servers: tuple[str, ...]
     models: tuple[str, ...]
     source: str | None = None
-    """Who has to vouch for the caller: the URL of an issuer, `api-keys` or `domino`; without it whoever is believed.
+    """What has to vouch for the caller: the URL of an issuer, `api-keys` or `domino`; any that is believed without it.
     Of two of them, each may call somebody else `ci`."""
 
 

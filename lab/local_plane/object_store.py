@@ -44,7 +44,7 @@ class ObjectStore:
 
     def client(self, service: str = "s3") -> Any:
         """Return boto3's client of one of its services: `s3`, or `sts` for credentials that expire."""
-        import boto3  # here, for it takes a while and most who run a MinIO never ask
+        import boto3  # here, for it takes a while and most users of a MinIO never ask
 
         return boto3.client(
             service,

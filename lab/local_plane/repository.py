@@ -42,7 +42,7 @@ class Model:
 
 
 def publish(model: Model, repository: Path, staging: Path) -> None:
-    """Publish a model, or more versions of one, so that who looks at any instant sees the old or the new, never half.
+    """Publish a model, or more versions of one, so that readers see the old or the new at any instant, never half.
 
     It is staged outside of the repository, on the same file system, and renamed in, its configuration last. Versions
     that are there are never touched.

@@ -102,7 +102,7 @@ class Pod:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """Its specification."""
+        """The `spec` of the pods."""
         return mapping(self.template.get("spec"))
 
     @property

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any, Literal, get_args
 
 ANNOTATION = "tidegate.dev/guardrails"
-"""On the Namespace; JSON. Whoever has the objects of an environment has its settings too."""
+"""On the Namespace; JSON. With the objects of an environment its settings are there too."""
 
 Kind = Literal["production", "shared", "local"]
 """production; a trial on one machine (local); all others, which people share."""

@@ -78,7 +78,7 @@ async def _serve(proxy: Proxy) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     await proxy.start()
     if 0 in (proxy.layout.http_port, proxy.layout.grpc_port, proxy.layout.admin_port):
-        # For whoever wanted free ports; else nothing is written but the log.
+        # For a parent process that asked for free ports; else nothing is written but the log.
         # One write: nothing of the log comes between a line and its end.
         sys.stdout.write(f"ready {' '.join(f'{name}={port}' for name, port in proxy.ports.items())}\n")
         sys.stdout.flush()

@@ -60,7 +60,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
 
     @app.get("/whoami")
     async def whoami(request: Request) -> Response:
-        """As whom the proxy knows the caller."""
+        """Name, groups and source by which the proxy knows the caller."""
         return await servers.whoami(_credential(request))
 
     async def live(request: Request) -> Response:
@@ -100,7 +100,7 @@ def _credential(request: Request) -> bytes:
 
 
 def _asked(request: Request) -> tuple[bytes, str | None]:
-    """Return who asks, and of which server; of all without one."""
+    """Return the caller's credential, and the server that is asked about; None: all."""
     return _credential(request), request.path_params.get("server")
 
 

@@ -14,7 +14,7 @@ TIMES_FREE = 3
 """No model gets a further slot, or place in the queue, that has so many times those that are free: one alone has at
 most three quarters of them."""
 TIMES_FREE_FOR_CALLERS = 7
-"""The same of callers, who have seven eighths: a caller whose one model hangs can still call others."""
+"""The same factor for callers: a caller gets seven eighths at most, so that one whose model hangs can call others."""
 
 
 class Waiter(Protocol):
@@ -35,7 +35,7 @@ class InFlightCount:
 
     @property
     def streams(self) -> "InFlightCount":
-        """The same of gRPC streams, which have slots of their own."""
+        """Calls of gRPC streams in flight; streams have their own slots."""
         if self._streams is None:
             self._streams = InFlightCount()
         return self._streams

@@ -50,7 +50,7 @@ class ServerKind(Protocol):
         """Tell whether an answer over HTTP says that the replica does not have the model."""
 
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
-        """Tell the same of a gRPC status, and the headers that carry its message."""
+        """Tell whether a gRPC status, and the headers that carry its message, say so."""
 
 
 KINDS: Final[dict[str, ServerKind]] = {"triton": Triton()}

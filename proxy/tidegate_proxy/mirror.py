@@ -112,7 +112,7 @@ class Mirror:
 
     @property
     def in_flight(self) -> int:
-        """How many are in flight."""
+        """How many mirrored requests are in flight."""
         return len(self._tasks)
 
     def begin(self, route: Route, version: str | None, sequence: bool | None, send: Send) -> MirroredRequest | None:
@@ -140,7 +140,7 @@ class Mirror:
         self._meter.mirrored[route.server, route.name, outcome] += 1
 
     def stop(self) -> None:
-        """Drop them all."""
+        """Drop all mirrored requests."""
         for task in list(self._tasks):
             task.cancel()
 

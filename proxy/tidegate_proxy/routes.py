@@ -122,7 +122,7 @@ class Sequences(_Asked):
         self.known: bool | None = None  # None while it is not known.
 
     async def find(self, seconds: float) -> bool | None:
-        """Return it; where it cannot be told within so many seconds, it is asked later again.
+        """Return whether the model keeps sequences; None if no replica answers within `seconds`.
 
         Requests that come meanwhile wait, too: they may be of sequences that have just begun.
         """

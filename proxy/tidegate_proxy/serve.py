@@ -119,7 +119,7 @@ class Proxy:
         log.info("stopped")
 
     async def _until_quiet(self, end: float) -> None:
-        """Wait until no request has come for a while: whoever balances load needs time to learn that this one ends."""
+        """Wait until no request has come for a while: load balancers need time to learn that this one ends."""
         quiet_since, seen = monotonic(), 0
         while monotonic() - quiet_since < QUIET_SECONDS and monotonic() < end:
             if (requests := self.http.answered + self.grpc.opened) != seen:

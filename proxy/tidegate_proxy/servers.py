@@ -1,4 +1,4 @@
-"""What is asked of servers, rather than of models: alive, ready, metadata, statistics of all models; and who asks."""
+"""What is asked of servers, rather than of models: alive, ready, metadata, statistics; and the caller's name."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ class ServerQueries:
         self._seconds = seconds
 
     async def whoami(self, credential: bytes) -> Response:
-        """Answer as whom the caller is known, whatever rules grant it; raises Problem (unauthenticated, busy)."""
+        """Answer by which name the caller is known, whatever rules grant it; raises Problem (unauthenticated, busy)."""
         principal = (await self._config.authorizer.identify(credential)).principal
         environment, groups = self._config.routes.environment, tuple(sorted(principal.groups))
         said = WhoAmI(environment=environment, principal=principal.name, groups=groups, source=principal.source)

@@ -24,10 +24,10 @@ class OpenCall(Protocol):
 
     @property
     def deadline(self) -> float:
-        """When its time is up."""
+        """When the call's time is up."""
 
     def expire(self) -> None:
-        """End it: its deadline has passed."""
+        """End the call: its deadline has passed."""
 
 
 @dataclass

@@ -72,7 +72,7 @@ def left_behind(changes: Mapping[str, Sequence[ObjectChange]], contexts: Mapping
                 commands.append(f"  {' '.join(map(in_shell, words))}")
     if commands:
         lines.append("`kubectl apply` deletes nothing: where that is used, delete by hand what is gone:")
-        lines += commands  # all of them: whoever copies these must not leave one behind
+        lines += commands  # all of them: none must be left behind when these are copied
     if kept:
         lines.append(f"Kept for the data in them: {listed(kept, len(kept))}. Delete these by hand if you mean it.")
     return "\n".join(lines)

@@ -217,7 +217,7 @@ def _changed(kind: str, before: list[Tree], after: list[Tree]) -> Iterator[tuple
 
 
 def _sees(workload: Workload, config_map: str) -> tuple[bool, bool]:
-    """Say whether pods follow a ConfigMap, which they do where it is mounted as a whole folder; and read it once."""
+    """Return (follows, reads once): whether pods re-read the ConfigMap, and whether any reads it only at start."""
     volumes = items(workload.pod, "volumes")
     names = {text(volume, "name") for volume in volumes if text(volume, "configMap", "name") == config_map}
     mounts = [mount for container in workload.containers for mount in items(container, "volumeMounts")]
@@ -276,7 +276,7 @@ def whole(restart: Restart) -> str:
 
 
 def cold(restart: Restart, named: Callable[[str], str]) -> str:
-    """Return which models are cold, and until when; `named` writes a model's name for whoever reads it."""
+    """Return which models are cold, and until when; `named` writes a model's name as text or Markdown."""
     models = restart.models
     if not models or restart.workload.most == 0:
         return "none"

@@ -128,7 +128,7 @@ def _share(value: Any, pods: int, default: int, *, up: bool) -> int:
 
 @dataclass(frozen=True, order=True)
 class Model:
-    """One model, as far as it matters to whoever waits for it."""
+    """One model, as far as it matters to callers that wait for it."""
 
     name: str
     pinned: bool = False

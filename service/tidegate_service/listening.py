@@ -29,11 +29,11 @@ class AdminThread:
         self._thread = threading.Thread(target=self._run, name="admin", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait for it."""
+        """Stop the thread, and wait for its end."""
         self._server.should_exit = True
         self._thread.join(5)
 

@@ -53,7 +53,7 @@ class Model(Conditional):
     alias: Alias | None = None
     """Alias in the registry that says which version is served; not together with versions. The model's own
     configuration (config.pbtxt) tells which that is, in the entry tidegate.alias.<alias> of its parameters, with the
-    version as string_value: whoever publishes the model writes it. Without it calls are refused as busy."""
+    version as string_value: the tool that publishes the model writes it. Without it calls are refused as busy."""
     mirror: Mirror | None = None
     """Candidate version that gets copies of a share of the requests, beside versions; no caller waits for it."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None

@@ -17,8 +17,8 @@ _WHERE = "soakHours counts hours of service in another environment: name it in f
 class Promotion(Conditional):
     """Who may bring versions of models into the environment, and what they must have been through before.
 
-    The client keeps these rules for people who mean well; who must not write a repository is kept out by the
-    repository's own permissions.
+    The client keeps these rules for people who mean well; others are kept out of a repository by its own
+    permissions.
     """
 
     conditions: ClassVar = (
@@ -27,11 +27,11 @@ class Promotion(Conditional):
     source: Annotated[DnsLabel | None, Field(alias="from")] = None
     """Environment in which a version must have been deployed before; without it, whatever is registered will do."""
     principals: tuple[ExactName, ...] = ()
-    """Who may, by name: as the environment's proxy knows its callers. No globs."""
+    """Callers that may, by name: as the environment's proxy knows them. No globs."""
     groups: tuple[ExactName, ...] = ()
     """Groups whose members may, as the tokens of its issuers tell them. No globs. Where neither principals nor groups
     are named, the writers of the server's repository may."""
     separation_of_duties: bool = False
-    """Whether who registered a version must leave it to somebody else to bring it in."""
+    """Whether the person that registered a version must leave it to somebody else to bring it in."""
     soak_hours: Annotated[float, Field(ge=0.1, le=8760)] | None = None
     """Hours that a version must have served in that environment without an error; none are asked for without it."""

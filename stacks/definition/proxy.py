@@ -179,8 +179,8 @@ class AccessRule(Named, Conditional):
     groups: tuple[Text, ...] = ()
     """Callers by group; globs are allowed. Only tokens of issuers tell groups."""
     source: Source | None = None
-    """Who has to vouch for the caller: the issuer of one of auth.oidc, api-keys or domino; whoever is believed, without
-    it. Where auth has several, each may call somebody else by the same name."""
+    """What has to vouch for the caller: the issuer of one of auth.oidc, api-keys or domino; without it,
+    any that is believed. Where auth has several, each may call somebody else by the same name."""
     actions: Annotated[tuple[Literal["infer", "inspect"], ...], Field(min_length=1)] = ("infer", "inspect")
     """infer (call models), inspect (metadata, configuration, statistics)."""
     servers: Annotated[tuple[Text, ...], Field(min_length=1)] = ("*",)

@@ -100,7 +100,7 @@ def test_everybody_was_asked_about_every_port(answers: dict[Question, Answer]) -
         for environment in ENVIRONMENTS
         for name in ("proxy", "preload server", "on-demand server", "helm test", "other pod of the namespace")
     }
-    text = (ROOT / "docs/network.md").read_text("utf-8").partition("## Who was asked about")[2]
+    text = (ROOT / "docs/network.md").read_text("utf-8").partition("## Pods that were asked about")[2]
     assert {place.name for place in places()} == {
         name.strip() for row in re.findall(r"^\| ([a-zA-Z ,-]+) \|", text, re.MULTILINE)[1:] for name in row.split(",")
     }

@@ -1,6 +1,6 @@
 """What a model takes and gives, and what people hand to it – tables, arrays, dicts, lists – as tensors that fit.
 
-pandas is not imported: who hands over a DataFrame has it.
+pandas is not imported: a caller that hands over a DataFrame has it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Of one model."""
+    """A model's inputs and outputs, and its maximum batch size."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]

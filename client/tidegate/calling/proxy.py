@@ -146,7 +146,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
 
     # --- looking
     def whoami(self) -> "WhoAmI":
-        """Return as whom the proxy knows the caller."""
+        """Return by which name, groups and source the proxy knows the caller."""
         from tidegate_contracts.environments import WhoAmI  # which brings pydantic: calls of models go without
 
         reply = self._requester.ask("GET", "/whoami")

@@ -27,7 +27,7 @@ _MOST_BYTES: Final = 1 << 26  # of one event
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer over HTTP."""
+    """An HTTP answer: status, headers and body."""
 
     status: int
     headers: Mapping[str, str]  # their names are in lower case

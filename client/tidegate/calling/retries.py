@@ -36,7 +36,7 @@ class Deadline:
     def wait(self, retry_after: float | None = None) -> bool:
         """Wait before another try, and tell True; False, at once, where the time would be up before it.
 
-        What the proxy said is never undercut; a little chance on top keeps those who were sent away together from
+        What the proxy said is never undercut; a little chance on top keeps callers that were sent away together from
         coming back together. Without it the pauses grow from a tenth of a second to two.
         """
         if retry_after is None:
@@ -80,7 +80,7 @@ class CircuitBreaker:
         raise UnreachableError(what, where=where, why=f"{self._failed} calls failed, one after the other", do=do)
 
     def succeeded(self) -> None:
-        """Count an answer."""
+        """Close the breaker: there was an answer."""
         with self._lock:
             self._failed, self._until, self._trial, self._closed_for = 0, None, False, self._first
 

@@ -62,7 +62,7 @@ class _Timed(io.RawIOBase):
 
 
 class _Response(HTTPResponse):
-    """Has its head by a time, and each piece of its body by the time that `timed` is given."""
+    """An HTTP response whose head is due at `end`, and each piece of its body at the time that `timed` is given."""
 
     def __init__(self, opened: socket.socket, *args: Any, end: float, **more: Any) -> None:
         super().__init__(opened, *args, **more)

@@ -88,7 +88,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 @contextmanager
 def progress(what: str, total_bytes: int) -> Iterator[Advance]:
-    """Show how many bytes are done: a bar on a terminal, else a line now and then; yields who counts them."""
+    """Show how many bytes are done: a bar on a terminal, else a line now and then; yields what counts them."""
     if sys.stderr.isatty():
         text, rest = TextColumn("{task.description}"), TimeRemainingColumn()
         columns = text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), rest

@@ -10,5 +10,5 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 def silent(_what: str, _total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
-    """Show nothing of it."""
+    """Show no progress."""
     return nullcontext(lambda _bytes: None)

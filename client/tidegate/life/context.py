@@ -35,7 +35,7 @@ class Context:
         return environment(name, self.known)
 
     def proxy(self, plane: Plane) -> ProxyClient:
-        """Return who calls the proxy of a data plane."""
+        """Return a client of a data plane's proxy."""
         if plane.proxy_url not in self._proxies:
             self._proxies[plane.proxy_url] = ProxyClient(plane.proxy_url)
         return self._proxies[plane.proxy_url]
@@ -56,7 +56,7 @@ class Context:
         return found
 
     def who(self, home: Home) -> WhoAmI:
-        """Return as whom the proxy there knows the caller. Raises RefusedError, UnreachableError."""
+        """Return by which name the proxy there knows the caller. Raises RefusedError, UnreachableError."""
         who = self.proxy(home.plane).whoami()
         if who.environment != home.environment.name:
             what = f"the proxy is that of {who.environment}, and not of {home.environment.name}"

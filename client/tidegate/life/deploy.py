@@ -63,7 +63,7 @@ def rollback(
 
 
 def may(context: Context, of: Environment, model: str) -> WhoAmI:
-    """Ask every proxy as whom it knows the caller, and check that he may; the first one's answer is written down."""
+    """Ask every proxy for the caller's name, and check the permission; the first one's answer is written down."""
     found = []
     for home in homes(of, model):
         found.append(context.who(home))
@@ -87,7 +87,7 @@ def _open_environment(context: Context) -> Environment:
 
 
 def _bring(context: Context, what: What, model: str, which: int | str, of: Environment, *, replace: bool) -> Outcome:
-    """Bring a version into an environment as the caller, where its rules allow it; who goes back has passed them."""
+    """Bring a version into an environment as the caller, where its rules allow it; a rollback has passed them."""
     version = context.registry.version(model, which)
     who = may(context, of, model)
     if what != "rollback":

@@ -17,7 +17,7 @@ from .target import Place
 
 @dataclass(frozen=True)
 class Had:
-    """What the records tell of the environment."""
+    """Versions that an environment has and had, from the registry's records."""
 
     current: int | None = None  # the version that it has
     ever: frozenset[int] = frozenset()
@@ -30,13 +30,13 @@ class Had:
 
 @dataclass(frozen=True)
 class Plan:
-    """For one place and one version."""
+    """The configurations of one repository before, during and after a version comes in."""
 
     place: Place
     repository: Repository
     number: int
     old: int | None  # the version that is called there now
-    now: str | None  # the configuration that is there now, whoever left it so
+    now: str | None  # the configuration that is there now, whatever left it so
     before: str | None  # the configuration to go back to when it comes to nothing; None where the model is new
     first: str  # the configuration under which old and new serve, and calls by an alias still go to the old one
     last: str  # the one under which they go to the new one, and the newest is the new one
@@ -98,8 +98,8 @@ def make_plan(
     old = called(place, published, had.current)
     named = (set(others.values()) | place.named) & there
     served = set(published.served) if published is not None and not alone else set()
-    # Who is called already stays as it is, with what a rollback goes back to. A run that was killed after its cut-over
-    # left the version that the records tell, which proxies may still call.
+    # A version that is called already stays as it is, with what a rollback goes back to. A run that was killed after
+    # its cut-over left the version that the records tell, which proxies may still call.
     kept = named | (served & (had.ever if number == old == had.current else {old, had.current, *had.others.values()}))
 
     def aliased(to: int | None) -> dict[str, int]:
@@ -119,7 +119,7 @@ def make_plan(
         left = kept & {*named, *had.others.values()} | ({back} if back is not None else set())
         before = _config_of(repository, model, left, back, aliased(back))
     elif published is not None:
-        # Not the configuration of somebody who stopped half way, but the one before.
+        # Not the configuration of a run that stopped half way, but the one before.
         half = set(published.served) - had.ever - place.named - {old, *aliases.values()}
         before = text if not half else _config_of(repository, model, set(published.served) - half, old, aliases)
     return Plan(place, repository, number, old, text, before, first, last, fresh, back, is_cut_over)

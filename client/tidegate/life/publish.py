@@ -1,8 +1,8 @@
 """Brings a registered version into an environment: deploy, promote and rollback are this, under different rules.
 
 Every step can be done again, and a step that was done costs a look. Until calls go to the new version everywhere, every
-failure puts the configurations back; whoever is killed leaves the old version serving beside the new one, and the next
-run goes on.
+failure puts the configurations back; a run that is killed leaves the old version serving beside the new one, and the
+next run goes on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from .target import Home, Place, places
 
 
 class Outcome(Message):
-    """What became of it."""
+    """The result of deploy, promote or rollback."""
 
     what: What
     model: str

@@ -11,7 +11,7 @@ from .target import Home
 LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 15.0
-"""Triton's own, where the definition does not say how often a pool looks at its repository. A policy looks as often."""
+"""Seconds in which an eviction policy has looked at its repository; of a preload pool the definition says how often."""
 
 
 def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> str | None:
@@ -85,7 +85,7 @@ def answers(context: Context, home: Home, number: int, golden: Golden) -> None:
 def _until(context: Context, home: Home, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
     """Wait until a check holds, and has held for so long.
 
-    That the load failed is believed when nothing else was said until whoever loads has surely seen what is there now:
+    That the load failed is believed when nothing else was said until the loader has surely seen what is there now:
     at first it may be said of what was there before.
     """
     bound, where = context.wait_seconds + _look_seconds(home), _where(home)

@@ -1,7 +1,7 @@
 """What the records tell of an environment's past, and who may bring which version into it.
 
 The rules are pure functions; every one returns, or raises RefusedError. They keep honest people from mistakes. What
-keeps others out is who may write the repository, and the registry.
+keeps others out are the permissions of the repository and the registry.
 """
 
 from collections.abc import Iterable, Sequence
@@ -86,7 +86,7 @@ def may_publish(environment: str, promotion: Promotion, writers: Sequence[str], 
 
 
 def other_than_who_registered(environment: str, number: int, by: str, who: WhoAmI, unproven: str = "") -> None:
-    """Check that the caller is somebody else than who registered the version; a name that is unproven may be his."""
+    """Check that the caller did not register the version; a name that is unproven may be the caller's."""
     why = f"{environment} wants somebody else to bring a version in than who registered it"
     if not by:
         what = f"it is not known who registered version {number}"

@@ -60,17 +60,17 @@ class Place:
 
     @property
     def model(self) -> str:
-        """Its name."""
+        """The model's name."""
         return self.homes[0].model.name
 
     @property
     def everybody(self) -> tuple[Home, ...]:
-        """Whoever reads it."""
+        """All homes that read this repository, other environments' included."""
         return self.homes + self.shared
 
     @property
     def aliases(self) -> frozenset[str]:
-        """Those that the environment's version has in config.pbtxt."""
+        """Aliases that the environment's version has in config.pbtxt."""
         return frozenset(home.model.alias for home in self.homes if home.model.alias is not None)
 
     @property

@@ -5,7 +5,7 @@ from mlflow.pyfunc.model import PythonModel
 
 
 class RegisteredEntry(PythonModel):  # type: ignore[misc, unused-ignore]  # mlflow has no types
-    """Answers nothing."""
+    """Stands in MLflow for an entry that an inference server runs; calling it raises."""
 
     # Without type hints: MLflow would check them, and warn.
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]

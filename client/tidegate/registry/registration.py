@@ -43,7 +43,7 @@ REGISTER_RECORD: Final = f"{RECORDS_FOLDER}/registered.json"
 
 @dataclass(frozen=True)
 class Registration:
-    """One entry on its way into the registry: what is registered, and who does it."""
+    """One entry on its way into the registry: what is registered, and by which user."""
 
     server: Server
     entry: Path
@@ -118,7 +118,7 @@ class Registration:
         return first
 
     def _add(self, version: "ModelVersion") -> None:
-        """Give a version that is there what it had not: a golden request, a signature, a registrant who is proven."""
+        """Give a version that is there what it had not: a golden request, a signature, a registrant that is proven."""
         before = version.tags.get(words.GOLDEN)
         golden = self.golden if self.golden and self.golden.digest() != before else None
         key = self.key if words.SIGNATURE not in version.tags else None
@@ -221,7 +221,7 @@ def registrant(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
     """Return the caller's name, and why it may be another's: nothing where a proxy says it, which asked for a proof.
 
     The proxy is that of DOMINO_INFERENCE_PROXY, else any of those in `environments.json`. Without one that answers it
-    is Domino's word for who started the run, else the login name.
+    is Domino's word for the user that started the run, else the login name.
     """
     from ..calling.proxy import ProxyClient
 

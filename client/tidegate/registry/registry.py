@@ -1,4 +1,4 @@
-"""The registry of models: who registers, fetches, names by alias, and looks back, does it here."""
+"""The registry of models: versions are registered, fetched, named by alias, and looked back at here."""
 
 import re
 from collections.abc import Callable
@@ -128,7 +128,7 @@ class Registry:
             raise IntegrityError("the golden request cannot be read", where=artifacts.where) from None
 
     def verify_signature(self, version: RegisteredVersion, trust: Trust) -> None:
-        """Raise IntegrityError unless the version is signed by whom is trusted."""
+        """Raise IntegrityError unless the version has a trusted signature."""
         digest = version.tags.get(words.SIGNATURE)
         if digest is None:
             do = "register the same entry again with the key: the version stays, and gets the signature"
@@ -172,7 +172,7 @@ class Registry:
     def set_alias(self, model: str, alias: str, number: int, *, expect: int | None) -> None:
         """Move an alias from the version that it is expected at (None: it is not there yet); else BusyError.
 
-        MLflow cannot compare and move at once: who moves aliases at the same time excludes others by other means.
+        MLflow cannot compare and move at once: concurrent moves exclude each other by other means.
         """
         there = self.alias(model, alias)
         if there == number:
@@ -195,7 +195,7 @@ class Registry:
     def records(self, model: str) -> Records:
         """Return what was ever done with the versions of a model, the oldest first; NotFoundError without the model.
 
-        What lies there and is no record is named in `unreadable`: who decides by what is not there must look at it.
+        What lies there and is no record is named in `unreadable`: a decision by what is not there must look at it.
         """
         found = in_parallel(self._records, self.versions(model))
         return Records(
@@ -217,7 +217,7 @@ class Registry:
             if record is None or record.when > datetime.now(UTC) + words.AHEAD:
                 unreadable.append(f"{artifacts.where}/{path}")
                 continue
-            # Who can write one run says nothing of other versions; and two versions may have one run.
+            # The right to write one run says nothing of other versions; and two versions may have one run.
             if (record.model, record.version) == (version.model, version.number):
                 records.append(record)
         return Records(records, unreadable)

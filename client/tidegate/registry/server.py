@@ -181,7 +181,7 @@ def _experiment_name() -> str:
 
 @contextmanager
 def quiet(name: str = "mlflow") -> Iterator[None]:
-    """Let a library say nothing but errors for a while: the rest is for those who write models for it."""
+    """Let a library say nothing but errors for a while: the rest is for authors of models for it."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -69,7 +69,7 @@ def sign(manifest: Manifest, key: SigningKey) -> bytes:
 
 
 def verify(manifest: Manifest, signature: bytes, trust: Trust, where: str) -> None:
-    """Raise IntegrityError when a signature is not of this manifest, or not by whom is trusted."""
+    """Raise IntegrityError when a signature is not of this manifest, or not a trusted one."""
     with _library(manifest) as (library, folder):
         file = folder.parent / "signature.json"
         file.write_bytes(signature)

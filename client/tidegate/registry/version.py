@@ -18,7 +18,7 @@ MODEL: Final = "tidegate.model"
 MANIFEST: Final = "tidegate.manifest.sha256"
 REGISTERED_BY: Final = "tidegate.registered-by"
 UNPROVEN: Final = "tidegate.registered-by.unproven"
-"""Why who registered may be somebody else than he is said to be; not there where a proxy has asked for a proof."""
+"""Why the registrant's name may be a false one; not there where a proxy has asked for a proof."""
 GOLDEN: Final = "tidegate.golden.sha256"
 SIGNATURE: Final = "tidegate.signature.sha256"
 CLIENT: Final = "tidegate.client"
@@ -64,7 +64,7 @@ def extra_file(kind: Literal["golden", "signature"], sha256: str) -> str:
 
 
 class Record(Message):
-    """Who did what with which version, when, and where."""
+    """One operation on a version: what, by whom, when, and in which environment."""
 
     what: Literal["register", "golden", "deploy", "promote", "rollback"]
     model: str

@@ -65,7 +65,7 @@ def _turn(made: Plane, call: Call, seconds: float, core: int, folder: Path) -> t
 def while_loading(effort: Effort) -> Found:
     """Measure the slowest hundredth of a warm model's answers while another is loaded and unloaded, and while none is.
 
-    Whoever loads holds leases of its own, and gives them back at once.
+    The process that loads holds leases of its own, and gives them back at once.
     """
     with plane([WARM, *CHURNED], 32 + 64 + 16, residency_factor=0) as made:
         made.first_answer(WARM.name)

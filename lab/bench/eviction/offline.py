@@ -1,13 +1,13 @@
 """What needs no Triton: what the simulator says of the policies, and how long one decision takes.
 
-The simulator plays one trace, the same requests for everybody.
+The simulator plays one trace, the same requests for every policy.
 `cold_seconds_*` are with loads that take no time (they are charged all the same), no idle limit, nobody waiting and
 nothing to keep models from thrashing: the plain simulation of caches, so that policies and the bound are asked for the
 very same thing. `busy_vs_lru_idle` is with loads that take their time: models kept from thrashing by what their load
 took instead of by a fixed limit, and a bounded wait for room, against the reference's bare rule of five minutes.
-Whoever refuses less loads more: the table has both.
+A policy that refuses less loads more: the table has both.
 
-A decision: a cold model is wanted, the slice is full, and somebody has to go. Measured is the core as the container
+A decision: a cold model is wanted, the slice is full, and another one has to go. Measured is the core as the container
 runs it, from the request to the commands, with a thousand and with ten thousand models resident.
 """
 

@@ -2,7 +2,7 @@
 
 The proxy has all its checks on: it verifies tokens, holds rules and limits, counts, and tags requests. nginx, HAProxy
 and Envoy only forward. The baseline is the same checks as a good programmer writes them with FastAPI and aiohttp.
-Whoever is measured has one core; callers, and what answers behind, share another. All have their turns in every run;
+The contestant has one core; callers, and what answers behind, share another. All have their turns in every run;
 the ratios are the medians of those within a run. Last comes a line of JSON.
 """
 
@@ -55,7 +55,7 @@ def measure_rows(wanted: Sequence[Row], runs: int, seconds: float, folder: Path,
 def _running(
     upstream: str, names: Sequence[str], folder: Path, provider: Issuer, use: Cores
 ) -> Iterator[dict[str, Server]]:
-    """Start an upstream and whoever is measured in front of it."""
+    """Start an upstream and the contestants in front of it."""
     with ExitStack() as stack:
         direct: dict[str, Server] = {}
         server: Server

@@ -1,4 +1,4 @@
-"""Who is measured: each in front of the same upstream, on the same core, one under load at a time."""
+"""The contestants: each in front of the same upstream, on the same core, one under load at a time."""
 
 import os
 import sys

@@ -28,7 +28,7 @@ _PICTURE = 3 * 224 * 224  # Numbers in a picture, as models of vision take it: 6
 _SUMS = f'"data":[{",".join(["0"] * 16)}]}}]}}'.encode()
 WARM_SECONDS = 1.0
 VARIANTS = 5000  # Heads of the rows whose heads vary as real clients' do.
-BUSY = 0.85  # Whoever is held against us must have been the limit itself: it must have used so much of its core.
+BUSY = 0.85  # A contestant must have been the limit itself: it must have used so much of its core.
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A model with weights: OUTPUT is INPUT times its own factor, by which callers see who answered."""
+"""A model with weights: OUTPUT is INPUT times its own factor, by which callers see which model answered."""
 
 import json
 from typing import Any

@@ -17,7 +17,7 @@ _SET = re.compile(r"\[!?\]?[^\]]*\]")  # A wildcard for one of several character
 def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach]:
     """No access rule is for every principal or every group.
 
-    A rule for everybody is no rule: whoever gets any token of the identity provider may use it. Globs that name
+    A rule for everybody is no rule: every holder of a token of the identity provider may use it. Globs that name
     somebody, such as team-* or *@example.com, are allowed; those that name nobody, such as * or *@*, are not.
     """
     for item, rule in _rules(environment):

@@ -23,7 +23,7 @@ _DOORS = ("Ingress", "Route", "VirtualService", "IngressRoute", "Gateway")
 def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
     """No Service, Ingress or route exposes a server, and only the proxy may talk to one.
 
-    The proxy authenticates, authorises and counts. Who reaches a server by another way is asked for nothing.
+    The proxy authenticates, authorises and counts. A client that reaches a server by another way is asked for nothing.
     """
     servers = {name_of(item): item for item in environment.of_kind("Service") if _servers(environment, item)}
     for service in servers.values():

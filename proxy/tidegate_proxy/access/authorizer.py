@@ -79,7 +79,7 @@ class Authorizer:
         return grant
 
     async def identify(self, credential: Credential) -> Identity:
-        """Return who a caller is; raises Problem (unauthenticated, or busy when that cannot be known now)."""
+        """Return a caller's identity; raises Problem (unauthenticated, or busy when that cannot be known now)."""
         while True:
             now = self._wall()
             identity = self.identities.find(credential)
@@ -110,7 +110,7 @@ class Authorizer:
 
     # --- what the rest of the proxy tells
     def replace(self, access: AccessTable, routes: Routes, keys: ApiKeys, rules: Rules | None = None) -> None:
-        """Decide by other tables from now on. Those who are still believed need not prove themselves again.
+        """Decide by other tables from now on. Callers that are still believed need not prove themselves again.
 
         Many rules take long to read: `build_rules` reads them beforehand while other work goes on.
         """

@@ -1,4 +1,4 @@
-"""Who a caller is, for as long as the proof holds, and what is remembered of callers: bounded, until it ends."""
+"""The identity of a caller, while its proof holds, and what is remembered of callers: bounded, until it ends."""
 
 import hashlib
 from collections import OrderedDict
@@ -13,7 +13,7 @@ from .limits import TokenBucket
 LONGEST_NAME = 255  # Characters of a principal's name (of `sub`: OpenID Connect Core, 2).
 Credential = bytes
 """What a caller sent to say who it is, as one value: an `Authorization` header's value, or that of `X-API-Key` or
-`X-Domino-Api-Key` after the header's lower-case name and a space. Empty for a caller who said nothing."""
+`X-Domino-Api-Key` after the header's lower-case name and a space. Empty for a caller that sent nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Principal:
 
     name: str  # `sub` of a token, or the principal of an API key.
     groups: frozenset[str]
-    source: str  # Who vouches for it: an issuer's URL, `api-keys` or `domino`.
+    source: str  # What vouches for it: an issuer's URL, `api-keys` or `domino`.
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class IdentityCache:
         self._most_grants = most_grants
 
     def find(self, credential: Credential) -> Identity | None:
-        """Return whom a credential proved; whether it still does is not asked here."""
+        """Return the identity that a credential proved; whether it still does is not asked here."""
         identity = self.by_tail.get(credential[-TAIL:])
         return identity if identity is not None and identity.credential == credential else None
 
@@ -127,7 +127,7 @@ class IdentityCache:
             self.clear(identity)
 
     def forget_sources(self, sources: set[str]) -> None:
-        """Forget those whom one of these vouched for."""
+        """Forget the identities that one of these vouched for."""
         for tail in [tail for tail, identity in self.by_tail.items() if identity.principal.source in sources]:
             self.forget(tail)
 

@@ -59,7 +59,7 @@ class RateLimiter:
         self.change(limit, replicas)
 
     def bucket(self, key: _Key, now: float) -> TokenBucket:
-        """Return the bucket of a principal (who vouches, and name) and a model (server, and name)."""
+        """Return the bucket of a principal (its source, and name) and a model (server, and name)."""
         bucket = self._buckets.get(key)
         if bucket is None:
             if len(self._buckets) >= self._most:

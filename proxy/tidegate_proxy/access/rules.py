@@ -132,7 +132,7 @@ class Rules:
         self._rules.append(_Rule(rule.actions, Globs(rule.servers), Globs(rule.models), rule.source))
 
     def of(self, principal: Principal) -> Rights:
-        """Return a principal's rights; those whom the same rules name share them."""
+        """Return a principal's rights; principals that the same rules name share them."""
         rights = self._of.get(principal)
         if rights is None:
             which = set(self._principals.of(principal.name))

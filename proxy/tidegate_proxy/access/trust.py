@@ -1,4 +1,4 @@
-"""Who is believed: which proof is checked by whom, and JSON Web Tokens (RFC 7519), verified as RFC 8725 advises."""
+"""What is believed: which source checks which proof, and JSON Web Tokens (RFC 7519), verified as RFC 8725 advises."""
 
 import base64
 from collections.abc import Callable, Coroutine, Mapping
@@ -64,7 +64,7 @@ def _number(said: msgspec.Raw) -> float | None:
 
 
 def verify(token: bytes, key: jwt.PyJWK, issuer: OidcIssuer, now: float) -> Identity:
-    """Return whom a token names; raises Problem (unauthenticated), which holds nothing of the token.
+    """Return the identity that a token names; raises Problem (unauthenticated), which holds nothing of the token.
 
     The key decides the algorithm: a token that says another one (`none`, or HMAC with the public key as its secret) is
     refused before anything is computed.
@@ -145,7 +145,7 @@ class Trust:
     """Credentials that are being checked. What was begun under other tables is not joined."""
 
     def believe(self, credential: Credential) -> Identity | Later:
-        """Return whom a credential proves, or how to wait for it; raises Problem (unauthenticated, busy)."""
+        """Return the identity that a credential proves, or how to wait for it; raises Problem."""
         if not credential:
             raise refused(_HELP)
         if len(credential) > MOST_CREDENTIAL_BYTES:

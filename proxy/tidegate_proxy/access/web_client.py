@@ -1,4 +1,4 @@
-"""Asks the few addresses that vouch for callers, never on the hot path; and Domino's own word on who a caller is."""
+"""Asks the few addresses that vouch for callers, never on the hot path; and Domino for a caller's identity."""
 
 import asyncio
 import logging
@@ -105,7 +105,7 @@ class Domino:
         self._waiting = 0
 
     async def identify(self, header: str, value: str, expires: float | None = None) -> Identity:
-        """Return whom Domino knows by a header's value; raises Problem. `expires` is what the value says of its end."""
+        """Return the identity that Domino has for a header's value, which `expires` then; raises Problem."""
         if self._waiting >= MOST_WAITING:
             raise unanswered("Domino", _RETRY_SECONDS)
         self._waiting += 1
@@ -129,7 +129,7 @@ class Domino:
         if answer.status in (401, 403):
             return None
         said = answer.json()
-        if said.get("isAnonymous") is not False:  # Domino answers 200 to those whom it does not know
+        if said.get("isAnonymous") is not False:  # Domino answers 200 to callers that it does not know
             return None
         name = said.get("canonicalName")
         if not is_name(name):

@@ -239,7 +239,7 @@ class Call(CallerStream):
         self._take_slot(forwarding)
 
     async def _prepare_more(self, forwarding: Forwarding, leases: StreamLeases, model: str) -> None:
-        """The same for a further message of a stream, which has its slot."""
+        """Prepare a further message of a stream, which has its slot already."""
         if not leases.use(model):
             await leases.acquire(model)
         if not self._find_version(forwarding):

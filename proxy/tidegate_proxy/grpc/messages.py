@@ -4,8 +4,8 @@ A message is five bytes (whether it is compressed, and its length), then protobu
 version, parameters) come before the tensors, as every protobuf library writes them; a message that says one of them
 later, or twice, is refused, for the inference server would take the last.
 
-A compressed message costs its sender a thousandth of what it costs to unpack: only what decides is unpacked before it
-is known who calls, and the rest in small steps, so that other calls have their turn between them.
+A compressed message costs its sender a thousandth of what it costs to unpack: only what decides is unpacked before the
+caller is known, and the rest in small steps, so that other calls have their turn between them.
 """
 
 import zlib

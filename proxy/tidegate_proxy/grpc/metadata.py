@@ -20,7 +20,7 @@ HEALTH = "grpc.health.v1.Health"
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One that is about a model, and goes on to its server."""
+    """A method of GRPCInferenceService that is forwarded to the model's server."""
 
     name: str
     action: Action
@@ -29,7 +29,7 @@ class Method:
 
     @property
     def path(self) -> bytes:
-        """The path of its URL."""
+        """The `:path` of its requests."""
         return f"/{SERVICE}/{self.name}".encode()
 
 

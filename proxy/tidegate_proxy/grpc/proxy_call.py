@@ -106,7 +106,7 @@ MOST_BYTES = 64 * 1024
 
 
 class ProxyCall(CallerStream):
-    """One such call: a short message, and one answer, or several of a watch."""
+    """A gRPC call that the proxy answers itself (server state, grpc.health.v1)."""
 
     _message = b""
     _told: int | None = None  # The status that the watch was told last.

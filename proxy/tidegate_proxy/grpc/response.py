@@ -62,12 +62,12 @@ class UpstreamStatusError(Exception):
     code: int
 
 
-CANCELLED = 1  # The status that is counted for a caller who has left; it is not sent.
+CANCELLED = 1  # The status that is counted for a caller that has left; it is not sent.
 log = logging.getLogger(__name__)
 
 
 class CallerStream(Stream):
-    """What all calls have; it counts as open from `begin` on."""
+    """A caller's gRPC stream: headers, messages and status sent back, with a deadline. Open from `begin` on."""
 
     # What most calls never change costs them nothing here.
     forwarding: Forwarding | None = None
@@ -114,7 +114,7 @@ class CallerStream(Stream):
             self.shared.open_calls.discard(self)
 
     def expire(self) -> None:
-        """End it: its time is up."""
+        """End the call: its time is up."""
         if self.done:  # the caller does not take the rest of its answer
             self.shared.open_calls.discard(self)
             self.connection.reset(self.number, CANCEL)
@@ -122,7 +122,7 @@ class CallerStream(Stream):
             self.fail(self.late())
 
     def late(self) -> Problem:
-        """Return what the caller is told whose time is up."""
+        """Return what a caller is told when its time is up."""
         return Problem(ProblemType.DEADLINE, "There was no answer in time.")
 
     def leave(self) -> None:

@@ -26,7 +26,7 @@ _GRAVE = frozenset({2, 4, 13, 14, 15})
 
 @dataclass(slots=True, eq=False)
 class UpstreamRequest:
-    """Of one call, whichever replicas it goes to."""
+    """What every attempt of one gRPC call shares: headers, span, mirror copy, final log line."""
 
     _context: GrpcContext
     _headers: RequestHeaders
@@ -87,7 +87,7 @@ class UpstreamRequest:
 
 @dataclass(slots=True, eq=False)
 class StreamLeases:
-    """Each counts as in use from the first message for its model until the stream ends."""
+    """Leases on further models that one bidirectional stream uses, held until it ends."""
 
     _forwarding: Forwarding
     _leases: tuple[Lease, ...] = ()
@@ -134,11 +134,10 @@ MOST_KEPT = 256 * 1024
 
 @dataclass(eq=False)
 class UpstreamStream(Stream):
-    """What goes wrong here ends the call, and no other of the connection.
+    """One gRPC call at one replica; an error ends this call only.
 
-    The time of a `streaming` call is moved by its messages. `drained` is
-    called when all that was sent has left. `refused` is called with the messages that the replica did not begin to
-    answer, and says whether they go elsewhere.
+    Messages of a `streaming` call move its deadline. `drained` is called when all that was sent has left. `refused` is
+    called with the messages that the replica did not begin to answer, and says whether they go elsewhere.
     """
 
     _caller: CallerStream

@@ -40,7 +40,7 @@ def scope_of(
 
 
 class AppRequest(Request):
-    """One such request; its body is dropped. It is told of by the caller's own id, if it has one, in every answer."""
+    """A request answered by the ASGI app; its body is discarded, and its request id is in every answer."""
 
     def __init__(self, caller: Caller, app: ASGIApp, scope: dict[str, Any], keep_alive: bool) -> None:
         self.keep_alive = keep_alive
@@ -55,7 +55,7 @@ class AppRequest(Request):
         self._body = b""
 
     def start(self) -> None:
-        """Have it answered."""
+        """Start the task in which the app answers."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:

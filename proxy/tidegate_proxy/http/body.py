@@ -9,7 +9,7 @@ MOST_UNSENT = 256 * 1024  # Bytes of a body that wait for a connection before it
 
 
 class RequestBody(Body):
-    """Parts that have come and were not sent on yet; a body in chunks goes on in chunks, each as large as can be."""
+    """The body of a call: buffers received parts until they are sent; chunked bodies stay chunked."""
 
     __slots__ = ("_caller", "_chunk", "_gathered", "_shared", "chunked", "gathers", "length", "parts", "received")
 

@@ -37,10 +37,10 @@ class Request:
         raise NotImplementedError
 
     def take_body(self, data: bytes) -> None:
-        """Take a part of its body."""
+        """Take a part of the request's body."""
 
     def end_body(self) -> None:
-        """Learn that it is whole."""
+        """Note that the body is whole."""
         self.body.complete = True
 
     def flush_request(self) -> None:
@@ -54,7 +54,7 @@ class Request:
 
 
 class Caller(Protocol):
-    """The connection."""
+    """What a request needs of its client connection."""
 
     transport: asyncio.Transport
 

@@ -20,7 +20,7 @@ VERSION_HEADER = b"\r\ntidegate-model-version: "
 
 
 class Sent(Protocol):
-    """The request that is sent."""
+    """What the upstream leg needs of the request that it sends."""
 
     head: HttpHead
     target: Target
@@ -30,10 +30,10 @@ class Sent(Protocol):
     caller: Caller
 
     def fail(self, problem: Problem) -> None:
-        """End it with a problem."""
+        """End the request with a problem."""
 
     def finish(self, status: int) -> None:
-        """End it: its answer is whole."""
+        """End the request: its answer is whole."""
 
     def failed_at(self, replica: Replica, reason: str) -> None:
         """Send it to another replica, or end it: this one gives no answer, or no more of it."""

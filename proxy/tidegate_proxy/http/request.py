@@ -160,7 +160,7 @@ class HttpRequest(Request):
         self._granted(await authorizer.ask(self.head.credential, target.server, target.model, target.action))
 
     async def _let_body_come(self) -> None:
-        """Read a body that says what is asked, now that it is known who sends it."""
+        """Read a body that says what is asked, now that its sender is known."""
         await self._shared.authorizer.identify(self.head.credential)
         if self.body.complete or self.response_complete:  # it came without being asked for
             return

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class PassedOver:
-    """Passes a parser's events on to `connection`, but for those of the first head."""
+    """Hides the first head from the connection, and forwards every later parser event."""
 
     def __init__(self, connection: Any) -> None:
         self._is_through = False
@@ -28,7 +28,7 @@ class PassedOver:
         return passed_on
 
     def on_headers_complete(self) -> None:
-        """A head is whole."""
+        """Note that a head is whole; the first one is hidden."""
         if self._is_through:
             self._head_complete()
         self._is_through = True

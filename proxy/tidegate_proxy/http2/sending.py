@@ -70,7 +70,7 @@ class Sender(asyncio.Protocol):
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Let them go on."""
+        """Let the streams send on."""
         self._paused = False
         self.pump()
 

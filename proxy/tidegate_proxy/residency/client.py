@@ -29,13 +29,13 @@ class _Listed(msgspec.Struct):
 
 
 class _Listing(msgspec.Struct):
-    """Of `lease.Listing`, the part that a proxy needs: 10 000 models are read in a few milliseconds."""
+    """The part of `lease.Listing` that a proxy needs: 10 000 models are read in a few milliseconds."""
 
     models: list[_Listed]
 
 
 class LeaseClient:
-    """Each call has a connection of its own for as long as it lasts."""
+    """Client of one replica's lease API; each call opens a connection of its own."""
 
     def __init__(self, replica: Replica, port: int, host: str, connect_seconds: float) -> None:
         address = replica.address

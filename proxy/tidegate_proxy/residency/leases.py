@@ -27,7 +27,7 @@ def ranked(model: str, names: Iterable[str]) -> list[str]:
 
 @dataclass(slots=True)
 class Heat:
-    """The load of one model through this proxy: it is hot from a high load on until a low one has lasted."""
+    """Moving averages of one model's load; says whether it deserves a second replica."""
 
     in_flight: float = 0.0
     a_second: float = 0.0
@@ -52,7 +52,7 @@ class Heat:
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """A model at a replica: one object for as long as anything is known of it, so that requests are counted on it."""
+    """This proxy's lease on one model at one replica, and the requests counted under it."""
 
     model: str
     replica: Replica

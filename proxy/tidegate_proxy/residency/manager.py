@@ -44,7 +44,7 @@ def new_holder_name() -> str:
 
 
 class LeaseManager:
-    """Of the pool `told` of a server; `holder` is its name in the lease API.
+    """Acquires and keeps this proxy's leases on the models of one on-demand pool; `holder` names it in the lease API.
 
     At most `most_waiting` requests wait for leases at once, others are refused.
     """

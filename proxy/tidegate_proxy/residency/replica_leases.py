@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class ReplicaLeases:
-    """All leases are renewed in one call, three times within a lease.
+    """The leases at one replica: acquired, renewed together three times a period, released.
 
     `holder` is this proxy's name in the lease API, `host` the name that Triton is asked by. `granted` and `dropped` are
     called with each lease that is held from now on, or no more; `count` with the outcome of each request for one.

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaseTable:
-    """Finding the lease of a warm request costs one look-up in a dictionary."""
+    """The leases that this proxy holds in one pool, by model and by replica."""
 
     def __init__(self) -> None:
         self.replicas: dict[Replica, ReplicaLeases] = {}
@@ -92,14 +92,14 @@ class LeaseTable:
 
 
 class Rebalancer:
-    """Of the leases of one pool."""
+    """Once a second gives up unused leases, gives hot models a second replica, drops duplicates proxies disagree on."""
 
     def __init__(self, table: LeaseTable) -> None:
         self._table = table
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start to look at the leases once a second."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:

@@ -19,7 +19,7 @@ class Histogram:
         self.seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one call, which took so many seconds."""
         self.buckets[bisect_left(SECONDS, seconds)] += 1
         self.seconds += seconds
 
@@ -29,7 +29,7 @@ class Histogram:
 
 
 class CallCount(Histogram):
-    """Of one server, model and protocol."""
+    """Statuses, bytes and a latency histogram of the calls of one model over one protocol."""
 
     __slots__ = ("bytes_in", "bytes_out", "statuses")
 

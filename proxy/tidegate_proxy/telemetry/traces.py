@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Span:
-    """Of one call."""
+    """Trace id, span id and parent of one call, and whether it is sampled."""
 
     trace: str
     parent: str

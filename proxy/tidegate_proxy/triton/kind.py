@@ -147,7 +147,7 @@ class Triton:
         return status in LOST_STATUSES and LOST.search(answer) is not None
 
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
-        """Tell the same over gRPC."""
+        """Tell whether a gRPC status and its headers say that the replica does not have the model."""
         return code in LOST_CODES and LOST.search(headers) is not None
 
 

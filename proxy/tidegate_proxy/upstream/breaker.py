@@ -23,7 +23,7 @@ class Trial:
 
 
 class Breaker:
-    """Of one replica. `now` is monotonic seconds."""
+    """Circuit breaker of one replica: opens after failures in a row, then lets one trial through. `now`: monotonic."""
 
     __slots__ = ("_pause", "_trial", "_until", "failures")
 

@@ -68,7 +68,7 @@ class Receiver:
 
 
 class Connection(asyncio.Protocol):
-    """Its owner writes to `transport`; what comes back goes to `receiver`."""
+    """An HTTP/1.1 connection to a replica: requests are written to `transport`, answers go to `receiver`."""
 
     __slots__ = (
         "_began", "_between", "_ended", "_head", "_length", "_nominated", "_parser", "_skipped", "_strange", "_whole",

@@ -54,7 +54,7 @@ READERS: dict[Framework, Callable[[Path], Reading]] = {
     Framework.VLLM: llm.read_vllm,
     Framework.CUSTOM: opaque.read_library,
 }
-"""Who reads the files of each; an ensemble is read of several entries (`ensemble.chain`)."""
+"""What reads the files of each; an ensemble is read of several entries (`ensemble.chain`)."""
 
 _PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".sav", ".dill"})
 _NO_PICKLE = (

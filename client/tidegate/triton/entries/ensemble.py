@@ -30,12 +30,12 @@ class Step:
 
     @property
     def place(self) -> str:
-        """Where it stands in the configuration."""
+        """The step's place in the configuration."""
         return f"ensemble_scheduling.step[{self.index}]"
 
     @property
     def takes(self) -> frozenset[str]:
-        """The ensemble's tensors that it needs."""
+        """The ensemble's tensors that the step needs."""
         return frozenset(tensor for _, tensor in self.inputs)
 
     @property

@@ -45,7 +45,7 @@ class ShownStep(BaseModel):
 
 
 class Shown(BaseModel):
-    """An entry."""
+    """What is shown of an entry."""
 
     name: str
     backend: str

@@ -41,7 +41,7 @@ class FolderRepository(TritonRepository):
 
     @property
     def where(self) -> str:
-        """Its folder."""
+        """Folder of the repository."""
         return str(self._root)
 
     def models(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""One publisher at a time for a model: a lease that names its holder, who renews it.
+"""One publisher at a time for a model: a lease that names its holder, and that the holder renews.
 
 In a folder there is flock too. It is free at once when its holder dies, and says nothing of other hosts where a network
 file system keeps locks local, or has none. So the lease there is a file whose time its holder renews. Where no flock
@@ -36,7 +36,7 @@ def _kernel() -> str:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lease."""
+    """The process that holds a publishing lease, and its user."""
 
     who: str
     host: str = field(default_factory=socket.gethostname)
@@ -46,7 +46,7 @@ class Holder:
     token: str = field(default_factory=lambda: token_hex(16))
 
     def busy(self, model: str, retry_after: float | None = None) -> BusyError:
-        """Return the error for whoever else wants it."""
+        """Return the error for another publisher that wants the lease."""
         why = f"{self.who} is at it since {self.since} (process {self.process} on {self.host})"
         do = "wait until that is done, then run the same command again"
         return BusyError(f"model {model} is being changed by somebody else", why=why, do=do, retry_after=retry_after)
@@ -178,12 +178,12 @@ class FolderLease(Lease):
             holder, renewed = self._read(), self._file.stat().st_mtime
         except FileNotFoundError:
             return
-        # This kernel's flock is ours, so whoever of this kernel has left a lease is dead.
+        # This kernel's flock is ours, so a holder of this kernel that has left a lease is dead.
         if not (vouched and holder.kernel == self._me.kernel):
             os.utime(self._guard)  # by the clock of the file system, which is the lease's
             left = renewed + self.EXPIRY_SECONDS - self._guard.stat().st_mtime
             if left > self.EXPIRY_SECONDS:
-                os.utime(self._file)  # that clock went back: who lives renews it, and else it expires from now on
+                os.utime(self._file)  # that clock went back: a live holder renews it, else it expires from now on
             if left > 0:
                 raise holder.busy(self._model, min(left, self.EXPIRY_SECONDS))
         aside = self._file.with_name(f"lease-{self._me.token}")
@@ -192,7 +192,7 @@ class FolderLease(Lease):
         except FileNotFoundError:
             return
         if read_holder(aside.read_bytes()).token != holder.token:
-            # Somebody was faster, and this is the lease of him who lives: give it back.
+            # Another publisher was faster, and this is its live lease: give it back.
             with suppress(FileExistsError):
                 os.link(aside, self._file)
             aside.unlink()

@@ -115,7 +115,7 @@ class ObjectStore:
                 raise TakenError(path) from None
 
     def copy(self, source: str, target: str) -> None:
-        """Copy an object within the store, at once for whoever looks."""
+        """Copy an object within the store, at once for all readers."""
         with self._explained(), steps.step(f"copy to {target.rpartition('/')[2]}"):
             obstore.copy(self._store, source, target)
 
@@ -154,7 +154,7 @@ class ObjectRepository(TritonRepository):
 
     @property
     def where(self) -> str:
-        """Its URL."""
+        """URL of the repository."""
         return self._store.where
 
     def models(self) -> list[str]:

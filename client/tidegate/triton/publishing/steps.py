@@ -28,7 +28,7 @@ def watch(watcher: Watch | None = None) -> None:
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """Make one change."""
+    """Name one change to a repository, so that tests can stop before and after it."""
     if _watch:
         _watch("before", name)
     yield
@@ -56,7 +56,7 @@ def make_folder(folder: Path) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Rename, which is at once for whoever looks, and have both folders keep it over a power cut."""
+    """Rename, which is at once for all readers, and have both folders keep it over a power cut."""
     with step(f"rename {source.name} to {target.name}"):
         source.rename(target)
     sync(target.parent)
@@ -67,7 +67,7 @@ def rename(source: Path, target: Path) -> None:
 def write(file: Path, data: Path | bytes) -> None:
     """Write a new file from bytes or from another file, piece by piece, and have it on the disk.
 
-    What is there goes, and no link is followed: who may write the volume too must not choose what is written over.
+    What is there goes, and no link is followed: another writer of the volume must not choose what is written over.
     """
     file.unlink(missing_ok=True)
     with step(f"write {file.name}"), file.open("xb") as to:

@@ -125,7 +125,7 @@ class Peak:
     gpu: int | None = None
 
     def see(self, host: int | None, gpu: int | None) -> None:
-        """Count what is there now."""
+        """Take in a reading in bytes; the highest counts."""
         self.host = max((each for each in (self.host, host) if each is not None), default=None)
         self.gpu = max((each for each in (self.gpu, gpu) if each is not None), default=None)
 

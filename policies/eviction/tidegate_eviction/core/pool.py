@@ -102,12 +102,12 @@ class Model:
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """Itself and its parts, each once."""
+        """Names of the model and its parts, each once."""
         return tuple(dict.fromkeys((self.name, *(self.spec.parts if self.spec else ()))))
 
     @property
     def pinned(self) -> bool:
-        """Whether it never goes."""
+        """Whether the model is never evicted."""
         return self.spec is not None and self.spec.pinned
 
     @property

@@ -23,7 +23,7 @@ class Transition(NamedTuple):
 
 
 TRANSITIONS: Final = (
-    Transition(State.UNKNOWN, "added", State.COLD, "The settings names it, or the server has it at start."),
+    Transition(State.UNKNOWN, "added", State.COLD, "The settings name it, or the server has it at start."),
     Transition(State.COLD, "removed", State.UNKNOWN, "The settings name it no longer."),
     Transition(State.QUEUED, "removed", State.UNKNOWN, "The same; callers that wait are told that it is unknown."),
     Transition(State.QUARANTINED, "removed", State.UNKNOWN, "The same."),

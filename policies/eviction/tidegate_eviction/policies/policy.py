@@ -54,7 +54,7 @@ class FreedBytes:
             self.add(candidate)
 
     def add(self, candidate: Candidate) -> None:
-        """Add one more."""
+        """Add a candidate's bytes, and those of the parts that it is the last to use."""
         self.total += candidate.bytes
         for part in candidate.shared:
             users = self._left[part.name] = self._left.get(part.name, part.users) - 1

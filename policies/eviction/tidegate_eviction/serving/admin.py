@@ -119,13 +119,13 @@ SNAPSHOT_SECONDS = 5.0
 
 
 class Heartbeat:
-    """Shows that the policy's own thread runs, which beats every second."""
+    """Shows that the policy's own thread, which beats every second, runs."""
 
     def __init__(self) -> None:
         self._last = monotonic()
 
     def beat(self) -> None:
-        """Note that it runs now."""
+        """Note that the policy's thread runs now."""
         self._last = monotonic()
 
     def why_stalled(self) -> str:

@@ -99,7 +99,7 @@ class ComparisonRow:
 
     @property
     def times_bound(self) -> float | None:
-        """Its seconds of loading, as a multiple of the bound."""
+        """Seconds spent loading, as a multiple of the bound."""
         return self.outcome.load_seconds / self.bound.seconds if self.bound and self.bound.seconds else None
 
 

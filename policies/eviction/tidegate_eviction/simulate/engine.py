@@ -33,7 +33,7 @@ class SimulationSetting:
     unload_seconds: float = 0.0
     freeing_seconds: float = 0.0
     residency_factor: float = 0.0
-    loads_at_once: int = 4
+    loads_at_once: int = PoolRules.loads_at_once
     instant: bool = False
 
 

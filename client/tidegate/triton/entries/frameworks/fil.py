@@ -128,7 +128,7 @@ def _reading(source: Path, kind: str, name: str, forest: _Forest) -> Reading:
 
 
 class UbjsonError(ValueError):
-    """It is no Universal Binary JSON."""
+    """The file is no Universal Binary JSON."""
 
 
 def read_ubjson(content: bytes | mmap, wanted: Mapping[str, Any]) -> Any:

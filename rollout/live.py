@@ -212,12 +212,9 @@ def _applied(
     kube: Kubectl, manager: str, objects: Sequence[KubernetesObject], refused: list[str]
 ) -> list[KubernetesObject]:
     """Return what the API server makes of these objects, each on its own where it takes not all of them."""
-    answer = kube.run(
-        "apply", "--server-side", "--dry-run=server", "--force-conflicts", f"--field-manager={manager}",
-        "--show-managed-fields", "-f", "-", "-o", "json",
-        stdin=as_list(objects),
-        check=False,
-    )  # fmt: skip
+    how = ("--server-side", "--dry-run=server", "--force-conflicts", "--show-managed-fields", "--output=json")
+    command = ("apply", *how, f"--field-manager={manager}", "--filename=-")
+    answer = kube.run(*command, stdin=as_list(objects), check=False)
     if answer.returncode == 0:
         return items(json.loads(answer.stdout))
     if len(objects) > 1:

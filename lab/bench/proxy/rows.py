@@ -52,6 +52,22 @@ class Turn:
     token: str
 
 
+_RATIOS = {
+    "predict_vs_nginx": ("predict", "nginx", "per_second", "≥ 0.60"),
+    "v2_vs_nginx": ("v2", "nginx", "per_second", "≥ 0.75"),
+    "v2_p99_vs_nginx": ("v2", "nginx", "p99", "≤ 2"),
+    "v2_vs_envoy": ("v2", "envoy", "per_second", "≥ 1.5"),
+    "v2_vs_idiomatic": ("v2", IDIOMATIC, "per_second", "≥ 8"),
+    "predict_varying_vs_nginx": ("predict_varying", "nginx", "per_second", "≥ 0.55"),
+    "v2_varying_vs_nginx": ("v2_varying", "nginx", "per_second", "≥ 0.65"),
+    "v2_varying_p99_vs_nginx": ("v2_varying", "nginx", "p99", "≤ 1.1"),
+    "triton_http_vs_nginx": ("triton_http", "nginx", "per_second", "≥ 0.95"),
+    "tensor_600k_vs_nginx": ("tensor_600k", "nginx", "per_second", "≥ 0.85"),
+    "grpc_vs_direct": ("grpc", DIRECT, "per_second", "≥ 0.85"),
+    "stream_first_token_vs_nginx": ("stream_first_token", "nginx", "p50", "≤ 1.5"),
+}
+"""Keys of the last line: of which row, against whom, what of the results is compared, and what the ratio is to be."""
+
 Play = Callable[[Server, Turn], Result]
 Results = Mapping[str, Sequence[Result]]  # By contestant, in the order of the runs.
 
@@ -65,8 +81,11 @@ class Row:
     upstream: str  # `simple`, which answers at once, or `triton`.
     names: Sequence[str]
     play: Play
-    ratios: Mapping[str, tuple[str, str, str]]
-    """Keys of the last line: against whom, what of the results is compared, and what the ratio is to be."""
+
+    @property
+    def ratios(self) -> Mapping[str, tuple[str, str, str]]:
+        """The row's keys of the last line, as `_RATIOS` has them."""
+        return {key: (peer, of, goal) for key, (row, peer, of, goal) in _RATIOS.items() if row == self.name}
 
     def goals(self) -> dict[str, Goal]:
         """Return what its ratios are to be."""
@@ -135,32 +154,21 @@ def rows() -> list[Row]:
     infer = f"/v2/models/{MODEL}/infer"
     wrapped = {"inference_server_name": SERVER, "model_name": MODEL, "payload": _REQUEST}
     numbers = [{"name": f"INPUT{which}", "datatype": "INT32", "shape": [16], "data": [*range(16)]} for which in (0, 1)]
-    stream = {"IN": [1, 2, 3], "DELAY": [0, 5, 5]}
-    rate, p99 = "per_second", "p99"
+    predict, predict_varying = (_http(_json("/predict", wrapped, ANSWER, variants), 32) for variants in (0, VARIANTS))
+    v2, v2_varying = (_http(_json(infer, _REQUEST, ANSWER, variants), 32) for variants in (0, VARIANTS))
+    add_sub = _http(_json("/v2/models/add_sub/infer", {"inputs": numbers}, _SUMS), 32)
+    repeat = _first_event(_json("/v2/models/repeat/generate_stream", {"IN": [1, 2, 3], "DELAY": [0, 5, 5]}))
+    pair, triton = ["nginx", OURS], "triton"
     return [
-        Row("predict", "/predict, 32 connections", "simple", ["nginx", OURS, IDIOMATIC],
-            _http(_json("/predict", wrapped, ANSWER), 32), {"predict_vs_nginx": ("nginx", rate, "≥ 0.60")}),
-        Row("v2", "/v2/…/infer, 32 connections", "simple", ["nginx", OURS, "envoy", "haproxy", IDIOMATIC],
-            _http(_json(infer, _REQUEST, ANSWER), 32),
-            {"v2_vs_nginx": ("nginx", rate, "≥ 0.75"), "v2_p99_vs_nginx": ("nginx", p99, "≤ 2"),
-             "v2_vs_envoy": ("envoy", rate, "≥ 1.5"), "v2_vs_idiomatic": (IDIOMATIC, rate, "≥ 8")}),
-        Row("predict_varying", "/predict, heads vary, 32 connections", "simple", ["nginx", OURS],
-            _http(_json("/predict", wrapped, ANSWER, VARIANTS), 32),
-            {"predict_varying_vs_nginx": ("nginx", rate, "≥ 0.55")}),
-        Row("v2_varying", "/v2/…/infer, heads vary, 32 connections", "simple", ["nginx", OURS, "envoy"],
-            _http(_json(infer, _REQUEST, ANSWER, VARIANTS), 32),
-            {"v2_varying_vs_nginx": ("nginx", rate, "≥ 0.65"), "v2_varying_p99_vs_nginx": ("nginx", p99, "≤ 1.1")}),
-        Row("triton_http", "real Triton, /v2/…/infer, 32 connections", "triton", ["nginx", OURS],
-            _http(_json("/v2/models/add_sub/infer", {"inputs": numbers}, _SUMS), 32),
-            {"triton_http_vs_nginx": ("nginx", rate, "≥ 0.95")}),
-        Row("tensor_600k", "real Triton, 600 KB there and back, 8 connections", "triton", ["nginx", OURS],
-            _http(_picture(), 8), {"tensor_600k_vs_nginx": ("nginx", rate, "≥ 0.85")}),
-        Row("grpc", "real Triton, gRPC, 32 streams (perf_analyzer)", "triton", [DIRECT, OURS], _grpc,
-            {"grpc_vs_direct": (DIRECT, rate, "≥ 0.85")}),
-        Row("stream_first_token", "real Triton, first event of generate_stream", "triton", ["nginx", OURS],
-            _first_event(_json("/v2/models/repeat/generate_stream", stream)),
-            {"stream_first_token_vs_nginx": ("nginx", "p50", "≤ 1.5")}),
-    ]  # fmt: skip
+        Row("predict", "/predict, 32 connections", "simple", [*pair, IDIOMATIC], predict),
+        Row("v2", "/v2/…/infer, 32 connections", "simple", [*pair, "envoy", "haproxy", IDIOMATIC], v2),
+        Row("predict_varying", "/predict, heads vary, 32 connections", "simple", pair, predict_varying),
+        Row("v2_varying", "/v2/…/infer, heads vary, 32 connections", "simple", [*pair, "envoy"], v2_varying),
+        Row("triton_http", "real Triton, /v2/…/infer, 32 connections", triton, pair, add_sub),
+        Row("tensor_600k", "real Triton, 600 KB there and back, 8 connections", triton, pair, _http(_picture(), 8)),
+        Row("grpc", "real Triton, gRPC, 32 streams (perf_analyzer)", triton, [DIRECT, OURS], _grpc),
+        Row("stream_first_token", "real Triton, first event of generate_stream", triton, pair, repeat),
+    ]
 
 
 def _json(path: str, body: object, ends: bytes = b"", variants: int = 0) -> Call:

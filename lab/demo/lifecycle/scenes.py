@@ -30,11 +30,9 @@ def new_version(stage: LifeStage, version: int, model: str = CHURN) -> None:
     here = f"v{version}" if model == CHURN else model
     notebook.train(stage.world.work / here / "notebook", version)
     notebook.golden(version, stage.world.work / here / "golden.json")
-    stage.run(
-        DEVELOPER, "model", "new", model, f"{here}/notebook", "--into", here,
-        "--input", f"FEATURES:FP32:{len(notebook.CUSTOMER)}", "--output", "SCORE:FP32:1", "--max-batch-size", "8",
-        lines=SHOWN_LINES if version == 1 else 1,
-    )  # fmt: skip
+    tensors = ("--input", f"FEATURES:FP32:{len(notebook.CUSTOMER)}", "--output", "SCORE:FP32:1", "--max-batch-size", "8")
+    command = ("model", "new", model, f"{here}/notebook", "--into", here, *tensors)
+    stage.run(DEVELOPER, *command, lines=SHOWN_LINES if version == 1 else 1)
     if version == 1:
         stage.run(DEVELOPER, "model", "check", f"{here}/{model}")
     stage.run(DEVELOPER, "register", f"{here}/{model}", "--golden", f"{here}/golden.json")

@@ -7,16 +7,29 @@ from typing import Any
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 _OTHER_NAMES = {
-    "TYPE_FLOAT": "TYPE_FP32", "TYPE_FLOAT16": "TYPE_FP16", "TYPE_FLOAT32": "TYPE_FP32", "TYPE_FLOAT64": "TYPE_FP64",
-    "TYPE_HALF": "TYPE_FP16", "TYPE_DOUBLE": "TYPE_FP64", "TYPE_BFLOAT16": "TYPE_BF16", "TYPE_BYTES": "TYPE_STRING",
-    "TYPE_STR": "TYPE_STRING", "TYPE_BYTE": "TYPE_UINT8", "TYPE_INT": "TYPE_INT32", "TYPE_LONG": "TYPE_INT64",
-    "TYPE_BOOLEAN": "TYPE_BOOL", "BYTES": "TYPE_STRING", "KIND_CUDA": "KIND_GPU", "shape": "dims", "dtype": "data_type",
-    "datatype": "data_type", "type": "data_type", "version": "version_policy", "decoupled": "model_transaction_policy",
-    "instance_groups": "instance_group", "inputs": "input", "outputs": "output", "labels": "label_filename",
-    "warmup": "model_warmup", "filename": "default_model_filename", "priority_level": "priority_levels",
-    "onnx": "onnxruntime", "torch": "pytorch", "libtorch": "pytorch", "tf": "tensorflow", "trt": "tensorrt",
-    "tensorrt_llm": "tensorrtllm", "xgboost": "fil", "lightgbm": "fil", "sklearn": "fil",
-}  # fmt: skip
+    "TYPE_FLOAT": "TYPE_FP32",
+    "TYPE_HALF": "TYPE_FP16",
+    "TYPE_DOUBLE": "TYPE_FP64",
+    "TYPE_BYTES": "TYPE_STRING",
+    "TYPE_BYTE": "TYPE_UINT8",
+    "TYPE_INT": "TYPE_INT32",
+    "TYPE_LONG": "TYPE_INT64",
+    "BYTES": "TYPE_STRING",
+    "KIND_CUDA": "KIND_GPU",
+    "shape": "dims",
+    "type": "data_type",
+    "decoupled": "model_transaction_policy",
+    "inputs": "input",
+    "labels": "label_filename",
+    "filename": "default_model_filename",
+    "onnx": "onnxruntime",
+    "tf": "tensorflow",
+    "trt": "tensorrt",
+    "xgboost": "fil",
+    "lightgbm": "fil",
+    "sklearn": "fil",
+}
+"""Where the known name that is most alike is not the one meant, or none is alike enough."""
 _COMPARED = 200  # Names among which the nearest is looked for: it takes a while, and each of many errors would.
 _POOLS = (
     "a model has no memory pool of its own: Triton's pools are the server's",

@@ -7,14 +7,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
 from ....errors import UsageError
 
-DATA_TYPES = (
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING",
-    "BF16",
-)  # fmt: skip
+DATA_TYPES = tuple(name.removeprefix("TYPE_") for name in DataType.DESCRIPTOR.values_by_name if name != "TYPE_INVALID")
 """Triton's, as `config.pbtxt` has them after `TYPE_`."""
 HEAD_BYTES = 4096
 ANY = -1  # A dimension that may have any size.

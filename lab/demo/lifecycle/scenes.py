@@ -30,8 +30,8 @@ def new_version(stage: LifeStage, version: int, model: str = CHURN) -> None:
     here = f"v{version}" if model == CHURN else model
     notebook.train(stage.world.work / here / "notebook", version)
     notebook.golden(version, stage.world.work / here / "golden.json")
-    tensors = ("--input", f"FEATURES:FP32:{len(notebook.CUSTOMER)}", "--output", "SCORE:FP32:1", "--max-batch-size", "8")
-    command = ("model", "new", model, f"{here}/notebook", "--into", here, *tensors)
+    tensors = ("--input", f"FEATURES:FP32:{len(notebook.CUSTOMER)}", "--output", "SCORE:FP32:1")
+    command = ("model", "new", model, f"{here}/notebook", "--into", here, *tensors, "--max-batch-size", "8")
     stage.run(DEVELOPER, *command, lines=SHOWN_LINES if version == 1 else 1)
     if version == 1:
         stage.run(DEVELOPER, "model", "check", f"{here}/{model}")

@@ -55,8 +55,10 @@ def lacking(kubectl: Kubectl, target: Target) -> list[str]:
         what = _behind(workload)
         if not what and name == PROXY:
             ready = sum(_condition(pod, "Ready").get("status") == "True" for pod in own)
-            what = "" if ready == len(own) else f"{ready} of {len(own)} pods are ready"
-            what = what if ready else "no pod is ready"
+            if not ready:
+                what = "no pod is ready"
+            elif ready < len(own):
+                what = f"{ready} of {len(own)} pods are ready"
         if what:
             reasons: dict[str, str] = {}
             for pod in own:

@@ -89,7 +89,8 @@ class MirroredRequest:
         now = asyncio.get_running_loop().time()
         pool = self._route.pool
         lease = None if pool.leases is None else pool.leases.find(self._route.name, now)
-        replica = lease.replica if lease is not None else None if pool.leases is not None else pool.pick(now)
+        free = pool.pick(now) if pool.leases is None else None
+        replica = lease.replica if lease is not None else free
         if replica is None or replica.breaker.state(now) != "closed":
             return "nowhere"
         if lease is None:

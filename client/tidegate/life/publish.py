@@ -130,8 +130,10 @@ class _Run:
                 wrong = repository.differences(model, number, self.manifest, done)
             if wrong:
                 what = f"version {number} in the repository is not what was registered: {'; '.join(wrong[:5])}"
-                do = "find out who changed it; `tidegate verify` shows all of it. A version is never written over: if "
-                do += "nobody is served by it, remove it with `tidegate prune` and run this again"
+                do = (
+                    "find out who changed it; `tidegate verify` shows all of it. A version is never written over: "
+                    "if nobody is served by it, remove it with `tidegate prune` and run this again"
+                )
                 raise IntegrityError(what, where=f"{repository.where}/{model}", do=do)
         else:
             staged = repository.staging(model, number, self.manifest.size)

@@ -1,8 +1,10 @@
-"""The real Triton and the real proxy, which the proxy's own tests start too."""
+"""The real Triton and the real proxy, which the proxy's own tests start too; and time that need not be waited for."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+from tidegate.calling import retries as retries_module
 from tidegate_contracts import routing
 
 from lab.local_plane.proxy import write_tables
@@ -11,6 +13,26 @@ from tests.proxy.rigs.pytest_rigs import front, real_triton
 from tests.proxy.rigs.tables import access_table, routing_table, write_key
 
 __all__ = ["front", "real_triton"]
+
+
+class Clock:
+    """Time that goes on when it is slept through, or told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(retries_module, "time", made)
+    return made
 
 
 def write_keyed(root: Path, triton: Triton, models: Sequence[str | routing.Model], key: str) -> Path:

@@ -17,6 +17,7 @@ from tidegate.errors import BusyError, RefusedError, TidegateError, UnreachableE
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
 from lab.local_plane.process import HOST, free_ports
+from tests.client.calling.conftest import Clock
 from tests.proxy.rigs import upstream as rig
 
 KEY = Credential("a test", ("X-API-Key", "tgk_not-for-anybody"))
@@ -240,9 +241,10 @@ def test_no_message_holds_the_credential_and_who_has_none_is_told_how_to_have_on
         assert "tgk_" not in f"{caught.value!r} {caught.value}"
 
 
-def test_the_breaker_stops_asking_and_lets_one_try(behind: rig.Upstream) -> None:
+def test_the_breaker_stops_asking_and_lets_one_try(behind: rig.Upstream, clock: Clock) -> None:
+    clock.now = time.monotonic()  # by which answers are waited for
     behind.behave = problem(ProblemType.UPSTREAM)
-    with client(behind, breaker=CircuitBreaker(failures=3, seconds=0.3)) as calls:
+    with client(behind, breaker=CircuitBreaker(failures=3)) as calls:
         for _ in range(3):
             with pytest.raises(UnreachableError, match="did not answer"):
                 infer(calls)
@@ -251,7 +253,7 @@ def test_the_breaker_stops_asking_and_lets_one_try(behind: rig.Upstream) -> None
                 infer(calls)
         assert len(behind.requests) == 3
         behind.behave = well
-        time.sleep(0.35)
+        clock.now += 1
         infer(calls)
         infer(calls)
     assert len(behind.requests) == 5

@@ -16,27 +16,8 @@ from tidegate.calling.retries import CircuitBreaker, Deadline
 from tidegate.calling.transport import TimeIsUpError, Transport
 from tidegate.errors import UnreachableError
 
+from tests.client.calling.conftest import Clock
 from tests.proxy.rigs.upstream import Caller, upstream
-
-
-class Clock:
-    """Time that goes on when it is slept through, or told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(retries_module, "time", made)
-    return made
 
 
 @given(st.floats(0, 30), st.floats(0.01, 60))

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,6 +151,15 @@ async def until(there: object, seconds: float = 10) -> None:
     async with asyncio.timeout(seconds):
         while not there():  # type: ignore[operator]
             await asyncio.sleep(0.01)
+
+
+async def standing_still(value: Callable[[], int]) -> int:
+    """A number that grows, once it has not grown for half a second."""
+    before = -1
+    while (now := value()) != before:
+        before = now
+        await asyncio.sleep(0.5)
+    return now
 
 
 def address_of(replica: Upstream | int | Address) -> Address:

@@ -162,8 +162,11 @@ async def test_who_takes_no_answers_is_heard_no_more(here: House, path: str) -> 
 
 async def test_who_takes_the_answers_late_gets_them_all_and_in_order(here: House, caller: Caller) -> None:
     here.replica.act = answering(lambda asked: asked.body * 20_000)
+    transport = caller.writer.transport
+    transport.pause_reading()  # type: ignore[attr-defined]  # it is read from too
     caller.writer.write(b"".join(request(body=b"%04d" % number) for number in range(300)))
-    await asyncio.sleep(1)
+    await until(lambda: any(each._writing_paused for each in here.proxy.http.connections))
+    transport.resume_reading()  # type: ignore[attr-defined]
     for number in range(300):
         reply = await caller.reply()
         assert reply.status == 200

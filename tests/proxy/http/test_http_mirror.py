@@ -1,6 +1,5 @@
 """A candidate version gets copies of a share of the requests; no caller ever notices."""
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 from time import monotonic
@@ -76,13 +75,13 @@ async def test_predict_and_chunks_and_bodies_in_pieces_are_copied_whole(tmp_path
         await caller.send(request("/predict", envelope))
         assert (await caller.reply()).status == 200
         await caller.send(request(Transfer_Encoding="chunked", body=b"5\r\nfirst\r\n"))
-        await asyncio.sleep(0.1)
+        await until(lambda: here.proxy.shared.open_calls and copies(here.replica))
         assert len(copies(here.replica)) == 1  # not before the request is whole
         await caller.send(b"6\r\nsecond\r\n0\r\n\r\n")
         assert (await caller.reply()).status == 200
         whole = request(body=b"x" * 300_000)
         await caller.send(whole[:-200_000])
-        await asyncio.sleep(0.05)
+        await until(lambda: here.proxy.shared.open_calls)
         await caller.send(whole[-200_000:])
         assert (await caller.reply()).status == 200
         await until(lambda: outcomes(here) == {"answered": 3})
@@ -94,7 +93,7 @@ async def test_what_asks_for_the_candidate_or_inspects_is_not_copied(tmp_path: P
         assert (await here.ask(request(CANDIDATE))).status == 200
         assert (await here.ask(request(f"/v2/models/{MODEL}/config", method="GET"))).status == 200
         assert (await here.ask(request(key=None))).status == 401
-        await asyncio.sleep(0.1)
+        await until(lambda: not here.proxy.shared.mirror.in_flight)
         assert len(copies(here.replica)) == 1
         assert outcomes(here) == {}
 

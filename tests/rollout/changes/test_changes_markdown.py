@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -18,6 +18,7 @@ from rollout.changes.compare import compare
 from rollout.changes.page import LIMIT, code, failed_page, page, size, table
 from rollout.changes.stack_change import StackChange, stack_change
 from stacks.problems import escaped
+from tests.counts import examples
 
 from ..conftest import made
 
@@ -86,7 +87,7 @@ def test_no_cell_of_a_table_breaks_out_of_it(cells: list[str]) -> None:
     assert (html.tags.count("tr"), html.tags.count("td")) == (3, 4)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(texts=st.lists(NASTY.filter(bool), min_size=8, max_size=8))
 def test_a_definition_cannot_inject_anything_into_the_page(texts: list[str]) -> None:
     kind, name, key, old, new, gone, stack, why = texts

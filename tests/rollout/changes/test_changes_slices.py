@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout.changes.restarts import notices, restarts
@@ -14,6 +14,7 @@ from rollout.render import render
 from stacks.devices import device, devices_per_replica, most_replicas
 from stacks.stack import Stack
 from stacks.validate import read_definition
+from tests.counts import examples
 
 from ..conftest import made
 
@@ -56,7 +57,7 @@ _JUNK = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(spec=_JUNK, other=_JUNK)
 def test_what_a_hand_broke_is_no_reason_to_fail(spec: Any, other: Any) -> None:
     before, after = ([made("StatefulSet", "w", spec=junk), made("ConfigMap", "x", data=junk)] for junk in (spec, other))

@@ -91,7 +91,8 @@ def relaxation(trace: Trace, capacity_bytes: int) -> float:
     free_since: dict[int, int] = {}
     """By model: from which step on it need not stay. Those that are worked on now are in `held` instead."""
     held: dict[int, int] = {}
-    begins, ends, costs, sizes, room = array("l"), array("l"), array("d"), array("d"), array("q")
+    begins, ends = array("l"), array("l")
+    costs, sizes, room = array("d"), array("d"), array("q")
     for row, (which, over) in enumerate(_steps(trace)):
         for each in over:
             del held[each]

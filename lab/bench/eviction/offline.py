@@ -15,7 +15,7 @@ import statistics
 import time
 from dataclasses import replace
 
-from tidegate_eviction.core.messages import Load, ModelSpec, PoolRules, Unload
+from tidegate_eviction.core.messages import Load, ModelSpec, PoolSettings, Unload
 from tidegate_eviction.core.messages import ServerInventory as Index
 from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.policies.registry import find
@@ -102,7 +102,7 @@ def decision_microseconds(policy: str, resident: int) -> float:
     """Return the median time from an acquire of a cold model to the unload of others, in µs."""
     names = [f"model-{number}" for number in range(resident + DECISIONS)]
     size = 1 << 20
-    rules = PoolRules(resident * size, find(policy), IDLE_SECONDS, 30.0, 60.0, measures=False)
+    rules = PoolSettings(resident * size, find(policy), IDLE_SECONDS, 30.0, 60.0, measures=False)
     core = Residency(rules, "bench", 0.0)
     core.configure(rules, {name: ModelSpec(name, footprint_bytes=size) for name in names}, (), 0.0)
     core.recover(Index(resident=tuple(names[:resident])), 0.0)

@@ -16,7 +16,7 @@ from rich.console import Console
 from tidegate_service import json_lines
 
 from . import listing
-from .core.messages import PoolRules
+from .core.messages import PoolSettings
 from .policies.registry import find
 from .process import EvictionPolicy, ServeOptions
 from .serving.settings import SettingsError
@@ -114,7 +114,7 @@ def simulate(
     freeing_seconds: Annotated[float, typer.Option(help="How long memory takes to come back after it.", min=0)] = 0.0,
     residency_factor: Annotated[
         float, typer.Option(help="Anti-thrash: a model stays so many times what its load took; 0: off.", min=0)
-    ] = PoolRules.residency_factor,
+    ] = PoolSettings.residency_factor,
     instant: Annotated[
         bool, typer.Option("--instant", help="Loads take no time (they are charged): as plain simulations of caches.")
     ] = False,

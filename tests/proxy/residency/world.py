@@ -19,7 +19,7 @@ from tidegate_eviction.core.messages import (
     Command,
     Load,
     ModelSpec,
-    PoolRules,
+    PoolSettings,
     ServerInventory,
     Step,
     Ticket,
@@ -37,7 +37,7 @@ from tidegate_proxy.upstream.replica import Replica
 
 LEASE_SECONDS = 6.0
 MODELS = ("a", "b", "c", "d", "e")
-RULES = PoolRules(1, find("lru-idle"), 2.0, LEASE_SECONDS, wait_seconds=8.0, loads_at_once=2, measures=False)
+RULES = PoolSettings(1, find("lru-idle"), 2.0, LEASE_SECONDS, wait_seconds=8.0, loads_at_once=2, measures=False)
 LONGEST_WAIT = 90.0
 """Three replicas asked in turn, each until it has waited or is found to be silent, and the best once more."""
 

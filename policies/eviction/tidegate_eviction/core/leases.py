@@ -20,7 +20,7 @@ def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str
     """Grant a lease, or prolong the holder's; it counts as one request in flight."""
     # A caller that has waited was counted as a use when it asked.
     used(model, pool.now, 0 if waited else 1)
-    seconds = pool.rules.lease_seconds
+    seconds = pool.settings.lease_seconds
     lease = hold(pool, model, holder, seconds)
     lease.in_flight = max(1, lease.in_flight)
     pool.serial += 1
@@ -47,7 +47,7 @@ def renew(pool: Pool, holder: str, uses: Mapping[str, wire.Use], *, void: bool) 
         if lease is None and pool.leaving:
             kept = False
         if kept or use.in_flight:
-            lease = hold(pool, model, holder, pool.rules.lease_seconds)
+            lease = hold(pool, model, holder, pool.settings.lease_seconds)
         if lease is not None:
             lease.in_flight = use.in_flight
         if not kept:
@@ -106,7 +106,7 @@ def _let_go(pool: Pool, model: Model, use: wire.Use) -> bool:
     if use.in_flight or model.spec is None or model.spec.pinned or model.name in pool.warm:
         return False
     idle = pool.now - model.candidate.last_use
-    if idle >= pool.rules.lease_seconds:
+    if idle >= pool.settings.lease_seconds:
         return True
     return pool.now < pool.pressed_until and idle >= pool.idle_limit(model)
 
@@ -126,7 +126,7 @@ def used(model: Model, at: float, requests: int) -> None:
 
 def wait(pool: Pool, model: Model, holder: str, seconds: float | None, room: float | None) -> Ticket:
     """Return a ticket for a caller that waits so many seconds, `room` of them for room; None: as long as it may."""
-    most = pool.rules.wait_seconds
+    most = pool.settings.wait_seconds
     deadline = pool.now + (most if seconds is None else min(seconds, most))
     ticket = Ticket(next(pool.numbers), model.name, holder, pool.now, deadline)
     waiter = Waiter(ticket, math.inf if room is None else pool.now + room)
@@ -176,11 +176,11 @@ def hopeless(pool: Pool) -> None:
         for model in [model for model in pool.models.values() if model.waiters]:
             answer_all(pool, model, busy(pool, model))
         return
-    for model in list(pool.by[State.QUEUED].values()):
+    for model in list(pool.by_state[State.QUEUED].values()):
         if (refusal := too_large(pool, model)) is not None:
             answer_all(pool, model, refusal)
     for state in (State.QUEUED, State.DRAINING):
-        for model in list(pool.by[state].values()):
+        for model in list(pool.by_state[state].values()):
             at = model.due if state is State.QUEUED else model.leased_until
             for waiter in list(model.waiters.values()):
                 if at > waiter.ticket.deadline:
@@ -192,7 +192,7 @@ def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
     del model.waiters[waiter.ticket.number]
     pool.tell(Answered(waiter.ticket, answer))
     if model.state is State.QUEUED:
-        comes_back = pool.now + answer.retry_after + pool.rules.overdue_seconds
+        comes_back = pool.now + answer.retry_after + pool.settings.overdue_seconds
         model.asked_until = max(model.asked_until, comes_back)
         if model.room_made:
             model.room_kept_until = comes_back
@@ -205,7 +205,7 @@ def too_large(pool: Pool, model: Model) -> wire.TooLarge | None:
     whole, limit = pool.whole(model), pool.limit(model)
     if whole <= limit:
         return None
-    needs = f"{model.name} needs {whole} bytes ({pool.sizes.source(model.name)})"
+    needs = f"{model.name} needs {whole} bytes ({pool.footprints.source(model.name)})"
     why = f"{needs}, and there are never more than {limit} for it: the pool's capacity without what pinned models take"
     return wire.TooLarge(needed_bytes=whole, capacity_bytes=limit, why=why)
 
@@ -215,7 +215,7 @@ def busy(pool: Pool, model: Model) -> wire.Busy:
     if pool.leaving:
         return wire.Busy(retry_after=1.0, why="this replica is about to leave")
     if pool.recycling:
-        return wire.Busy(retry_after=min(10.0, pool.rules.retry_most_seconds), why="the server is to be restarted")
+        return wire.Busy(retry_after=min(10.0, pool.settings.retry_most_seconds), why="the server is to be restarted")
     if not pool.ready:
         return wire.Busy(retry_after=1.0, why="the server is not there yet")
     seconds = retry_after(pool, model)
@@ -226,12 +226,12 @@ def busy(pool: Pool, model: Model) -> wire.Busy:
 
 def failed(pool: Pool, model: Model) -> wire.Busy | wire.Quarantined:
     """Return the refusal after a failed load."""
-    failures, rules = model.failures, pool.rules
+    failures, settings = model.failures, pool.settings
     if failures.quarantined:
         return quarantined(model)
     return wire.Busy(
-        retry_after=min(rules.retry_most_seconds, max(0.0, failures.not_before - pool.now)),
-        why=f"{model.name} failed to load ({failures.count} of {rules.failures_most} times): {failures.why}",
+        retry_after=min(settings.retry_most_seconds, max(0.0, failures.not_before - pool.now)),
+        why=f"{model.name} failed to load ({failures.count} of {settings.failures_most} times): {failures.why}",
     )
 
 

@@ -44,7 +44,7 @@ class WarmWindow:
 
 
 @dataclass(frozen=True)
-class PoolRules:
+class PoolSettings:
     """How a pool is run. docs/eviction.md explains the defaults."""
 
     capacity_bytes: int

@@ -56,8 +56,9 @@ class VictimSelector:
         freed = FreedBytes(self._candidates(ready, wanted))
         if freed.total >= needed:
             return pool.now
-        drained = sorted((max(pool.now, model.leased_until), model.name) for model in pool.by[State.DRAINING].values())
-        waiting = ((model.forced_at if forced else model.at, model.name) for model in later)
+        draining = pool.by_state[State.DRAINING].values()
+        drained = sorted((max(pool.now, model.leased_until), model.name) for model in draining)
+        waiting = ((model.evictable_if_forced_at if forced else model.evictable_at, model.name) for model in later)
         for at, name in heapq.merge(waiting, drained):
             if at == math.inf:
                 break
@@ -69,7 +70,7 @@ class VictimSelector:
 
     def _ask(self, candidates: list[Candidate], needed: int) -> list[Candidate]:
         """Ask the policy, which may be a foreign one that raises anything."""
-        policy = self._pool.rules.policy
+        policy = self._pool.settings.policy
         try:
             return list(policy.choose(candidates, needed, self._pool.now))
         except Exception as error:
@@ -79,8 +80,8 @@ class VictimSelector:
     def _models(self, forced: bool) -> tuple[list[Model], list[Model]]:
         """Return the models that may be evicted now, and those that may later, the next one first."""
         if forced not in self._split:
-            now, residents = self._pool.now, self._pool.by[State.RESIDENT].values()
-            when = attrgetter("forced_at" if forced else "at")
+            now, residents = self._pool.now, self._pool.by_state[State.RESIDENT].values()
+            when = attrgetter("evictable_if_forced_at" if forced else "evictable_at")
             ready = [model for model in residents if when(model) <= now]
             later = sorted([model for model in residents if when(model) > now], key=when)
             self._split[forced] = ready, later
@@ -92,15 +93,15 @@ class VictimSelector:
 
     def _candidates(self, models: Iterable[Model], wanted: Collection[str]) -> list[Candidate]:
         """Return how a policy sees these models, without those whose eviction frees nothing."""
-        room = self._pool.room
-        special = room.tangled.union(wanted) if wanted else room.tangled
+        ledger = self._pool.ledger
+        special = ledger.tangled.union(wanted) if wanted else ledger.tangled
         if not special:
             return [model.candidate for model in models if model.candidate.bytes]
         found = []
         for model in models:
             candidate = model.candidate
             if model.name in special:
-                alone, shared = room.describe(model.held, wanted)
+                alone, shared = ledger.describe(model.held, wanted)
                 candidate = replace(candidate, bytes=alone, shared=shared)
             if candidate.bytes or candidate.shared:
                 found.append(candidate)
@@ -144,7 +145,7 @@ def retry_after(pool: Pool, model: Model) -> float:
         wait = min(_load_ends_in(pool, other) for other in pool.loads.values())
     elif model.state is State.DRAINING:
         wait = max(0.0, model.leased_until - pool.now) + _SOON
-    return min(pool.rules.retry_most_seconds, wait)
+    return min(pool.settings.retry_most_seconds, wait)
 
 
 def _load_ends_in(pool: Pool, model: Model) -> float:
@@ -155,11 +156,11 @@ def _unload(pool: Pool) -> None:
     until = transitions.held_until(pool)
     if pool.now < until:
         pool.plan_at = min(pool.plan_at, until)
-    for model in list(pool.by[State.UNLOADING].values()):
+    for model in list(pool.by_state[State.UNLOADING].values()):
         if model.unload_again <= pool.now:
             transitions.order_unload(pool, model, model.operation.pieces)
         pool.plan_at = min(pool.plan_at, model.unload_again)
-    for model in list(pool.by[State.DRAINING].values()):
+    for model in list(pool.by_state[State.DRAINING].values()):
         if not model.leases and pool.now >= until:
             transitions.evict(pool, model, model.drained_for, cause="drained")
 
@@ -169,7 +170,7 @@ def _want(pool: Pool) -> None:
         model = pool.models.get(name)
         if model is not None and model.state is State.COLD and pool.demanded(model):
             transitions.queue(pool, model)
-    for model in list(pool.by[State.QUEUED].values()):
+    for model in list(pool.by_state[State.QUEUED].values()):
         if model.waiters or pool.demanded(model):
             continue
         if model.room_made and pool.now < model.room_kept_until:
@@ -179,12 +180,12 @@ def _want(pool: Pool) -> None:
 
 
 def _relieve(pool: Pool, victims: VictimSelector) -> None:
-    if (over := -pool.free - pool.room.pending) <= 0:
+    if (over := -pool.free - pool.ledger.pending) <= 0:
         return
     if pool.now >= transitions.held_until(pool):
         for victim in victims.choose(over) or victims.all():
             transitions.evict(pool, victim, "overrun")
-    if -pool.free - pool.room.pending > 0 and (due := victims.due(1)) > pool.now:
+    if -pool.free - pool.ledger.pending > 0 and (due := victims.due(1)) > pool.now:
         pool.plan_at = min(pool.plan_at, due)
 
 
@@ -203,7 +204,7 @@ class _QueuePass:
 
     def run(self) -> None:
         """Go through all queued models."""
-        queue = sorted(self._pool.by[State.QUEUED].values(), key=self._order)
+        queue = sorted(self._pool.by_state[State.QUEUED].values(), key=self._order)
         if queue:
             self._keep(queue)
         for model in queue:
@@ -220,7 +221,7 @@ class _QueuePass:
         return 2, -len(model.waiters), model.queued_at, model.name
 
     def _overdue(self, model: Model) -> bool:
-        return self._pool.now - model.queued_at >= self._pool.rules.overdue_seconds
+        return self._pool.now - model.queued_at >= self._pool.settings.overdue_seconds
 
     def _keep(self, queue: list[Model]) -> None:
         """Keep room for pinned models, those with a warm window, and those that others were evicted for."""
@@ -231,7 +232,7 @@ class _QueuePass:
             if (model := pool.models.get(name)) and model.state in (State.RESIDENT, State.LOADING)
             for piece in model.held
         }
-        left = pool.rules.capacity_bytes - pool.memory.leaked - pool.room.size(protected)
+        left = pool.settings.capacity_bytes - pool.memory.leaked - pool.ledger.size(protected)
         for model in queue:
             needed = pool.needed(model)
             if pool.demanded(model) and model.failures.not_before <= pool.now:
@@ -251,7 +252,7 @@ class _QueuePass:
             model.due, model.why = until, "it, or a part of it, is still being loaded or unloaded for others"
             return
         kept = sum(self._kept.values()) - self._kept.get(model.name, 0)
-        coming = pool.free + pool.room.pending - kept - self._passing
+        coming = pool.free + pool.ledger.pending - kept - self._passing
         if model.failures.not_before > pool.now:
             room = self._victims.due(needed - coming, forced=forced, wanted=model.pieces) if needed > coming else 0.0
             model.due = max(model.failures.not_before, room)
@@ -287,7 +288,7 @@ class _QueuePass:
     def _begin(self, model: Model, needed: int) -> None:
         pool = self._pool
         alone = transitions.alone(pool, model)
-        full = len(pool.loads) >= pool.rules.loads_at_once
+        full = len(pool.loads) >= pool.settings.loads_at_once
         if self._held or self._quiet or full or (alone and not transitions.calm(pool)):
             model.why = "it waits for its turn: others are being loaded or unloaded"
             self._quiet = self._quiet or alone
@@ -307,13 +308,13 @@ class _QueuePass:
             for victim in victims:
                 transitions.evict(pool, victim, reason, model.name)
             model.room_made, model.why = True, "room for it is being freed"
-            model.room_kept_until = pool.now + pool.rules.retry_most_seconds
+            model.room_kept_until = pool.now + pool.settings.retry_most_seconds
             self._kept[model.name] = needed
             self._ahead += needed
             return
         model.why = "there is no room: all that is resident is in use, or was too lately"
         due = self._victims.due(short, forced=forced, wanted=model.pieces)
-        if due == math.inf and (pool.loads or pool.by[State.UNLOADING] or pool.room.freeing):
+        if due == math.inf and (pool.loads or pool.by_state[State.UNLOADING] or pool.ledger.freeing):
             due = pool.now  # what is being loaded may be evicted later; it is not known when
         model.due = due
         patience = max((waiter.ticket.deadline for waiter in model.waiters.values()), default=-math.inf)

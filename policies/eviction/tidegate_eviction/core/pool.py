@@ -10,7 +10,7 @@ from tidegate_contracts.lease import State
 
 from ..policies import Candidate
 from .accounting import CapacityLedger, FootprintTable, MemoryEstimate
-from .messages import Command, Event, EvictionReason, ModelSpec, PoolRules, Recycling, Step, Ticket, WarmWindow
+from .messages import Command, Event, EvictionReason, ModelSpec, PoolSettings, Recycling, Step, Ticket, WarmWindow
 from .states import AFTER, HOLDS_ROOM, Cause
 
 UNSURE = "an earlier start"
@@ -76,8 +76,8 @@ class Model:
     leases: dict[str, Lease] = field(default_factory=dict)
     used_at: float = -math.inf  # When a request last came, as far as is known, however long ago.
     held: tuple[str, ...] = ()  # Itself and its parts, from the beginning of a load until their memory is free.
-    at: float = math.inf  # From when a resident one may be evicted, as things stand.
-    forced_at: float = math.inf  # The same for a pinned model, or one with a warm window: only leases count then.
+    evictable_at: float = math.inf  # From when a resident one may be evicted, as things stand.
+    evictable_if_forced_at: float = math.inf  # The same for a pinned model, or a warm window's: only leases count.
     identity: tuple[str, tuple[int, ...]] = ("", ())
     versions: tuple[int, ...] = ()
     load_seconds: float | None = None
@@ -119,18 +119,18 @@ class Model:
 class Pool:
     """Models by name and by state, their memory, the settings, the time, and the step that is being taken."""
 
-    def __init__(self, rules: PoolRules, now: float) -> None:
-        self.rules = rules
+    def __init__(self, settings: PoolSettings, now: float) -> None:
+        self.settings = settings
         self.now = now
         self.specs: Mapping[str, ModelSpec] = {}
         self.windows: Sequence[WarmWindow] = ()
         self.warm: dict[str, float] = {}  # Models whose warm window is open, or opens soon; and when it closes.
-        self.sizes = FootprintTable()
-        self.room = CapacityLedger()
+        self.footprints = FootprintTable()
+        self.ledger = CapacityLedger()
         self.memory = MemoryEstimate()
         self.before = MemoryEstimate()  # What was known of the memory of the server that was lost.
         self.models: dict[str, Model] = {}
-        self.by: dict[State, dict[str, Model]] = {state: {} for state in State}
+        self.by_state: dict[State, dict[str, Model]] = {state: {} for state in State}
         self.loads: dict[int, Model] = {}
         self.unloads: dict[int, Model] = {}
         self.ready = False  # The server answers, and what it has loaded is known.
@@ -184,19 +184,19 @@ class Pool:
     def move(self, model: Model, cause: Cause) -> None:
         """Change a model's state; KeyError where `states` has no such transition."""
         after = AFTER[model.state, cause]
-        self.by[model.state].pop(model.name, None)
+        self.by_state[model.state].pop(model.name, None)
         model.state = after
         model.why = ""
         if after is State.UNKNOWN:
             del self.models[model.name]
         else:
-            self.by[after][model.name] = model
+            self.by_state[after][model.name] = model
         self.dirty = True
 
     def holding(self) -> Iterator[Model]:
         """Yield the models that take room."""
         for state in HOLDS_ROOM:
-            yield from self.by[state].values()
+            yield from self.by_state[state].values()
 
     def demanded(self, model: Model) -> bool:
         """Tell whether a model is to be resident without being asked for."""
@@ -209,31 +209,31 @@ class Pool:
             self.dirty = True
             self.tell(Recycling(reason))
 
-    def configure(self, rules: PoolRules, specs: Mapping[str, ModelSpec]) -> None:
+    def configure(self, settings: PoolSettings, specs: Mapping[str, ModelSpec]) -> None:
         """Take other settings over."""
-        self.rules, self.specs = rules, specs
+        self.settings, self.specs = settings, specs
         self.pinned = tuple(name for name, spec in specs.items() if spec.pinned)
         self._pinned_pieces = frozenset(piece for name in self.pinned for piece in (name, *specs[name].parts))
-        self.sizes.configure(specs, rules.capacity_bytes, self._pinned_pieces)
+        self.footprints.configure(specs, settings.capacity_bytes, self._pinned_pieces)
 
     def needed(self, model: Model) -> int:
         """Return the bytes that a load of it would have to be charged."""
-        return sum(self.sizes.of(piece) for piece in model.pieces if piece not in self.room.charges)
+        return sum(self.footprints.of(piece) for piece in model.pieces if piece not in self.ledger.charges)
 
     def whole(self, model: Model) -> int:
         """Return the bytes of it with all its parts."""
-        return sum(self.sizes.of(piece) for piece in model.pieces)
+        return sum(self.footprints.of(piece) for piece in model.pieces)
 
     def limit(self, model: Model) -> int:
         """Return how many bytes it may have at most: what pinned models take is theirs."""
         if model.pinned:
-            return self.rules.capacity_bytes
-        return self.rules.capacity_bytes - sum(map(self.sizes.of, self._pinned_pieces.difference(model.pieces)))
+            return self.settings.capacity_bytes
+        return self.settings.capacity_bytes - sum(map(self.footprints.of, self._pinned_pieces.difference(model.pieces)))
 
     @property
     def free(self) -> int:
         """Bytes that are not charged; negative while more is charged than there is."""
-        return self.rules.capacity_bytes - self.memory.leaked - self.room.total
+        return self.settings.capacity_bytes - self.memory.leaked - self.ledger.total
 
     def load_estimate(self, model: Model) -> float:
         """Return how many seconds a load of it takes, as far as is known."""
@@ -241,32 +241,32 @@ class Pool:
             return model.load_seconds
         if model.spec is not None and model.spec.load_seconds is not None:
             return model.spec.load_seconds
-        return self.rules.default_load_seconds
+        return self.settings.default_load_seconds
 
     def idle_limit(self, model: Model) -> float:
         """Return how many seconds a model must have been idle."""
-        if not self.rules.policy.idle_limits:
+        if not self.settings.policy.idle_limits:
             return 0.0
         own = model.spec.idle_seconds if model.spec else 0.0
-        return self.rules.idle_seconds if own is None else own
+        return self.settings.idle_seconds if own is None else own
 
     def refresh(self, model: Model) -> None:
         """Compute anew when a resident model may be evicted, if nothing else happens."""
-        rules, candidate = self.rules, model.candidate
+        settings, candidate = self.settings, model.candidate
         until, last_use = -math.inf, candidate.last_use
         for lease in model.leases.values():
             until = max(until, lease.ends)
             if lease.in_flight:
                 last_use = max(last_use, lease.ends)  # it will count as used until its lease ends
-        stays = min(rules.residency_most_seconds, rules.residency_factor * candidate.load_seconds)
+        stays = min(settings.residency_most_seconds, settings.residency_factor * candidate.load_seconds)
         at = max(until, last_use + self.idle_limit(model), candidate.resident_since + stays)
-        if not rules.policy.evicts or model.pinned:
+        if not settings.policy.evicts or model.pinned:
             at = until = math.inf
         closes = self.warm.get(model.name)
         if closes is not None:
             at, until = max(at, closes), max(until, closes)
-        model.at, model.forced_at = at, until
-        candidate.bytes = self.room.charges.get(model.name, 0)
+        model.evictable_at, model.evictable_if_forced_at = at, until
+        candidate.bytes = self.ledger.charges.get(model.name, 0)
 
     def watch_windows(self) -> None:
         """Find the windows that are open, or near enough for their models to be loaded."""
@@ -277,7 +277,7 @@ class Pool:
                 model = self.models.get(name)
                 if model is None or window.closes <= self.now:
                     continue
-                begins = window.opens - self.rules.lease_seconds - 2 * self.load_estimate(model)
+                begins = window.opens - self.settings.lease_seconds - 2 * self.load_estimate(model)
                 if begins <= self.now:
                     warm[name] = max(warm.get(name, -math.inf), window.closes)
                     self.window_at = min(self.window_at, window.closes)
@@ -286,6 +286,6 @@ class Pool:
         changed = {name for name in warm.keys() | self.warm.keys() if warm.get(name) != self.warm.get(name)}
         self.warm = warm
         for name in changed:
-            if (model := self.by[State.RESIDENT].get(name)) is not None:
+            if (model := self.by_state[State.RESIDENT].get(name)) is not None:
                 self.refresh(model)
         self.dirty = self.dirty or bool(changed)

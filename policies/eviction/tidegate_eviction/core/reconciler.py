@@ -6,17 +6,17 @@ from tidegate_contracts.lease import State
 
 from . import leases, transitions
 from .accounting import CapacityLedger, MemoryEstimate
-from .messages import Allowed, EvictionReason, ModelSpec, PoolRules, ServerInventory
+from .messages import Allowed, EvictionReason, ModelSpec, PoolSettings, ServerInventory
 from .planner import VictimSelector
 from .pool import NO_OPERATION, UNSURE, Failures, Model, Pool
 from .states import HOLDS_ROOM
 
 
-def configure(pool: Pool, rules: PoolRules, specs: Mapping[str, ModelSpec]) -> None:
+def configure(pool: Pool, settings: PoolSettings, specs: Mapping[str, ModelSpec]) -> None:
     """Take other settings over."""
     specs = dict(specs)
-    measured = pool.rules.measures
-    pool.configure(rules, specs)
+    measured = pool.settings.measures
+    pool.configure(settings, specs)
     for name, spec in specs.items():
         model = pool.models.get(name) or pool.add(name, spec)
         before, model.spec = model.wanted_identity, spec
@@ -34,14 +34,14 @@ def configure(pool: Pool, rules: PoolRules, specs: Mapping[str, ModelSpec]) -> N
             drain(pool, model, "removed")
         elif model.state in (State.COLD, State.QUEUED, State.QUARANTINED):
             pool.move(model, "removed")
-    for piece in pool.room.charges:
-        if pool.sizes.known(piece) and piece not in pool.room.going:
-            pool.room.recharge(piece, pool.sizes.of(piece))
-    if measured and not rules.measures:
-        for freeing in list(pool.room.freeing.values()):
+    for piece in pool.ledger.charges:
+        if pool.footprints.known(piece) and piece not in pool.ledger.going:
+            pool.ledger.recharge(piece, pool.footprints.of(piece))
+    if measured and not settings.measures:
+        for freeing in list(pool.ledger.freeing.values()):
             transitions.freed(pool, pool.models[freeing.model], 0)
     pool.watch_windows()
-    for model in pool.by[State.RESIDENT].values():
+    for model in pool.by_state[State.RESIDENT].values():
         pool.refresh(model)
     pool.dirty = True
 
@@ -78,11 +78,11 @@ def recover(pool: Pool, found: ServerInventory) -> None:
         if (model := _cold(pool, name)) is not None and transitions.entangled(pool, model) is None:
             transitions.load(pool, model, watch=True)
     for name in unloading:
-        if name not in pool.room.charges and (model := _cold(pool, name)) is not None:
+        if name not in pool.ledger.charges and (model := _cold(pool, name)) is not None:
             _find(pool, model, (name,), None)
             transitions.unload(pool, model, "evicted", watch=True)
-    pool.memory.forget(pool.room.charges)
-    for model in list(pool.by[State.COLD].values()):
+    pool.memory.forget(pool.ledger.charges)
+    for model in list(pool.by_state[State.COLD].values()):
         transitions.settle(pool, model)
 
 
@@ -93,9 +93,9 @@ def lost(pool: Pool) -> None:
     pool.loads.clear()
     pool.unloads.clear()
     if was_ready:
-        pool.memory.waits_on(pool.room)
+        pool.memory.waits_on(pool.ledger)
         pool.before = pool.memory
-    pool.room = CapacityLedger()
+    pool.ledger = CapacityLedger()
     pool.memory = MemoryEstimate()
     for model in [model for model in pool.models.values() if model.state in HOLDS_ROOM]:
         model.leases.clear()
@@ -108,7 +108,7 @@ def lost(pool: Pool) -> None:
             model.suspect = True
     for model in [model for model in pool.models.values() if model.state is State.COLD]:
         transitions.settle(pool, model)
-    for model in pool.by[State.QUEUED].values():
+    for model in pool.by_state[State.QUEUED].values():
         model.room_made, model.due = False, pool.now
 
 
@@ -143,17 +143,17 @@ def _cold(pool: Pool, name: str) -> Model | None:
 
 def _find(pool: Pool, model: Model, pieces: tuple[str, ...], found: ServerInventory | None) -> None:
     """Take over what the server has loaded; its lease, and its idle time, begin now."""
-    new = pool.room.take(model.name, pieces, pool.sizes.of)
+    new = pool.ledger.take(model.name, pieces, pool.footprints.of)
     model.held = pieces
     # What a broken connection left behind is known better than what is charged for it.
-    sizes = {piece: pool.room.charges[piece] for piece in new if piece not in pool.memory.taken}
+    sizes = {piece: pool.ledger.charges[piece] for piece in new if piece not in pool.memory.taken}
     pool.memory.loaded(0, sizes, measured=False)
     model.identity = model.wanted_identity
     model.versions = model.identity[1]
     candidate = model.candidate
     candidate.last_use = max(candidate.last_use, pool.now)
     candidate.load_seconds = pool.load_estimate(model)
-    candidate.resident_since = pool.now - pool.rules.residency_most_seconds
+    candidate.resident_since = pool.now - pool.settings.residency_most_seconds
     pool.move(model, "found")
     pool.refresh(model)
     if found is None:
@@ -162,7 +162,7 @@ def _find(pool: Pool, model: Model, pieces: tuple[str, ...], found: ServerInvent
     if versions and model.versions and set(versions) != set(model.versions):
         model.identity = (model.identity[0], versions)
     model.versions = versions or model.versions
-    leases.hold(pool, model, UNSURE, max(pool.rules.lease_seconds, found.lease_seconds))
+    leases.hold(pool, model, UNSURE, max(pool.settings.lease_seconds, found.lease_seconds))
     pool.refresh(model)
     if model.spec is None:
         drain(pool, model, "stranger")

@@ -8,7 +8,7 @@ from tidegate_contracts import lease
 from tidegate_contracts.lease import State
 
 from . import leases, reconciler, transitions
-from .messages import Answered, ModelSpec, Overrun, PoolRules, ServerInventory, Step, Ticket, WarmWindow
+from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
 from .planner import plan
 from .pool import Model, Pool, Waiter
 
@@ -22,14 +22,14 @@ class Residency:
     An earlier `now` than one before counts as that one. Nothing is loaded or unloaded before `recover` was called once.
     """
 
-    def __init__(self, rules: PoolRules, incarnation: str, now: float = 0.0) -> None:
-        self._pool = Pool(rules, now)
+    def __init__(self, settings: PoolSettings, incarnation: str, now: float = 0.0) -> None:
+        self._pool = Pool(settings, now)
         self._start = incarnation
         self._losses = 0
-        self._pool.configure(rules, {})
+        self._pool.configure(settings, {})
 
     def configure(
-        self, rules: PoolRules, specs: Mapping[str, ModelSpec], windows: Sequence[WarmWindow], now: float
+        self, settings: PoolSettings, specs: Mapping[str, ModelSpec], windows: Sequence[WarmWindow], now: float
     ) -> Step:
         """Take all of these settings over; to be called before `recover`, and well before a window opens: by a lease
         and two loads (of `default_load_seconds`, where nothing is known of a load)."""
@@ -39,7 +39,7 @@ class Residency:
                 if model.name not in specs:
                     leases.answer_all(pool, model, leases.unknown(model.name))
             pool.windows = windows
-            reconciler.configure(pool, rules, specs)
+            reconciler.configure(pool, settings, specs)
             if pool.free < 0:
                 pool.tell(Overrun(-pool.free, "the settings changed"))
         return step
@@ -49,7 +49,7 @@ class Residency:
         pool = self._pool
         with self._stepping(now) as step:
             reconciler.recover(pool, found)
-            for model in list(pool.by[State.RESIDENT].values()):
+            for model in list(pool.by_state[State.RESIDENT].values()):
                 leases.grant_all(pool, model, self.incarnation)
             if pool.free < 0:
                 pool.tell(Overrun(-pool.free, "the server has loaded more than there is room for"))
@@ -61,7 +61,7 @@ class Residency:
         with self._stepping(now) as step:
             self._losses += 1
             reconciler.lost(pool)
-            for model in list(pool.by[State.QUARANTINED].values()):
+            for model in list(pool.by_state[State.QUARANTINED].values()):
                 leases.answer_all(pool, model, leases.quarantined(model))
         return step
 
@@ -116,7 +116,7 @@ class Residency:
         with self._stepping(now) as step:
             lost = leases.renew(pool, holder, uses, void=incarnation != self.incarnation)
         accepts = pool.accepts
-        resident, seconds = tuple(pool.by[State.RESIDENT]) if accepts else (), pool.rules.lease_seconds
+        resident, seconds = tuple(pool.by_state[State.RESIDENT]) if accepts else (), pool.settings.lease_seconds
         return step, lease.Renewed(
             incarnation=self.incarnation, lease_seconds=seconds, lost=lost, resident=resident, accepts=accepts
         )
@@ -151,7 +151,7 @@ class Residency:
                 leases.answer_all(pool, model, leases.failed(pool, model))
                 return step
             transitions.loaded(pool, model, measured_bytes, versions)
-            over = -pool.free - pool.room.pending
+            over = -pool.free - pool.ledger.pending
             if over > 0:
                 pool.tell(Overrun(over, f"{model.name} is larger than was thought"))
             if model.spec is None:
@@ -179,7 +179,7 @@ class Residency:
         pool = self._pool
         with self._stepping(now) as step:
             for name in models:
-                model = pool.by[State.RESIDENT].get(name)
+                model = pool.by_state[State.RESIDENT].get(name)
                 if model is not None and not pool.leaving and transitions.entangled(pool, model) is None:
                     transitions.vanished(pool, model)
         return step
@@ -187,14 +187,14 @@ class Residency:
     @property
     def resident(self) -> frozenset[str]:
         """The models on which a lease would be granted at once."""
-        return frozenset(self._pool.by[State.RESIDENT])
+        return frozenset(self._pool.by_state[State.RESIDENT])
 
     def memory(self, used_bytes: int, now: float) -> Step:
         """Report the bytes that the server uses: every second while `reading_wanted`, else every ten or so, and once
         after each load and unload."""
         pool = self._pool
         with self._stepping(now) as step:
-            if pool.rules.measures and pool.ready:
+            if pool.settings.measures and pool.ready:
                 pool.memory.read(used_bytes, pool.now)
                 transitions.read(pool)
         return step
@@ -202,7 +202,7 @@ class Residency:
     @property
     def reading_wanted(self) -> bool:
         """Whether room waits for a reading of memory."""
-        return bool(self._pool.room.freeing) and self._pool.rules.measures
+        return bool(self._pool.ledger.freeing) and self._pool.settings.measures
 
     def tick(self, now: float) -> Step:
         """Do what is due; to be called at `next_deadline`, and at any other time."""
@@ -217,13 +217,13 @@ class Residency:
 
     def listing(self, now: float) -> lease.Listing:
         """Return every model, by name, and the room they take together."""
-        pool, room = self._pool, self._pool.room
+        pool, ledger = self._pool, self._pool.ledger
         now = max(now, pool.now)
-        loading = sum(room.size(model.operation.pieces) for model in pool.loads.values())
+        loading = sum(ledger.size(model.operation.pieces) for model in pool.loads.values())
         models = tuple(self._listed(pool.models[name], now) for name in sorted(pool.models))
         return lease.Listing(
-            incarnation=self.incarnation, policy=pool.rules.policy.name, capacity_bytes=pool.rules.capacity_bytes,
-            resident_bytes=room.total - loading - room.pending, loading_bytes=loading, freeing_bytes=room.pending,
+            incarnation=self.incarnation, policy=pool.settings.policy.name, capacity_bytes=pool.settings.capacity_bytes,
+            resident_bytes=ledger.total - loading - ledger.pending, loading_bytes=loading, freeing_bytes=ledger.pending,
             leaked_bytes=pool.memory.leaked, free_bytes=max(0, pool.free), models=models,
         )  # fmt: skip
 
@@ -255,10 +255,10 @@ class Residency:
         )
         return lease.Listed(
             model=model.name, state=model.state, why=model.why or (model.failures.why if model.failures.count else ""),
-            footprint_bytes=pool.room.size(model.held) if model.held else pool.whole(model),
-            footprint_from=pool.sizes.source(model.name),
+            footprint_bytes=pool.ledger.size(model.held) if model.held else pool.whole(model),
+            footprint_from=pool.footprints.source(model.name),
             idle_seconds=max(0.0, now - model.candidate.last_use) if resident and model.used_at > -math.inf else None,
-            evictable_in=max(0.0, model.at - now) if resident and model.at < math.inf else None,
+            evictable_in=max(0.0, model.evictable_at - now) if resident and model.evictable_at < math.inf else None,
             pinned=model.pinned, versions=model.versions, leases=leases, waiters=len(model.waiters),
         )  # fmt: skip
 

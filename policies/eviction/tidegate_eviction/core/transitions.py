@@ -15,33 +15,33 @@ _UNLOAD_BACKOFF = 5.0
 
 def alone(pool: Pool, model: Model) -> bool:
     """Tell whether a model is loaded alone: its size is to be measured, or it may have brought the server down."""
-    unsized = pool.rules.measures and any(
-        piece not in pool.room.charges and not pool.sizes.known(piece) for piece in model.pieces
+    unsized = pool.settings.measures and any(
+        piece not in pool.ledger.charges and not pool.footprints.known(piece) for piece in model.pieces
     )
     return unsized or model.suspect
 
 
 def calm(pool: Pool) -> bool:
     """Tell whether nothing is loaded, unloaded or freed."""
-    return not (pool.loads or pool.unloads or pool.room.freeing or pool.by[State.UNLOADING])
+    return not (pool.loads or pool.unloads or pool.ledger.freeing or pool.by_state[State.UNLOADING])
 
 
 def held_until(pool: Pool) -> float:
     """Return until when nothing may begin beside a load that is under way, if it does not end before."""
     begun = [model.operation.since for model in pool.loads.values() if model.operation.alone]
-    return max(begun, default=-math.inf) + pool.rules.alone_seconds
+    return max(begun, default=-math.inf) + pool.settings.alone_seconds
 
 
 def entangled(pool: Pool, model: Model) -> float | None:
     """Return until when, at least, pieces of a model are being loaded, unloaded or drained; None: they are not."""
     pieces = model.pieces
-    if any(piece in pool.room.going for piece in pieces):
+    if any(piece in pool.ledger.going for piece in pieces):
         return pool.now
-    if len(pieces) == 1 and not pool.room.users.get(model.name):
+    if len(pieces) == 1 and not pool.ledger.users.get(model.name):
         return None
     if any(not set(pieces).isdisjoint(other.held) for other in pool.loads.values()):
         return pool.now
-    draining = [other for other in pool.by[State.DRAINING].values() if not set(pieces).isdisjoint(other.held)]
+    draining = [other for other in pool.by_state[State.DRAINING].values() if not set(pieces).isdisjoint(other.held)]
     return max((max(pool.now, other.leased_until) for other in draining), default=None)
 
 
@@ -49,7 +49,7 @@ def load(pool: Pool, model: Model, *, watch: bool = False) -> None:
     """Begin a load; `watch`: one that is under way already."""
     is_alone, clean, needed = alone(pool, model) and not watch, calm(pool) and not watch, pool.needed(model)
     _disturb(pool)
-    new = pool.room.take(model.name, model.pieces, pool.sizes.of)
+    new = pool.ledger.take(model.name, model.pieces, pool.footprints.of)
     model.held = model.pieces
     number = next(pool.numbers)
     model.operation = Operation(number, pool.now, new, is_alone, clean, watch, model.wanted_identity)
@@ -67,12 +67,12 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     operation, candidate = model.operation, model.candidate
     seconds = pool.now - operation.since
     learned: dict[str, int] = {}
-    if measured is not None and operation.clean and operation.pieces and pool.rules.measures:
+    if measured is not None and operation.clean and operation.pieces and pool.settings.measures:
         learned = _share(pool, operation.pieces, max(0, measured))
         for piece, size in learned.items():
-            pool.sizes.learn(piece, size)
-            pool.room.recharge(piece, pool.sizes.of(piece))
-    sizes = learned or {piece: pool.room.charges[piece] for piece in operation.pieces}
+            pool.footprints.learn(piece, size)
+            pool.ledger.recharge(piece, pool.footprints.of(piece))
+    sizes = learned or {piece: pool.ledger.charges[piece] for piece in operation.pieces}
     pool.memory.loaded(operation.number, sizes, measured=bool(learned))
     if not operation.watched:
         model.load_seconds = seconds
@@ -83,13 +83,13 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     model.failures.count, model.suspect, model.operation = 0, False, NO_OPERATION
     pool.move(model, "loaded")
     pool.refresh(model)
-    pool.tell(messages.Loaded(model.name, seconds, pool.room.size(model.held), learned, len(model.waiters)))
+    pool.tell(messages.Loaded(model.name, seconds, pool.ledger.size(model.held), learned, len(model.waiters)))
 
 
 def failed(pool: Pool, model: Model, why: str) -> None:
     """Note that a load has failed: what the server may have of it is unloaded, and its memory must come back."""
     operation = model.operation
-    charges = {piece: pool.room.charges[piece] for piece in operation.pieces}
+    charges = {piece: pool.ledger.charges[piece] for piece in operation.pieces}
     pool.memory.loaded(operation.number, charges, measured=True)
     blame(pool, model, why)
     unload(pool, model, "failed")
@@ -97,15 +97,15 @@ def failed(pool: Pool, model: Model, why: str) -> None:
 
 def blame(pool: Pool, model: Model, why: str) -> None:
     """Count a failed load: it is not tried again for a while, and after too many not at all."""
-    rules, failures = pool.rules, model.failures
-    if pool.now - failures.last > rules.failure_memory_seconds:
+    settings, failures = pool.settings, model.failures
+    if pool.now - failures.last > settings.failure_memory_seconds:
         failures.count = 0
     failures.count += 1
     failures.last, failures.why = pool.now, why
-    backoff = rules.failure_backoff_seconds * 2.0 ** (failures.count - 1)
+    backoff = settings.failure_backoff_seconds * 2.0 ** (failures.count - 1)
     failures.not_before = pool.now + backoff
     pool.tell(messages.LoadFailed(model.name, why, failures.count, backoff))
-    if failures.count >= rules.failures_most:
+    if failures.count >= settings.failures_most:
         failures.quarantined = True
         pool.tell(messages.Quarantined(model.name, why))
 
@@ -115,7 +115,7 @@ def evict(
 ) -> None:
     """Unload a model that has no lease: a resident one, unless the cause is that it has drained."""
     idle = max(0.0, pool.now - model.candidate.last_use)
-    pool.tell(messages.Evicted(model.name, reason, wanted_by, idle, pool.room.size(model.held)))
+    pool.tell(messages.Evicted(model.name, reason, wanted_by, idle, pool.ledger.size(model.held)))
     unload(pool, model, cause)
 
 
@@ -129,7 +129,7 @@ def vanished(pool: Pool, model: Model) -> None:
 def unload(pool: Pool, model: Model, cause: Cause, *, watch: bool = False) -> None:
     """Begin to unload what no other model needs of this one; `watch`: an unload that is under way already."""
     assert not model.leases, model.name
-    gone = pool.room.leave(model.name, model.held)
+    gone = pool.ledger.leave(model.name, model.held)
     pool.move(model, cause)
     model.unload_failures = 0
     if gone:
@@ -155,8 +155,8 @@ def unloaded(pool: Pool, model: Model) -> None:
     model.operation, model.unload_failures = NO_OPERATION, 0
     expected, sure = pool.memory.unloaded(pieces)
     pool.move(model, "unloaded")
-    pool.room.freeing[model.name] = Freeing(model.name, pieces, pool.room.size(pieces), expected, sure, pool.now)
-    if not pieces or not pool.rules.measures:
+    pool.ledger.freeing[model.name] = Freeing(model.name, pieces, pool.ledger.size(pieces), expected, sure, pool.now)
+    if not pieces or not pool.settings.measures:
         freed(pool, model, 0)
 
 
@@ -167,16 +167,16 @@ def not_unloaded(pool: Pool, model: Model, why: str) -> None:
     model.why = why
     pool.dirty = True
     pool.tell(messages.UnloadFailed(model.name, why, model.unload_failures))
-    if model.unload_failures >= pool.rules.unload_tries:
+    if model.unload_failures >= pool.settings.unload_tries:
         pool.recycle(f'the server did not unload "{model.name}", {model.unload_failures} times: {why}')
 
 
 def freed(pool: Pool, model: Model, leaked: int) -> None:
     """Note that memory is not waited for any more: a model's room is free, but for the bytes that have leaked."""
-    freeing = pool.room.freeing.pop(model.name)
+    freeing = pool.ledger.freeing.pop(model.name)
     if leaked:
         pool.tell(messages.Leaked(model.name, leaked, pool.memory.leaked))
-    dropped = pool.room.drop(freeing.pieces)
+    dropped = pool.ledger.drop(freeing.pieces)
     model.held = ()
     pool.tell(messages.Freed(model.name, dropped - leaked, pool.now - freeing.since))
     pool.move(model, "freed")
@@ -203,34 +203,34 @@ def queue(pool: Pool, model: Model) -> None:
 
 def read(pool: Pool) -> None:
     """Judge the last reading of memory: what is back, what has leaked."""
-    rules, room, memory = pool.rules, pool.room, pool.memory
-    for name, lost in memory.back(list(room.freeing.values()), rules.tolerance_bytes, rules.freeing_seconds):
+    settings, ledger, memory = pool.settings, pool.ledger, pool.memory
+    for name, lost in memory.back(list(ledger.freeing.values()), settings.tolerance_bytes, settings.freeing_seconds):
         freed(pool, pool.models[name], lost)
     if not calm(pool):
         return
-    leaked, learned = memory.quiet(rules.tolerance_bytes)
+    leaked, learned = memory.quiet(settings.tolerance_bytes)
     if leaked:
         pool.tell(messages.Leaked("", leaked, memory.leaked))
         pool.dirty = True
     for piece, size in learned.items():
-        if size > room.charges[piece] + rules.tolerance_bytes:
-            room.recharge(piece, size)
+        if size > ledger.charges[piece] + settings.tolerance_bytes:
+            ledger.recharge(piece, size)
             pool.dirty = True
     if pool.free < 0 and (leaked > 0 or learned):
         pool.tell(messages.Overrun(-pool.free, "a reading of memory shows more than was thought"))
-    if memory.leaked > rules.leak_budget:
-        pool.recycle(f"{memory.leaked} bytes have leaked, and {rules.leak_budget} may")
+    if memory.leaked > settings.leak_budget:
+        pool.recycle(f"{memory.leaked} bytes have leaked, and {settings.leak_budget} may")
 
 
 def _share(pool: Pool, pieces: tuple[str, ...], measured: int) -> dict[str, int]:
     """Share what a load took among its pieces: those whose size is known have it, the others the rest."""
-    sizes = pool.sizes
-    unknown = [piece for piece in pieces if not sizes.known(piece)] or [pieces[0]]
-    shares = {piece: sizes.of(piece) for piece in pieces if piece not in unknown}
+    footprints = pool.footprints
+    unknown = [piece for piece in pieces if not footprints.known(piece)] or [pieces[0]]
+    shares = {piece: footprints.of(piece) for piece in pieces if piece not in unknown}
     left = rest = max(0, measured - sum(shares.values()))
-    whole = sum(sizes.of(piece) for piece in unknown)
+    whole = sum(footprints.of(piece) for piece in unknown)
     for piece in unknown[1:]:
-        shares[piece] = rest * sizes.of(piece) // whole if whole else 0
+        shares[piece] = rest * footprints.of(piece) // whole if whole else 0
         left -= shares[piece]
     shares[unknown[0]] = left
     return shares

@@ -14,7 +14,7 @@ from tidegate_contracts import lease
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_contracts.lease import State
 
-from ..core.messages import Answered, ModelSpec, PoolRules, ServerInventory, Step, Ticket, WarmWindow
+from ..core.messages import Answered, ModelSpec, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
 from ..core.residency import Residency
 from ..policies import registry
 from ..server import MemoryReading, ModelFiles, ModelRepository, ServerDriver
@@ -67,7 +67,7 @@ class EvictionService:
         self._lost: tuple[str, str] | None = None
         """Where readings of the server that was lost came from, and which start of it that was."""
         self._lease_seconds = settings.lease_seconds  # What the core grants: the settings' own once it was told them.
-        self.residency = Residency(self._rules(settings), incarnation, monotonic())
+        self.residency = Residency(self._pool_settings(settings), incarnation, monotonic())
         self._remember_leases()
 
     # Settings and the repository
@@ -124,7 +124,7 @@ class EvictionService:
         now = monotonic()
         self._told, self._windows_due = self.settings, now + WINDOWS_SECONDS
         self._lease_seconds = self.settings.lease_seconds
-        self._do(self.residency.configure(self._rules(self.settings), self._specs, self._windows(now), now))
+        self._do(self.residency.configure(self._pool_settings(self.settings), self._specs, self._windows(now), now))
 
     # Leases
 
@@ -290,10 +290,10 @@ class EvictionService:
     def _remember_leases(self) -> None:
         self.footprints.grants(max(self._lease_seconds, self.settings.lease_seconds), monotonic())
 
-    def _rules(self, settings: EvictionSettings) -> PoolRules:
+    def _pool_settings(self, settings: EvictionSettings) -> PoolSettings:
         given = settings.model_dump(include={"capacity_bytes", "idle_seconds", "lease_seconds", "wait_seconds"})
         tuned = settings.tuning.model_dump(exclude_none=True)
-        return PoolRules(policy=registry.find(settings.policy), measures=self._measures, **given, **tuned)
+        return PoolSettings(policy=registry.find(settings.policy), measures=self._measures, **given, **tuned)
 
     def _windows(self, now: float) -> list[WarmWindow]:
         wall = datetime.now(UTC)

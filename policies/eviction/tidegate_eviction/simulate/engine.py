@@ -13,7 +13,7 @@ from functools import partial
 
 from tidegate_contracts import lease
 
-from ..core.messages import Answered, Evicted, Load, ModelSpec, PoolRules, ServerInventory, Step, Ticket, Unload
+from ..core.messages import Answered, Evicted, Load, ModelSpec, PoolSettings, ServerInventory, Step, Ticket, Unload
 from ..core.residency import Residency
 from ..policies.policy import Candidate, Policy
 from .trace import Outcome, Trace, shown
@@ -33,7 +33,7 @@ class SimulationSetting:
     unload_seconds: float = 0.0
     freeing_seconds: float = 0.0
     residency_factor: float = 0.0
-    loads_at_once: int = PoolRules.loads_at_once
+    loads_at_once: int = PoolSettings.loads_at_once
     instant: bool = False
 
 
@@ -70,10 +70,10 @@ class SimulatedReplica:
         self._in_line: list[tuple[Ticket, int]] = []
         """Requests whose wait for room is over, but that may still wait for another load to end."""
         self._used_bytes = 0
-        rules = _rules(trace, setting)
-        self._core = Residency(rules, "simulated", clock.now)
+        settings = _pool_settings(trace, setting)
+        self._core = Residency(settings, "simulated", clock.now)
         specs = {model.name: ModelSpec(model.name, footprint_bytes=model.footprint_bytes) for model in trace.models}
-        self._do(self._core.configure(rules, specs, (), clock.now))
+        self._do(self._core.configure(settings, specs, (), clock.now))
         self._do(self._core.recover(ServerInventory(), clock.now))
         if setting.lease_seconds:
             self._renew()
@@ -240,9 +240,9 @@ class SimulatedReplica:
         return self._core.unload_ended(command.number, self._clock.now)
 
 
-def _rules(trace: Trace, setting: SimulationSetting) -> PoolRules:
-    """Return the rules of the pool; waits and leases are bounded by the simulation, where it has bounds for them."""
-    return PoolRules(
+def _pool_settings(trace: Trace, setting: SimulationSetting) -> PoolSettings:
+    """Return the settings of the pool; waits and leases are bounded by the simulation, where it has bounds for them."""
+    return PoolSettings(
         capacity_bytes=setting.capacity_bytes,
         policy=_with_true_costs(setting.policy, trace) if setting.instant else setting.policy,
         idle_seconds=setting.idle_seconds, lease_seconds=setting.lease_seconds or FOR_EVER, wait_seconds=FOR_EVER,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.accounting import Freeing, MemoryEstimate
-from tidegate_eviction.core.messages import Leaked, Loaded, ModelSpec, Overrun, PoolRules, Recycling, Ticket
+from tidegate_eviction.core.messages import Leaked, Loaded, ModelSpec, Overrun, PoolSettings, Recycling, Ticket
 
 from .books import RULES, specs
 from .world import World
@@ -90,7 +90,7 @@ def test_of_what_was_found_at_a_start_nobody_knows_what_is_missing() -> None:
 # Room, as readings of memory tell it
 
 
-def making_room(rules: PoolRules = RULES, **sizes: int) -> World:
+def making_room(rules: PoolSettings = RULES, **sizes: int) -> World:
     """A world in which the model that comes last is asked for, and others go for it: by default a for b."""
     sizes = sizes or {"a": 60, "b": 60}
     world = full(sizes, rules)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from types import FrameType
 
 import pytest
-from tidegate_eviction.core.messages import Load, ModelSpec, PoolRules, ServerInventory, Ticket, Unload
+from tidegate_eviction.core.messages import Load, ModelSpec, PoolSettings, ServerInventory, Ticket, Unload
 from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.policies.registry import find
 
-RULES = PoolRules(
+RULES = PoolSettings(
     capacity_bytes=0, policy=find("lru"), residency_factor=0.0, measures=False,
     idle_seconds=0.0, lease_seconds=15.0, wait_seconds=10.0,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from tidegate_contracts.lease import State
-from tidegate_eviction.core.messages import PoolRules
+from tidegate_eviction.core.messages import PoolSettings
 from tidegate_eviction.core.states import HOLDS_ROOM, TRANSITIONS, Cause
 from tidegate_eviction.policies.registry import BUILT_IN
 
@@ -55,7 +55,7 @@ def test_every_test_that_the_page_names_is_there() -> None:
 
 
 def test_the_page_says_the_defaults() -> None:
-    rules = PoolRules(0, BUILT_IN["lru"], 0.0, 0.0, 0.0)
+    rules = PoolSettings(0, BUILT_IN["lru"], 0.0, 0.0, 0.0)
     for words in (
         f"all but {rules.tolerance_bytes >> 20} MiB (`tolerance_bytes`)",
         f"than {rules.alone_seconds:.0f} s (`alone_seconds`)",
@@ -68,4 +68,4 @@ def test_the_page_says_the_defaults() -> None:
     ):
         assert words in " ".join(PAGE.split()), words
     assert (rules.failures_most, rules.unload_tries, rules.loads_at_once) == (3, 3, 4)
-    assert PoolRules(1000, BUILT_IN["lru"], 0.0, 0.0, 0.0).leak_budget == 100
+    assert PoolSettings(1000, BUILT_IN["lru"], 0.0, 0.0, 0.0).leak_budget == 100

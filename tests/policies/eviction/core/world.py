@@ -16,7 +16,7 @@ from tidegate_eviction.core.messages import (
     Load,
     ModelSpec,
     Overrun,
-    PoolRules,
+    PoolSettings,
     Recycle,
     ServerInventory,
     Step,
@@ -34,7 +34,7 @@ class World:
     """Everything around one `Residency`."""
 
     specs: dict[str, ModelSpec]
-    rules: PoolRules = RULES
+    rules: PoolSettings = RULES
     real: dict[str, int] = field(default_factory=dict)  # What pieces really take, where it is not what is declared.
     windows: tuple[WarmWindow, ...] = ()
     now: float = 0.0

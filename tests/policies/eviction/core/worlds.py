@@ -1,7 +1,7 @@
 """Worlds that several tests begin with, and short words for what they do there."""
 
 from tidegate_contracts import lease
-from tidegate_eviction.core.messages import PoolRules, Ticket, Unload
+from tidegate_eviction.core.messages import PoolSettings, Ticket, Unload
 
 from .books import RULES, Begun, specs
 from .world import World
@@ -19,7 +19,7 @@ def had(world: World, name: str, holder: str = "p1") -> None:
     assert isinstance(answer, lease.Granted), answer
 
 
-def full(sizes: dict[str, int], rules: PoolRules = RULES, **more: object) -> World:
+def full(sizes: dict[str, int], rules: PoolSettings = RULES, **more: object) -> World:
     """A world where a, b, … were loaded one after the other as long as there was room, and given back at once."""
     world = started(specs(sizes, **more), rules)
     room = rules.capacity_bytes

@@ -9,7 +9,7 @@ import numpy
 
 from ..errors import RefusedError, UnreachableError, UsageError
 from .inputs import Signature, is_frame, requests, signature_of, take
-from .proxy import How, ProxyClient, Version
+from .proxy import CallOptions, ProxyClient, Version
 from .replies import Reply
 from .tensors import Answer, Array, dtype_of, pack_json, unpack, values
 
@@ -124,7 +124,7 @@ class Model:
             return found[0]
         return _joined(found, numpy.concatenate if taken.batched else numpy.stack)
 
-    def _how(self, call: _Call, *, ends: bool = True) -> How:
+    def _how(self, call: _Call, *, ends: bool = True) -> CallOptions:
         deadline = call.left if ends else None
         return {"server": self.server, "version": call.version, "sticky": call.sticky, "deadline": deadline}
 

@@ -92,7 +92,7 @@ def _sticky(word: str | None) -> dict[str, str]:
     return {} if word is None else {"tidegate-sticky": word}
 
 
-class About(TypedDict, total=False):
+class ModelOptions(TypedDict, total=False):
     """What may be said of a model besides its name, wherever one is asked about or called."""
 
     server: str | None  # its inference server, where several have a model of that name
@@ -100,7 +100,7 @@ class About(TypedDict, total=False):
     deadline: float | None  # seconds that it may take, all tries together
 
 
-class How(About, total=False):
+class CallOptions(ModelOptions, total=False):
     """What may be said of a call."""
 
     sticky: str | None  # calls with the same word go to the same version while traffic is shared between several
@@ -155,7 +155,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         except ValueError:
             raise self._strange("/whoami") from None
 
-    def ready(self, model: str, **about: Unpack[About]) -> bool:
+    def ready(self, model: str, **about: Unpack[ModelOptions]) -> bool:
         """Tell whether a call could be answered: the model is in memory, or nothing speaks against loading it."""
         path = _path(model, about, "/ready")
         reply = self._requester.ask("GET", path, deadline=about.get("deadline"), also=400)
@@ -163,15 +163,15 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
             raise error_of(reply, self.url + path)
         return reply.status == 200
 
-    def metadata(self, model: str, **about: Unpack[About]) -> dict[str, Any]:
+    def metadata(self, model: str, **about: Unpack[ModelOptions]) -> dict[str, Any]:
         """Return a model's metadata; one of an on-demand pool is loaded for it."""
         return self._json(_path(model, about), about)[0]
 
-    def config(self, model: str, **about: Unpack[About]) -> dict[str, Any]:
+    def config(self, model: str, **about: Unpack[ModelOptions]) -> dict[str, Any]:
         """Return a model's configuration, as Triton completed it; one of an on-demand pool is loaded for it."""
         return self._json(_path(model, about, "/config"), about)[0]
 
-    def statistics(self, model: str | None = None, **about: Unpack[About]) -> Statistics:
+    def statistics(self, model: str | None = None, **about: Unpack[ModelOptions]) -> Statistics:
         """Return the statistics of a model, or of all that the caller may inspect; nothing is loaded for it."""
         path = _path(model, about, "/stats")
         said, headers = self._json(path, about)
@@ -183,32 +183,36 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
 
     # --- calling
     def infer(
-        self, model: str, inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None, **how: Unpack[How]
+        self,
+        model: str,
+        inputs: Mapping[str, Array],
+        parameters: Mapping[str, Any] | None = None,
+        **how: Unpack[CallOptions],
     ) -> Answer:
         """Call a model with arrays, by the names of its inputs; they go and come as bytes, uncopied."""
-        path = _path(model, how, "/infer", How)
+        path = _path(model, how, "/infer", CallOptions)
         body, length = pack(inputs, parameters)
         headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"} | _sticky(how.get("sticky"))
         return unpack(self._requester.ask("POST", path, body, headers, how.get("deadline")), self.url + path)
 
-    def infer_json(self, model: str, body: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
+    def infer_json(self, model: str, body: Mapping[str, Any], **how: Unpack[CallOptions]) -> dict[str, Any]:
         """Call a model with the body of a v2 inference request as JSON, and return Triton's answer as it is."""
-        return self._json(_path(model, how, "/infer", How), how, body, how.get("sticky"))[0]
+        return self._json(_path(model, how, "/infer", CallOptions), how, body, how.get("sticky"))[0]
 
-    def predict(self, model: str, payload: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
+    def predict(self, model: str, payload: Mapping[str, Any], **how: Unpack[CallOptions]) -> dict[str, Any]:
         """Call a model of a server as Domino's reference implementation does; `payload` is the body of a v2 request."""
-        _path(model, how, known=How)  # which refuses names that are none
+        _path(model, how, known=CallOptions)  # which refuses names that are none
         server, version = how.get("server") or "", str(how.get("version") or "")
         said = {"inference_server_name": server, "model_name": model, "model_version": version, "payload": payload}
         return self._json("/predict", how, said, how.get("sticky"))[0]
 
-    def stream(self, model: str, body: Mapping[str, Any], **how: Unpack[How]) -> Iterator[dict[str, Any]]:
+    def stream(self, model: str, body: Mapping[str, Any], **how: Unpack[CallOptions]) -> Iterator[dict[str, Any]]:
         """Call a model by Triton's generate extension, with values by input names, and give its answers as they come.
 
         `deadline` is that of the whole stream; without it, it may last as long as something comes every `seconds`.
         An error in the middle of the stream, or its being cut, is raised when it comes.
         """
-        path, deadline, sent = _path(model, how, "/generate_stream", How), how.get("deadline"), [_dumped(body)]
+        path, deadline, sent = _path(model, how, "/generate_stream", CallOptions), how.get("deadline"), [_dumped(body)]
         idle = 0 if deadline else self.seconds
         with ExitStack() as stack:
             pieces: Iterator[bytes] = iter(())
@@ -227,7 +231,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
 
     # ---
     def _json(
-        self, path: str, about: About, body: Mapping[str, Any] | None = None, sticky: str | None = None
+        self, path: str, about: ModelOptions, body: Mapping[str, Any] | None = None, sticky: str | None = None
     ) -> tuple[dict[str, Any], Mapping[str, str]]:
         """Return the object that is answered to a look, or to a JSON body, and the answer's headers."""
         deadline = about.get("deadline")
@@ -249,7 +253,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         return UnreachableError("this does not answer as an inference proxy does", where=self.url + path, do=do)
 
 
-def _path(model: str | None, about: About, tail: str = "", known: type[About] = About) -> str:
+def _path(model: str | None, about: ModelOptions, tail: str = "", known: type[ModelOptions] = ModelOptions) -> str:
     """Return the path; a keyword that is none is refused as Python refuses one of a function."""
     if unknown := sorted(about.keys() - known.__annotations__.keys()):
         raise TypeError(f"there is no keyword argument {unknown[0]!r}; there are {', '.join(known.__annotations__)}")

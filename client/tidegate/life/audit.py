@@ -17,7 +17,7 @@ from .context import Context
 from .deploy import may
 from .plan import called, registered_config
 from .rules import before, current
-from .target import Home, Place, homes, places, repositories
+from .target import Home, Target, homes, repositories, targets
 
 LOADED_SECONDS = 900.0
 """After so long, whatever Triton began to load is loaded or has failed: files that go meanwhile hold it up for good."""
@@ -26,8 +26,8 @@ Registered = dict[int, RegisteredVersion]
 Kind = Literal["content", "stray", "config", "alias", "missing"]
 
 
-class Found(Message):
-    """One thing that is not as it should be."""
+class Discrepancy(Message):
+    """A difference between what the registry has and what a repository has."""
 
     kind: Kind
     """Other bytes than registered · something that no manifest names · a configuration that was not computed from
@@ -45,7 +45,7 @@ class Verified(Message):
     repositories: tuple[str, ...]
     versions: int
     bytes: int
-    found: tuple[Found, ...]
+    found: tuple[Discrepancy, ...]
 
     @property
     def content(self) -> bool:
@@ -76,7 +76,7 @@ def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Ve
     """Compare an environment, or some of its models, with the registry. It changes nothing. Raises TidegateError."""
     of = context.environment(environment)
     looked: list[str] = []
-    found: list[Found] = []
+    found: list[Discrepancy] = []
     sizes: list[int] = []
     known: set[str] = set()
     for inside in repositories(of).values():
@@ -95,17 +95,18 @@ def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Ve
                 if model in named:
                     found += _alias(context, of, repository, model)
             except IntegrityError as error:  # a link, say: it hides nothing of the other models
-                found.append(Found(kind="content", where=error.where or repository.where, model=model, what=error.what))
+                where = error.where or repository.where
+                found.append(Discrepancy(kind="content", where=where, model=model, what=error.what))
             except UsageError as error:  # a name that no model can have, a configuration that cannot be read
                 kind: Kind = "config" if model in named else "stray"
-                found.append(Found(kind=kind, where=repository.where, model=model, what=error.what))
+                found.append(Discrepancy(kind=kind, where=repository.where, model=model, what=error.what))
     if unknown := next((model for model in models if model not in known), None):
         raise NotFoundError(f"{of.name} has no model {unknown}", do=nearest_of(unknown, known, "models"))
     counts = {"versions": len(sizes), "bytes": sum(sizes)}
     return Verified(environment=of.name, repositories=tuple(looked), found=tuple(found), **counts)
 
 
-def _content(context: Context, repository: Repository, model: str, sizes: list[int]) -> Iterator[Found]:
+def _content(context: Context, repository: Repository, model: str, sizes: list[int]) -> Iterator[Discrepancy]:
     registered = _registered(context, model)
     if not registered:
         yield _stray(repository, model, "it is not in the registry")
@@ -117,13 +118,13 @@ def _content(context: Context, repository: Repository, model: str, sizes: list[i
         manifest = manifests[number] = context.registry.manifest(registered[number])
         with context.progress(f"verifying {model} version {number}", manifest.size) as advance:
             for what in repository.differences(model, number, manifest, advance):
-                yield Found(kind="content", where=repository.where, model=model, version=number, what=what)
+                yield Discrepancy(kind="content", where=repository.where, model=model, version=number, what=what)
         sizes.append(manifest.size)
     for what in repository.strays(model, manifests):
         yield _stray(repository, model, what)
     where = f"{repository.where}/{model}/{repository.configs.CONFIG}"
     for what in _config(context, repository, model, registered, manifests):
-        yield Found(kind="config", where=where, model=model, what=what)
+        yield Discrepancy(kind="config", where=where, model=model, what=what)
 
 
 def _config(
@@ -154,22 +155,22 @@ def _config(
         yield f"it serves version {number}, which is not there"
 
 
-def _alias(context: Context, of: Environment, repository: Repository, model: str) -> Iterator[Found]:
-    of_model = places(of, model, context.known)
-    place = next(place for place in of_model if context.repository(place.homes[0]).where == repository.where)
+def _alias(context: Context, of: Environment, repository: Repository, model: str) -> Iterator[Discrepancy]:
+    of_model = targets(of, model, context.known)
+    target = next(target for target in of_model if context.repository(target.homes[0]).where == repository.where)
     text = repository.config(model)
     published = repository.configs.read_published(text) if text is not None else None
     registered = _aliased(context, model, of.name)
-    serves = called(place, published, registered)
+    serves = called(target, published, registered)
     if serves != registered:
         has, says = ("no version" if number is None else f"version {number}" for number in (serves, registered))
         what = f"{of.name} has {has} of it here, and by the registry's alias {of.name} it should have {says}"
         kind: Kind = "missing" if serves is None else "alias"
-        yield Found(kind=kind, where=repository.where, model=model, version=serves, what=what)
+        yield Discrepancy(kind=kind, where=repository.where, model=model, version=serves, what=what)
 
 
-def _stray(repository: Repository, model: str, what: str) -> Found:
-    return Found(kind="stray", where=repository.where, model=model, what=what)
+def _stray(repository: Repository, model: str, what: str) -> Discrepancy:
+    return Discrepancy(kind="stray", where=repository.where, model=model, what=what)
 
 
 def _registered(context: Context, model: str) -> Registered:
@@ -271,9 +272,9 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
     of = context.environment(environment)
     found = []
     for name in sorted({home.model.name for home in homes(of, model)}):
-        for place in places(of, name, context.known):
-            repository = context.repository(place.homes[0])
-            for number in _unserved(context, place, repository, repository.versions(name)):
+        for target in targets(of, name, context.known):
+            repository = context.repository(target.homes[0])
+            for number in _unserved(context, target, repository, repository.versions(name)):
                 size = sum(each.size for each in repository.files(name) if each.path.startswith(f"{number}/"))
                 found.append(Unserved(model=name, version=number, where=repository.where, bytes=size))
     return found
@@ -288,11 +289,11 @@ def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list
     removed = []
     for name in sorted({each.model for each in shown}):
         who = may(context, of, name).principal
-        for place in places(of, name, context.known):
-            repository = context.repository(place.homes[0])
+        for target in targets(of, name, context.known):
+            repository = context.repository(target.homes[0])
             with repository.lock(name, who):
                 here = [each for each in shown if (each.model, each.where) == (name, repository.where)]
-                still = _unserved(context, place, repository, {each.version for each in here})
+                still = _unserved(context, target, repository, {each.version for each in here})
                 if still and (age := repository.config_age(name)) < LOADED_SECONDS:
                     left = LOADED_SECONDS - age
                     what = f"{name} was changed {max(0, age):.0f} s ago: Triton may still be loading what is to go"
@@ -306,8 +307,8 @@ def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list
     return removed
 
 
-def _unserved(context: Context, place: Place, repository: Repository, among: Collection[int]) -> list[int]:
-    model = place.model
+def _unserved(context: Context, target: Target, repository: Repository, among: Collection[int]) -> list[int]:
+    model = target.model
     if (text := repository.config(model)) is None:
         return []
     published, registered = repository.configs.read_published(text), _registered(context, model)
@@ -317,8 +318,8 @@ def _unserved(context: Context, place: Place, repository: Repository, among: Col
     if records.unreadable:
         return []  # one of them may say that an environment has it
     served = {published.owner, *published.served, *published.aliases.values()}
-    kept = set(place.named)
-    for name in {home.environment.name for home in place.everybody}:
+    kept = set(target.named)
+    for name in {home.environment.name for home in target.everybody}:
         for number in (current(records, name), context.registry.alias(model, name)):
             if number is not None:
                 kept |= {number, before(records, name, number) or number}

@@ -9,7 +9,7 @@ from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 from ..errors import UsageError
 from ..findings import Finding, error, errors, warning
 from ..repository import Repository
-from .target import Home, Place
+from .target import Home, Target
 
 
 def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
@@ -22,23 +22,23 @@ def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
     return [f"{each.where}: {each.what}" if each.where else each.what for each in findings]
 
 
-def check_staged(staged: Path, place: Place, repository: Repository) -> list[Finding]:
+def check_staged(staged: Path, target: Target, repository: Repository) -> list[Finding]:
     """Check an entry that was fetched, for the servers that read it there, and beside the models that are there."""
-    has = [set(home.server.backends) for home in place.homes]
+    has = [set(home.server.backends) for home in target.homes]
     backends = set.intersection(*has) if all(has) else None  # where one does not say, it is not known
-    gpu = all(home.pool.gpu for home in place.homes)
-    return place.kind.check_staged(staged, place.model, repository, backends=backends, gpu=gpu)
+    gpu = all(home.pool.gpu for home in target.homes)
+    return target.kind.check_staged(staged, target.model, repository, backends=backends, gpu=gpu)
 
 
-def check_fits(place: Place, entry_config: str, manifest: Manifest, peak: int) -> list[Finding]:
+def check_fits(target: Target, entry_config: str, manifest: Manifest, peak: int) -> list[Finding]:
     """Check an entry against the pools that are to serve it; `peak` versions are loaded at one time."""
     found: list[Finding] = []
-    which = place.kind.needs_gpu(entry_config)
+    which = target.kind.needs_gpu(entry_config)
     do = "ask the platform admin for a pool with a GPU, or let it run on the processor"
-    for home in place.homes:
+    for home in target.homes:
         if which is not None and not home.pool.gpu:
             what = f"the backend {which} wants a GPU, and the pool {_pool(home)} has none"
-            found.append(error(what, place.kind.configs.CONFIG, do=do))
+            found.append(error(what, target.kind.configs.CONFIG, do=do))
         found += _in_memory(home, manifest, peak)
     return list(dict.fromkeys(found))
 

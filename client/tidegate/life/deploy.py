@@ -14,8 +14,8 @@ from . import rules
 from .context import Context
 from .plan import called
 from .publish import Outcome, bring
-from .rules import What, before, current
-from .target import homes, places
+from .rules import Operation, before, current
+from .target import homes, targets
 
 
 def deploy(context: Context, model: str, to: str | None = None, *, replace: bool = False) -> Outcome:
@@ -86,7 +86,9 @@ def _open_environment(context: Context) -> Environment:
     return found[0]
 
 
-def _bring(context: Context, what: What, model: str, which: int | str, of: Environment, *, replace: bool) -> Outcome:
+def _bring(
+    context: Context, what: Operation, model: str, which: int | str, of: Environment, *, replace: bool
+) -> Outcome:
     """Bring a version into an environment as the caller, where its rules allow it; a rollback has passed them."""
     version = context.registry.version(model, which)
     who = may(context, of, model)
@@ -136,11 +138,11 @@ def _target(context: Context, of: Environment, model: str, records: Sequence[Rec
 
 def _serves(context: Context, of: Environment, model: str) -> int | None:
     """Return the version that is called now; None where the definition shares the calls out."""
-    place = places(of, model, context.known)[0]
-    repository = context.repository(place.homes[0])
+    target = targets(of, model, context.known)[0]
+    repository = context.repository(target.homes[0])
     if (text := repository.config(model)) is None:
         return None
     published = repository.configs.read_published(text)
-    if place.newest:
+    if target.newest:
         return max(published.served, default=None)
-    return called(place, published, None)
+    return called(target, published, None)

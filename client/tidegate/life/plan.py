@@ -12,11 +12,11 @@ from tidegate_contracts.manifest import Manifest
 from ..errors import RefusedError, UsageError
 from ..registry import RegisteredVersion, Registry
 from ..repository import Published, Repository
-from .target import Place
+from .target import Target
 
 
 @dataclass(frozen=True)
-class Had:
+class History:
     """Versions that an environment has and had, from the registry's records."""
 
     current: int | None = None  # the version that it has
@@ -32,7 +32,7 @@ class Had:
 class Plan:
     """The configurations of one repository before, during and after a version comes in."""
 
-    place: Place
+    target: Target
     repository: Repository
     number: int
     old: int | None  # the version that is called there now
@@ -47,11 +47,11 @@ class Plan:
     def is_there(self, manifest: Manifest) -> bool:
         """Whether the version lies in the repository; while it is not served, with all files: an upload may be cut."""
         configs = self.repository.configs
-        if self.number not in self.repository.versions(self.place.model):
+        if self.number not in self.repository.versions(self.target.model):
             return False
         if self.now is not None and self.number in configs.read_published(self.now).served:
             return True
-        there = {file.path for file in self.repository.files(self.place.model)}
+        there = {file.path for file in self.repository.files(self.target.model)}
         return all(configs.published_path(file.path, self.number) in there for file in manifest.files)
 
     @property
@@ -63,7 +63,7 @@ class Plan:
 
     def put_back(self) -> None:
         """Have the servers serve what they served before, and nothing else; the version stays, for the next run."""
-        repository, model = self.repository, self.place.model
+        repository, model = self.repository, self.target.model
         if repository.config(model) == self.before:
             return  # nothing was written
         if self.before is not None and repository.configs.read_published(self.before).served:
@@ -73,14 +73,14 @@ class Plan:
 
 
 def make_plan(
-    place: Place, repository: Repository, number: int, entry_config: str, had: Had, *, alone: bool = False
+    target: Target, repository: Repository, number: int, entry_config: str, had: History, *, alone: bool = False
 ) -> Plan:
     """Return the plan for a version whose entry has this configuration; `alone`: the old one does not serve beside it.
 
     Raises UsageError for a model that somebody else put there, and RefusedError where another environment that reads
     the repository would get the version too.
     """
-    model, configs = place.model, repository.configs
+    model, configs = target.model, repository.configs
     there = frozenset(repository.versions(model))
     text = repository.config(model)
     published = configs.read_published(text) if text is not None else None
@@ -93,23 +93,23 @@ def make_plan(
     if published is not None:  # an alias for what is not served, as in a configuration that was withdrawn, is none
         aliases = {name: each for name, each in published.aliases.items() if each in published.served}
         published = replace(published, aliases=aliases)
-    others = {name: each for name, each in aliases.items() if name in {home.model.alias for home in place.shared}}
-    _check_shared(place, repository, number, {name: each for name, each in others.items() if each in there}, had)
-    old = called(place, published, had.current)
-    named = (set(others.values()) | place.named) & there
+    others = {name: each for name, each in aliases.items() if name in {home.model.alias for home in target.shared}}
+    _check_shared(target, repository, number, {name: each for name, each in others.items() if each in there}, had)
+    old = called(target, published, had.current)
+    named = (set(others.values()) | target.named) & there
     served = set(published.served) if published is not None and not alone else set()
     # A version that is called already stays as it is, with what a rollback goes back to. A run that was killed after
     # its cut-over left the version that the records tell, which proxies may still call.
     kept = named | (served & (had.ever if number == old == had.current else {old, had.current, *had.others.values()}))
 
     def aliased(to: int | None) -> dict[str, int]:
-        return others if to is None else others | dict.fromkeys(place.aliases & aliases.keys(), to)
+        return others if to is None else others | dict.fromkeys(target.aliases & aliases.keys(), to)
 
     def config(served: set[int], names: Mapping[str, int]) -> str:
         return configs.published_config(entry_config, model=model, owner=number, served=served, aliases=names)
 
-    after = {each for each in named if each < number} if place.newest else kept
-    last = config(after | {number}, others | dict.fromkeys(place.aliases, number))
+    after = {each for each in named if each < number} if target.newest else kept
+    last = config(after | {number}, others | dict.fromkeys(target.aliases, number))
     first = last if alone else config(kept | {number}, aliased(old))
     fresh = published is None or number not in published.served or number not in had.ever
     back, before = old, None
@@ -120,47 +120,47 @@ def make_plan(
         before = _config_of(repository, model, left, back, aliased(back))
     elif published is not None:
         # Not the configuration of a run that stopped half way, but the one before.
-        half = set(published.served) - had.ever - place.named - {old, *aliases.values()}
+        half = set(published.served) - had.ever - target.named - {old, *aliases.values()}
         before = text if not half else _config_of(repository, model, set(published.served) - half, old, aliases)
-    return Plan(place, repository, number, old, text, before, first, last, fresh, back, is_cut_over)
+    return Plan(target, repository, number, old, text, before, first, last, fresh, back, is_cut_over)
 
 
-def _check_shared(place: Place, repository: Repository, number: int, others: Mapping[str, int], had: Had) -> None:
+def _check_shared(target: Target, repository: Repository, number: int, others: Mapping[str, int], had: History) -> None:
     """Check that no environment that reads the repository too gets another version by this, or loses its own.
 
     One that has none yet gets it, where it takes any.
     """
-    for home in place.shared:
+    for home in target.shared:
         name, alias = home.environment.name, home.model.alias
         has = had.others.get((name, home.plane.name))
         takes_any = has is None and home.environment.promotion.source is None
         if alias is not None:
-            gets = alias in place.aliases
+            gets = alias in target.aliases
         else:
-            gets = home.follows == "newest" and (place.newest or has is None or number > has)
+            gets = home.follows == "newest" and (target.newest or has is None or number > has)
         if gets and has != number and not takes_any:
             calls, its = f"the alias {alias}" if alias else "the newest", "none" if has is None else f"version {has}"
             why = f"it reads this repository, and calls {calls} as well; it has {its}"
             do = "have the platform admin give each environment an alias of its own, or a repository of its own"
             raise RefusedError(f"{name} would get version {number} too", where=repository.where, why=why, do=do)
-        needs = home.named | {target for each, target in others.items() if each == alias}
-        if place.newest and (newer := sorted(each for each in needs if each > number)):
+        needs = home.named | {version for each, version in others.items() if each == alias}
+        if target.newest and (newer := sorted(each for each in needs if each > number)):
             what = f"version {number} cannot be the newest: {name} needs version {newer[0]}"
             why = "calls go to the newest version that is served, and both environments read this repository"
             do = "have the platform admin give the model an alias here too, or a repository of its own"
             raise RefusedError(what, where=repository.where, why=why, do=do)
 
 
-def called(place: Place, published: Published | None, recorded: int | None) -> int | None:
+def called(target: Target, published: Published | None, recorded: int | None) -> int | None:
     """Return the version that is called: its alias says it, else the records if it is served, else it is the newest."""
     if published is None:
         return None
-    found = [published.aliases[name] for name in sorted(place.aliases) if name in published.aliases]
+    found = [published.aliases[name] for name in sorted(target.aliases) if name in published.aliases]
     if found:
         return found[0]
     if recorded in published.served:
         return recorded
-    newest = any(home.follows == "newest" for home in place.everybody)
+    newest = any(home.follows == "newest" for home in target.everybody)
     return max(published.served, default=None) if newest else None
 
 

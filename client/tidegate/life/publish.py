@@ -18,16 +18,16 @@ from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
 from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
 from .context import Context
-from .plan import Had, Plan, make_plan, published_entry_config, registered_config
+from .plan import History, Plan, make_plan, published_entry_config, registered_config
 from .ready import answers, until_called, until_served
-from .rules import BRINGS, What, before, current
-from .target import Home, Place, places
+from .rules import BRINGS, Operation, before, current
+from .target import Home, Target, targets
 
 
 class Outcome(Message):
     """The result of deploy, promote or rollback."""
 
-    what: What
+    what: Operation
     model: str
     version: int
     environment: str
@@ -39,7 +39,7 @@ class Outcome(Message):
 
 
 def bring(
-    context: Context, what: What, version: RegisteredVersion, of: Environment, who: str, *, replace: bool = False
+    context: Context, what: Operation, version: RegisteredVersion, of: Environment, who: str, *, replace: bool = False
 ) -> Outcome:
     """Bring a version, which the rules allow, into an environment; it serves everywhere when this returns.
 
@@ -47,21 +47,21 @@ def bring(
     TidegateError: BusyError where somebody else is at it, UnfinishedError where it came to nothing half way.
     """
     registry, model, number = context.registry, version.model, version.number
-    everywhere = places(of, model, context.known)
+    everywhere = targets(of, model, context.known)
     manifest = registry.manifest(version)
     if context.trust is not None:
         registry.verify_signature(version, context.trust)
     entry_config = registered_config(registry, version, manifest, everywhere[0].kind.configs.CONFIG)
-    repositories = {place.key: context.repository(place.homes[0]) for place in everywhere}
+    repositories = {target.key: context.repository(target.homes[0]) for target in everywhere}
     with ExitStack() as locks:
         for key in sorted(repositories):
             locks.enter_context(repositories[key].lock(model, who))
         expected = registry.alias(model, of.name)
         records = context.records(model)
         plans = []
-        for place in everywhere:
-            had = _had(place, of, records, expected)
-            plans.append(make_plan(place, repositories[place.key], number, entry_config, had, alone=replace))
+        for target in everywhere:
+            had = _had(target, of, records, expected)
+            plans.append(make_plan(target, repositories[target.key], number, entry_config, had, alone=replace))
         run = _Run(context, version, manifest, of, plans)
         for plan in plans:
             run.check(plan, entry_config, replace=replace)
@@ -92,16 +92,16 @@ def bring(
     )  # fmt: skip
 
 
-def _had(place: Place, of: Environment, records: Sequence[Record], named: int | None) -> Had:
-    """Return what the registry tells of the environment, where it reads a place; its alias names a version."""
-    reading = {home.environment.name for home in place.everybody}
+def _had(target: Target, of: Environment, records: Sequence[Record], named: int | None) -> History:
+    """Return what the registry tells of the environment, where it reads this repository; its alias names a version."""
+    reading = {home.environment.name for home in target.everybody}
     ever = frozenset(each.version for each in records if each.what in BRINGS and each.environment in reading)
     others = {
         (home.environment.name, home.plane.name): number
-        for home in place.shared
+        for home in target.shared
         if (number := current(records, home.environment.name, home.plane.name)) is not None
     }
-    return Had(current(records, of.name, place.homes[0].plane.name), ever, others, named)
+    return History(current(records, of.name, target.homes[0].plane.name), ever, others, named)
 
 
 @dataclass
@@ -118,13 +118,13 @@ class _Run:
     @property
     def homes(self) -> list[tuple[Plan, Home]]:
         """Every data plane that it comes to, with the plan for the repository that it reads."""
-        return [(plan, home) for plan in self.plans for home in plan.place.homes]
+        return [(plan, home) for plan in self.plans for home in plan.target.homes]
 
     def check(self, plan: Plan, entry_config: str, *, replace: bool) -> None:
         """Have the files here or at hand, and everything looked at, before anything is written."""
         repository, model, number = plan.repository, self.version.model, self.version.number
         cannot = f"{model} version {number} cannot be served there"
-        self.notes += refuse(check_fits(plan.place, entry_config, self.manifest, plan.peak), cannot, repository.where)
+        self.notes += refuse(check_fits(plan.target, entry_config, self.manifest, plan.peak), cannot, repository.where)
         if plan.is_there(self.manifest):
             with self.context.progress(f"verifying version {number} in {repository.where}", self.manifest.size) as done:
                 wrong = repository.differences(model, number, self.manifest, done)
@@ -139,10 +139,10 @@ class _Run:
             staged = repository.staging(model, number, self.manifest.size)
             with self.context.progress(f"fetching {model} version {number}", self.manifest.size) as done:
                 self.context.registry.fetch(self.version, staged, done)
-            self.notes += refuse(check_staged(staged, plan.place, repository), cannot, repository.where)
+            self.notes += refuse(check_staged(staged, plan.target, repository), cannot, repository.where)
         if not replace and plan.old is not None and plan.old != number:
             old_config = published_entry_config(repository, model, plan.old)
-            beside = plan.place.kind.check_beside(old_config, entry_config, plan.old, number)
+            beside = plan.target.kind.check_beside(old_config, entry_config, plan.old, number)
             self.notes += refuse(beside, cannot, repository.where)
 
     def publish(self, plan: Plan) -> None:
@@ -181,7 +181,7 @@ class _Run:
             do = "find out who did it (`tidegate history`), and run the same command again if it is still wanted"
             raise BusyError(what, where=registry.where, do=do)
 
-    def write_down(self, what: What, who: str, records: Sequence[Record]) -> int | None:
+    def write_down(self, what: Operation, who: str, records: Sequence[Record]) -> int | None:
         """Tag the version, and append the records that are not there yet; return the version that the environment had.
 
         The records come last: as long as one is missing, the next run knows that this one did not come to its end.
@@ -272,12 +272,12 @@ class _Run:
 
 def _is_called(plan: Plan) -> bool:
     """Tell whether calls may have gone to the version by what this run wrote."""
-    text = plan.repository.config(plan.place.model)
+    text = plan.repository.config(plan.target.model)
     if text is None or text == plan.now:
         return False
     if text == plan.last:
         return True
-    return plan.place.newest and plan.number == max(plan.repository.configs.read_published(text).served, default=None)
+    return plan.target.newest and plan.number == max(plan.repository.configs.read_published(text).served, default=None)
 
 
 def _serves(plan: Plan) -> str:

@@ -14,8 +14,8 @@ from ..errors import NotFoundError, RefusedError
 from ..registry.version import Record, Records
 from .context import Context
 
-What = Literal["deploy", "promote", "rollback"]
-BRINGS: Final = get_args(What)  # kinds of records after which an environment has their version
+Operation = Literal["deploy", "promote", "rollback"]
+BRINGS: Final = get_args(Operation)  # kinds of records after which an environment has their version
 
 
 def history(context: Context, model: str, environment: str | None = None) -> Sequence[Record]:

@@ -46,8 +46,8 @@ class Home:
 
 
 @dataclass(frozen=True)
-class Place:
-    """One repository that the model is published to, however many data planes read it."""
+class Target:
+    """A repository that the model is published to, with the homes that read it, on however many data planes."""
 
     key: Key
     homes: tuple[Home, ...]  # of the environment itself, in the order of its roll-out
@@ -112,12 +112,12 @@ def repositories(of: contract.Environment, model: str | None = None) -> dict[Key
     return found
 
 
-def places(of: contract.Environment, model: str, known: contract.Environments) -> tuple[Place, ...]:
+def targets(of: contract.Environment, model: str, known: contract.Environments) -> tuple[Target, ...]:
     """Return the repositories that the environment reads the model from, in the order of the roll-out, as `homes`."""
     others = [home for other in known.environments if other.name != of.name for home in homes(other)]
     read = [(_key(home.server.location), home) for home in others if home.model.name == model]
     return tuple(
-        Place(key, tuple(mine), tuple(home for where, home in read if where == key))
+        Target(key, tuple(mine), tuple(home for where, home in read if where == key))
         for key, mine in repositories(of, model).items()
     )
 

@@ -10,7 +10,7 @@ from tidegate.environments import Mounts
 from tidegate.errors import NotFoundError, TidegateError, UnfinishedError
 from tidegate.life.context import Context
 from tidegate.life.publish import Outcome, bring
-from tidegate.life.rules import What
+from tidegate.life.rules import Operation
 from tidegate.registry import Golden, Record, RegisteredVersion
 from tidegate.registry.manifest import checked_name, manifest_of
 from tidegate.registry.version import Records
@@ -153,7 +153,7 @@ class Life:
         self.told: list[str] = []
         self.here.tell = self.told.append
 
-    def bring(self, number: int, what: What = "deploy") -> Outcome:
+    def bring(self, number: int, what: Operation = "deploy") -> Outcome:
         registered = [each.number for each in self.papers.versions(MODEL)]
         version = self.papers.version(MODEL, str(number)) if number in registered else self.papers.register(number)
         return bring(self.here, what, version, self.of, "anna")

@@ -5,7 +5,7 @@ import pytest
 from tidegate.errors import UsageError
 from tidegate.findings import errors
 from tidegate.life.checks import check_fits, check_staged, refuse
-from tidegate.life.target import Place, places
+from tidegate.life.target import Target, targets
 from tidegate.triton.kind import TritonKind
 from tidegate.triton.publishing.folder import FolderRepository
 from tidegate_contracts.environments import ModelFacts, PoolFacts
@@ -29,13 +29,13 @@ def fits(config: str, size: int = 0, peak: int = 1, footprint: int | None = None
     return [f"{each.severity}: {each.what}" for each in found]
 
 
-def on(*backends: str, footprint: int | None = None, others: tuple[ModelFacts, ...] = (), **pool: Any) -> Place:
+def on(*backends: str, footprint: int | None = None, others: tuple[ModelFacts, ...] = (), **pool: Any) -> Target:
     """Return where the model goes: a pool of such facts on a server that has these backends, and other models too."""
     made = plane("east", dataset("a"), footprint_bytes=footprint)
     facts = PoolFacts.model_validate({"name": "main", "loading": "preload", "gpu": False} | pool)
     server = made.servers[0].model_copy(update={"pools": (facts,), "backends": backends})
     of, everywhere = known(made.model_copy(update={"servers": (server,), "models": (*made.models, *others)}))
-    return places(of, MODEL, everywhere)[0]
+    return targets(of, MODEL, everywhere)[0]
 
 
 @pytest.fixture
@@ -97,8 +97,8 @@ def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Fo
     entry = write_entry(tmp_path / "staged", 3)
     config = entry / "config.pbtxt"
 
-    def said(place: Place) -> list[str]:
-        return [each.what for each in errors(check_staged(entry, place, repository))]
+    def said(target: Target) -> list[str]:
+        return [each.what for each in errors(check_staged(entry, target, repository))]
 
     config.write_text(CONFIG.format(name=MODEL, batch=4))
     assert said(on("onnxruntime", "tensorrt")) == ["the server has no backend 'python'"]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from tidegate.errors import RefusedError, UsageError
-from tidegate.life.plan import Had, make_plan
-from tidegate.life.target import Place, places
+from tidegate.life.plan import History, make_plan
+from tidegate.life.target import Target, targets
 from tidegate.registry.manifest import manifest_of
 from tidegate.triton.publishing.config import config_differences, read_published
 from tidegate.triton.publishing.folder import FolderRepository
@@ -25,21 +25,21 @@ def repository(tmp_path: Path) -> Iterator[FolderRepository]:
         yield made
 
 
-def place(*others: Plane, **model: Any) -> Place:
+def target(*others: Plane, **model: Any) -> Target:
     of, all_of_them = known(plane("east", dataset("a"), **model), lab=others)
-    return places(of, MODEL, all_of_them)[0]
+    return targets(of, MODEL, all_of_them)[0]
 
 
-def had(*versions: int) -> Had:
+def had(*versions: int) -> History:
     """What the records tell when these versions came, one after the other."""
-    return Had(versions[-1] if versions else None, frozenset(versions))
+    return History(versions[-1] if versions else None, frozenset(versions))
 
 
 def bring(
-    repository: FolderRepository, where: Place, number: int, before: Had, *, half: bool = False, config: str = CONFIG
+    repository: FolderRepository, where: Target, number: int, past: History, *, half: bool = False, config: str = CONFIG
 ) -> None:
     """Publish a version by its plan; half of it is all but the cut-over."""
-    plan = make_plan(where, repository, number, config, before)
+    plan = make_plan(where, repository, number, config, past)
     staged = repository.staging(MODEL, number)
     (staged / "1").mkdir(exist_ok=True)
     (staged / "1" / "model.py").write_text(f"# {number}\n")
@@ -82,7 +82,7 @@ Planned = tuple[int | None, bool, Says, Says]
 )
 def test_old_and_new_serve_until_the_calls_move(repository: FolderRepository, given: Given, planned: Planned) -> None:
     alias, came, recorded, number = given
-    where = place(alias=alias)
+    where = target(alias=alias)
     for each in came:
         bring(repository, where, each, had(*range(1, each)))
     plan = make_plan(where, repository, number, CONFIG, had(*recorded))
@@ -96,7 +96,7 @@ def test_old_and_new_serve_until_the_calls_move(repository: FolderRepository, gi
 
 
 def test_where_the_newest_is_called_triton_loads_none_twice(repository: FolderRepository) -> None:
-    newest, alias = place(), place(alias="champion")
+    newest, alias = target(), target(alias="champion")
     bring(repository, newest, 1, had())
     plan = make_plan(newest, repository, 2, CONFIG, had(1))
     assert plan.before is not None
@@ -110,7 +110,7 @@ def test_where_the_newest_is_called_triton_loads_none_twice(repository: FolderRe
 
 def test_versions_that_the_definition_names_stay_where_they_are_there(repository: FolderRepository) -> None:
     shares = (VersionShare(version=1, weight=80), VersionShare(version=2, weight=20))
-    where = place(versions=shares, mirror=Mirror(version=9, percent=1))
+    where = target(versions=shares, mirror=Mirror(version=9, percent=1))
     bring(repository, where, 1, had())
     bring(repository, where, 2, had(1))
     bring(repository, where, 3, had(1, 2))
@@ -118,8 +118,8 @@ def test_versions_that_the_definition_names_stay_where_they_are_there(repository
 
 
 def test_what_another_environment_has_in_the_same_repository_stays_as_it_is(repository: FolderRepository) -> None:
-    where = place(plane("east", dataset("a"), alias="canary"), alias="champion")
-    bring(repository, place(alias="canary"), 1, had())
+    where = target(plane("east", dataset("a"), alias="canary"), alias="champion")
+    bring(repository, target(alias="canary"), 1, had())
     bring(repository, where, 2, had(1))
     plan = make_plan(where, repository, 3, CONFIG, had(1, 2))
     assert says(plan.first) == ((1, 2, 3), {"canary": 1, "champion": 2})
@@ -127,15 +127,15 @@ def test_what_another_environment_has_in_the_same_repository_stays_as_it_is(repo
 
 
 def test_an_alias_that_no_definition_has_goes_with_its_version(repository: FolderRepository) -> None:
-    bring(repository, place(alias="former"), 1, had())
-    bring(repository, place(alias="champion"), 2, had(1))
-    bring(repository, place(alias="champion"), 3, had(1, 2))
+    bring(repository, target(alias="former"), 1, had())
+    bring(repository, target(alias="champion"), 2, had(1))
+    bring(repository, target(alias="champion"), 3, had(1, 2))
     assert says(repository.config(MODEL)) == ((2, 3), {"champion": 3})
 
 
 @pytest.mark.parametrize("alias", ["champion", None])
 def test_who_goes_back_goes_to_before_the_killed_run(repository: FolderRepository, alias: str | None) -> None:
-    where = place(alias=alias)
+    where = target(alias=alias)
     bring(repository, where, 1, had())
     clean = repository.config(MODEL)
     bring(repository, where, 2, had(1), half=True, config='backend: "python"\nmax_batch_size: 8\n')
@@ -148,7 +148,7 @@ def test_who_goes_back_goes_to_before_the_killed_run(repository: FolderRepositor
 
 @pytest.mark.parametrize("alias", ["champion", None])
 def test_after_a_cut_over_one_goes_back_by_the_records(repository: FolderRepository, alias: str | None) -> None:
-    where = place(alias=alias)
+    where = target(alias=alias)
     bring(repository, where, 1, had())
     clean = repository.config(MODEL)
     bring(repository, where, 2, had(1))
@@ -157,13 +157,13 @@ def test_after_a_cut_over_one_goes_back_by_the_records(repository: FolderReposit
     assert again.before == clean
     first = make_plan(where, repository, 2, CONFIG, had())
     assert (first.is_cut_over, first.back, first.before) == (True, None, None)
-    named = Had(1, frozenset({1}), named=2)  # the registry's alias was moved last, when all had been seen
+    named = History(1, frozenset({1}), named=2)  # the registry's alias was moved last, when all had been seen
     seen = make_plan(where, repository, 2, CONFIG, named)
     assert (seen.is_cut_over, seen.back, seen.before) == (False, 2, seen.now)
 
 
 def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: FolderRepository) -> None:
-    where = place(alias="champion")
+    where = target(alias="champion")
     bring(repository, where, 1, had())
     repository.withdraw(MODEL)
     plan = make_plan(where, repository, 2, CONFIG, had())
@@ -171,8 +171,8 @@ def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: F
 
 
 def test_a_version_is_not_made_the_newest_over_one_that_another_environment_names(repository: FolderRepository) -> None:
-    bring(repository, place(alias="canary"), 5, had())
-    where = place(plane("east", dataset("a"), alias="canary"))
+    bring(repository, target(alias="canary"), 5, had())
+    where = target(plane("east", dataset("a"), alias="canary"))
     with pytest.raises(RefusedError, match="version 3 cannot be the newest: lab needs version 5"):
         make_plan(where, repository, 3, CONFIG, had())
     assert says(make_plan(where, repository, 7, CONFIG, had()).last) == ((5, 7), {"canary": 5})
@@ -180,9 +180,9 @@ def test_a_version_is_not_made_the_newest_over_one_that_another_environment_name
 
 @pytest.mark.parametrize("alias", ["champion", None])
 def test_another_environment_gets_no_version_by_the_way(repository: FolderRepository, alias: str | None) -> None:
-    where = place(plane("east", dataset("a"), alias=alias), alias=alias)
+    where = target(plane("east", dataset("a"), alias=alias), alias=alias)
     bring(repository, where, 1, had())
-    lab = Had(1, frozenset({1}), {("lab", "east"): 1})
+    lab = History(1, frozenset({1}), {("lab", "east"): 1})
     with pytest.raises(RefusedError, match="lab would get version 2 too"):
         make_plan(where, repository, 2, CONFIG, lab)
     assert make_plan(where, repository, 1, CONFIG, lab).last == repository.config(MODEL)
@@ -190,11 +190,11 @@ def test_another_environment_gets_no_version_by_the_way(repository: FolderReposi
 
 
 def test_what_another_environment_has_stays_though_it_is_newer(repository: FolderRepository) -> None:
-    bring(repository, place(), 5, had())
-    where = place(plane("east", dataset("a")), alias="champion")
+    bring(repository, target(), 5, had())
+    where = target(plane("east", dataset("a")), alias="champion")
     lab = {("lab", "east"): 5}
-    bring(repository, where, 2, Had(None, frozenset({5}), lab))
-    plan = make_plan(where, repository, 3, CONFIG, Had(2, frozenset({2, 5}), lab))
+    bring(repository, where, 2, History(None, frozenset({5}), lab))
+    plan = make_plan(where, repository, 3, CONFIG, History(2, frozenset({2, 5}), lab))
     assert says(plan.first) == ((2, 3, 5), {"champion": 2})
     assert says(plan.last) == ((2, 3, 5), {"champion": 3})
 
@@ -204,16 +204,16 @@ def test_a_model_that_somebody_else_put_there_is_not_touched(repository: FolderR
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.py").write_text("")
     with pytest.raises(UsageError, match="not published by tidegate"):
-        make_plan(place(), repository, 2, CONFIG, had())
+        make_plan(target(), repository, 2, CONFIG, had())
     (folder / "config.pbtxt").write_text(CONFIG)
     with pytest.raises(UsageError, match="not published by tidegate"):
-        make_plan(place(), repository, 2, CONFIG, had())
+        make_plan(target(), repository, 2, CONFIG, had())
 
 
 def test_the_version_of_another_environment_is_gone_back_to(repository: FolderRepository) -> None:
-    bring(repository, place(alias="lab"), 1, had())
-    where = place(plane("west", dataset("a"), alias="lab"), alias="champion")
-    before = Had(None, frozenset({1}))  # by the records of the other environment
+    bring(repository, target(alias="lab"), 1, had())
+    where = target(plane("west", dataset("a"), alias="lab"), alias="champion")
+    before = History(None, frozenset({1}))  # by the records of the other environment
     bring(repository, where, 2, before, half=True)
     assert says(repository.config(MODEL)) == ((1, 2), {"lab": 1})
     plan = make_plan(where, repository, 2, CONFIG, before)

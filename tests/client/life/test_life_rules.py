@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import RefusedError
 from tidegate.life import rules
-from tidegate.life.rules import What, before, current, served_hours
+from tidegate.life.rules import before, current, served_hours
 from tidegate.registry import Record
 from tidegate.registry.version import Records
 from tidegate_contracts.environments import Promotion, WhoAmI
@@ -17,7 +17,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def record(
-    what: What | str, version: int, previous: int | None, hours: float, environment: str = "prod", plane: str = "east"
+    what: str, version: int, previous: int | None, hours: float, environment: str = "prod", plane: str = "east"
 ) -> Record:
     return Record.model_validate({
         "what": what, "model": "fraud", "version": version, "who": "ci", "when": START + timedelta(hours=hours),

@@ -1,6 +1,6 @@
 from typing import Any
 
-from tidegate.life.target import places, repositories
+from tidegate.life.target import repositories, targets
 from tidegate_contracts import environments as facts
 from tidegate_contracts.routing import Mirror, VersionShare
 
@@ -29,18 +29,18 @@ def test_data_planes_that_read_one_volume_are_one_place_and_others_are_others() 
         plane("late", efs, wave=2), plane("west", dataset("other")), plane("east", dataset("efs", "/models/")),
         plane("far", bucket), plane("near", facts.ObjectStoreLocation(url="s3://b/models/")),
     )  # fmt: skip
-    found = places(of, MODEL, all_of_them)
-    homes = [[home.plane.name for home in place.homes] for place in found]
+    found = targets(of, MODEL, all_of_them)
+    homes = [[home.plane.name for home in target.homes] for target in found]
     assert homes == [["west"], ["east", "late"], ["far", "near"]]
     assert [[home.plane.name for home in each] for each in repositories(of).values()] == homes
 
 
 def test_an_alias_is_one_that_the_definition_says() -> None:
     of, all_of_them = known(plane("east", dataset("a"), alias="champion"), plane("west", dataset("a")))
-    (place,) = places(of, MODEL, all_of_them)
-    assert place.aliases == {"champion"}
-    assert [home.follows for home in place.homes] == ["alias", "newest"]
-    assert place.newest
+    (target,) = targets(of, MODEL, all_of_them)
+    assert target.aliases == {"champion"}
+    assert [home.follows for home in target.homes] == ["alias", "newest"]
+    assert target.newest
 
 
 def test_versions_that_definitions_name_are_those_of_every_environment_that_reads_the_place() -> None:
@@ -50,8 +50,8 @@ def test_versions_that_definitions_name_are_those_of_every_environment_that_read
         lab=(plane("east", dataset("a"), alias="x", mirror=Mirror(version=9, percent=5)),),
         far=(plane("east", dataset("b"), versions=(VersionShare(version=7, weight=100),)),),
     )
-    (place,) = places(of, MODEL, all_of_them)
-    assert place.named == {3, 4, 9}
-    assert [home.environment.name for home in place.shared] == ["lab"]
-    assert place.homes[0].follows == "shares"
-    assert not place.newest
+    (target,) = targets(of, MODEL, all_of_them)
+    assert target.named == {3, 4, 9}
+    assert [home.environment.name for home in target.shared] == ["lab"]
+    assert target.homes[0].follows == "shares"
+    assert not target.newest

@@ -73,8 +73,8 @@ def same_definition(index: Index, definition_file: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is really in the folder."""
+class FolderState:
+    """What a folder of renderings holds, compared with its index."""
 
     texts: dict[str, dict[str, str]]  # For each stack its files, as they are now.
     edited: tuple[str, ...]  # Files that are no longer as we wrote them.
@@ -82,7 +82,7 @@ class Found:
     foreign: tuple[str, ...]  # Files and folders that we did not write.
 
 
-def look(out: Path, index: Index) -> Found:
+def look(out: Path, index: Index) -> FolderState:
     """Compare a rendering with its index."""
     texts: dict[str, dict[str, str]] = {stack: {} for stack in index.stacks}
     edited, missing, foreign = [], [], []
@@ -101,10 +101,10 @@ def look(out: Path, index: Index) -> Found:
     ours = (f"{stack}/{file}" for stack, files in index.stacks.items() for file in files.objects)
     inside = (f"{name}/{file}" for name in index.stacks if (out / name).is_dir() for file in os.listdir(out / name))
     foreign += {*os.listdir(out), *inside} - {MARKER, *index.stacks, *ours}
-    return Found(texts, tuple(edited), tuple(missing), tuple(sorted(foreign)))
+    return FolderState(texts, tuple(edited), tuple(missing), tuple(sorted(foreign)))
 
 
-def refuse_foreign(out: Path, found: Found) -> None:
+def refuse_foreign(out: Path, found: FolderState) -> None:
     """Raise CommandError where somebody else's files would be lost."""
     if found.foreign:
         raise _refused(f"{_name(out)} holds what Tidegate did not write: {listed(found.foreign, most=5)}.")

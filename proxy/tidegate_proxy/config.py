@@ -217,7 +217,7 @@ class LiveConfig:
         table = await routing_table(data)
         before = self.routes.pools
         told = {(server.name, pool.name): pool for server in table.servers for pool in server.pools}
-        same = {key: pool for key, pool in before.items() if told.get(key) == pool.told}  # with their replicas
+        same = {key: pool for key, pool in before.items() if told.get(key) == pool.config}  # with their replicas
         pools = {key: same.get(key) or self._pool(key[0], pool) for key, pool in told.items()}
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
         await asyncio.gather(*(pool.refresh() for pool in fresh))

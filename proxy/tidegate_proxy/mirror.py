@@ -21,7 +21,7 @@ from .upstream.request import NoAnswerError, send
 Outcome = Literal["answered", "refused", "failed", "late", "incomplete", "too-large", "too-many", "sequence", "nowhere"]
 """Answered, or with an error (refused); no answer, or none in time; not sent, for one of several reasons."""
 Send = Callable[[Replica, bytes], Awaitable[Outcome]]
-"""Sends a whole request to a replica's double, and reads the answer to its end."""
+"""Sends a whole request to a replica, and reads the answer to its end."""
 
 MOST_BYTES = 1024 * 1024  # Bytes of one request that is mirrored.
 MOST_BYTES_OF_ALL = 32 * 1024 * 1024  # Bytes of all mirrored requests in flight.
@@ -94,10 +94,10 @@ class MirroredRequest:
         if replica is None or replica.breaker.state(now) != "closed":
             return "nowhere"
         if lease is None:
-            return await self._send(replica.double, b"".join(self._parts))
+            return await self._send(replica.mirror_connections, b"".join(self._parts))
         lease.in_flight += 1  # the model stays for it, but does not count as used
         try:
-            return await self._send(replica.double, b"".join(self._parts))
+            return await self._send(replica.mirror_connections, b"".join(self._parts))
         finally:
             lease.in_flight -= 1
 
@@ -146,11 +146,11 @@ class Mirror:
             task.cancel()
 
 
-async def over_http(connect_seconds: float, first: bytes, skip: int, double: Replica, data: bytes) -> Outcome:
+async def over_http(connect_seconds: float, first: bytes, skip: int, replica: Replica, data: bytes) -> Outcome:
     """Send a request to the candidate: with these first lines instead of its own, of `skip` bytes; raises OSError."""
-    connection = double.take(monotonic()) or await double.connect(connect_seconds)
+    connection = replica.take(monotonic()) or await replica.connect(connect_seconds)
     try:
-        answer = await send(double, connection, first, data[skip:], discard=True)
+        answer = await send(replica, connection, first, data[skip:], discard=True)
     except NoAnswerError:
         return "failed"
     return "answered" if answer.status < 400 else "refused"

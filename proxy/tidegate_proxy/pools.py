@@ -74,7 +74,7 @@ class Pool:
     ) -> None:
         self.server = server
         self.name = f"{server}/{pool.name}"  # Its own behind that of its server, for people.
-        self.told = pool
+        self.config = pool
         self.replicas: list[Replica] = []
         self.retries = RetryBudget(monotonic())
         self.leases = leases
@@ -120,9 +120,9 @@ class Pool:
     async def refresh(self) -> None:
         """Look the name up once."""
         try:
-            addresses = await self._find(self.told.host, self.told.http_port)
+            addresses = await self._find(self.config.host, self.config.http_port)
         except OSError as error:
-            log.warning("pool %s: %s cannot be looked up: %s", self.name, self.told.host, error)
+            log.warning("pool %s: %s cannot be looked up: %s", self.name, self.config.host, error)
             return
         found = {tuple(address): family for family, address in addresses}
         known = {replica.address: replica for replica in self.replicas}
@@ -155,10 +155,11 @@ async def _answers(replica: Replica) -> bool:
 
 async def ask(pool: Pool, path: bytes, seconds: float, at: Replica | None = None, *, own_bound: bool = True) -> Answer:
     """Return what a replica answers to GET, see `answer_of`."""
+    head = b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, pool.config.host.encode())
 
     async def get(replica: Replica) -> Answer:
         connection = replica.take(monotonic()) or await replica.connect(seconds)
-        return await send(replica, connection, b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, pool.told.host.encode()))
+        return await send(replica, connection, head)
 
     return await answer_of(pool, get, seconds, at, own_bound=own_bound)
 

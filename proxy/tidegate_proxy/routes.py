@@ -189,7 +189,7 @@ class Route:
         """Return the first line of a request to a replica, and its Host header."""
         lines = self._heads.get((target.verb, version))
         if lines is None:
-            path, host = self.kind.path(target, version), self.pool.told.host.encode()
+            path, host = self.kind.path(target, version), self.pool.config.host.encode()
             lines = b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (target.method, path, host)
             if len(self._heads) >= _MOST_HEADS:
                 self._heads.clear()  # they were versions that callers made up

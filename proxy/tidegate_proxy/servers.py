@@ -55,7 +55,7 @@ class ServerQueries:
         pools = [pool for (name, _), pool in routes.pools.items() if name == server]
         replicas = [replica for pool in pools for replica in pool.replicas]
         if not replicas:
-            return f"no replica of {server} is there: {', '.join(pool.told.host for pool in pools)}"
+            return f"no replica of {server} is there: {', '.join(pool.config.host for pool in pools)}"
         if not any(replica.breaker.allows(now) for replica in replicas):
             return f"no replica of {server} answers: {', '.join(replica.name for replica in replicas)}"
         return ""

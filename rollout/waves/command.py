@@ -17,7 +17,7 @@ from ..live import live_objects
 from ..terminal import console, note
 from ..up import MOST_FIELDS, MOST_OBJECTS
 from . import report, worker
-from .gate import Look, await_health, why_not_well
+from .gate import HealthCheck, await_health, why_not_well
 from .journal import History, Journal
 from .prepare import Prepared, Request, prepared, refuse_contradictions
 from .runner import Runner, Show, Stop
@@ -76,9 +76,9 @@ def _run(journal: Journal, ready: Prepared, lock: int) -> None:
     most = max(stack.environment.rollout.max_parallel for stack in ready.stacks.values())
     sources = ready.sources or dict.fromkeys(record.planes, journal)
 
-    def look(plane: str) -> Look:
+    def look(plane: str) -> HealthCheck:
         stack = ready.stacks[plane]
-        return Look(
+        return HealthCheck(
             stack.platform.gate, Kubectl(context_of(stack.data_plane)), target_of(ready.rendering[plane].objects)
         )
 

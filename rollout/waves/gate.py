@@ -38,8 +38,8 @@ Pause = Callable[[float], bool]  # Waits for so many seconds; says whether someb
 
 
 @dataclass(frozen=True)
-class Look:
-    """Looks at one data plane, and says what is missing."""
+class HealthCheck:
+    """Checks the health of one data plane, and says what is missing."""
 
     gate: Gate
     kubectl: Kubectl
@@ -69,7 +69,7 @@ class Look:
         return []
 
 
-def await_health(look: Look, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:
+def await_health(look: HealthCheck, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:
     """Return when nothing has been missing for the time to settle; raise CommandError when the time is up."""
     gate = look.gate
     end = clock() + gate.timeout_seconds
@@ -98,7 +98,7 @@ def await_health(look: Look, show: Show, pause: Pause, clock: Callable[[], float
             raise Interrupted
 
 
-def why_not_well(look: Look, lines: list[str]) -> list[str]:
+def why_not_well(look: HealthCheck, lines: list[str]) -> list[str]:
     """Return the first of the lines about what a data plane lacks, and what its cluster warns of."""
     shown = lines[:_MOST_LINES]
     if len(lines) > _MOST_LINES:

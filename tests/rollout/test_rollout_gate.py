@@ -16,7 +16,7 @@ from rollout.health import Target
 from rollout.kubectl import Kubectl
 from rollout.render import render
 from rollout.waves import gate
-from rollout.waves.gate import Look, await_health
+from rollout.waves.gate import HealthCheck, await_health
 from rollout.waves.report import described
 from rollout.waves.runner import Interrupted
 from stacks.command import CommandError
@@ -214,7 +214,7 @@ def test_a_cluster_that_cannot_be_asked_is_not_well() -> None:
         def find(self, *_: Any) -> list[dict[str, Any]]:
             raise CommandError("the cluster there\ncannot be reached")
 
-    look = Look(settings(), Gone(), TARGET)
+    look = HealthCheck(settings(), Gone(), TARGET)
     assert look.lacking() == ["the workloads cannot be looked at: the cluster there cannot be reached"]
     assert look.further() == []
 
@@ -324,10 +324,10 @@ def test_probe_and_alerts_are_asked_once_the_workloads_are_well(server: Server) 
     asks = settings(
         probe={"kind": "url", "url": f"{server.url}/ready"}, alerts={"kind": "prometheus", "url": server.url}
     )
-    behind = Look(asks, Cluster(PROXY, *PODS), TARGET)
+    behind = HealthCheck(asks, Cluster(PROXY, *PODS), TARGET)
     assert behind.lacking() == ["StatefulSet small-main is not there"]
     assert server.asked == []
-    well = Look(asks, Cluster(PROXY, POOL, *PODS), TARGET)
+    well = HealthCheck(asks, Cluster(PROXY, POOL, *PODS), TARGET)
     assert well.lacking() == [f"the probe request is not answered: {server.url}/ready answers 404"]
     server.answers["/ready"] = 200, ""
     assert "nobody can say whether an alert fires" in well.lacking()[0]

@@ -145,18 +145,19 @@ class Upstreams:
         """Return the connections to a replica."""
         found = self._replicas.get(replica)
         if found is None:
-            told = pool.told
-            authority = self._authorities / proxy_process.upstream_ca_file(pool.server) if told.grpc_tls else None
-            address = replica.address[0], told.grpc_port
-            found = self._replicas[replica] = UpstreamConnections(address, told.host, authority, self._connect_seconds)
+            config = pool.config
+            authority = self._authorities / proxy_process.upstream_ca_file(pool.server) if config.grpc_tls else None
+            address = replica.address[0], config.grpc_port
+            found = UpstreamConnections(address, config.host, authority, self._connect_seconds)
+            self._replicas[replica] = found
             replica.when_closed(lambda: self._replicas.pop(replica).leave())
         return found
 
 
 def first_headers(pool: Pool, path: bytes) -> bytes:
     """Return the headers, as they are sent, that say which method of the pool's server is called."""
-    told = pool.told
-    return _first_headers(told.host, told.grpc_port, told.grpc_tls, path)
+    config = pool.config
+    return _first_headers(config.host, config.grpc_port, config.grpc_tls, path)
 
 
 @lru_cache(maxsize=4096)
@@ -227,10 +228,10 @@ async def ask(
 
 
 async def send_mirrored(
-    upstreams: Upstreams, pool: Pool, headers: bytes, version: str, double: Replica, message: bytes
+    upstreams: Upstreams, pool: Pool, headers: bytes, version: str, replica: Replica, message: bytes
 ) -> Outcome:
-    """Send a mirrored message, which is to ask for `version`, to a replica's double; raises OSError."""
-    connection = await upstreams.to(pool, double).connect()
+    """Send a mirrored message, which is to ask for `version`, to a replica; raises OSError."""
+    connection = await upstreams.to(pool, replica).connect()
     # Of a field that occurs twice, the last counts (protobuf, "Last One Wins").
     asks_for = message[5:] + text(_VERSION_FIELD, version.encode())
     head = await _UnaryCall(discard=True).send(connection, headers, framed(asks_for))

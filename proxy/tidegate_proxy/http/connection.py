@@ -20,7 +20,7 @@ from .body import MOST_DRAINED
 from .caller import Request
 from .head import MOST_HEAD_BYTES, read_head, too_long_a_head
 from .request import HttpRequest
-from .upgrade import PassedOver, framing
+from .upgrade import SkipFirstHead, framing
 
 LINGER_SECONDS = 1.0  # Seconds in which a caller that still sends is heard after its last answer.
 CLOSE_SECONDS = 5.0  # Seconds in which a caller takes some of what is left for it, or its connection is cut.
@@ -137,7 +137,7 @@ class ClientConnection(asyncio.Protocol):
         if not head:  # CONNECT
             raise found
         data = data[found.args[0] :]
-        self._parser = httptools.HttpRequestParser(PassedOver(self))
+        self._parser = httptools.HttpRequestParser(SkipFirstHead(self))
         self._parser.feed_data(head)
         try:
             self._parser.feed_data(data)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class PassedOver:
+class SkipFirstHead:
     """Hides the first head from the connection, and forwards every later parser event."""
 
     def __init__(self, connection: Any) -> None:

@@ -50,15 +50,15 @@ class LeaseManager:
     """
 
     def __init__(
-        self, server: str, told: routing.Pool, holder: str, meter: Meter, connect_seconds: float, most_waiting: int
+        self, server: str, config: routing.Pool, holder: str, meter: Meter, connect_seconds: float, most_waiting: int
     ) -> None:
         self.table = LeaseTable()
         self.find, self.at = self.table.find, self.table.at
         self.waiting = 0  # Requests that wait for a lease.
-        self._told = told
+        self._config = config
         self._holder = holder
         self._meter = meter
-        self._key = server, told.name
+        self._key = server, config.name
         self._connect_seconds = connect_seconds
         self._most_waiting = most_waiting
         self._waiting_for: Counter[str] = Counter()
@@ -72,7 +72,7 @@ class LeaseManager:
 
     def follow(self, replicas: Sequence[Replica]) -> None:
         """Take over the replicas that the pool has now."""
-        table, known, host, port = self.table, self.table.replicas, self._told.host, self._told.lease_port
+        table, known, host, port = self.table, self.table.replicas, self._config.host, self._config.lease_port
         assert port is not None
         for replica in [replica for replica in replicas if replica not in known]:
             client = LeaseClient(replica, port, host, self._connect_seconds)

@@ -24,7 +24,7 @@ class Replica:
     """Compared by identity: a process that comes back at the same address is another replica."""
 
     __slots__ = (
-        "_closed", "_double", "_idle", "_when_closed", "address", "breaker", "family", "in_flight", "listed",
+        "_closed", "_idle", "_mirror", "_when_closed", "address", "breaker", "family", "in_flight", "listed",
     )  # fmt: skip
 
     def __init__(self, family: int, address: tuple[Any, ...]) -> None:
@@ -35,7 +35,7 @@ class Replica:
         self.listed = True  # Whether the pool's name still resolves to it.
         self._closed = False
         self._idle: list[Connection] = []
-        self._double: Replica | None = None
+        self._mirror: Replica | None = None
         self._when_closed: list[Callable[[], None]] = []
 
     @property
@@ -44,11 +44,11 @@ class Replica:
         return f"{self.address[0]}:{self.address[1]}"
 
     @property
-    def double(self) -> "Replica":
+    def mirror_connections(self) -> "Replica":
         """The same process with connections of its own, so that mirrored requests take none of the callers'."""
-        if self._double is None:
-            self._double = Replica(self.family, self.address)
-        return self._double
+        if self._mirror is None:
+            self._mirror = Replica(self.family, self.address)
+        return self._mirror
 
     def take(self, now: float) -> Connection | None:
         """Return an idle connection, the most recently used first; None without any."""
@@ -87,8 +87,8 @@ class Replica:
         for what in self._when_closed:
             what()
         self._when_closed.clear()
-        if self._double is not None:
-            self._double.close()
+        if self._mirror is not None:
+            self._mirror.close()
 
 
 def retry_in(replicas: Iterable[Replica], now: float) -> float:

@@ -41,7 +41,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         tell: Callable[[str], None] = lambda _text: None,
         progress: Progress = silent,
     ) -> None:
-        """Connect to nothing yet.
+        """Make the object; connections are made by the methods that need them.
 
         `environments` is the path of `environments.json`, by default that of TIDEGATE_ENVIRONMENTS. With `public_key`
         or `roots` (of certificates) only versions that are signed accordingly are deployed. `tell` is called with each

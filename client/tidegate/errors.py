@@ -85,7 +85,7 @@ class IntegrityError(TidegateError):
 
 
 class UnfinishedError(TidegateError):
-    """It stopped half way; what served before serves on."""
+    """An operation stopped half way; what served before serves on."""
 
     exit_code = ExitCode.UNFINISHED
 

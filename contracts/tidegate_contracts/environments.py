@@ -101,7 +101,7 @@ class Environment(Message):
 
 
 class Environments(Message):
-    """`environments.json`."""
+    """The content of `environments.json`."""
 
     version: Literal[1] = VERSION
     environments: tuple[Environment, ...]

@@ -89,7 +89,7 @@ class Model(Message):
 
 
 class RoutingTable(Message):
-    """`routing.json`."""
+    """The content of `routing.json`: an environment's servers and models."""
 
     version: Literal[1] = VERSION
     environment: str

@@ -18,13 +18,7 @@ Triton's own errors are passed on as they are (`application/json`); the proxy's 
 """
 _Json = dict[str, Any]
 
-_EVERYWHERE = (
-    ProblemType.MALFORMED,
-    ProblemType.METHOD,
-    ProblemType.TOO_LONG,
-    ProblemType.HEADERS,
-    ProblemType.INTERNAL,
-)
+_ALWAYS = (ProblemType.MALFORMED, ProblemType.METHOD, ProblemType.TOO_LONG, ProblemType.HEADERS, ProblemType.INTERNAL)
 _FOR_CALLS = tuple(ProblemType)
 _ONLY_CALLS = {ProblemType.SLOW, ProblemType.RATE_LIMITED, ProblemType.LOAD_FAILED, ProblemType.NEVER_FITS}
 _FOR_CALLERS = tuple(problem for problem in ProblemType if problem not in _ONLY_CALLS)
@@ -73,7 +67,7 @@ def _operation(
     summary: str, answer: _Json | None, problems: tuple[ProblemType, ...], tag: str = "KServe v2", media: str = _MEDIA
 ) -> _Json:
     responses: _Json = {"200": {"description": "Done"} | ({"content": {media: {"schema": answer}}} if answer else {})}
-    for problem in sorted({*_EVERYWHERE, *problems}, key=lambda each: each.status):
+    for problem in sorted({*_ALWAYS, *problems}, key=lambda each: each.status):
         told: _Json = {"description": problem.title, "content": {CONTENT_TYPE: {"schema": _ref("Problem")}}}
         if problem in _RETRIED:
             told["headers"] = {"Retry-After": {"description": "Seconds", "schema": {"type": "integer", "minimum": 1}}}

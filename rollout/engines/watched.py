@@ -45,7 +45,7 @@ def run_watched(
     process = processes.started(command, stdin=subprocess.PIPE, preexec_fn=_end_with_parent)
     reader = threading.Thread(target=lambda: said.append(process.communicate(stdin)[0]), daemon=True)
     reader.start()
-    looking = _Looking(kube, objects, from_now=watch)  # what was refused before is known before the command gets so far
+    looking = _ReadinessWatch(kube, objects, from_now=watch)  # takes note of earlier refusals before the command runs
     next_look = time.monotonic() + LOOK_EVERY
     try:
         while process.poll() is None and not looking.given_up:
@@ -73,7 +73,7 @@ def run_watched(
 
 def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float) -> str | None:
     """Wait for so many seconds until what stands already is ready; return None when it is, else why it is not."""
-    looking = _Looking(kube, objects, from_now=True)
+    looking = _ReadinessWatch(kube, objects, from_now=True)
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
     while not looking.look():
         if looking.given_up:
@@ -85,7 +85,7 @@ def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: flo
     return None
 
 
-class _Looking:
+class _ReadinessWatch:
     """Looks at a stack while it comes up, and says what has changed since the last look."""
 
     def __init__(self, kube: Kubectl, objects: Sequence[KubernetesObject], *, from_now: bool) -> None:

@@ -30,7 +30,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Runner:
-    """One rollout at work."""
+    """Carries one rollout out, wave after wave, and keeps its journal."""
 
     journal: Journal
     bring_up: Work

@@ -35,7 +35,7 @@ _MALFORMED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model answered."""
+    """A model's answer: its outputs, and the version that gave them."""
 
     outputs: dict[str, Array]  # by name; texts (BYTES) are `bytes` in arrays of objects
     model: str

@@ -88,7 +88,7 @@ class ClientConnection(asyncio.Protocol):
 
     # --- asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be connected."""
+        """Take the transport of a client that has connected."""
         self.transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)
 
@@ -165,7 +165,7 @@ class ClientConnection(asyncio.Protocol):
             self._active.receiving_paused(True)
 
     def resume_writing(self) -> None:
-        """Let the answer come."""
+        """Let answers be written again: the client takes them."""
         self._writing_paused = False
         if self._active is not None:
             self._active.receiving_paused(False)

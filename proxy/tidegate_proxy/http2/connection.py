@@ -75,7 +75,7 @@ class Http2Connection(Sender, Generic[Understood]):
                 stream.reset_received(None, self.heard_settings)
 
     def data_received(self, data: bytes) -> None:
-        """Read frames."""
+        """Take in bytes of the peer, and handle each whole frame."""
         self.heard_at = monotonic()
         if self._rest:
             data = self._rest + data

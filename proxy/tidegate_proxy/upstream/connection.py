@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
 
     # --- asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be connected."""
+        """Take the transport to the replica."""
         self.transport = cast(asyncio.Transport, transport)
         self.alive = True
 
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
             self.receiver.sending_paused(True)
 
     def resume_writing(self) -> None:
-        """Let the body come."""
+        """Let the body of the request be sent on: the replica takes it."""
         if self.receiver is not None:
             self.receiver.sending_paused(False)
 
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
             self.receiver.answer_data(body)
 
     def on_message_complete(self) -> None:
-        """Note the end."""
+        """Note that the answer is whole."""
         self._between = True
         if not self._skipped and not self._ended:
             self._began = False

@@ -59,7 +59,7 @@ class Failure(Message):
 
 
 class Report(Message):
-    """What a sweep found."""
+    """The result of a sweep: what was measured, and what failed."""
 
     model: str
     latency_limit_seconds: float | None = None

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Catalog:
-    """The pool's models."""
+    """The models of a pool: what the settings say of them, and what their files do."""
 
     def __init__(self, settings: EvictionSettings) -> None:
         self.repository = KINDS[settings.kind].repository(settings.repository)

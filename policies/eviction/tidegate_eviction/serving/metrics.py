@@ -59,7 +59,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Counts:
-    """All counts of a policy."""
+    """Counters and histograms of one eviction policy, for Prometheus."""
 
     def __init__(self) -> None:
         self.registry = made = CollectorRegistry()

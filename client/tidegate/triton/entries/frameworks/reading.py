@@ -34,7 +34,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Reading:
-    """The parts of an entry."""
+    """The parts of an entry, as read from a framework's files."""
 
     config: Any
     """A ModelConfig with the backend, and what else the framework decides; without tensors, unless they are fixed."""

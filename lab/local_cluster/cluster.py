@@ -76,7 +76,7 @@ class LocalCluster(ControlPlane):
 
     @classmethod
     def running(cls, folder: Path) -> Self | None:
-        """Return the cluster that runs in a folder, started by whomever; None when there is none, or not all of one."""
+        """Return the cluster that runs in a folder, whatever started it; None when there is none, or not all of one."""
         if folder.is_symlink():
             return None
         try:
@@ -98,7 +98,7 @@ class LocalCluster(ControlPlane):
 
     @classmethod
     def remove(cls, folder: Path) -> bool:
-        """End what runs for the cluster in a folder, started by whomever, and remove what it made; tell if it ran.
+        """End what runs for the cluster in a folder, whatever started it, and remove what it made; tell if it ran.
 
         The folder goes too when nothing else lies there. Raises ClusterError, and changes nothing, where it is a link,
         or no cluster made it.

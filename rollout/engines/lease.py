@@ -32,7 +32,7 @@ class Hold:
     """Whether a run still has its Lease: another one may have taken it for dead."""
 
     namespace: str
-    lost: str = ""  # Who has it now, when it is lost.
+    lost: str = ""  # The holder that has it now, when it is lost.
     version: str = ""  # What this run has written last.
 
     def require(self) -> None:

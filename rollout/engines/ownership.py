@@ -49,7 +49,7 @@ def records(kube: Kubectl, stack: Stack, *which: str) -> list[KubernetesObject]:
 
 @dataclass(frozen=True)
 class Owner:
-    """Who has a namespace."""
+    """The owner of a namespace: an engine, or none of ours."""
 
     engine: str  # `helm`, `pulumi`, `kubectl`, or empty for somebody who is none of ours.
     release: Release | None = None

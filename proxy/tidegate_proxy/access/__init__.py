@@ -1,1 +1,1 @@
-"""Who callers are, and what they may do: denied by default."""
+"""Identity of callers, and what they may do: denied by default."""

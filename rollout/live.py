@@ -185,8 +185,7 @@ def _dry_run(
 def _held(result: KubernetesObject, lost: Sequence[managed_fields.Path]) -> list[managed_fields.Path]:
     """Return the fields among those to be lost that an apply alone does not take away.
 
-    They are those that a person set, and those of an engine that made the object otherwise than by an apply, and
-    so owns all defaults too.
+    They are a person's, and those of an engine that made the object without an apply, and so owns all defaults.
     """
     managers = managed_fields.managers(result)
     holding = [one for one in managers if one.is_hand or (one.is_engine and one.operation == "Update")]

@@ -8,8 +8,6 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mlflow.exceptions import MlflowException
-from mlflow.protos import databricks_pb2
 from tidegate import errors
 from tidegate.failures import explained, from_status, of_store, scrubbed, shown, translated
 
@@ -64,13 +62,26 @@ def test_a_status_is_the_error_that_people_know(status: int, error: type[errors.
 
 
 @pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("RESOURCE_DOES_NOT_EXIST", errors.NotFoundError),
+        ("PERMISSION_DENIED", errors.RefusedError),
+        ("UNAUTHENTICATED", errors.RefusedError),
+        ("INVALID_PARAMETER_VALUE", errors.UsageError),
+        ("INTERNAL_ERROR", errors.UnreachableError),  # what it is without a code
+    ],
+)
+def test_what_mlflow_raises_is_translated(code: str, error: type[errors.TidegateError]) -> None:
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import ErrorCode
+
+    with pytest.raises(error, match="it cannot be read"), translated("it cannot be read", "there"):
+        raise MlflowException("no", error_code=ErrorCode.Value(code))
+
+
+@pytest.mark.parametrize(
     ("raised", "error"),
     [
-        (MlflowException("no", error_code=databricks_pb2.RESOURCE_DOES_NOT_EXIST), errors.NotFoundError),
-        (MlflowException("no", error_code=databricks_pb2.PERMISSION_DENIED), errors.RefusedError),
-        (MlflowException("no", error_code=databricks_pb2.UNAUTHENTICATED), errors.RefusedError),
-        (MlflowException("no", error_code=databricks_pb2.INVALID_PARAMETER_VALUE), errors.UsageError),
-        (MlflowException("no"), errors.UnreachableError),
         (ConnectionResetError("reset"), errors.UnreachableError),
         (ValueError("could not convert 'abc' for MLFLOW_HTTP_REQUEST_TIMEOUT"), errors.UsageError),
     ],

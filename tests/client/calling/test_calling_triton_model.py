@@ -9,11 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import mlflow.pyfunc
 import numpy
 import pytest
 from tidegate.calling import MODEL_SCRIPT
-from tidegate.calling.triton_model import TritonModel, make_model
 from tidegate.errors import UsageError
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import new_key
@@ -56,14 +54,29 @@ def endpoint(environments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> d
 
 def saved(folder: Path, **changes: str) -> str:
     """Save the client model as MLflow does when it is logged; return where it is."""
+    from mlflow.pyfunc import save_model
+
     (folder / "model_context.json").write_text(json.dumps(CONTEXT | changes))
-    mlflow.pyfunc.save_model(
+    save_model(
         folder / "model",
         python_model=str(MODEL_SCRIPT),
         artifacts={"model_context": str(folder / "model_context.json")},
         pip_requirements=["tidegate"],
     )
     return str(folder / "model")
+
+
+@pytest.fixture(scope="module")
+def triton_model() -> Any:
+    from tidegate.calling import triton_model  # imports MLflow, which takes seconds
+
+    return triton_model
+
+
+def loaded(path: str) -> Any:
+    from mlflow.pyfunc import load_model
+
+    return load_model(path)
 
 
 def test_it_is_logged_as_code_and_nothing_is_pickled(tmp_path: Path) -> None:
@@ -77,7 +90,7 @@ def test_a_variable_moves_it_to_prod(endpoint: dict[str, str], tmp_path: Path, m
     found = []
     for name in ("dev", "prod"):
         monkeypatch.setenv("DOMINO_INFERENCE_PROXY", endpoint[name])
-        answer = mlflow.pyfunc.load_model(path).predict({"INPUT": [7]})
+        answer = loaded(path).predict({"INPUT": [7]})
         found.append((answer["OUTPUT"].tolist(), answer["VERSION"].tolist()))
     assert found == [([7], [1]), ([7], [2])]
 
@@ -86,7 +99,7 @@ def test_a_variable_moves_it_to_prod(endpoint: dict[str, str], tmp_path: Path, m
 def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
     import pandas
 
-    model = mlflow.pyfunc.load_model(saved(tmp_path, model_name="add_sub"))
+    model = loaded(saved(tmp_path, model_name="add_sub"))
     rows = {"INPUT0": [list(range(16))] * 2, "INPUT1": [[1] * 16] * 2}
     table = model.predict(pandas.DataFrame(rows))
     assert table["OUTPUT0"][1].tolist() == list(range(1, 17))
@@ -96,7 +109,7 @@ def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("endpoint")
 def test_mlflow_streams_what_the_model_streams(tmp_path: Path) -> None:
-    model = mlflow.pyfunc.load_model(saved(tmp_path, model_name="repeat"))
+    model = loaded(saved(tmp_path, model_name="repeat"))
     said = [(each["OUT"], each["INDEX"]) for each in model.predict_stream({"IN": [1, 2], "DELAY": [0, 0]})]
     assert said == [(1, 0), (2, 1)]
 
@@ -104,8 +117,12 @@ def test_mlflow_streams_what_the_model_streams(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("endpoint")
 @pytest.mark.parametrize(("said", "version"), [("environment", 1), ("registered", 2), ("2", 2)])
 @pytest.mark.parametrize("route", ["v2", "predict"])
-def test_the_version_is_the_environments_the_registered_or_a_number(said: str, version: int, route: str) -> None:
-    model = make_model(CONTEXT | {"model_version": "2"}, {"TIDEGATE_MODEL_VERSION": said, "TIDEGATE_ROUTE": route})
+def test_the_version_is_the_environments_the_registered_or_a_number(
+    triton_model: Any, said: str, version: int, route: str
+) -> None:
+    model = triton_model.make_model(
+        CONTEXT | {"model_version": "2"}, {"TIDEGATE_MODEL_VERSION": said, "TIDEGATE_ROUTE": route}
+    )
     assert model.route == route
     assert model.predict([7])["VERSION"].tolist() == [version]
 
@@ -122,19 +139,19 @@ def test_the_version_is_the_environments_the_registered_or_a_number(said: str, v
     ],
 )
 @pytest.mark.usefixtures("endpoint")
-def test_a_setting_that_is_none_is_named(name: str, value: str) -> None:
+def test_a_setting_that_is_none_is_named(triton_model: Any, name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
-        make_model(CONTEXT, {name: value})
+        triton_model.make_model(CONTEXT, {name: value})
 
 
-def test_a_context_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_context_that_is_none_is_told(triton_model: Any, tmp_path: Path) -> None:
     context = SimpleNamespace(artifacts={"model_context": str(tmp_path / "context.json")})
     for content in ("", "[]"):
         (tmp_path / "context.json").write_text(content)
         with pytest.raises(UsageError, match=r"context\.json"):
-            TritonModel().load_context(context)
+            triton_model.TritonModel().load_context(context)
     with pytest.raises(UsageError, match="load_model"):
-        TritonModel().predict(None, numpy.ones(1))
+        triton_model.TritonModel().predict(None, numpy.ones(1))
 
 
 LIGHT = """

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from mlflow import MlflowClient
 from tidegate.registry import Registry
 
 from lab.local_plane.mlflow import MLflow, mlflow_server
@@ -38,6 +38,11 @@ class World:
         pages = self.store.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         return [item["Key"] for page in pages for item in page.get("Contents", []) if part in item["Key"]]
 
+    def client(self) -> Any:
+        from mlflow import MlflowClient  # takes seconds, for which only what uses it is to wait
+
+        return MlflowClient(self.server.uri)
+
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
@@ -45,10 +50,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with not_run("A REAL S3"), object_store(folder / "s3") as store:
         bucket = store.make_bucket(BUCKET)
         with mlflow_server(folder / "mlflow", f"{bucket}/handed", store.variables) as server:
-            client = MlflowClient(server.uri)
-            client.create_experiment(WAYS[1], f"{bucket}/straight")
-            client.create_experiment(WAYS[2], (folder / "artifacts").as_uri())
-            yield World(store, server, folder)
+            world = World(store, server, folder)
+            world.client().create_experiment(WAYS[1], f"{bucket}/straight")
+            world.client().create_experiment(WAYS[2], (folder / "artifacts").as_uri())
+            yield world
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow import MlflowClient
 from tidegate.errors import BusyError, NotFoundError, TidegateError, UnreachableError, UsageError
 from tidegate.registry import Golden, Record, RegisteredVersion, Registry
 from tidegate.registry.manifest import manifest_of
@@ -77,7 +76,7 @@ def test_the_same_content_is_the_same_version(world: World, tmp_path: Path, way:
 
 def test_runs_versions_and_tags_are_those_that_domino_looks_for(world: World, tmp_path: Path) -> None:
     version = world.registry().register(entry(tmp_path, "tagged"), registered_by="anna", server="preload")
-    client = MlflowClient(world.server.uri)
+    client = world.client()
     parent = client.get_run(version.run_id)
     assert parent.data.tags["is_parent"] == version.tags["is_parent"] == "true"
     assert parent.info.status == "FINISHED"
@@ -155,7 +154,7 @@ def test_what_is_not_there_is_told_with_what_is(world: World, tmp_path: Path) ->
             registry.version(model, which)
     with pytest.raises(UsageError, match="cannot be a model's name"):
         registry.version("../there", 1)
-    MlflowClient(world.server.uri).create_model_version("there", "s3://models/elsewhere")
+    world.client().create_model_version("there", "s3://models/elsewhere")
     with pytest.raises(UsageError, match="none that an inference server can run"):
         registry.version("there", 2)
     assert [version.number for version in registry.versions("there")] == [1]

@@ -21,6 +21,12 @@ TRACE ?=
 REQUIRE_ALL ?=
 ALLOW_NOT_RUN ?=
 
+# A misspelt setting would be a command for all that there is.
+SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DRY_RUN ENGINE ENV FROM FUZZ INSECURE KEEP_GOING \
+  MUTATION OUT PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL RESUME ROOMS STACK TIDEGATE_CACHE TRACE VALUES WORKERS YES
+SAID := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
+$(if $(filter-out $(SETTINGS),$(SAID)),$(error no setting is called $(filter-out $(SETTINGS),$(SAID)): there are $(SETTINGS)))
+
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
 export TIDEGATE_CACHE
@@ -199,11 +205,12 @@ lock: .test ## Resolve all dependencies anew
 clean: ## Take away what was built here; the journals of rollouts and the cache folder stay
 	@[ ! -d build ] || find build -mindepth 1 -maxdepth 1 ! -name rollout -exec rm -rf {} +
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf */build policies/eviction/build
+	@find . \( -name __pycache__ -o -name '*.egg-info' \) -type d -prune -exec rm -rf {} +
 
 .PHONY: .run .test .parts
 .run .test:
-	@$(if $(PYTHON),,echo 'Tidegate needs Python 3.11 or later, and there is none: make PYTHON=<path> …' >&2; exit 1)
+	@$(if $(shell command -v '$(PYTHON)'),,echo 'Tidegate needs Python 3.11 or later, and there is none: make PYTHON=<path> …' >&2; exit 1)
 	@$(PYTHON) requirements/install.py $(subst .,,$@)
 
 # What takes long the first time is made beside each other. A server that cannot be installed is told of by its tests.

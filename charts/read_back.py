@@ -15,12 +15,12 @@ from policies.guardrails import ANNOTATION
 from policies.guardrails.settings import Settings, settings_of
 from stacks.definition import DataPlane, Environment, Platform
 from stacks.definition.images import POLICY_IMAGE, PROXY_IMAGE
-from stacks.definition.triton import RESOLVED_ARGUMENTS
 from stacks.load import Document, PathInTree, frozen
 from stacks.overlays import names_twice, without_nulls
 from stacks.problems import Problem, in_order
 from stacks.reading.tree import Node
 from stacks.resolve.datasets import EFS_DRIVER
+from stacks.resolve.kinds import KINDS
 from stacks.rules import check_stack
 from stacks.schema_errors import problems_from
 from stacks.stack import Stack
@@ -169,15 +169,8 @@ class ReadBack(Document):
             made = any(dataset["name"] == claim for dataset in values.get("datasets") or [])
             repository["dataset"] = claim if made else next(given, claim)
             repository["path"] = self._moved(repository, (*place, "repository"), "subPath", "path")
-        triton: Tree = server.get("triton") or {}
-        server["triton"] = triton
-        settings = (*place, "triton")
-        interval = self._moved(
-            triton, settings, "metricsIntervalMilliseconds", "intervalMilliseconds", (*settings, "metrics")
-        )
-        triton["metrics"] = {"intervalMilliseconds": interval}
-        arguments = self._moved(triton, settings, "arguments", "extraArguments") or []
-        triton["extraArguments"] = [one for one in arguments if one[2:].partition("=")[0] not in RESOLVED_ARGUMENTS]
+        moved = KINDS[server.get("kind") or next(iter(KINDS))].read_back(server)
+        self._origins |= {(*place, *new): (*place, *old) for new, old in moved.items()}
         for index, pool in enumerate(server["pools"]):
             inside = (*place, "pools", index)
             _without_replicas(pool)

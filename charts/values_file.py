@@ -22,7 +22,7 @@ _NOT_PLAIN = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "nu
 
 def values_text(values: Values, heading: str, samples: Samples | None = None) -> str:
     """Return values as the text of a file. With samples, keys that are not set stand there as comments."""
-    lines = [*_comment(heading, 0), "", *_Writer(samples).section(EnvironmentArgs, values, 0)]
+    lines = [*_comment(heading, 0), "", *_YamlWriter(samples).section(EnvironmentArgs, values, 0)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -68,7 +68,7 @@ def flow(value: Any) -> str:
     return scalar(value)
 
 
-class _Writer:
+class _YamlWriter:
     """Writes values; remembers which classes have been explained."""
 
     def __init__(self, samples: Samples | None) -> None:
@@ -95,7 +95,7 @@ class _Writer:
     def sample(self, owner: type, argument: Argument, indent: int) -> Iterator[str]:
         """Yield a key that is not set, as a comment, with a value that it has elsewhere."""
         value = (self.samples or {}).get((owner, argument.key))
-        lines = _Writer(None).entry(argument, value, 0)
+        lines = _YamlWriter(None).entry(argument, value, 0)
         yield from (f"{' ' * indent}# {line}" for line in lines if not line.lstrip().startswith("#"))
 
     def entry(self, argument: Argument, value: Any, indent: int) -> Iterator[str]:

@@ -43,7 +43,7 @@ def schema_text() -> str:
 @cache
 def values_schema() -> Schema:
     """Return the JSON schema of the values; nobody changes it."""
-    writer = _Writer()
+    writer = _SchemaWriter()
     section = writer.section(EnvironmentArgs)
     section["properties"]["global"] = _GLOBAL
     return {
@@ -56,7 +56,7 @@ def values_schema() -> Schema:
     }
 
 
-class _Writer:
+class _SchemaWriter:
     """Turns types into schemas; `made` collects the parts that have keys of their own."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """The seam for kinds of servers: what the components of an environment ask of the kind of each server.
 
-A second kind is a folder beside `triton/` with a class that fulfils `Kind`, and a line in `KINDS`.
+A second kind is a folder beside `triton/` with a class that fulfils `ServerKind`, and a line in `KINDS`.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from .values import of_kind
 Made = TypeVar("Made")
 
 
-class Kind(Protocol):
+class ServerKind(Protocol):
     """What has to be known of one kind of server; its methods may be handed placeholders, as all of `components`."""
 
     args: type[ServerArgs]  # The class of its servers' arguments.
@@ -36,13 +36,13 @@ class Kind(Protocol):
         """Return alert rules on what these servers measure, of series with these labels."""
 
 
-KINDS: Final[dict[str, Kind]] = {"triton": TritonKind()}  # Kind, as servers say it → what is known of it.
+KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind()}  # Kind, as servers say it → what is known of it.
 
 
-def by_kind(server: ServerArgs, make: Callable[[Kind, Any], Made]) -> Made | None:
+def by_kind(server: ServerArgs, make: Callable[[ServerKind, Any], Made]) -> Made | None:
     """Return what `make` makes of the kind of a server and the server itself."""
 
-    def chosen(kinds: list[Kind]) -> Made | None:
+    def chosen(kinds: list[ServerKind]) -> Made | None:
         first, *others = kinds
         if not others and len(KINDS) == 1:
             return make(first, server)

@@ -12,7 +12,7 @@ from tidegate_contracts.proxy_settings import variable
 from stacks.definition.environment import Domino
 
 from .args import ModelArgs, OnDemandArgs, PoolArgs, ProxyArgs, ServerArgs
-from .kinds import Kind, by_kind
+from .kinds import ServerKind, by_kind
 from .place import PROXY_HEADLESS, Place, pool_headless_name
 from .values import either, flat, if_true, listed, merged, of_kind, picked, present, when
 
@@ -43,7 +43,7 @@ def routing_table(place: Place, servers: Sequence[ServerArgs]) -> Tree:
     }
 
 
-def _pool(place: Place, kind: Kind, server: ServerArgs, pool: PoolArgs) -> Tree:
+def _pool(place: Place, kind: ServerKind, server: ServerArgs, pool: PoolArgs) -> Tree:
     return {
         "name": pool.name,
         "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",

@@ -16,7 +16,7 @@ from .repository import Configs, Repository
 from .triton.kind import TritonKind
 
 
-class Kind(Protocol):
+class ServerKind(Protocol):
     """One kind of inference server. Nothing that is in an entry is ever run."""
 
     def recognises(self, folder: Path) -> bool:
@@ -59,10 +59,10 @@ class Kind(Protocol):
 
 
 TRITON: Final = "triton"
-KINDS: Final[dict[str, Kind]] = {TRITON: TritonKind()}  # By the `kind` of a server in `environments.json`.
+KINDS: Final[dict[str, ServerKind]] = {TRITON: TritonKind()}  # By the `kind` of a server in `environments.json`.
 
 
-def kind_of_server(name: str, server: str) -> Kind:
+def kind_of_server(name: str, server: str) -> ServerKind:
     """Return the kind `name` of a server; raises UsageError, which names the server, where it is not known here."""
     if name not in KINDS:
         what, why = f"the server {server} is a {name}, which tidegate cannot publish to", f"it knows {', '.join(KINDS)}"
@@ -70,6 +70,6 @@ def kind_of_server(name: str, server: str) -> Kind:
     return KINDS[name]
 
 
-def kind_of_entry(folder: Path) -> Kind:
+def kind_of_entry(folder: Path) -> ServerKind:
     """Return the kind whose entry a folder seems to be; Triton where that cannot be told, which then says more."""
     return next((kind for kind in KINDS.values() if kind.recognises(folder)), KINDS[TRITON])

@@ -14,7 +14,7 @@ from .server import TritonServerArgs
 
 
 class TritonKind:
-    """Triton, as `components.kinds.Kind` asks for it."""
+    """Triton, as `components.kinds.ServerKind` asks for it."""
 
     args: type[ServerArgs] = TritonServerArgs
     http_port = triton.HTTP_PORT

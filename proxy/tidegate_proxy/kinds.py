@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from .pools import Pool
 from .targets import Target
-from .triton.kind import Triton
+from .triton.kind import TritonKind
 from .upstream.request import Answer
 
 Body = bytes | bytearray | memoryview
@@ -53,7 +53,7 @@ class ServerKind(Protocol):
         """Tell whether a gRPC status, and the headers that carry its message, say so."""
 
 
-KINDS: Final[dict[str, ServerKind]] = {"triton": Triton()}
+KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind()}
 GRPC_KIND: Final = "triton"  # The one kind whose servers are called over gRPC, too.
 
 

@@ -9,7 +9,7 @@ from ..definition.base import Section
 from .triton import TritonKind
 
 
-class Kind(Protocol):
+class ServerKind(Protocol):
     """What resolving has to know of one kind of server; `server` is of the definition's class for that kind."""
 
     args: type[ServerArgs]  # The class of its servers' arguments.
@@ -20,5 +20,11 @@ class Kind(Protocol):
     def exit_seconds(self, server: Any) -> int:
         """Return how many seconds requests in flight may take to end when a replica stops."""
 
+    def read_back(self, server: dict[str, Any]) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+        """Turn `settings` in the values of a server back, in place, into the keys that the definition has for them.
 
-KINDS: Final[dict[str, Kind]] = {"triton": TritonKind()}  # Kind, as the definition says it → what is known of it.
+        Returns the paths below the server of keys that stand elsewhere in the values: in the definition → in the values.
+        """
+
+
+KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind()}  # Kind, as the definition says it → what is known of it.

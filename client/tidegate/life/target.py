@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tidegate_contracts import environments as contract
 
 from ..errors import NotFoundError, UsageError
-from ..kinds import Kind, kind_of_server
+from ..kinds import ServerKind, kind_of_server
 from ..names import nearest_of
 
 Key = tuple[str, ...]  # volume and path, or the URL: the same for the same repository
@@ -33,7 +33,7 @@ class Home:
         return "alias" if self.model.alias is not None else "shares" if self.model.versions else "newest"
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ServerKind:
         """The kind of its server. Raises UsageError where this client does not know it."""
         return kind_of_server(self.server.kind, self.server.name)
 
@@ -54,7 +54,7 @@ class Target:
     shared: tuple[Home, ...]  # of other environments, whose versions must stay
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ServerKind:
         """The kind of the servers that read it."""
         return self.homes[0].kind
 

@@ -1,4 +1,4 @@
-"""Triton as one kind of inference server: see `tidegate.kinds.Kind`, which this fulfils.
+"""Triton as one kind of inference server: see `tidegate.kinds.ServerKind`, which this fulfils.
 
 What a method needs is imported when it runs: protobuf and gRPC take longer to import than most commands run.
 """

@@ -59,7 +59,7 @@ _envelope = msgspec.json.Decoder(_Envelope)
 _infer = msgspec.json.Decoder(_Infer)
 
 
-class Triton:
+class TritonKind:
     """What the proxy knows of Triton."""
 
     def understand(self, path: str) -> Target | None:

@@ -129,7 +129,7 @@ class ToyRepository:
 
 
 class ToyKind:
-    """See `tidegate.kinds.Kind`."""
+    """See `tidegate.kinds.ServerKind`."""
 
     configs = ToyConfigs()
 

@@ -53,7 +53,7 @@ class ToyPool(pulumi.ComponentResource):
 
 
 class ToyKind:
-    """See `components.kinds.Kind`."""
+    """See `components.kinds.ServerKind`."""
 
     args: type[ServerArgs] = ToyServerArgs
     http_port = HTTP_PORT

@@ -216,9 +216,10 @@ class LiveConfig:
     async def _use_routing(self, data: bytes) -> None:
         table = await routing_table(data)
         before = self.routes.pools
-        told = {(server.name, pool.name): pool for server in table.servers for pool in server.pools}
-        same = {key: pool for key, pool in before.items() if told.get(key) == pool.config}  # with their replicas
-        pools = {key: same.get(key) or self._pool(key[0], pool) for key, pool in told.items()}
+        told = {(server.name, pool.name): (server.kind, pool) for server in table.servers for pool in server.pools}
+        kinds = {server.name: server.kind for server in self.routes.servers.values()}
+        same = {key: pool for key, pool in before.items() if told.get(key) == (kinds[key[0]], pool.config)}
+        pools = {key: same.get(key) or self._pool(key[0], *each) for key, each in told.items()}
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
         await asyncio.gather(*(pool.refresh() for pool in fresh))
         routes = Routes(table, pools)
@@ -235,11 +236,12 @@ class LiveConfig:
                 pool.stop()
                 self._leave(pool)
 
-    def _pool(self, server: str, told: routing.Pool) -> Pool:
+    def _pool(self, server: str, kind: str, told: routing.Pool) -> Pool:
         leases = None
         if told.lease_port is not None:
             seconds, most = self._settings.connect_timeout_seconds, self._settings.concurrency * WAITING_FOR_EACH
-            leases = LeaseManager(server, told, new_holder_name(), self._meter, seconds, most)
+            ready_path, holder = KINDS[kind].ready_path, new_holder_name()
+            leases = LeaseManager(server, told, ready_path, holder, self._meter, seconds, most)
         return Pool(server, told, self._find, leases)
 
     def _leave(self, pool: Pool) -> None:

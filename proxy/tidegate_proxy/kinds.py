@@ -16,6 +16,9 @@ Body = bytes | bytearray | memoryview
 class ServerKind(Protocol):
     """How servers of a kind are asked, and how what they say is read."""
 
+    answers_v2: bool  # Whether its servers answer KServe v2's questions about a server: `/v2` and `/v2/models/stats`.
+    speaks_grpc: bool  # Whether they are called over gRPC, too, as KServe v2 has it.
+
     def understand(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is none of this kind's."""
 
@@ -30,6 +33,9 @@ class ServerKind(Protocol):
 
         `own_bound`: the seconds are the proxy's own bound, and not a caller's shorter one.
         """
+
+    def ready_path(self, model: str) -> bytes:
+        """Return the path at which a replica answers 200 while it has a model loaded."""
 
     def config_path(self, model: str) -> bytes:
         """Return the path at which a replica hands a model's configuration out."""
@@ -54,7 +60,6 @@ class ServerKind(Protocol):
 
 
 KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind()}
-GRPC_KIND: Final = "triton"  # The one kind whose servers are called over gRPC, too.
 
 
 def understand(path: str | None) -> Target | None:

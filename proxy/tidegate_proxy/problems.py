@@ -80,6 +80,11 @@ class Problem(Exception):
         return found
 
 
+def other_protocol(server: str) -> Problem:
+    """Return what is told when a call is spelled as another kind of server has it."""
+    return Problem(ProblemType.UNKNOWN, f"The server {server} does not speak this protocol.")
+
+
 def no_answer(seconds: float) -> str:
     """Return what is said when the time is up."""
     return f"There was no answer within {seconds:g} s."

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain
 from time import monotonic
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from tidegate_contracts.environments import WhoAmI
 
 from .config import LiveConfig
 from .pools import Pool, ask
-from .problems import Problem, ProblemType
+from .problems import Problem, ProblemType, other_protocol
 from .routes import Route
 from .upstream.request import Answer
 
@@ -62,7 +62,7 @@ class ServerQueries:
 
     async def metadata(self, credential: bytes, server: str | None) -> Answer:
         """Return what the server says of itself; without a name, the first that the caller may see."""
-        routes = await self.seen(credential, server)
+        routes = await self.asked(credential, server)
         return await ask(routes[0].pool, b"/v2", self._seconds)
 
     async def statistics(self, credential: bytes, server: str | None) -> Response:
@@ -75,7 +75,7 @@ class ServerQueries:
             return _stats(pool, answer, visible)
 
         try:
-            found, missing = await self.of_each_pool(credential, server, of_pool)
+            found, missing = await self.of_each_pool(await self.asked(credential, server), of_pool)
         except Problem:
             if len(whole) == 1 and whole[0].status != 200:
                 return as_it_is(whole[0])
@@ -86,17 +86,16 @@ class ServerQueries:
 
     async def of_each_pool(
         self,
-        credential: bytes,
-        server: str | None,
+        routes: Iterable[Route],
         ask_pool: Callable[[Pool, set[str]], Awaitable[Found]],
         refusals: tuple[type[Exception], ...] = (Problem,),
     ) -> tuple[list[Found], str]:
-        """Ask a replica of each pool about the models in it that the caller may inspect: `ask_pool` gets their names.
+        """Ask a replica of each pool about the models in it that these routes lead to: `ask_pool` gets their names.
 
         Returns what was found, and the names of the pools that gave a refusal; raises the first where none gave more.
         """
         models: dict[Pool, set[str]] = {}
-        for route in await self.seen(credential, server):
+        for route in routes:
             models.setdefault(route.pool, set()).add(route.name)
         found, failed = [], {}
         answers = await asyncio.gather(*(ask_pool(*each) for each in models.items()), return_exceptions=True)
@@ -110,6 +109,14 @@ class ServerQueries:
         if not found:
             raise next(iter(failed.values()))
         return found, ", ".join(failed)
+
+    async def asked(self, credential: bytes, server: str | None, *, over_grpc: bool = False) -> list[Route]:
+        """Return those routes of `seen` whose servers answer KServe v2's questions about a server; raises Problem."""
+        seen = await self.seen(credential, server)
+        routes = [each for each in seen if (each.kind.speaks_grpc if over_grpc else each.kind.answers_v2)]
+        if not routes:
+            raise other_protocol(seen[0].server)
+        return routes
 
     async def seen(self, credential: bytes, server: str | None) -> list[Route]:
         """Return the routes of a server, or of all, that the caller may inspect; raises Problem."""

@@ -23,7 +23,7 @@ class ServerKind(Protocol):
     def read_back(self, server: dict[str, Any]) -> Mapping[tuple[str, ...], tuple[str, ...]]:
         """Turn `settings` in the values of a server back, in place, into the keys that the definition has for them.
 
-        Returns the paths below the server of keys that stand elsewhere in the values: in the definition → in the values.
+        Returns the paths, below the server, of keys that stand elsewhere in the values: in the definition → there.
         """
 
 

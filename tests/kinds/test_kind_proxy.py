@@ -13,6 +13,8 @@ from tidegate_proxy.kinds import KINDS
 from tests.proxy.http import house as rig
 from tests.proxy.http.house import KEY, House, house, request
 from tests.proxy.http.upstream import Asked, Upstream, answer, upstream
+from tests.proxy.residency.estate import table
+from tests.proxy.residency.standin import sites
 
 from .toy.proxy import NAME, ToyKind
 
@@ -27,7 +29,8 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 
 async def toy_server(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
     path = asked.line.split()[1]
-    await answer(writer, b"champion=7" if path == "/about/bear" else f"{path} {asked.body.decode()}".encode())
+    said = {"/about/bear": "champion=7", "/v2/models/stats": '{"model_stats": [{"name": "resnet"}]}', "/ready/a": ""}
+    await answer(writer, said.get(path, f"{path} {asked.body.decode()}").encode())
 
 
 @pytest.fixture
@@ -64,9 +67,28 @@ async def test_a_body_that_asks_nothing_is_told_as_the_kind_says(here: House) ->
 
 async def test_a_server_is_called_in_the_protocol_of_its_kind_alone(here: House) -> None:
     wrong = [await here.ask(request("/toy", b"resnet\n{}")), await here.ask(request("/v2/models/bear/infer"))]
-    assert [reply.problem for reply in wrong] == ["unknown", "unknown"]
+    wrong += [await here.ask(request(f"/servers/toys/v2{path}", method="GET")) for path in ("", "/models/stats")]
+    assert [reply.problem for reply in wrong] == ["unknown"] * 4
+    statistics = await here.ask(request("/v2/models/stats", method="GET"))
+    assert ([each["name"] for each in statistics.json()["model_stats"]]) == ["resnet"]
+    assert "tidegate-unavailable" not in statistics.headers
     assert (await here.ask(request())).status == 200, "the other kind is served as ever"
     async with grpc.aio.insecure_channel(f"127.0.0.1:{here.proxy.ports['grpc']}") as channel:
         is_ready: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelReady")
         with pytest.raises(grpc.aio.AioRpcError, match="The server toys does not speak this protocol"):
             await is_ready(b"\x0a\x04bear", metadata=(("x-api-key", KEY),))
+
+
+async def test_leases_on_its_models_are_kept_while_their_policy_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KINDS, NAME, ToyKind())
+    async with sites(lease_seconds=0.3) as [site]:
+        site.triton.act = toy_server
+        cold = table([site])
+        server = cold.servers[0].model_copy(update={"kind": NAME})
+        async with house(tmp_path, site.triton, table=cold.model_copy(update={"servers": (server,)})) as here:
+            assert (await here.ask(request("/toy", b"a\nhug"))).status == 200
+            await site.policy.close()
+            while sum("/ready/a" in asked.line for asked in site.triton.asked) < 5:
+                assert (await here.ask(request("/toy", b"a\nhug"))).status == 200

@@ -11,8 +11,7 @@ from ..access.identity import Grant
 from ..access.limits import too_many
 from ..forwarding import Forwarding
 from ..http2.frames import literal
-from ..kinds import GRPC_KIND
-from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
+from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, other_protocol, still_loading
 from ..servers import UNAVAILABLE_HEADER
 from ..upstream.replica import Replica
 from .messages import MessageReader, RequestedModel
@@ -191,8 +190,8 @@ class Call(CallerStream):
             forwarding = self.forwarding = self._new_forwarding(grant, requested)
         else:
             forwarding.grant = grant
-        if route.kind_name != GRPC_KIND:
-            raise Problem(ProblemType.UNKNOWN, f"The server {route.server} does not speak this protocol.")
+        if not route.kind.speaks_grpc:
+            raise other_protocol(route.server)
         if grant.bucket is not None and (wait := grant.bucket.take(monotonic())):
             raise too_many(grant.bucket, wait)
         leases = route.pool.leases

@@ -61,7 +61,7 @@ class GrpcContext:
 
         This and the next two raise Problem, or UpstreamStatusError.
         """
-        routes = await self.servers.seen(credential, server)
+        routes = await self.servers.asked(credential, server, over_grpc=True)
         return await ask(self.upstreams, routes[0].pool, _METADATA, b"", deadline)
 
     async def statistics(self, credential: bytes, server: str | None, deadline: Deadline) -> tuple[bytes, str]:
@@ -70,8 +70,8 @@ class GrpcContext:
         async def of_pool(pool: Pool, visible: set[str]) -> bytes:
             return _only(await ask(self.upstreams, pool, _STATISTICS, b"", deadline), visible)
 
-        refusals = (Problem, UpstreamStatusError)
-        found, missing = await self.servers.of_each_pool(credential, server, of_pool, refusals)
+        routes = await self.servers.asked(credential, server, over_grpc=True)
+        found, missing = await self.servers.of_each_pool(routes, of_pool, (Problem, UpstreamStatusError))
         return b"".join(found), missing
 
     async def look(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:

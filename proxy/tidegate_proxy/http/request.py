@@ -16,7 +16,7 @@ from ..access.limits import too_many
 from ..forwarding import Forwarding, call_record, no_whole_answer
 from ..headers import new_request_id
 from ..kinds import KINDS
-from ..problems import Problem, ProblemType, no_answer, still_loading
+from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
 from ..shared_state import SharedState
 from ..telemetry.traces import Span
 from ..upstream.connection import Connection
@@ -186,7 +186,7 @@ class HttpRequest(Request):
     def _granted(self, grant: Grant) -> None:
         route, target = grant.route, self.target
         if route.kind_name != target.kind:
-            raise Problem(ProblemType.UNKNOWN, f"The server {route.server} does not speak this protocol.")
+            raise other_protocol(route.server)
         if self.head.expects_continue:
             self._ask_for_body()
         shared, caller_count = self._shared, grant.identity.in_flight

@@ -5,7 +5,7 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
@@ -46,16 +46,25 @@ def new_holder_name() -> str:
 class LeaseManager:
     """Acquires and keeps this proxy's leases on the models of one on-demand pool; `holder` names it in the lease API.
 
-    At most `most_waiting` requests wait for leases at once, others are refused.
+    `ready_path` returns the path at which a replica answers 200 while it has a model. At most `most_waiting` requests
+    wait for leases at once, others are refused.
     """
 
     def __init__(
-        self, server: str, config: routing.Pool, holder: str, meter: Meter, connect_seconds: float, most_waiting: int
+        self,
+        server: str,
+        config: routing.Pool,
+        ready_path: Callable[[str], bytes],
+        holder: str,
+        meter: Meter,
+        connect_seconds: float,
+        most_waiting: int,
     ) -> None:
         self.table = LeaseTable()
         self.find, self.at = self.table.find, self.table.at
         self.waiting = 0  # Requests that wait for a lease.
         self._config = config
+        self._ready_path = ready_path
         self._holder = holder
         self._meter = meter
         self._key = server, config.name
@@ -77,7 +86,7 @@ class LeaseManager:
         for replica in [replica for replica in replicas if replica not in known]:
             client = LeaseClient(replica, port, host, self._connect_seconds)
             known[replica] = ReplicaLeases(
-                self._holder, replica, client, host, table.granted, table.dropped, self._count
+                self._holder, replica, client, host, self._ready_path, table.granted, table.dropped, self._count
             )
         for replica in [replica for replica in known if replica not in replicas]:
             task = known.pop(replica).leave()  # at once: a grant that comes in this very turn of the loop is not taken

@@ -31,14 +31,16 @@ log = logging.getLogger(__name__)
 class ReplicaLeases:
     """The leases at one replica: acquired, renewed together three times a period, released.
 
-    `holder` is this proxy's name in the lease API, `host` the name that Triton is asked by. `granted` and `dropped` are
-    called with each lease that is held from now on, or no more; `count` with the outcome of each request for one.
+    `holder` is this proxy's name in the lease API, `host` the name that the server is asked by, and `ready_path`
+    returns the path at which it answers 200 while it has a model. `granted` and `dropped` are called with each lease
+    that is held from now on, or no more; `count` with the outcome of each request for one.
     """
 
     _holder: str
     replica: Replica
     _client: LeaseClient
     _host: str
+    _ready_path: Callable[[str], bytes]
     _on_granted: Callable[[Lease], None]
     _on_dropped: Callable[[Lease], None]
     _count: Callable[[str], None]
@@ -205,7 +207,7 @@ class ReplicaLeases:
                     lease.until = max(lease.until, until)
 
     async def _is_ready(self, model: str) -> bool:
-        head = b"GET /v2/models/%b/ready HTTP/1.1\r\nhost: %b\r\n\r\n" % (model.encode(), self._host.encode())
+        head = b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (self._ready_path(model), self._host.encode())
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = self.replica.take(monotonic()) or await self.replica.connect(ANSWER_SECONDS)

@@ -12,13 +12,14 @@ import random
 import re
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time_ns
 from typing import Any
 
 import aiohttp
 import msgspec
 
+from ..kinds import KINDS
 from ..targets import Target
 
 EXPORT_SECONDS = 1.0  # Seconds between two exports.
@@ -86,8 +87,10 @@ class Tracer:
     # --- at its end
     def http_ended(self, span: Span, target: Target, version: str, status: int, call: Mapping[str, Any]) -> None:
         """Keep a request's span, if it is sampled, until it is sent; `version` is HTTP's, `call` what the log says."""
-        method, path = target.method.decode(), "/v2/models/{model}"
-        path += "" if target.verb == "metadata" else f"/{target.verb}"
+        if not span.sampled:
+            return
+        method = target.method.decode()
+        path = KINDS[target.kind].path(replace(target, model="{model}"), None).decode()
         said = {
             "http.request.method": method,
             "http.route": path,
@@ -100,12 +103,12 @@ class Tracer:
 
     def grpc_ended(self, span: Span, service: str, method: str, code: int, call: Mapping[str, Any]) -> None:
         """Keep a call's span, if it is sampled, until it is sent; `call` is what the log says."""
+        if not span.sampled:
+            return
         said = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method, "rpc.grpc.status_code": code}
         self._keep(span, f"{service}/{method}", said, call, code in _GRPC_ERRORS)
 
     def _keep(self, span: Span, name: str, said: Mapping[str, Any], call: Mapping[str, Any], failed: bool) -> None:
-        if not span.sampled:
-            return
         own = {f"tidegate.{each}": call[each] for each in ("server", "model", "version", "replica")}
         own |= {"tidegate.request_id": call["requestId"], "error.type": call["problem"]}
         end = time_ns()

@@ -62,6 +62,8 @@ _infer = msgspec.json.Decoder(_Infer)
 class TritonKind:
     """What the proxy knows of Triton."""
 
+    answers_v2 = speaks_grpc = True
+
     def understand(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is not of Triton's protocol."""
         if path == "/predict":
@@ -94,6 +96,10 @@ class TritonKind:
         if (replica := pool.leases.warm_at(target.model, monotonic())) is None:
             return Answer(200, "application/json", NO_STATISTICS)
         return await ask(pool, self.path(target, target.version), seconds, replica, own_bound=own_bound)
+
+    def ready_path(self, model: str) -> bytes:
+        """Return the path of a model's readiness."""
+        return f"/v2/models/{model}/ready".encode()
 
     def config_path(self, model: str) -> bytes:
         """Return the path of a model's configuration."""

@@ -14,6 +14,8 @@ _READY = re.compile(rf"/toy/({NAME_PATTERN})")
 class ToyKind:
     """See `tidegate_proxy.kinds.ServerKind`."""
 
+    answers_v2 = speaks_grpc = False
+
     def understand(self, path: str) -> Target | None:
         if path == "/toy":
             return Target(NAME, "run", b"POST", "infer", "toy", in_body=True)
@@ -32,6 +34,9 @@ class ToyKind:
 
     async def look(self, target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
         return Answer(200, "text/plain", target.model.encode())
+
+    def ready_path(self, model: str) -> bytes:
+        return f"/ready/{model}".encode()
 
     def config_path(self, model: str) -> bytes:
         return f"/about/{model}".encode()

@@ -217,8 +217,8 @@ class LiveConfig:
         table = await routing_table(data)
         before = self.routes.pools
         told = {(server.name, pool.name): (server.kind, pool) for server in table.servers for pool in server.pools}
-        kinds = {server.name: server.kind for server in self.routes.servers.values()}
-        same = {key: pool for key, pool in before.items() if told.get(key) == (kinds[key[0]], pool.config)}
+        kind_of = {name: server.kind for name, server in self.routes.servers.items()}
+        same = {key: pool for key, pool in before.items() if told.get(key) == (kind_of[key[0]], pool.config)}
         pools = {key: same.get(key) or self._pool(key[0], *each) for key, each in told.items()}
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
         await asyncio.gather(*(pool.refresh() for pool in fresh))

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from random import random
 from time import monotonic
@@ -37,23 +37,22 @@ class _Asked:
         self._asking: asyncio.Task[None] | None = None
         self._why = "it was not asked yet"  # Why it is not known.
 
-    def _take(self, config: bytes) -> None:
-        """Learn it from the configuration; raises ValueError."""
-        raise NotImplementedError
+    def _look(self, now: float, take: Callable[[bytes], None], seconds: float = ANSWER_SECONDS) -> None:
+        """Ask, unless that is under way, or was a moment ago; the answer may take so many seconds.
 
-    def _look(self, now: float, seconds: float = ANSWER_SECONDS) -> None:
-        """Ask, unless that is under way, or was a moment ago; the answer may take so many seconds."""
+        `take` learns it from the configuration; raises ValueError.
+        """
         if now >= self._ask_at and self._asking is None:
             self._ask_at = now + RETRY_SECONDS
-            self._asking = asyncio.get_running_loop().create_task(self._ask(seconds))
+            self._asking = asyncio.get_running_loop().create_task(self._ask(take, seconds))
 
     async def _answered(self) -> None:
         if self._asking is not None:
             await asyncio.shield(self._asking)
 
-    async def _ask(self, seconds: float) -> None:
+    async def _ask(self, take: Callable[[bytes], None], seconds: float) -> None:
         try:
-            self._take(await self._configuration(seconds))
+            take(await self._configuration(seconds))
         except ValueError as error:
             self._why = str(error)
         except Problem as problem:
@@ -88,7 +87,7 @@ class Alias(_Asked):
     def known(self, now: float) -> str | None:
         """Return the version, if it is known; where that is some seconds ago, it is asked anew in the background."""
         if now >= self._ask_at:
-            self._look(now)
+            self._look(now, self._take)
         return self._version if now < self._holds_until else None
 
     async def find(self) -> str:
@@ -127,7 +126,7 @@ class Sequences(_Asked):
         Requests that come meanwhile wait, too: they may be of sequences that have just begun.
         """
         if self.known is None:
-            self._look(monotonic(), seconds)
+            self._look(monotonic(), self._take, seconds)
             await self._answered()
         return self.known
 

@@ -17,24 +17,13 @@ class Body:
 
 
 class Request:
-    """A request, whether a model or the proxy itself answers it; its connection calls it.
-
-    What is not said otherwise: its body is dropped, and its answer comes in one piece.
-    """
+    """What a request does unless it says otherwise: its body is dropped, and its answer comes in one piece."""
 
     __slots__ = ("body", "keep_alive", "response_complete")
 
     body: Body
     keep_alive: bool  # Whether another request may follow over the connection.
     response_complete: bool
-
-    def start(self) -> None:
-        """Begin to answer: it is this request's turn."""
-        raise NotImplementedError
-
-    def abandon(self) -> None:
-        """End it: the caller has left."""
-        raise NotImplementedError
 
     def take_body(self, data: bytes) -> None:
         """Take a part of the request's body."""

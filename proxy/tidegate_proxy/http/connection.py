@@ -22,6 +22,7 @@ from .head import MOST_HEAD_BYTES, read_head, too_long_a_head
 from .request import HttpRequest
 from .upgrade import SkipFirstHead, framing
 
+_Request = HttpRequest | AppRequest
 LINGER_SECONDS = 1.0  # Seconds in which a caller that still sends is heard after its last answer.
 CLOSE_SECONDS = 5.0  # Seconds in which a caller takes some of what is left for it, or its connection is cut.
 MOST_KNOWN_TARGETS = 20_000
@@ -66,9 +67,9 @@ class ClientConnection(asyncio.Protocol):
         self.last_heard = monotonic()
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
-        self._last: Request | None = None  # The request whose head came last.
-        self._active: Request | None = None  # The one that is answered.
-        self._queue: deque[Request] = deque()  # Those that wait for their turn.
+        self._last: _Request | None = None  # The request whose head came last.
+        self._active: _Request | None = None  # The one that is answered.
+        self._queue: deque[_Request] = deque()  # Those that wait for their turn.
         self._put_off = False  # Whether the next request waits until its answer can be written.
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -199,7 +200,7 @@ class ClientConnection(asyncio.Protocol):
             return
         server = self._server
         target = server.targets[self._url]
-        request: Request
+        request: _Request
         if target is None:
             request = self._for_app()
         else:
@@ -301,7 +302,7 @@ class ClientConnection(asyncio.Protocol):
         self._put_off = False
         asyncio.get_running_loop().call_soon(self._start, self._queue.popleft())
 
-    def _start(self, request: Request) -> None:
+    def _start(self, request: _Request) -> None:
         if not request.response_complete:
             self._active = request
             request.start()

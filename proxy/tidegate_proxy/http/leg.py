@@ -9,7 +9,7 @@ from ..mirror import MirroredRequest, over_http
 from ..problems import Problem
 from ..shared_state import SharedState
 from ..targets import Target
-from ..upstream.connection import Connection, Receiver
+from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import STATUS_LINES
 from .body import RequestBody
@@ -39,7 +39,7 @@ class Sent(Protocol):
         """Send it to another replica, or end it: this one gives no answer, or no more of it."""
 
 
-class UpstreamLeg(Receiver):
+class UpstreamLeg:
     """Sends a request over one connection, and hands the answer on; the connection calls it, as its `receiver`."""
 
     __slots__ = (

@@ -7,6 +7,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
 
@@ -43,33 +44,23 @@ def new_holder_name() -> str:
     return f"{_NOT_OF_A_NAME.sub('-', socket.gethostname())[:48] or 'proxy'}.{os.urandom(4).hex()}"
 
 
+@dataclass(eq=False)
 class LeaseManager:
-    """Acquires and keeps this proxy's leases on the models of one on-demand pool; `holder` names it in the lease API.
+    """Acquires and keeps this proxy's leases on the models of one on-demand pool."""
 
-    `ready_path` returns the path at which a replica answers 200 while it has a model. At most `most_waiting` requests
-    wait for leases at once, others are refused.
-    """
+    _server: str
+    _config: routing.Pool
+    _ready_path: Callable[[str], bytes]  # Of a model: where a replica answers 200 while it has it.
+    _holder: str  # The manager's name in the lease API.
+    _meter: Meter
+    _connect_seconds: float
+    _most_waiting: int  # Requests that may wait for leases at once; others are refused.
+    waiting: int = 0  # Requests that wait for a lease.
 
-    def __init__(
-        self,
-        server: str,
-        config: routing.Pool,
-        ready_path: Callable[[str], bytes],
-        holder: str,
-        meter: Meter,
-        connect_seconds: float,
-        most_waiting: int,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.table = LeaseTable()
         self.find, self.at = self.table.find, self.table.at
-        self.waiting = 0  # Requests that wait for a lease.
-        self._config = config
-        self._ready_path = ready_path
-        self._holder = holder
-        self._meter = meter
-        self._key = server, config.name
-        self._connect_seconds = connect_seconds
-        self._most_waiting = most_waiting
+        self._key = self._server, self._config.name
         self._waiting_for: Counter[str] = Counter()
         self._rebalancer = Rebalancer(self.table)
         self._leaving: set[asyncio.Task[None]] = set()

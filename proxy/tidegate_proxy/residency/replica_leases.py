@@ -31,16 +31,15 @@ log = logging.getLogger(__name__)
 class ReplicaLeases:
     """The leases at one replica: acquired, renewed together three times a period, released.
 
-    `holder` is this proxy's name in the lease API, `host` the name that the server is asked by, and `ready_path`
-    returns the path at which it answers 200 while it has a model. `granted` and `dropped` are called with each lease
-    that is held from now on, or no more; `count` with the outcome of each request for one.
+    `holder` is this proxy's name in the lease API, `host` the name that the server is asked by. `granted` and `dropped`
+    are called with each lease that is held from now on, or no more; `count` with the outcome of each request for one.
     """
 
     _holder: str
     replica: Replica
     _client: LeaseClient
     _host: str
-    _ready_path: Callable[[str], bytes]
+    _ready_path: Callable[[str], bytes]  # Of a model: where the server answers 200 while it has it.
     _on_granted: Callable[[Lease], None]
     _on_dropped: Callable[[Lease], None]
     _count: Callable[[str], None]

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import httptools
 
@@ -39,26 +39,20 @@ def _learn(data: bytes, known: _Known) -> None:
         _KNOWN[data[:end]] = known
 
 
-class Receiver:
+class Receiver(Protocol):
     """What an answer is handed to."""
-
-    __slots__ = ()
 
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
         """Take the status and the header lines; `length` is None where the body's end is told otherwise."""
-        raise NotImplementedError
 
     def answer_data(self, data: bytes) -> None:
         """Take a part of the body."""
-        raise NotImplementedError
 
     def answer_ended(self) -> None:
         """Note that the answer is whole."""
-        raise NotImplementedError
 
     def answer_failed(self, reason: str) -> None:
         """Note that there will be no answer, or no more of it; `reason` is for people."""
-        raise NotImplementedError
 
     def flush_answer(self) -> None:
         """Send on what has come so far: no more is at hand."""

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from time import monotonic
 
-from .connection import Connection, Receiver
+from .connection import Connection
 from .replica import Replica
 
 MOST_BYTES = 64 * 1024 * 1024  # Bytes of an answer.
@@ -23,7 +23,7 @@ class NoAnswerError(Exception):
     """Says why there was no whole answer."""
 
 
-class _Receiver(Receiver):
+class _Receiver:
     """Gathers an answer; `discard` drops its body as it comes."""
 
     def __init__(self, discard: bool) -> None:
@@ -52,6 +52,12 @@ class _Receiver(Receiver):
     def answer_failed(self, reason: str) -> None:
         if not self.done.done():
             self.done.set_result(reason)
+
+    def flush_answer(self) -> None:
+        """Nothing is sent on before it is whole."""
+
+    def sending_paused(self, paused: bool) -> None:
+        """What is sent is short, and waits in the transport."""
 
 
 async def send(replica: Replica, connection: Connection, *parts: bytes, discard: bool = False) -> Answer:

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pulumi
 
-from stacks.definition.triton import ServerTls
+from stacks.definition.servers import ServerTls
 
 from .args import PoolContext, ServerArgs
 from .triton.kind import TritonKind

@@ -9,7 +9,7 @@ from tidegate_contracts import proxy_process
 
 from stacks.definition.environment import Domino
 from stacks.definition.proxy import PROXY
-from stacks.definition.triton import ServerTls
+from stacks.definition.servers import ServerTls
 
 from . import pods
 from .args import GRACE_SECONDS, ProxyArgs, ServerArgs

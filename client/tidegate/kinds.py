@@ -6,7 +6,7 @@ name stands in a folder of its name beside this module; a further kind is one su
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from pydantic import BaseModel
 
@@ -53,6 +53,16 @@ class ServerKind(Protocol):
 
     def needs_gpu(self, entry_config: str) -> str | None:
         """Return what of an entry runs on GPUs only, by its name; None where nothing does."""
+
+    def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:
+        """Return the version that an alias stands for by a configuration, as a server tells it in JSON."""
+
+    def counts(self, statistics: Mapping[str, Any]) -> dict[str, float]:
+        """Return what a replica has counted of a version since it was loaded, by what it tells as its statistics.
+
+        `requests` that were answered, `failures`, `rows` in them; the seconds that requests took (`seconds`), waited
+        for their turn (`queued`) and were computed (`computed`); when the last one came (`last_used`, Unix time, or 0).
+        """
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
         """Check that two versions, by their entries' configurations, can be served beside each other."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from tidegate_contracts.manifest import Manifest
 
@@ -53,9 +53,6 @@ class Configs(Protocol):
 
     def loaded_at_once(self, one: str | None, other: str) -> int:
         """Return how many versions are loaded at one time, at the most, while one text takes another's place."""
-
-    def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:
-        """Return the version that an alias stands for by a configuration, as a server tells it in JSON."""
 
 
 class Repository(Protocol):

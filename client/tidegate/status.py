@@ -1,4 +1,4 @@
-"""What is served where, and how much it is used: asked of the proxies, which ask their Tritons. Nothing is loaded."""
+"""What is served where, and how much it is used: asked of the proxies, which ask their servers. Nothing is loaded."""
 
 import os
 import time
@@ -13,13 +13,13 @@ from typing import Any, Final, Literal
 
 from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
-from tidegate_contracts.triton import ALIAS_PARAMETER
 
 from .calling.credentials import Credential, find_credential
 from .calling.inputs import signature_of
 from .calling.proxy import VARIABLE, ProxyClient, proxy_url
 from .environments import ENVIRONMENTS, environment, load
 from .errors import BusyError, NotFoundError, RefusedError, TidegateError, UsageError
+from .kinds import KINDS, TRITON, ServerKind
 from .names import nearest_of
 
 
@@ -98,7 +98,7 @@ _AT_ONCE: Final = 8
 _ANSWER_SECONDS: Final = 15.0
 _READY_SECONDS: Final = 3.0  # for a model of which nothing is in memory where all of it should be
 Loading = Literal["preload", "on-demand"]
-Statistics = dict[str, dict[str, Any]]  # Triton's statistics of one model, by version
+Statistics = dict[str, dict[str, float]]  # What was counted of one model, by version: `ServerKind.counts`
 Key = tuple[str | None, str]  # server, where it is known, and model
 
 
@@ -253,12 +253,17 @@ class _Collector:
             signature = signature_of(config)
             said["inputs"] = tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs)
             said |= {"outputs": tuple(map(str, signature.outputs)), "max_batch": signature.max_batch}
-        return said | {"traffic": _traffic(facts, config)}
+        return said | {"traffic": _traffic(facts, config, self._kind(server))}
 
     # ---
     @cached_property
     def _facts(self) -> dict[Key, ModelFacts]:
         return {} if self.plane is None else {(each.server, each.name): each for each in self.plane.models}
+
+    def _kind(self, server: str | None) -> ServerKind:
+        """Return the kind of a server; Triton where that cannot be told, or is none that is known here."""
+        servers = () if self.plane is None else self.plane.servers
+        return KINDS.get(next((each.kind for each in servers if each.name == server), TRITON), KINDS[TRITON])
 
     def _loading(self, facts: ModelFacts) -> Loading | None:
         servers = () if self.plane is None else self.plane.servers
@@ -274,7 +279,8 @@ class _Collector:
         self.unavailable |= set(statistics.unavailable)
         found: dict[Key, Statistics] = {}
         for entry in statistics.models:
-            found.setdefault((server, str(entry["name"])), {})[str(entry.get("version", ""))] = entry
+            counts = self._kind(server).counts(entry)
+            found.setdefault((server, str(entry["name"])), {})[str(entry.get("version", ""))] = counts
         return found
 
     def _ready(self, key: Key, number: str, now: Statistics) -> bool | None:
@@ -285,44 +291,31 @@ class _Collector:
 
 
 def _version(
-    number: str, ready: bool | None, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None, seconds: float
+    number: str, ready: bool | None, before: dict[str, float] | None, now: dict[str, float] | None, seconds: float
 ) -> VersionStatus:
     if now is None:
         return VersionStatus(version=number, ready=ready)
-    total, earlier = _counts(now), _counts(before or {})
     # Counts that were not there before, or were higher, are those of another replica, or of a model loaded since.
-    watched = seconds > 0 and before is not None and all(total[name] >= earlier[name] for name in total)
-    since = {name: total[name] - earlier[name] for name in total}
-    answered, last = total["requests"], int(now.get("last_inference", 0))
+    watched = seconds > 0 and before is not None and all(now[name] >= before[name] for name in now)
+    since = {name: now[name] - (before or now)[name] for name in now}
+    answered, last = now["requests"], now["last_used"]
     return VersionStatus(
-        version=number, ready=ready, requests=int(answered), failures=int(total["failures"]),
-        rows=int(now.get("inference_count", 0)),
-        mean_seconds=total["seconds"] / answered if answered else None,
-        queue_seconds=total["queued"] / answered if answered else None,
-        last_used=datetime.fromtimestamp(last / 1000, UTC) if last else None,
+        version=number, ready=ready, requests=int(answered), failures=int(now["failures"]), rows=int(now["rows"]),
+        mean_seconds=now["seconds"] / answered if answered else None,
+        queue_seconds=now["queued"] / answered if answered else None,
+        last_used=datetime.fromtimestamp(last, UTC) if last else None,
         per_second=(since["requests"] + since["failures"]) / seconds if watched else None,
         busy=since["computed"] / seconds if watched else None,
     )  # fmt: skip
 
 
-def _counts(entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return what Triton's statistics extension counts (`inference_stats`), times in seconds."""
-
-    def of(field: str, *names: str) -> float:
-        return float(sum(entry.get("inference_stats", {}).get(name, {}).get(field, 0) for name in names))
-
-    computed = of("ns", "compute_input", "compute_infer", "compute_output") / 1e9
-    counts = {"requests": of("count", "success"), "failures": of("count", "fail"), "computed": computed}
-    return counts | {"seconds": of("ns", "success") / 1e9, "queued": of("ns", "queue") / 1e9}
-
-
-def _traffic(facts: ModelFacts | None, config: Mapping[str, Any]) -> str:
+def _traffic(facts: ModelFacts | None, config: Mapping[str, Any], kind: ServerKind) -> str:
     if facts is None:
         return ""
     if facts.versions:
         said = ", ".join(f"{share.weight} % {share.version}" for share in facts.versions)
     elif facts.alias is not None:
-        value = (config.get("parameters") or {}).get(ALIAS_PARAMETER + facts.alias, {}).get("string_value")
+        value = kind.alias_of(config, facts.alias)
         said = f"{facts.alias} → {value}" if str(value).isdecimal() else facts.alias
     else:
         said = "newest"

@@ -5,7 +5,7 @@ from typing import Any
 import pulumi
 from tidegate_contracts import triton
 
-from stacks.definition.triton import ServerTls
+from stacks.definition.servers import ServerTls
 
 from ..alerts import alert
 from ..args import PoolContext, ServerArgs

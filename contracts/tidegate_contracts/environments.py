@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from .message import Message
-from .routing import Mirror, VersionShare
+from .routing import ServedModel
 
 VERSION: Final = 1
 
@@ -56,16 +56,8 @@ class ServerFacts(Message):
     pools: tuple[PoolFacts, ...]
 
 
-class ModelFacts(Message):
-    """How the routing table serves a model: see `routing.Model`."""
-
-    name: str
-    server: str
-    pool: str
-    versions: tuple[VersionShare, ...] = ()
-    alias: str | None = None
-    mirror: Mirror | None = None
-    footprint_bytes: int | None = None
+class ModelFacts(ServedModel):
+    """How the routing table serves a model."""
 
 
 class Plane(Message):

@@ -65,7 +65,7 @@ class Mirror(Message):
     percent: Annotated[int, Field(ge=1, le=100)]
 
 
-class Model(Message):
+class ServedModel(Message):
     """Where a model is served, and which versions get how much of its traffic; by default, the newest alone."""
 
     name: str
@@ -74,9 +74,14 @@ class Model(Message):
     versions: tuple[VersionShare, ...] = ()
     alias: str | None = None
     mirror: Mirror | None = None
+    footprint_bytes: int | None = None
+
+
+class Model(ServedModel):
+    """What the proxy is told of a model."""
+
     idle_seconds: int | None = None
     pinned: bool = False
-    footprint_bytes: int | None = None
 
     @model_validator(mode="after")
     def _shares_are_whole(self) -> Self:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from .settings import ANNOTATION, Settings, settings_of
+from .triton import PROGRAM
 
 Object = Mapping[str, Any]
 
@@ -139,7 +140,7 @@ class Pod:
     def runs_triton(self) -> bool:
         """Whether one of its containers starts Triton."""
         words = (word for one in self.main_containers for key in ("command", "args") for word in items(one.get(key)))
-        return any("tritonserver" in text(word) for word in words)
+        return any(PROGRAM in text(word) for word in words)
 
 
 def matches(selector: Any, labels: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ Alias = Annotated[ModelName, Without(r"^([lL][aA][tT][eE][sS][tT]|[vV][0-9]+)$",
 Weight = Annotated[int, Field(ge=0, le=100)]
 
 
-class VersionTraffic(Section):
+class VersionShare(Section):
     """A share of the traffic for one version."""
 
     version: Annotated[int, Field(ge=1, le=MOST_NUMBER)]
@@ -48,7 +48,7 @@ class Model(Conditional):
     """Server that serves it."""
     pool: Annotated[DnsLabel | None, NOT_IN_VALUES] = None
     """Pool of that server; needed where the server has several."""
-    versions: tuple[VersionTraffic, ...] = ()
+    versions: tuple[VersionShare, ...] = ()
     """Versions and their shares of the traffic; without versions and alias, the newest."""
     alias: Alias | None = None
     """Alias in the registry that says which version is served; not together with versions. The model's own

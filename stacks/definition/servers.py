@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .base import DnsLabel, Named, Section, ServiceLabel, form
+from .base import DnsLabel, Named, ObjectName, Section, ServiceLabel, form
 from .datasets import ModelRepository
 from .pools import Pool
 
@@ -37,6 +37,13 @@ class AzureIdentity(Section):
 
 
 Identity = Annotated[AwsIdentity | GcpIdentity | AzureIdentity, Field(discriminator="cloud")]
+
+
+class ServerTls(Section):
+    """Certificate from an existing secret."""
+
+    secret: ObjectName
+    """Secret of type kubernetes.io/tls in the environment's namespace; ca.crt in it is what clients trust."""
 
 
 class Server(Named):

@@ -5,9 +5,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, ObjectName, Section, Without, form
+from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, Section, Without, form
 from .pools import OnDemand
-from .servers import AzureIdentity, Server
+from .servers import AzureIdentity, Server, ServerTls
 
 
 class LatencyQuantile(Section):
@@ -36,13 +36,6 @@ class RateLimiter(Section):
 
     resources: Annotated[dict[ResourceName, Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1)]
     """Resources and how many of each a Triton has."""
-
-
-class ServerTls(Section):
-    """Certificate from an existing secret."""
-
-    secret: ObjectName
-    """Secret of type kubernetes.io/tls in the environment's namespace; ca.crt in it is what clients trust."""
 
 
 # Argument of tritonserver → the key that sets it, where one does.

@@ -110,14 +110,14 @@ def _check_rules(context: Context, of: Environment, version: RegisteredVersion, 
 
 
 def _failures(context: Context, source: Environment, version: RegisteredVersion) -> int | None:
-    """Return how many calls of the version failed in an environment, as its Tritons count; None where one does not."""
+    """Return how many calls of the version failed in an environment, as its servers count; None where one does not."""
     failures = 0
     for home in homes(source, version.model):
         said = context.proxy(home.plane).statistics(version.model, server=home.server.name, version=version.number)
         here = [each for each in said.models if str(each.get("version")) == str(version.number)]
         if not here:
             return None
-        failures += sum(int(each.get("inference_stats", {}).get("fail", {}).get("count", 0)) for each in here)
+        failures += sum(int(home.kind.counts(each)["failures"]) for each in here)
     return failures
 
 

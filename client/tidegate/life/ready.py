@@ -58,7 +58,7 @@ def until_called(context: Context, home: Home, number: int) -> None:
     def is_called() -> bool:
         if home.model.alias is not None:
             config = proxy.config(model, server=server, deadline=ANSWER_SECONDS)
-            return home.kind.configs.alias_of(config, home.model.alias) == str(number)
+            return home.kind.alias_of(config, home.model.alias) == str(number)
         versions = proxy.metadata(model, server=server, deadline=ANSWER_SECONDS).get("versions", [])
         return max(map(int, versions), default=0) == number
 

@@ -199,7 +199,7 @@ def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
     findings = kind.check(entry, model)
     if wrong := errors(findings):
         lines = "\n".join(map(str, wrong)).replace("\n", "\n  ")
-        what = f"Triton would not serve this entry, and it is not registered\n  {lines}"
+        what = f"No server would serve this entry, and it is not registered\n  {lines}"
         raise TidegateError(what, where=entry, do="mend it; `tidegate model check` looks at it again")
     if golden is not None:
         golden.check(*kind.tensors(entry), str(entry))

@@ -60,7 +60,7 @@ class Registry:
         `server` is the inference server that the client model names, `manifest` what `manifest_of` just made of the
         entry; `progress` is told the bytes sent, `tell` what else there is to know, and `unproven` says why
         `registered_by` may be somebody else. Raises UsageError for an entry or a golden request that cannot be
-        registered, TidegateError for one that Triton would not serve, IntegrityError when it changes meanwhile.
+        registered, TidegateError for one that no server would serve, IntegrityError when it changes meanwhile.
         """
         if manifest is None:
             manifest = manifest_of(entry, name)

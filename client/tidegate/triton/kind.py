@@ -3,10 +3,12 @@
 What a method needs is imported when it runs: protobuf and gRPC take longer to import than most commands run.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate_contracts.triton import ALIAS_PARAMETER
 
 from ..findings import Finding, error, warning
 
@@ -104,6 +106,24 @@ class TritonKind:
 
         config = parse_config(entry_config)
         return next((each for each in (config.backend, config.platform) if each in NEEDS_GPU), None)
+
+    def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:
+        """Return the version that an alias stands for: the text of one of the configuration's parameters."""
+        parameter: Mapping[str, str] = (config.get("parameters") or {}).get(ALIAS_PARAMETER + alias, {})
+        return parameter.get("string_value")
+
+    def counts(self, statistics: Mapping[str, Any]) -> dict[str, float]:
+        """Return what Triton's statistics extension counts."""
+        said = statistics.get("inference_stats", {})
+
+        def of(field: str, *names: str) -> float:
+            return float(sum(said.get(name, {}).get(field, 0) for name in names))
+
+        computed = of("ns", "compute_input", "compute_infer", "compute_output") / 1e9
+        counts = {"requests": of("count", "success"), "failures": of("count", "fail"), "computed": computed}
+        counts |= {"seconds": of("ns", "success") / 1e9, "queued": of("ns", "queue") / 1e9}
+        rows, last = statistics.get("inference_count", 0), statistics.get("last_inference", 0)
+        return counts | {"rows": float(rows), "last_used": int(last) / 1000}
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
         """Check that two versions can be served beside each other: Triton has one configuration for both."""

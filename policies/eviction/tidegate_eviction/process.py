@@ -6,6 +6,7 @@ import secrets
 import signal
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -90,6 +91,8 @@ class EvictionPolicy:
             server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=5,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
+        # Signals are `run_until_stopped`'s to hear.
+        self._server.capture_signals = nullcontext  # type: ignore[assignment, method-assign]
         heartbeat = Heartbeat()
         self._admin = AdminThread(make_admin(self._snapshot, heartbeat.why_stalled), listeners["admin"])
         self._admin.start()
@@ -98,7 +101,7 @@ class EvictionPolicy:
         connection = Connection(secret, recycle, tls, options.server, options.server_metrics, options.tls)
         kind = KINDS[service.settings.kind]
         self.driver = service.driver = kind.driver(connection, lambda: service.repository, service)
-        self._serving = self._loop.create_task(self._server._serve([listeners["lease"]]))
+        self._serving = self._loop.create_task(self._server.serve([listeners["lease"]]))
         self._following = self._loop.create_task(self.driver.follow())
         self._tasks = [self._following, self._loop.create_task(service.follow_repository())]
         for work in (heartbeat.beat, self.settings.look, self.settings.keep, service.keep):

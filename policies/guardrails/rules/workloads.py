@@ -8,10 +8,9 @@ from tidegate_contracts import proxy_process
 
 from ..objects import Environment, at, items, mapping, mappings, matches, name_of, number, text
 from ..rule import Breach, guardrail
+from ..triton import exit_seconds
 
 _DEFAULT_GRACE = 30
-_TRITON_EXIT = 30  # Triton's own, where no argument says otherwise.
-_EXIT_TIMEOUT = re.compile(r"--exit-timeout-secs[= ](\d+)")
 _DRAIN = f"{proxy_process.ENVIRONMENT_PREFIX}DRAIN_SECONDS"
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
@@ -112,9 +111,8 @@ def _pause(container: Mapping[str, Any]) -> int:
 
 def _stop(environment: Environment, container: Mapping[str, Any]) -> int:
     words = " ".join(text(word) for key in ("command", "args") for word in items(container.get(key)))
-    if found := _EXIT_TIMEOUT.search(words):
-        return int(found[1])
-    return _TRITON_EXIT if "tritonserver" in words else number(_variables(environment, container).get(_DRAIN)) or 0
+    seconds = exit_seconds(words)
+    return number(_variables(environment, container).get(_DRAIN)) or 0 if seconds is None else seconds
 
 
 def _variables(environment: Environment, container: Mapping[str, Any]) -> dict[str, Any]:

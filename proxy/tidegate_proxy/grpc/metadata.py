@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from tidegate_contracts import triton
 from tidegate_contracts.routing import Action
 
 from ..headers import is_request_id
@@ -53,7 +54,7 @@ _UNFIT = re.compile(rb"[\x00\r\n]")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _CONNECTION = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
-_OWN = frozenset({b"content-length", b"host", b"cookie", b"proxy-authorization", b"tidegate-control"})
+_OWN = frozenset({b"content-length", b"host", b"cookie", b"proxy-authorization", triton.RESTRICTED_KEY.encode()})
 # Triton's restricted protocols are opened by metadata of this name: no caller's ever reaches it.
 _RESTRICTED = b"triton-grpc-protocol-"
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import httptools
+from tidegate_contracts import triton
 
 from ..headers import PLAIN, is_request_id, nominated, without
 from ..problems import TWO_CREDENTIALS, Problem, ProblemType
@@ -35,8 +36,7 @@ _HEADERS = {
     b"upgrade": _UPGRADE,
     b"http2-settings": _DROP,
     b"cookie": _DROP,
-    # Triton's restricted protocols are opened by this header: no caller's ever reaches it.
-    b"tidegate-control": _DROP,
+    triton.RESTRICTED_KEY.encode(): _DROP,  # It opens Triton's restricted protocols: no caller's ever reaches one.
     # Others are passed on; these are so frequent that they are found at once.
     b"accept": _PASS,
     b"accept-encoding": _PASS,

@@ -196,7 +196,7 @@ def test_another_golden_request_for_the_same_content_is_told_and_written_down(wo
 
 
 def test_what_triton_would_not_serve_or_cannot_be_asked_is_not_registered(world: World, tmp_path: Path) -> None:
-    with pytest.raises(TidegateError, match=r"Triton would not serve this entry[\s\S]*2024-11-01"):
+    with pytest.raises(TidegateError, match=r"No server would serve this entry[\s\S]*2024-11-01"):
         registered(world.registry(), entry(tmp_path, "unservable", {"2024-11-01/model.py": program()}))
     config = b"""backend: "python"
 input [{ name: "A" data_type: TYPE_FP32 dims: [ 1 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 1 ] optional: true }]

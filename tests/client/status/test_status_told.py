@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tidegate import Tidegate
 from tidegate.cli.app import app
 from tidegate.cli.calls import _cells
 from tidegate.errors import NotFoundError, UsageError
+from tidegate.kinds import KINDS
 from tidegate.status import _version, proxies, proxy_of
 from tidegate_contracts import environments as facts
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
@@ -133,12 +133,12 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkey
         assert [each.state for each in found.models] == ["absent"]
 
 
-def counted(requests: int) -> dict[str, Any]:
-    return {"inference_stats": {"success": {"count": requests, "ns": requests * 1000}}}
+def counted(requests: int) -> dict[str, float]:
+    return KINDS["triton"].counts({"inference_stats": {"success": {"count": requests, "ns": requests * 1000}}})
 
 
 @pytest.mark.parametrize("before", [None, counted(1000)])
-def test_a_rate_is_what_was_counted_meanwhile_of_one_replica_and_load(before: dict[str, Any] | None) -> None:
+def test_a_rate_is_what_was_counted_meanwhile_of_one_replica_and_load(before: dict[str, float] | None) -> None:
     assert _version("1", True, counted(10), counted(30), 2.0).per_second == 10
     found = _version("1", True, before, counted(30), 2.0)
     assert (found.requests, found.per_second, found.busy) == (30, None, None)

@@ -54,10 +54,6 @@ class ToyConfigs:
     def loaded_at_once(self, one: str | None, other: str) -> int:
         return len({*self.read_published(one or other).served, *self.read_published(other).served})
 
-    def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:
-        version: str | None = config.get(alias)
-        return version
-
 
 class ToyRepository:
     """A folder of models, each a folder of versions."""
@@ -169,6 +165,13 @@ class ToyKind:
 
     def needs_gpu(self, entry_config: str) -> str | None:
         return None
+
+    def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:
+        version: str | None = config.get(alias)
+        return version
+
+    def counts(self, statistics: Mapping[str, Any]) -> dict[str, float]:
+        return {name: float(count) for name, count in statistics.items()}
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
         return []

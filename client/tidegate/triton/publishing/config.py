@@ -113,12 +113,6 @@ def loaded_at_once(one: str | None, other: str) -> int:
     return len(before) + len(after)
 
 
-def alias_of(config: Mapping[str, Any], alias: str) -> str | None:
-    """Return the version that an alias stands for by a configuration, as Triton tells it in JSON."""
-    parameter: Mapping[str, str] = config.get("parameters", {}).get(triton.ALIAS_PARAMETER + alias, {})
-    return parameter.get("string_value")
-
-
 def config_differences(one: str, other: str) -> list[str]:
     """Return what differs in meaning, a field a line, such as `input[0].dims[0]: 3 → 4`; nothing where they agree."""
     before, after = dict(_leaves(_parse(one))), dict(_leaves(_parse(other)))

@@ -46,7 +46,7 @@ async def over_the_wire(root: Path, stand_in: StandIn, **changes: Any) -> AsyncI
     async with live(root, stand_in, **changes) as house:
         config = uvicorn.Config(make_lease_api(house.service), log_config=None, lifespan="off", timeout_keep_alive=75)
         server = uvicorn.Server(config)
-        serving = asyncio.create_task(server._serve([listener]))
+        serving = asyncio.create_task(server.serve([listener]))
         try:
             async with aiohttp.ClientSession() as http:
                 yield house, Wire(http, f"http://127.0.0.1:{listener.getsockname()[1]}")

@@ -134,13 +134,8 @@ class Pod:
     @property
     def is_proxy(self) -> bool:
         """Whether it is the proxy, by its role; one that runs a Triton is none, whatever it is called."""
-        return self.labels.get(ROLE) == "proxy" and not self.runs_triton
-
-    @property
-    def runs_triton(self) -> bool:
-        """Whether one of its containers starts Triton."""
         words = (word for one in self.main_containers for key in ("command", "args") for word in items(one.get(key)))
-        return any(PROGRAM in text(word) for word in words)
+        return self.labels.get(ROLE) == "proxy" and not any(PROGRAM in text(word) for word in words)
 
 
 def matches(selector: Any, labels: Mapping[str, Any]) -> bool:

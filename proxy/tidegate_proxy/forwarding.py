@@ -4,6 +4,7 @@ HTTP and gRPC differ in how a request is read and an answer written; what is her
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, TypeVar
 
@@ -18,40 +19,28 @@ from .upstream.replica import Replica, retry_in
 C = TypeVar("C")  # What a request is sent on: a connection of its own, or one that calls share.
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Forwarding:
     """What one call holds on its way: to a replica of its model's pool, or to another one where the first did nothing.
 
     Its owner says `finish` once, whatever happened; that gives everything back.
     """
 
-    __slots__ = (
-        "_caller_count", "_has_loaded", "_has_slot", "_limiter", "_model_count", "_shared", "_trial", "_waiter",
-        "grant", "lease", "loading", "replica", "sequence", "tried", "version",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        shared: SharedState,
-        grant: Grant,
-        limiter: ConcurrencyLimiter,
-        model_count: InFlightCount,
-        caller_count: InFlightCount,
-    ) -> None:
-        self.grant = grant
-        self._shared = shared
-        self._limiter = limiter
-        self._model_count = model_count
-        self._caller_count = caller_count
-        self.version: str | None = None  # The version of the model that answers; None leaves it to the server.
-        self.sequence: bytes | None = None  # Id of the sequence that the call is of, where the model may keep them.
-        self.replica: Replica | None = None  # Where the call is counted as in flight.
-        self.lease: Lease | None = None  # On the model at that replica, where models are loaded on demand.
-        self.loading = False  # Whether the call waits for its model to be loaded.
-        self.tried: tuple[Replica, ...] = ()  # Replicas that failed the call.
-        self._trial: Trial | None = None  # Its leave to find out whether that replica is back.
-        self._has_loaded = False
-        self._has_slot = False
-        self._waiter: Waiter | None = None  # What waits in the queue for the slot.
+    _shared: SharedState
+    grant: Grant
+    _limiter: ConcurrencyLimiter
+    _model_count: InFlightCount
+    _caller_count: InFlightCount
+    version: str | None = None  # The version of the model that answers; None leaves it to the server.
+    sequence: bytes | None = None  # Id of the sequence that the call is of, where the model may keep them.
+    replica: Replica | None = None  # Where the call is counted as in flight.
+    lease: Lease | None = None  # On the model at that replica, where models are loaded on demand.
+    loading: bool = False  # Whether the call waits for its model to be loaded.
+    tried: tuple[Replica, ...] = ()  # Replicas that failed the call.
+    _trial: Trial | None = None  # Its leave to find out whether that replica is back.
+    _has_loaded: bool = False
+    _has_slot: bool = False
+    _waiter: Waiter | None = None  # What waits in the queue for the slot.
 
     # --- its lease and its version
     def find_lease(self) -> bool:

@@ -1,8 +1,8 @@
 """The keys that an identity provider signs with."""
 
 import logging
-import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -64,25 +64,19 @@ def _read_key(published: dict[str, Any]) -> jwt.PyJWK | None:
     return None if kind == "RSA" and jwk.key.key_size < _FEWEST_RSA_BITS else jwk
 
 
+@dataclass(eq=False, repr=False)
 class IssuerKeys:
     """The keys of one issuer, fetched from `jwks_url` or, without it, from where OpenID discovery says."""
 
-    def __init__(
-        self,
-        issuer: str,
-        jwks_url: str | None,
-        web: WebClient,
-        changed: Callable[[str, bool], None] = lambda _issuer, _fewer: None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self.issuer = issuer
-        self.jwks_url = jwks_url
-        self.failures = 0  # Fetches that failed since the last that did not.
-        self._web = web
-        self._changed = changed
-        self._clock = clock
-        self._wall = wall
+    issuer: str
+    jwks_url: str | None
+    _web: WebClient
+    _changed: Callable[[str, bool], None]
+    _clock: Callable[[], float]
+    _wall: Callable[[], float]
+    failures: int = 0  # Fetches that failed since the last that did not.
+
+    def __post_init__(self) -> None:
         self._keys: list[jwt.PyJWK] = []
         self._by_name: dict[tuple[str | None, str], jwt.PyJWK | None] = {}
         self._flights: SharedTasks[None, None] = SharedTasks(outlives=True)

@@ -1,6 +1,7 @@
 """The head of a call over HTTP: what it asks, how its body is sent, and which headers go on to the replica."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import httptools
 from tidegate_contracts import triton
@@ -49,29 +50,24 @@ _HEADERS = {
 _HEADERS |= {name.title(): kind for name, kind in _HEADERS.items()}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HttpHead:
     """What a call says before its body."""
 
-    __slots__ = (
-        "chunked", "credential", "expects_continue", "http_11", "keep_alive", "length", "method", "passed", "refusal",
-        "request_id", "seconds", "sticky", "target", "upgrades",
-    )  # fmt: skip
-
-    def __init__(self, target: Target, method: bytes, http_11: bool, keep_alive: bool, seconds: float) -> None:
-        self.target = target
-        self.method = method
-        self.http_11 = http_11
-        self.keep_alive = keep_alive
-        self.seconds = seconds  # How long the caller waits: as it says, or as the proxy does if that is shorter.
-        self.passed = b""  # Header lines that go on to the replica.
-        self.credential = b""
-        self.length: int | None = None  # Bytes of the body, where the request says it.
-        self.chunked = False
-        self.expects_continue = False
-        self.upgrades = False  # Whether it wishes for another protocol.
-        self.sticky: bytes | None = None  # Requests with the same value get the same version of a model.
-        self.request_id = b""  # The caller's own, or nothing.
-        self.refusal: Problem | None = None  # Why it is no request that can be answered.
+    target: Target
+    method: bytes
+    http_11: bool
+    keep_alive: bool
+    seconds: float  # How long the caller waits: as it says, or as the proxy does if that is shorter.
+    passed: bytes = b""  # Header lines that go on to the replica.
+    credential: bytes = b""
+    length: int | None = None  # Bytes of the body, where the request says it.
+    chunked: bool = False
+    expects_continue: bool = False
+    upgrades: bool = False  # Whether it wishes for another protocol.
+    sticky: bytes | None = None  # Requests with the same value get the same version of a model.
+    request_id: bytes = b""  # The caller's own, or nothing.
+    refusal: Problem | None = None  # Why it is no request that can be answered.
 
 
 def read_head(

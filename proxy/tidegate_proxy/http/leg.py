@@ -1,5 +1,6 @@
 """A request at one replica: what is sent there, and its answer, handed back to the caller as it comes."""
 
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Protocol
@@ -39,29 +40,21 @@ class Sent(Protocol):
         """Send it to another replica, or end it: this one gives no answer, or no more of it."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class UpstreamLeg:
     """Sends a request over one connection, and hands the answer on; the connection calls it, as its `receiver`."""
 
-    __slots__ = (
-        "_chunked", "_copy", "_forwarding", "_replica", "_reply", "_request", "_shared", "_status", "began",
-        "connection", "size",
-    )  # fmt: skip
-
-    def __init__(
-        self, request: Sent, shared: SharedState, forwarding: Forwarding, replica: Replica, connection: Connection
-    ) -> None:
-        self.connection: Connection | None = connection  # To the replica, until the answer is whole.
-        self._request = request
-        self._shared = shared
-        self._forwarding = forwarding
-        self._replica = replica
-        self.began = False  # Whether the answer has begun.
-        self.size = 0  # Bytes of the answer's body so far.
-        self._reply: list[bytes] = []
-        self._status = 0
-        self._chunked = False
-        self._copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
-        connection.receiver = self
+    _request: Sent
+    _shared: SharedState
+    _forwarding: Forwarding
+    _replica: Replica
+    connection: Connection | None  # To the replica, until the answer is whole.
+    began: bool = False  # Whether the answer has begun.
+    size: int = 0  # Bytes of the answer's body so far.
+    _reply: list[bytes] = field(default_factory=list)
+    _status: int = 0
+    _chunked: bool = False
+    _copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
 
     # --- to the replica
     def send_head(self, passed: bytes) -> None:

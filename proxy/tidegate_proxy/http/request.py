@@ -269,6 +269,7 @@ class HttpRequest(Request):
     def _send(self, forwarding: Forwarding, replica: Replica, connection: Connection) -> None:
         forwarding.sent_to(replica)
         self._leg = leg = UpstreamLeg(self, self._shared, forwarding, replica, connection)
+        connection.receiver = leg
         leg.send_head(self.head.passed)
         if self.body.is_held:
             self.body.hold(False)

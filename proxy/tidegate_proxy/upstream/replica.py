@@ -1,6 +1,7 @@
 """One process of a pool: where it listens, its kept HTTP/1.1 connections, and what is counted of it."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -20,23 +21,19 @@ def weight(replica: str, key: bytes) -> bytes:
     return blake2b(replica.encode() + b"\0" + key).digest()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Replica:
     """Compared by identity: a process that comes back at the same address is another replica."""
 
-    __slots__ = (
-        "_closed", "_idle", "_mirror", "_when_closed", "address", "breaker", "family", "in_flight", "listed",
-    )  # fmt: skip
-
-    def __init__(self, family: int, address: tuple[Any, ...]) -> None:
-        self.family = family
-        self.address = address
-        self.breaker = Breaker()
-        self.in_flight = 0
-        self.listed = True  # Whether the pool's name still resolves to it.
-        self._closed = False
-        self._idle: list[Connection] = []
-        self._mirror: Replica | None = None
-        self._when_closed: list[Callable[[], None]] = []
+    family: int
+    address: tuple[Any, ...]
+    breaker: Breaker = field(default_factory=Breaker)
+    in_flight: int = 0
+    listed: bool = True  # Whether the pool's name still resolves to it.
+    _closed: bool = False
+    _idle: list[Connection] = field(default_factory=list)
+    _double: "Replica | None" = None
+    _when_closed: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
@@ -26,30 +27,25 @@ SURE_SECONDS = 1.0  # Seconds after which an unload shows that a predecessor had
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class TritonDriver:
     """Holds the connection to a Triton, and everything that is under way there."""
 
-    def __init__(
-        self,
-        control: TritonControl,
-        memory: MemoryReader,
-        override: Callable[[str, tuple[int, ...]], str | None],
-        recycle: Path,
-        events: ServerEvents,
-    ) -> None:
-        self._control = control
-        self._memory = memory
-        self._override = override
-        """Returns the configuration with which a load loads these versions; blocks, raises RepositoryError, OSError."""
-        self._recycle = recycle
-        self._events = events
+    _control: TritonControl
+    _memory: MemoryReader
+    _override: Callable[[str, tuple[int, ...]], str | None]
+    """Returns the configuration with which a load loads these versions; blocks, raises RepositoryError, OSError."""
+    _recycle: Path
+    _events: ServerEvents
+    is_up: bool = False
+
+    def __post_init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
         """What is under way at this Triton: loads, unloads, and asking for its restart."""
-        self._watch = IndexWatcher(control)
+        self._watch = IndexWatcher(self._control)
         self._one_after_another = asyncio.Lock()
         self._read_now = asyncio.Event()
         self._server = ""
-        self.is_up = False
 
     # The connection
 

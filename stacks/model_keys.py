@@ -69,8 +69,8 @@ def tag_of(annotation: Any) -> str | None:
     """Return the key that tells the parts of the choice in an annotation apart."""
     if get_origin(annotation) is Annotated:
         for each in annotation.__metadata__:
-            if isinstance(each, FieldInfo) and isinstance(each.discriminator, str):
-                return each.discriminator
+            if isinstance(tag := getattr(each, "discriminator", None), str):
+                return tag
     return next((tag for each in get_args(annotation) if (tag := tag_of(each))), None)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from random import random
 from time import monotonic
@@ -24,18 +25,16 @@ HOLD_SECONDS = 60.0
 ANSWER_SECONDS = 5.0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Asked:
     """What a replica's configuration of one model says; calls that come while it is asked wait for the same answer."""
 
-    __slots__ = ("_ask_at", "_asking", "_kind", "_model", "_pool", "_why")
-
-    def __init__(self, model: str, pool: Pool, kind: ServerKind) -> None:
-        self._model = model
-        self._pool = pool
-        self._kind = kind
-        self._ask_at = 0.0
-        self._asking: asyncio.Task[None] | None = None
-        self._why = "it was not asked yet"  # Why it is not known.
+    _model: str
+    _pool: Pool
+    _kind: ServerKind
+    _ask_at: float = 0.0
+    _asking: asyncio.Task[None] | None = None
+    _why: str = "it was not asked yet"  # Why it is not known.
 
     def _look(self, now: float, take: Callable[[bytes], None], seconds: float = ANSWER_SECONDS) -> None:
         """Ask, unless that is under way, or was a moment ago; the answer may take so many seconds.

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from itertools import chain
 from time import monotonic
 from typing import Any, TypeVar
@@ -20,12 +21,12 @@ Found = TypeVar("Found")
 UNAVAILABLE_HEADER = "tidegate-unavailable"  # Names the pools that an answer lacks, for they gave none.
 
 
+@dataclass(eq=False)
 class ServerQueries:
     """Answers from the servers' own, as far as the caller may see them."""
 
-    def __init__(self, config: LiveConfig, seconds: float) -> None:
-        self._config = config
-        self._seconds = seconds
+    _config: LiveConfig
+    _seconds: float
 
     async def whoami(self, credential: bytes) -> Response:
         """Answer by which name the caller is known, whatever rules grant it; raises Problem (unauthenticated, busy)."""

@@ -16,6 +16,11 @@ KINDS: Final[dict[str, type[Server]]] = {"triton": TritonServer}
 class _ByKind:
     """Beside the type of a server: it is of one of the classes in `KINDS`."""
 
+    @property
+    def discriminator(self) -> str | None:
+        """The key that tells the classes apart, where there are several."""
+        return "kind" if len(KINDS) > 1 else None
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         choices: dict[Any, CoreSchema] = {kind: handler.generate_schema(server) for kind, server in KINDS.items()}
         if len(choices) == 1:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args
 from unittest.mock import patch
 
 import yaml
@@ -13,8 +13,10 @@ import stacks.definition.kinds
 import stacks.resolve.kinds
 from charts.values_schema import values_schema
 from stacks.definition import Platform
+from stacks.definition.triton import TritonServer
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
+from stacks.model_keys import keys_of
 from stacks.stack import Definition
 from stacks.validate import validate
 
@@ -29,12 +31,16 @@ _FILE = Path(__file__).parents[1] / "definitions" / "cpu-only.yaml"
 def toys_are_known() -> Iterator[None]:
     """Add the toy to the tables of kinds; what was built of the tables before is built anew."""
 
+    _, by_kind = get_args(stacks.definition.kinds.AnyServer)
+
     def build() -> None:
+        keys_of.cache_clear()
         Platform.model_rebuild(force=True)
         values_schema.cache_clear()
 
     with (
         patch.dict(stacks.definition.kinds.KINDS, toy=ToyServer),
+        patch.dict(Platform.__annotations__, servers=tuple[Annotated[TritonServer | ToyServer, by_kind], ...]),
         patch.dict(stacks.resolve.kinds.KINDS, toy=ToyResolving()),
         patch.dict(components.kinds.KINDS, toy=ToyComponents()),
     ):

@@ -74,13 +74,7 @@ class TritonKind:
         return config
 
     def check_staged(
-        self,
-        staged: Path,
-        model: str,
-        repository: "Repository",
-        *,
-        backends: Collection[str] | None = None,
-        gpu: bool | None = None,
+        self, staged: Path, model: str, repository: "Repository", *, backends: Collection[str] | None, gpu: bool | None
     ) -> list[Finding]:
         """Check an entry that was fetched; an ensemble's steps must be in the repository."""
         from .entries.checks import check_entry

@@ -1,5 +1,6 @@
 """A circuit breaker: keeps requests away from a replica that fails, and lets one through to see whether it is back."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["closed", "open", "half-open"]
@@ -9,13 +10,11 @@ LONGEST_PAUSE = 30.0
 """Seconds that it stays open at first; twice as long after each trial that fails, up to the longest."""
 
 
+@dataclass(slots=True, eq=False)
 class Trial:
     """The one request that finds out whether the replica is back: no other opens or closes the breaker."""
 
-    __slots__ = ("_breaker",)
-
-    def __init__(self, breaker: "Breaker") -> None:
-        self._breaker = breaker
+    _breaker: "Breaker"
 
     def given_up(self) -> None:
         """Let another request try: this one ended without an outcome, as when its caller has left."""

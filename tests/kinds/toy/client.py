@@ -153,13 +153,7 @@ class ToyKind:
         return ToyRepository(where)
 
     def check_staged(
-        self,
-        staged: Path,
-        model: str,
-        repository: Repository,
-        *,
-        backends: Collection[str] | None = None,
-        gpu: bool | None = None,
+        self, staged: Path, model: str, repository: Repository, *, backends: Collection[str] | None, gpu: bool | None
     ) -> list[Finding]:
         return self.check(staged)
 

@@ -127,7 +127,12 @@ def test_too_many_requests_are_refused_with_the_time_to_wait(door: Rig, infer: A
     metadata = door.metadata(token=door.token(f"busy{next(names)}"))
     for _ in range(200):
         infer(infer_request(), metadata=metadata)
-    error = refused(infer, infer_request(), metadata)
+
+    def infer_on(*asked: Any, **how: Any) -> None:
+        for _ in range(200):  # The first one, unless more than a second has passed: one a second is earned.
+            infer(*asked, **how)
+
+    error = refused(infer_on, infer_request(), metadata)
     assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     status = rpc_status.from_call(error)
     assert status is not None

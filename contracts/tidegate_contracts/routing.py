@@ -18,7 +18,6 @@ Action = Literal["infer", "inspect"]
 API_KEYS: Final = "api-keys"
 DOMINO: Final = "domino"  # The sources of identities that are no issuers of tokens, in access rules.
 
-
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9_:-]{0,62}(\.[A-Za-z0-9_:-]{1,63})*\.?$", max_length=253)]
 """A name that can be looked up, or an address."""
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -141,13 +141,12 @@ class Route:
 
     __slots__ = (
         "_ends", "_heads", "_versions", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight", "kind",
-        "kind_name", "mirror", "name", "pool", "sequences", "server",
+        "mirror", "name", "pool", "sequences", "server",
     )  # fmt: skip
 
     def __init__(self, model: routing.Model, server: routing.Server, pool: Pool) -> None:
         self.name = model.name
         self.server = server.name
-        self.kind_name = server.kind
         self.kind = KINDS[server.kind]
         self.pool = pool
         shares = [share for share in model.versions if share.weight]

@@ -48,7 +48,6 @@ OF_PROXY = {f"/{SERVICE}/{name}".encode(): name for name in ("ServerLive", "Serv
 OF_PROXY |= {f"/{HEALTH}/{name}".encode(): name for name in ("Check", "Watch", "List")}
 """Those that the proxy answers itself, by path."""
 
-
 _NAME = re.compile(rb"[0-9a-z_.-]+")
 _UNFIT = re.compile(rb"[\x00\r\n]")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")

@@ -1,19 +1,18 @@
 """A request as its connection sees it, and what it needs of the connection that it came over."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..problems import Problem
 
 
+@dataclass(slots=True, eq=False)
 class Body:
     """The body of a request, as its connection sees it."""
 
-    __slots__ = ("complete", "is_held")
-
-    def __init__(self) -> None:
-        self.complete = False
-        self.is_held = False  # Whether no more of it is read for now.
+    complete: bool = False
+    is_held: bool = False  # Whether no more of it is read for now.
 
 
 class Request:

@@ -185,7 +185,7 @@ class HttpRequest(Request):
 
     def _granted(self, grant: Grant) -> None:
         route, target = grant.route, self.target
-        if route.kind_name != target.kind:
+        if route.kind is not KINDS[target.kind]:
             raise other_protocol(route.server)
         if self.head.expects_continue:
             self._ask_for_body()

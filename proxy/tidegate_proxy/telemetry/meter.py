@@ -3,20 +3,19 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the latency histogram's buckets."""
 
 
+@dataclass(slots=True, eq=False)
 class Histogram:
     """Counts of seconds, below each of SECONDS, and their sum."""
 
-    __slots__ = ("buckets", "seconds")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(SECONDS) + 1)
-        self.seconds = 0.0
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+    seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
         """Count one call, which took so many seconds."""
@@ -28,16 +27,13 @@ class Histogram:
         return list(zip([*map(str, SECONDS), "+Inf"], map(float, accumulate(self.buckets)), strict=True))
 
 
+@dataclass(slots=True, eq=False)
 class CallCount(Histogram):
     """Statuses, bytes and a latency histogram of the calls of one model over one protocol."""
 
-    __slots__ = ("bytes_in", "bytes_out", "statuses")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.statuses: dict[int, int] = defaultdict(int)
-        self.bytes_in = 0
-        self.bytes_out = 0
+    statuses: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    bytes_in: int = 0
+    bytes_out: int = 0
 
     def ended(self, status: int, seconds: float, bytes_in: int, bytes_out: int) -> None:
         """Count a call that has ended."""

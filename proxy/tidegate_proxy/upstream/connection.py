@@ -23,7 +23,6 @@ _OWN = {
 }
 _OWN |= {name.title(): kind for name, kind in _OWN.items()}
 
-
 _Known = tuple[int, bytes, int]
 """What the parser has understood of an answer's head (status, lines, length): the same need not be parsed again."""
 _KNOWN: dict[bytes, _Known] = {}

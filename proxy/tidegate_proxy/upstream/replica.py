@@ -32,7 +32,7 @@ class Replica:
     listed: bool = True  # Whether the pool's name still resolves to it.
     _closed: bool = False
     _idle: list[Connection] = field(default_factory=list)
-    _double: "Replica | None" = None
+    _mirror: "Replica | None" = None
     _when_closed: list[Callable[[], None]] = field(default_factory=list)
 
     @property

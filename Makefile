@@ -208,13 +208,16 @@ clean: ## Take away what was built here; the journals of rollouts and the cache 
 	@rm -rf */build policies/eviction/build
 	@find . \( -name __pycache__ -o -name '*.egg-info' \) -type d -prune -exec rm -rf {} +
 
+NEEDS_PYTHON = $(if $(shell command -v '$(PYTHON)'),,echo 'Tidegate needs Python 3.11 or later, and there is none: make PYTHON=<path> …' >&2; exit 1)
+
 .PHONY: .run .test .parts
 .run .test:
-	@$(if $(shell command -v '$(PYTHON)'),,echo 'Tidegate needs Python 3.11 or later, and there is none: make PYTHON=<path> …' >&2; exit 1)
+	@$(NEEDS_PYTHON)
 	@$(PYTHON) requirements/install.py $(subst .,,$@)
 
 # What takes long the first time is made beside each other. A server that cannot be installed is told of by its tests.
 .parts:
-	@$(MAKE) --no-print-directory .test & test=$$!; $(PYTHON) -m lab.tools & tools=$$!; trap 'kill $$tools' EXIT; \
+	@$(NEEDS_PYTHON)
+	@$(PYTHON) requirements/install.py test & test=$$!; $(PYTHON) -m lab.tools & tools=$$!; trap 'kill $$tools' EXIT; \
 	  wait $$test; for server in mlflow triton; do $(PYTHON) requirements/install.py $$server || true; done; \
 	  trap - EXIT; wait $$tools

@@ -1,5 +1,6 @@
 """`up` without a cluster."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,13 @@ def test_a_command_to_copy_leaves_out_what_the_makefile_says_itself_and_quotes_t
     assert make("up", CLUSTER="a b", DEFINITION=Path(MAKEFILE["DEFINITION"]), OUT=DEFAULT_OUT, STACK=None) == (
         "make up CLUSTER='a b'"
     )
+
+
+def test_make_refuses_a_setting_that_it_does_not_know() -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(["make", "check", "DEFINTION=x"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no setting is called DEFINTION: there are ADOPT" in done.stderr
 
 
 def test_a_second_run_says_that_nothing_changed_and_touches_nothing(rendered: Path, up: Call) -> None:

@@ -33,8 +33,8 @@ PLAN = local.Plan("dev", ROUTED, idle_seconds=3600)
 
 
 @dataclass
-class Desk:
-    """Where somebody sits who has the command line and is set up to use it."""
+class Cli:
+    """The command line in this process, with the variables of a caller of an environment."""
 
     environment: local.LocalEnvironment
     variables: dict[str, str]
@@ -62,8 +62,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local.Loca
 
 
 @pytest.fixture
-def desk(environment: local.LocalEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """Somebody with a key and a file of environments, and no variable that names a proxy."""
+def cli(environment: local.LocalEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line with a key and a file of environments, and no variable that names a proxy."""
     variables = {
         "TIDEGATE_ENVIRONMENTS": str(local.environments_file(tmp_path, [environment])),
         "TIDEGATE_API_KEY": environment.keys["visitor"],
@@ -73,4 +73,4 @@ def desk(environment: local.LocalEnvironment, tmp_path: Path, monkeypatch: pytes
         monkeypatch.setenv(name, value)
     for name in ("DOMINO_INFERENCE_PROXY", "TIDEGATE_TOKEN", "DOMINO_API_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    return Desk(environment, variables)
+    return Cli(environment, variables)

@@ -6,29 +6,29 @@ from pathlib import Path
 import numpy
 import pytest
 
-from .conftest import Desk
+from .conftest import Cli
 
 ROWS = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
 FLAT = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
 
-def data(desk: Desk, *words: str, stdin: str | None = None) -> list[float]:
-    said = desk.json("predict", "batched", *words, stdin=stdin)
+def data(cli: Cli, *words: str, stdin: str | None = None) -> list[float]:
+    said = cli.json("predict", "batched", *words, stdin=stdin)
     assert (said["model"], said["version"]) == ("batched", "1")
     assert said["seconds"] > 0
     found: list[float] = said["outputs"]["OUTPUT"]["data"]
     return found
 
 
-def test_a_table_shows_outputs_and_the_version_which_is_named_behind_the_model(desk: Desk) -> None:
-    table = desk.run("predict", "versions", "-i", "INPUT=[7]")
+def test_a_table_shows_outputs_and_the_version_which_is_named_behind_the_model(cli: Cli) -> None:
+    table = cli.run("predict", "versions", "-i", "INPUT=[7]")
     assert all(each in table for each in ("versions, version 1, ", "OUTPUT", "INT32"))
-    assert "version 2" in desk.run("predict", "versions@2", "-i", "INPUT=[7]")
-    assert "version 9" in desk.run("predict", "versions@9", "-i", "INPUT=[7]", code=5)
-    assert "no version" in desk.run("predict", "versions@x", "-i", "INPUT=[7]", code=2)
+    assert "version 2" in cli.run("predict", "versions@2", "-i", "INPUT=[7]")
+    assert "version 9" in cli.run("predict", "versions@9", "-i", "INPUT=[7]", code=5)
+    assert "no version" in cli.run("predict", "versions@x", "-i", "INPUT=[7]", code=2)
 
 
-def test_inputs_come_as_words_and_files_of_every_kind(desk: Desk, tmp_path: Path) -> None:
+def test_inputs_come_as_words_and_files_of_every_kind(cli: Cli, tmp_path: Path) -> None:
     files = {"rows.json": {"INPUT": ROWS}, "list.json": [{"INPUT": row} for row in ROWS]}
     tensor = {"name": "INPUT", "datatype": "FP32", "shape": [2, 3], "data": FLAT}
     files["body.json"] = {"inputs": [tensor]}
@@ -38,74 +38,74 @@ def test_inputs_come_as_words_and_files_of_every_kind(desk: Desk, tmp_path: Path
     numpy.savez(tmp_path / "arrays.npz", INPUT=numpy.array(ROWS))
     (tmp_path / "table.csv").write_text("a,b,c\n1,2,3\n4,5,6\n")
     for name in (*files, "array.npy", "arrays.npz", "table.csv"):
-        assert data(desk, "--data", str(tmp_path / name)) == FLAT, name
-    assert data(desk, "--data", "-", stdin=json.dumps({"INPUT": ROWS})) == FLAT
-    assert data(desk, "--input", f"INPUT={json.dumps(ROWS)}") == FLAT
+        assert data(cli, "--data", str(tmp_path / name)) == FLAT, name
+    assert data(cli, "--data", "-", stdin=json.dumps({"INPUT": ROWS})) == FLAT
+    assert data(cli, "--input", f"INPUT={json.dumps(ROWS)}") == FLAT
 
 
-def test_more_rows_than_a_request_may_have_are_answered_all_the_same(desk: Desk, tmp_path: Path) -> None:
+def test_more_rows_than_a_request_may_have_are_answered_all_the_same(cli: Cli, tmp_path: Path) -> None:
     numpy.save(tmp_path / "many.npy", numpy.arange(30).reshape(10, 3))
-    assert data(desk, "--data", str(tmp_path / "many.npy")) == list(range(30))
+    assert data(cli, "--data", str(tmp_path / "many.npy")) == list(range(30))
 
 
-def test_zeros_tell_whether_a_model_answers_at_all(desk: Desk) -> None:
-    assert data(desk, "--zeros") == [0, 0, 0]
-    assert "OUTPUT1" in desk.run("predict", "add_sub@1", "--zeros")
+def test_zeros_tell_whether_a_model_answers_at_all(cli: Cli) -> None:
+    assert data(cli, "--zeros") == [0, 0, 0]
+    assert "OUTPUT1" in cli.run("predict", "add_sub@1", "--zeros")
 
 
-def test_what_a_model_says_gives_no_orders_to_the_terminal(desk: Desk) -> None:
-    table = desk.run("predict", "words", "-i", 'INPUT=["a\\u001b[31mb", "\\u009bx", "ü"]')
+def test_what_a_model_says_gives_no_orders_to_the_terminal(cli: Cli) -> None:
+    table = cli.run("predict", "words", "-i", 'INPUT=["a\\u001b[31mb", "\\u009bx", "ü"]')
     assert "\x1b" not in table
     assert "\x9b" not in table
     assert "ü" in table
 
 
-def test_a_stream_is_a_line_for_each_answer(desk: Desk) -> None:
-    lines = desk.run("predict", "repeat", "--stream", "-i", "IN=[4, 5]", "-i", "DELAY=[0, 0]").splitlines()
+def test_a_stream_is_a_line_for_each_answer(cli: Cli) -> None:
+    lines = cli.run("predict", "repeat", "--stream", "-i", "IN=[4, 5]", "-i", "DELAY=[0, 0]").splitlines()
     assert [json.loads(line) for line in lines] == [{"OUT": 4, "INDEX": 0}, {"OUT": 5, "INDEX": 1}]
     words = ("predict", "repeat", "--stream", "-i", "IN=[4, -5]", "-i", "DELAY=[0, 0]")
-    assert "-5 is less than 0" in desk.run(*words, code=6)
+    assert "-5 is less than 0" in cli.run(*words, code=6)
 
 
-def test_the_reference_route_answers_the_same(desk: Desk) -> None:
+def test_the_reference_route_answers_the_same(cli: Cli) -> None:
     words = ("predict", "versions", "-i", "INPUT=[7]")
-    one, other = desk.json(*words), desk.json(*words, "--route", "predict")
-    assert one["outputs"] == other["outputs"] == desk.json(*words, "--server", "preload")["outputs"]
-    unknown = desk.run(*words, "--route", "predict", "--proxy", "http://localhost:1", code=2)
+    one, other = cli.json(*words), cli.json(*words, "--route", "predict")
+    assert one["outputs"] == other["outputs"] == cli.json(*words, "--server", "preload")["outputs"]
+    unknown = cli.run(*words, "--route", "predict", "--proxy", "http://localhost:1", code=2)
     assert "--route predict needs --server" in unknown
 
 
-def test_outputs_are_written_to_files(desk: Desk, tmp_path: Path) -> None:
+def test_outputs_are_written_to_files(cli: Cli, tmp_path: Path) -> None:
     rows = json.dumps(ROWS)
-    desk.run("predict", "batched", "-i", f"INPUT={rows}", "-o", str(tmp_path / "out.npz"))
+    cli.run("predict", "batched", "-i", f"INPUT={rows}", "-o", str(tmp_path / "out.npz"))
     with numpy.load(tmp_path / "out.npz", allow_pickle=False) as found:
         assert found["OUTPUT"].tolist() == ROWS
-    desk.run("predict", "batched", "-i", f"INPUT={rows}", "-o", str(tmp_path / "out.json"))
+    cli.run("predict", "batched", "-i", f"INPUT={rows}", "-o", str(tmp_path / "out.json"))
     assert json.loads((tmp_path / "out.json").read_text())["OUTPUT"]["shape"] == [2, 3]
-    assert "written as" in desk.run("predict", "batched", "--zeros", "-o", str(tmp_path / "out.txt"), code=2)
+    assert "written as" in cli.run("predict", "batched", "--zeros", "-o", str(tmp_path / "out.txt"), code=2)
 
 
-def test_the_variable_of_endpoints_says_where_if_nobody_else_does(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_of_endpoints_says_where_if_nobody_else_does(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", "http://127.0.0.1:9")
-    assert "cannot be reached" in desk.run("predict", "batched", "--zeros", code=6)
-    assert "batched" in desk.run("predict", "batched", "--zeros", "--environment", "dev")
-    monkeypatch.setenv("DOMINO_INFERENCE_PROXY", desk.environment.url)
+    assert "cannot be reached" in cli.run("predict", "batched", "--zeros", code=6)
+    assert "batched" in cli.run("predict", "batched", "--zeros", "--environment", "dev")
+    monkeypatch.setenv("DOMINO_INFERENCE_PROXY", cli.environment.url)
     monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
-    assert "batched" in desk.run("predict", "batched", "--zeros")
+    assert "batched" in cli.run("predict", "batched", "--zeros")
 
 
-def test_a_model_that_never_fits_is_told_so_at_once(desk: Desk) -> None:
-    said = desk.run("predict", "huge", "-i", "INPUT=[1, 2, 3]", code=6)
+def test_a_model_that_never_fits_is_told_so_at_once(cli: Cli) -> None:
+    said = cli.run("predict", "huge", "-i", "INPUT=[1, 2, 3]", code=6)
     assert "larger than the memory that it would get" in said
     assert "2147483648 bytes" in said
 
 
-def test_a_pickle_is_never_loaded(desk: Desk, tmp_path: Path) -> None:
+def test_a_pickle_is_never_loaded(cli: Cli, tmp_path: Path) -> None:
     numpy.save(tmp_path / "evil.npy", numpy.array([{"a": 1}], object), allow_pickle=True)
-    said = desk.run("predict", "batched", "-d", str(tmp_path / "evil.npy"), code=2)
+    said = cli.run("predict", "batched", "-d", str(tmp_path / "evil.npy"), code=2)
     assert "evil.npy" in said
     (tmp_path / "evil.pkl").write_bytes(b"\x80\x04.")
-    assert "not known" in desk.run("predict", "batched", "-d", str(tmp_path / "evil.pkl"), code=2)
+    assert "not known" in cli.run("predict", "batched", "-d", str(tmp_path / "evil.pkl"), code=2)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_a_pickle_is_never_loaded(desk: Desk, tmp_path: Path) -> None:
      (("-i", "INPUT=abc"), "no number"), (("--zeros", "--route", "x"), "is not one of")],
     ids=["nothing", "two", "no-value", "twice", "missing", "name", "shape", "text", "route"],
 )  # fmt: skip
-def test_what_is_wrong_is_told_and_nothing_is_called(desk: Desk, words: tuple[str, ...], told: str) -> None:
-    said = desk.run("predict", "batched", *words, code=2)
+def test_what_is_wrong_is_told_and_nothing_is_called(cli: Cli, words: tuple[str, ...], told: str) -> None:
+    said = cli.run("predict", "batched", *words, code=2)
     assert told in said
     assert "Traceback" not in said
 
 
-def test_a_wrong_key_ends_every_command_alike(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_key_ends_every_command_alike(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_wrong")
     for words in (("status", "--watch", "0"), ("models",), ("predict", "versions", "-i", "INPUT=[7]")):
-        assert "does not believe the credential" in desk.run(*words, code=3)
+        assert "does not believe the credential" in cli.run(*words, code=3)

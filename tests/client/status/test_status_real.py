@@ -13,7 +13,7 @@ from lab.local_plane.environment import ON_DEMAND, PRELOAD
 from lab.local_plane.process import HOST, free_ports
 from tests.client.life.calling import Caller
 
-from .conftest import Desk
+from .conftest import Cli
 
 RATE_SECONDS = 60.0
 FOUR_ROWS = {"inputs": [{"name": "INPUT", "shape": [4, 3], "datatype": "FP32", "data": [1.0] * 12}]}
@@ -23,8 +23,8 @@ def by_name(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {each["model"]: each for each in found}
 
 
-def test_looking_tells_what_is_there_and_loads_nothing(desk: Desk) -> None:
-    [plane] = desk.json("status", "--watch", "0")
+def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
+    [plane] = cli.json("status", "--watch", "0")
     assert (plane["environment"], plane["plane"], plane["caller"]) == ("dev", "here", "visitor")
     found = by_name(plane["models"])
     assert set(found) == {"batched", "versions", "add_sub", "repeat", "words", "late", "huge"}
@@ -33,16 +33,16 @@ def test_looking_tells_what_is_there_and_loads_nothing(desk: Desk) -> None:
     late = found["late"]
     assert (late["server"], late["loading"], late["resident"], late["versions"]) == (ON_DEMAND, "on-demand", False, [])
     assert found["versions"]["server"] == PRELOAD
-    said = desk.json("models")
+    said = cli.json("models")
     assert by_name(said)["late"]["inputs"] == []
-    assert not by_name(desk.json("status", "--watch", "0")[0]["models"])["late"]["resident"]
+    assert not by_name(cli.json("status", "--watch", "0")[0]["models"])["late"]["resident"]
 
 
-def test_it_tells_who_decides_which_version_answers(desk: Desk) -> None:
-    found = by_name(desk.json("models"))
+def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
+    found = by_name(cli.json("models"))
     ready = {version["version"]: version["ready"] for version in found["add_sub"]["versions"]}
     assert ready == {"1": True, "2": False}  # which is named, and is not there
-    table = desk.run("status", "--watch", "0")
+    table = cli.run("status", "--watch", "0")
     assert "2 (not ready)" in table
     assert "BUSY" not in table
     traffic = {name: each["traffic"] for name, each in found.items()}
@@ -52,21 +52,21 @@ def test_it_tells_who_decides_which_version_answers(desk: Desk) -> None:
     }  # fmt: skip
 
 
-def test_models_tell_what_they_take_and_give(desk: Desk) -> None:
-    batched = by_name(desk.json("models"))["batched"]
+def test_models_tell_what_they_take_and_give(cli: Cli) -> None:
+    batched = by_name(cli.json("models"))["batched"]
     assert batched["inputs"] == ["INPUT FP32[3]"]
     assert batched["outputs"] == ["OUTPUT FP32[3]"]
     assert batched["maxBatch"] == 4
-    table = desk.run("models")
+    table = cli.run("models")
     assert "INPUT0 INT32[16]" in table
     assert "(not in memory)" in table
 
 
-def wait_until_rates_are_told(desk: Desk) -> dict[str, Any]:
+def wait_until_rates_are_told(cli: Cli) -> dict[str, Any]:
     """Return the status once the model that is called has a rate: only counts of one load, twice seen, make one."""
     end = time.monotonic() + RATE_SECONDS
     while True:
-        [plane] = desk.json("status", "--watch", "1.5")
+        [plane] = cli.json("status", "--watch", "1.5")
         rates = [each["perSecond"] for each in by_name(plane["models"])["batched"]["versions"]]
         if any(rate is not None and rate > 1 for rate in rates):
             found: dict[str, Any] = plane
@@ -74,9 +74,9 @@ def wait_until_rates_are_told(desk: Desk) -> dict[str, Any]:
         assert time.monotonic() < end, plane
 
 
-def test_who_is_called_is_counted_and_the_hottest_stands_first(desk: Desk) -> None:
-    with ProxyClient(desk.environment.url) as client, Caller(client, "batched", FOUR_ROWS):
-        plane = wait_until_rates_are_told(desk)
+def test_who_is_called_is_counted_and_the_hottest_stands_first(cli: Cli) -> None:
+    with ProxyClient(cli.environment.url) as client, Caller(client, "batched", FOUR_ROWS):
+        plane = wait_until_rates_are_told(cli)
     hottest = plane["models"][0]
     [version] = hottest["versions"]
     assert hottest["model"] == "batched"
@@ -89,19 +89,19 @@ def test_who_is_called_is_counted_and_the_hottest_stands_first(desk: Desk) -> No
     assert not by_name(plane["models"])["repeat"]["versions"][0]["perSecond"]
 
 
-def test_what_is_loaded_by_a_call_is_in_memory(desk: Desk) -> None:
-    desk.run("predict", "late", "--environment", "dev", "--input", "INPUT=[1, 2, 3]")
-    [late] = desk.json("status", "late", "--watch", "0")[0]["models"]
+def test_what_is_loaded_by_a_call_is_in_memory(cli: Cli) -> None:
+    cli.run("predict", "late", "--environment", "dev", "--input", "INPUT=[1, 2, 3]")
+    [late] = cli.json("status", "late", "--watch", "0")[0]["models"]
     assert late["resident"] is True
     assert late["versions"][0]["version"] == "1"
     assert late["versions"][0]["requests"] >= 1
-    table = desk.run("status", "late")
+    table = cli.run("status", "late")
     assert "in memory" in table
     assert "BUSY" in table
 
 
-def test_one_plane_that_is_down_hides_no_other(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = Environments.model_validate_json(Path(desk.variables["TIDEGATE_ENVIRONMENTS"]).read_bytes())
+def test_one_plane_that_is_down_hides_no_other(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Environments.model_validate_json(Path(cli.variables["TIDEGATE_ENVIRONMENTS"]).read_bytes())
     here = known.environments[0]
     (port,) = free_ports(1)
     gone = here.planes[0].model_copy(update={"name": "gone", "proxy_url": f"http://{HOST}:{port}"})
@@ -109,22 +109,22 @@ def test_one_plane_that_is_down_hides_no_other(desk: Desk, tmp_path: Path, monke
     file = tmp_path / "both.json"
     file.write_text(Environments(environments=(both,)).model_dump_json(by_alias=True))
     monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(file))
-    said = desk.run("status", "--watch", "0", code=6)
+    said = cli.run("status", "--watch", "0", code=6)
     assert "dev on here" in said
     assert "dev gone: " in said
     assert "cannot be reached" in said
-    found = json.loads(desk.run("status", "--watch", "0", "--json", code=6))
+    found = json.loads(cli.run("status", "--watch", "0", "--json", code=6))
     assert [bool(each["error"]) for each in found] == [False, True]
-    assert "dev on here" in desk.run("status", "--plane", "here", "--watch", "0")
+    assert "dev on here" in cli.run("status", "--plane", "here", "--watch", "0")
 
 
-def test_the_proxys_address_alone_is_enough(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proxys_address_alone_is_enough(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
-    [plane] = desk.json("status", "--proxy", desk.environment.url, "--watch", "0")
+    [plane] = cli.json("status", "--proxy", cli.environment.url, "--watch", "0")
     assert plane["environment"] == "dev"
     assert {"batched", "versions", "add_sub", "repeat"} <= set(by_name(plane["models"]))
-    monkeypatch.setenv("DOMINO_INFERENCE_PROXY", desk.environment.url)
-    assert "INPUT0 INT32[16]" in desk.run("models")
+    monkeypatch.setenv("DOMINO_INFERENCE_PROXY", cli.environment.url)
+    assert "INPUT0 INT32[16]" in cli.run("models")
 
 
 @pytest.mark.parametrize(
@@ -134,5 +134,5 @@ def test_the_proxys_address_alone_is_enough(desk: Desk, monkeypatch: pytest.Monk
      (("status", "--proxy", "x", "--environment", "dev"), 2, "leave the environment")],
     ids=["model", "environment", "plane", "address", "both"],
 )  # fmt: skip
-def test_what_there_is_not_is_told(desk: Desk, words: tuple[str, ...], code: int, told: str) -> None:
-    assert told in desk.run(*words, code=code)
+def test_what_there_is_not_is_told(cli: Cli, words: tuple[str, ...], code: int, told: str) -> None:
+    assert told in cli.run(*words, code=code)

@@ -24,8 +24,6 @@ from .terminal import in_shell
 
 KubernetesObject = dict[str, Any]
 SECONDS = 60.0  # How long the API server may take to answer.
-
-
 Kinds = dict[tuple[str, str], str]  # The resource of each API version and kind, as `kubectl get` takes it.
 _asked_ahead: "dict[tuple[str, str | None], Future[Kinds]]" = {}  # By context and KUBECONFIG.
 

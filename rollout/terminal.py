@@ -3,8 +3,6 @@
 Rich is imported where it draws something: commands that only say a line do not wait for it.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,7 +19,7 @@ MAKEFILE = {"DEFINITION": "stacks/inference.yaml", "OUT": "build/rendered"}
 """What the Makefile sets by default; a command to copy leaves it out."""
 
 
-def console(*, stderr: bool = False) -> Console:
+def console(*, stderr: bool = False) -> "Console":
     """Return a console that takes texts as they are: no markup, no emoji codes, no colours of its own making."""
     from rich.console import Console
 

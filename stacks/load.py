@@ -3,8 +3,6 @@
 Whatever is wrong with a file is a `DefinitionError`, never another exception. `stacks.reading` does the work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

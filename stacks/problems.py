@@ -1,7 +1,5 @@
 """What is said to people about a definition that cannot be used: where, what, why and what to do."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

@@ -4,8 +4,6 @@ Values follow the core schema of YAML 1.2. PyYAML's own constructors follow YAML
 of two equal keys, and unfold aliases without a bound: a small file could then fill the memory.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -40,7 +38,7 @@ class Node:
     key: Position  # Where its key (of a list's item: itself) begins.
     at: Position  # Where it begins.
     text: str | None = None  # A scalar as it is written.
-    parts: dict[str | int, Node] = field(default_factory=dict)  # What is in a mapping or list, by key or index.
+    parts: "dict[str | int, Node]" = field(default_factory=dict)  # What is in a mapping or list, by key or index.
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +46,7 @@ class _Written:
     """A value as it is written: what is in a collection follows (of a mapping each key, then its value)."""
 
     event: Any
-    inside: list[_Written] = field(default_factory=list)
+    inside: "list[_Written]" = field(default_factory=list)
 
 
 class StopReading(Exception):

@@ -22,6 +22,7 @@ KUBE_VERSION = ">=1.33.0-0"
 KEYWORDS = ("gpu", "inference", "mig", "model-serving", "nvidia", "triton")
 # Keep a Changelog's headings, and Artifact Hub's words for them.
 _KINDS = {word: word.lower() for word in ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")}
+_OF_THE_HOUSE = "Development"  # The heading of what concerns nobody who installs the chart.
 
 # The oldest time that every archive format can hold; when a file was written says nothing about what is in it.
 _TIME = 315_532_800  # 1980-01-01
@@ -67,14 +68,14 @@ def chart_yaml() -> str:
 
 
 def changes(changelog: str, version: str) -> tuple[bool, list[tuple[str, str]]]:
-    """Say whether a changelog has a version as released, and return the changes that it brings, each with its kind."""
+    """Say whether a changelog has a version as released, and return the changes of the chart, each with its kind."""
     _, *sections = re.split(r"^## ", changelog, flags=re.MULTILINE)
     released = next((each for each in sections if re.match(rf"\[?{re.escape(version)}\b", each)), None)
     found = []
     for part in re.split(r"^### ", released or sections[0], flags=re.MULTILINE)[1:]:
         heading, _, body = part.partition("\n")
-        for item in re.split(r"^- ", body, flags=re.MULTILINE)[1:]:
-            found.append((_KINDS[heading.strip()], " ".join(item.split())))
+        items = re.split(r"^- ", body, flags=re.MULTILINE)[1:]
+        found += [(_KINDS[heading], " ".join(item.split())) for item in items if heading != _OF_THE_HOUSE]
     return released is not None, found
 
 

@@ -140,7 +140,8 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         stacks = on_cluster(definition, request.context, request.stack)
         dear = [stack.name for stack in stacks if stack.environment.production]
         if dear and not sure:
-            command = make("down", CLUSTER=request.context, DEFINITION=request.definition, STACK=request.stack, YES="1")
+            wanted = {"DEFINITION": request.definition, "STACK": request.stack, "ENGINE": request.engine}
+            command = make("down", CLUSTER=request.context, **wanted, YES="1")
             whose = f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production"
             what = f"{whose}: every model there stops being served. Nothing was changed."
             raise CommandError(f"{what}\nIf that is meant: {command}", WRONG_INPUT)

@@ -97,9 +97,7 @@ class Forwarding:
     # --- its replica
     def pick(self, now: float, anew: bool = False) -> Replica | None:
         """Return the replica to send the call to, None where there is none; `anew`: any lease is looked for again."""
-        pool = self.grant.route.pool
-        plain = pool.leases is None and self.sequence is None
-        replica = pool.pick(now, self.tried) if plain else self._choose(now, anew)
+        replica = self._choose(now, anew)
         if replica is not None and replica.breaker.failures:
             self._trial = replica.breaker.claim(now)
         return replica

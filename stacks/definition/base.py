@@ -169,7 +169,7 @@ EnvironmentName = Annotated[
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
-Text = Annotated[str, form(r"^\S(.*\S)?$", "one line of text, without white space at its begin or end", min_length=1)]
+Text = Annotated[str, form(r"^\S(.*\S)?$", "one line of text, without white space at either end", min_length=1)]
 HttpPath = Annotated[
     str,
     form(r"^/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?$", "a path such as / or /inference, without a slash at its end"),

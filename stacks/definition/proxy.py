@@ -46,7 +46,7 @@ class IngressExposure(Section):
 
     kind: Literal["ingress"]
     host: Host
-    """Host name."""
+    """Host name; data planes may share it only behind something that divides the calls between them."""
     path: HttpPath = "/"
     """Path prefix."""
     class_name: ObjectName | None = None
@@ -66,7 +66,7 @@ class HttpRouteExposure(Section):
 
     kind: Literal["http-route"]
     host: Host
-    """Host name."""
+    """Host name; data planes may share it only behind something that divides the calls between them."""
     path: HttpPath = "/"
     """Path prefix."""
     gateway: ObjectName

@@ -85,8 +85,10 @@ def _near_names(file: str) -> tuple[str, str]:
         return f"There is no folder {escaped(folder)} either.", ""
     names = _names_in(folder or ".")
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-    near = near or [other for other in names if other.endswith((".yaml", ".yml"))][:3]
-    return "", f"Did you mean {' or '.join(escaped(os.path.join(folder, other)) for other in near)}?" if near else ""
+    if near:
+        return "", f"Did you mean {' or '.join(escaped(os.path.join(folder, other)) for other in near)}?"
+    there = [other for other in names if other.endswith((".yaml", ".yml"))]
+    return "", f"YAML files there: {listed(there, 10)}." if there else ""
 
 
 def _position_in(text: str, offset: int, file: str) -> Position:

@@ -142,6 +142,10 @@ CHANGELOG = """# Changelog
 
 - A hole.
 
+### Development
+
+- A new target of make.
+
 ## [0.2.0] - 2026-01-01
 
 ### Fixed

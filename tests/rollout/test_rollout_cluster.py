@@ -214,6 +214,8 @@ def test_production_is_not_taken_down_by_the_way(down: Call, pinned: Path, engin
     assert (ended.code, engine.asked) == (2, [])
     assert "prod-east is production" in ended.err
     assert ended.err.endswith(f"If that is meant: make down CLUSTER=east DEFINITION={pinned} YES=1\n")
+    ended = down("--cluster", "east", "--engine", "other")
+    assert ended.err.endswith(f"DEFINITION={pinned} ENGINE=other YES=1\n")
 
 
 @pytest.mark.parametrize(

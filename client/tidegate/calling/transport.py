@@ -216,7 +216,7 @@ class Transport:
             do = f"set {CA} to the file of the authority that vouches for it; where it has no TLS, write http://"
             return UnreachableError(what, where=where, why=why, do=do)
         if isinstance(error, http.NameResolutionError):
-            do = "see whether DOMINO_INFERENCE_PROXY is right, and can be reached from here"
+            do = "see whether this address is right (DOMINO_INFERENCE_PROXY, or `proxyUrl` in environments.json)"
             return NotSentError("there is no host of this name", where=where, do=do)
         if isinstance(error, http.NewConnectionError | http.ConnectTimeoutError):
             do = "see whether the address is right; where the proxy has no TLS, write http://"

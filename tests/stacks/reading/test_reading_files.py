@@ -24,7 +24,8 @@ def test_a_missing_file_suggests_near_names_and_a_folder_says_what_is_in_it(tmp_
     (tmp_path / "inference.yaml").touch()
     problem = refusal(tmp_path / "inferense.yaml")
     assert "no such file" in problem.what
-    assert "inference.yaml" in problem.do
+    assert problem.do == f"Did you mean {tmp_path}/inference.yaml?"
+    assert refusal(tmp_path / "far").do == "YAML files there: inference.yaml."
     assert "no folder" in refusal(tmp_path / "nowhere" / "f.yaml").why
     assert "no such file" in refusal("").what
     assert "folder" in refusal(tmp_path).what

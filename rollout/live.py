@@ -40,8 +40,7 @@ class Live:
     before: list[KubernetesObject]
     after: list[KubernetesObject]  # What it would have after an `up`.
     refused: tuple[str, ...] = ()  # What the API server would refuse, in words.
-    kept: tuple[str, ...] = ()
-    """Volumes and claims that are no longer described, and stay: `PersistentVolume prod-old`."""
+    kept: tuple[str, ...] = ()  # Volumes and claims no longer described that stay: `PersistentVolume prod-old`.
 
 
 def live_objects(context: str, rendering: Sequence[Rendered]) -> dict[str, Live]:

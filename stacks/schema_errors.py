@@ -67,8 +67,7 @@ class _Mistake:
         self.context: dict[str, Any] = details.get("ctx") or {}
         self.path = base  # Without the tags of choices, which pydantic names too.
         self.hint = ""
-        self.parts: list[tuple[Path, Model]] = []
-        """The parts of the model on the way, outermost first, with their paths."""
+        self.parts: list[tuple[Path, Model]] = []  # Parts of the model on the way, outermost first, with their paths.
         self.about_key = False  # Whether it is about a key that the author chose, and not about its value.
         self.meant = ""  # The key that a mistyped one was meant to be.
         annotation: Any = model

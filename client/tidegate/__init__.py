@@ -1,4 +1,16 @@
-"""Tidegate's client: register models in MLflow, deploy them to dev, promote them to prod, roll back, call them."""
+"""Tidegate's client: register models in MLflow, deploy them to dev, promote them to prod, roll back, call them.
+
+| module | what happens there |
+|---|---|
+| `api`, `cli/` | the commands, as methods of one Python object and on a command line |
+| `registry/` | MLflow: versions, their files, digests and signatures |
+| `life/` | what becomes of a registered version: deployed, promoted, rolled back, compared, pruned |
+| `kinds`, `repository`, `triton/` | model repositories, whatever serves from them; Triton's entries, publishing |
+| `environments`, `status` | which environments there are; what is served there, and how much it is used |
+| `calling/` | the client of the proxy, and the MLflow model that does nothing else; light, so it imports little |
+| `errors`, `failures`, `findings` | how people are told what is wrong |
+| `hashing`, `parallel`, `names` | files and their digests, several at a time; safe names |
+"""
 
 from typing import TYPE_CHECKING
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 RULE: Final = "take letters, digits, '_', '-' and '.', not more than 127, and no '.' or '-' in front"
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
-"""As the definition of environments and the proxy have it."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")  # As the definition and the proxy have it.
 
 
 def is_name(text: str) -> bool:

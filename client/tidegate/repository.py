@@ -25,8 +25,7 @@ class StoredFile:
 class Published:
     """What a published configuration says."""
 
-    owner: int | None
-    """Version whose entry the configuration comes from; None where it was not published by this program."""
+    owner: int | None  # Version whose entry the configuration is of; None where this program did not publish it.
     served: tuple[int, ...]  # versions that are served; none where the configuration leaves that to the server
     aliases: dict[str, int]
 

@@ -68,8 +68,7 @@ DECLARED = {animal.name: animal.bytes for animal in (*ANIMALS, BROKEN) if animal
 }
 """Footprints as a definition declares them, in bytes; an ensemble takes nothing besides what its parts take."""
 SIZES = DECLARED | {animal.name: animal.bytes for animal in ANIMALS}
-IDLE_SECONDS = {"whale": 10}
-"""Those that stay for longer than the pool's idle limit says, because they are dear to load."""
+IDLE_SECONDS = {"whale": 10}  # Those that stay longer than the pool's idle limit says: they are dear to load.
 ON_DEMAND = tuple(SIZES)  # Every model of the on-demand server.
 PRELOADED = (RESIDENT.name, NEWCOMER.name)
 

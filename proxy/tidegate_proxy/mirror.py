@@ -20,8 +20,7 @@ from .upstream.request import NoAnswerError, send
 
 Outcome = Literal["answered", "refused", "failed", "late", "incomplete", "too-large", "too-many", "sequence", "nowhere"]
 """Answered, or with an error (refused); no answer, or none in time; not sent, for one of several reasons."""
-Send = Callable[[Replica, bytes], Awaitable[Outcome]]
-"""Sends a whole request to a replica, and reads the answer to its end."""
+Send = Callable[[Replica, bytes], Awaitable[Outcome]]  # Sends a whole request to a replica, and reads the answer.
 
 MOST_BYTES = 1024 * 1024  # Bytes of one request that is mirrored.
 MOST_BYTES_OF_ALL = 32 * 1024 * 1024  # Bytes of all mirrored requests in flight.

@@ -14,8 +14,7 @@ from .telemetry.meter import Meter
 from .telemetry.records import CallLog
 from .telemetry.traces import Tracer
 
-BUFFERED_BODIES = 4
-"""Bodies of the longest kind that are held at once, by requests whose body must be whole before it is sent on."""
+BUFFERED_BODIES = 4  # Bodies of the longest kind held at once, by requests whose body must be whole to be sent on.
 SWEEP_SECONDS = 0.1  # Seconds between two looks for calls past their deadline: that is how late a deadline can be.
 
 

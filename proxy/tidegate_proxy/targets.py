@@ -30,8 +30,7 @@ class Target:
     version: str | None = None
     in_body: bool = False  # Whether only the body says what is asked: the kind's `open_body` reads it.
     looks_only: bool = False  # Whether a model that is not loaded is not loaded for it: the kind's `look` answers it.
-    may_be_of_sequence: bool = False
-    """Whether it may be one request of a sequence; also whether candidates get copies of it."""
+    may_be_of_sequence: bool = False  # Whether it may be of a sequence; also whether candidates get copies of it.
     streams: bool = False  # Whether its answer may go on for as long as it moves.
 
 

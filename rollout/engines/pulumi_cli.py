@@ -28,8 +28,7 @@ from ..terminal import make, note
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_DEFINITION = "stacks/inference.yaml"  # What the program reads when a stack's configuration names no definition.
-OLDEST = (3, 219, 0)
-"""The first version that reads `requiredPulumiVersion`, which stands in Pulumi.yaml and says the same."""
+OLDEST = (3, 219, 0)  # The first version that reads `requiredPulumiVersion`, which stands in Pulumi.yaml too.
 GET_PULUMI = "How to install Pulumi: https://www.pulumi.com/docs/install"
 UP = ("up", "--yes", "--skip-preview", "--refresh")
 """Refreshed first: Pulumi compares with its state, and a hand may have changed the cluster."""

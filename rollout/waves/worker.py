@@ -25,8 +25,7 @@ from .runner import Interrupted, Show
 
 ROOT = Path(__file__).resolve().parents[2]
 _GRACE_SECONDS = 90.0  # How long an engine may take to end what it has begun, once it is interrupted.
-_LONGEST_MESSAGE = 4_000
-"""Of what a worker answers: it must fit into the pipe, which is read when the worker has ended."""
+_LONGEST_MESSAGE = 4_000  # Of a worker's answer: it must fit into the pipe, which is read when the worker has ended.
 _STOPPED = 130
 
 

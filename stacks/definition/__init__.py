@@ -126,7 +126,7 @@ class DataPlane(Named):
     storage_classes: StorageClasses = StorageClasses()
     """Storage class for each kind of dataset."""
     gpus: tuple[GpuNodes, ...] = ()
-    """The GPUs it has; without them, no GPU, and pools that want one are refused."""
+    """The GPUs it has; without this there is none, and pools that want one are refused."""
 
 
 class Header(Section):

@@ -24,8 +24,7 @@ _WIDTH = 120
 class Form(Enum):
     """How much of a part must stand in one place; the value ends the name of its definition in the schema."""
 
-    WHOLE = ""
-    """Everything that is required: nothing is laid over it, or it is replaced as a whole (items without a name)."""
+    WHOLE = ""  # Everything that is required: nothing is laid over it, or it is replaced whole (items without a name).
     COMMON = "Common"  # In the common part: the name and the kind; the rest may come from environments and data planes.
     OVERLAY = "Overlay"  # In an overlay: the name alone; `remove: true` takes an inherited item away.
 

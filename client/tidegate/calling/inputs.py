@@ -13,8 +13,7 @@ from ..errors import UsageError
 from ..names import nearest
 from .tensors import Array, dtype_of
 
-_DIGITS: Final = {"FP16": 11, "BF16": 8, "FP32": 24, "FP64": 53}
-"""Binary digits of whole numbers that a type always holds."""
+_DIGITS: Final = {"FP16": 11, "BF16": 8, "FP32": 24, "FP64": 53}  # Binary digits of whole numbers that a type holds.
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,7 @@ _PATH: Final = re.compile(r"(/[A-Za-z0-9_.~%-]+)*/*")
 _FORM: Final = "host, host:port or URL, such as https://inference.example.com"
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,15}")
 _WORD: Final = re.compile(r"[0-9A-Za-z._-]{1,128}")
-Version = int | str | None
-"""The number of a version; None leaves it to the environment: its shares, its alias, or the newest."""
+Version = int | str | None  # Its number; None leaves it to the environment: its shares, its alias, or the newest.
 
 
 def proxy_url(said: str | None = None, environ: Mapping[str, str] = os.environ) -> str:

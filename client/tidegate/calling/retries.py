@@ -14,8 +14,7 @@ from .transport import Body, NotSentError, TimeIsUpError, Transport
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 _MOST_TRIES: Final = 3  # of what surely did nothing, or does no harm, and met no proxy that said when to come again
-_MARGIN: Final = 0.25
-"""The proxy is told to end so many seconds earlier than the caller does, so that its answer still arrives."""
+_MARGIN: Final = 0.25  # The proxy is told to end so many seconds before the caller does, so that its answer arrives.
 _CREDENTIALS: Final = ("Authorization", "X-API-Key", "X-Domino-Api-Key")
 Once = Callable[[Mapping[str, str], float], Reply]
 """Sends a request with these headers, and returns the answer by then (of the monotonic clock)."""

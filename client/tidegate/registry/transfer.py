@@ -18,8 +18,7 @@ from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
 
 PAUSE_SECONDS = 0.5  # After the first try; twice as long after the second.
-PARTIAL = ".tidegate-partial"
-"""Folder, below the one that is fetched into, of files that are not whole yet: those begin anew."""
+PARTIAL = ".tidegate-partial"  # Folder, below the one fetched into, of files that are not whole yet: those begin anew.
 TRIES = 3  # A download that breaks in its middle begins anew so often; MLflow tries whole requests again by itself.
 
 

@@ -21,8 +21,7 @@ UNPROVEN: Final = "tidegate.registered-by.unproven"
 """Why the registrant's name may be a false one; not there where a proxy has asked for a proof."""
 GOLDEN: Final = "tidegate.golden.sha256"
 SIGNATURE: Final = "tidegate.signature.sha256"
-CLIENT: Final = "tidegate.client"
-"""Of a version: the version of the client model that goes with it, `densenet-client/3`."""
+CLIENT: Final = "tidegate.client"  # Of a version: the client model's version that goes with it, `densenet-client/3`.
 VERSION: Final = "tidegate.version"  # Of a version of the client model: the number of the version that it calls.
 
 # Below the source of a version, where MLflow keeps the empty pyfunc model.
@@ -47,8 +46,7 @@ class RegisteredVersion(Message):
     registered_by: str
     registered_at: datetime  # UTC.
     signed: bool
-    client_model: str | None
-    """Name and version of the client model, `densenet-client/3`; None where the registration is unfinished."""
+    client_model: str | None  # Its name and version, `densenet-client/3`; None where the registration is unfinished.
     tags: dict[str, str]
     aliases: tuple[str, ...]
 

@@ -34,8 +34,7 @@ class Effort:
     stampedes: int
     room: int  # Models that there is room for when it is tried how many more can be served.
     density_seconds: float
-    densities: tuple[int, ...]
-    """So many times more models are tried, one after the other until one is served well enough."""
+    densities: tuple[int, ...]  # So many times more models are tried, in turn, until one is served well enough.
 
 
 FULL: Final = Effort(5, 2.0, 8, 200, 2, 8, 50.0, (20, 8))

@@ -38,8 +38,7 @@ class ModelFiles:
     """A model as it lies in the repository."""
 
     versions: tuple[int, ...] = ()  # Those that a load loads, and that are there.
-    stamp: str = ""
-    """Fingerprint of the content that a load loads; it changes when the content does, even to older files."""
+    stamp: str = ""  # Fingerprint of the content to load; it changes with the content, even to older files.
     parts: tuple[str, ...] = ()
     estimate_bytes: int | None = None  # What it may take in memory, without its parts; None where nothing tells.
 

@@ -31,8 +31,7 @@ class RequestedModel:
 
     model: str
     version: str | None
-    sequence: bytes = b""
-    """A sequence's id as text, as over HTTP; empty where the message is of none (0 and "" are none)."""
+    sequence: bytes = b""  # A sequence's id as text, as over HTTP; empty where it is of none (0 and "" are none).
 
 
 class MessageReader:

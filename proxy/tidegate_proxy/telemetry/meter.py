@@ -52,8 +52,7 @@ class Meter:
         """By server, model and protocol; they stay the same over reloads of the tables."""
         self.problems: dict[str, int] = defaultdict(int)
         self.upstream_errors: dict[tuple[str, str], int] = defaultdict(int)
-        self.mirrored: dict[tuple[str, str, str], int] = defaultdict(int)
-        """By server, model and what became of the copy."""
+        self.mirrored: dict[tuple[str, str, str], int] = defaultdict(int)  # By server, model and what became of it.
         self.lease_acquires: dict[tuple[str, str, str], int] = defaultdict(int)  # By server, pool and outcome.
         self.lease_waits: dict[tuple[str, str], Histogram] = defaultdict(Histogram)
         """Of requests that came without a lease, by server and pool."""

@@ -3,8 +3,7 @@
 import logging
 from typing import Any
 
-SUCCESS_EVERY = 0.2
-"""Seconds between two calls that went well and are logged: a line costs more than the call's own work."""
+SUCCESS_EVERY = 0.2  # Seconds between two logged calls that went well: a line costs more than the call's own work.
 FAILURES_A_SECOND = 50
 """Calls that ended badly that are logged each second; the rest are counted, and their number is in the next line."""
 log = logging.getLogger("tidegate_proxy.calls")

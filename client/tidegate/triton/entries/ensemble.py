@@ -24,8 +24,7 @@ class Step:
     index: int
     model: str
     version: int  # NEWEST, or the only version that will do.
-    inputs: tuple[tuple[str, str], ...]
-    """Of each: the model's name for it, and the ensemble's; in the order of the model's."""
+    inputs: tuple[tuple[str, str], ...]  # Of each: the model's name, and the ensemble's; in the order of the model's.
     outputs: tuple[tuple[str, str], ...]
 
     @property

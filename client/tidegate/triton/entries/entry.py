@@ -16,8 +16,7 @@ from ...repository import StoredFile
 from .text import CONFIG, ConfigText, read_config
 
 MAX_CONFIG_BYTES = 1 << 20
-PUBLISHED = ".entry"
-"""Folder within a version of a published model: what its entry has beside the version (`publishing`)."""
+PUBLISHED = ".entry"  # Folder within a published version: what its entry has beside the version (`publishing`).
 NO_VERSIONS = ("configs", "initial_state", "warmup")
 _VERSION = re.compile(r"0|[1-9][0-9]*")
 _MAX_VERSION = 2**63 - 1

@@ -27,8 +27,7 @@ class ShownTensor(BaseModel):
 
     name: str
     data_type: str
-    shape: tuple[int, ...]
-    """As requests have it, the batch's dimension among it; -1 is any size."""
+    shape: tuple[int, ...]  # As requests have it, the batch's dimension among it; -1 is any size.
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -56,8 +55,7 @@ class Shown(BaseModel):
     inputs: tuple[ShownTensor, ...]
     outputs: tuple[ShownTensor, ...]
     steps: tuple[ShownStep, ...] = ()
-    settings: str
-    """All other fields of the configuration: how Triton runs it, in the words of config.pbtxt."""
+    settings: str  # All other fields of the configuration: how Triton runs it, in the words of config.pbtxt.
     config: dict[str, Any]
 
 

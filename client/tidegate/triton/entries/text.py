@@ -111,8 +111,7 @@ class _Scan:
     def __init__(self, text: str, file: str) -> None:
         self.lines: dict[str, int] = {}
         self.refused: list[Finding] = []  # What protobuf's parser refuses as well.
-        self.strict: list[Finding] = []
-        """What protobuf's Python parser takes and the C++ parser within Triton does not."""
+        self.strict: list[Finding] = []  # What protobuf's Python parser takes and Triton's C++ parser does not.
         self._file = file
         self._tokens = text_format.Tokenizer(text.split("\n"))
 

@@ -13,8 +13,7 @@ Protocol = Literal["grpc", "http"]
 Percentile = Literal[50, 90, 95, 99]
 MOST = 1024  # Rows in a batch, requests at a time, instances: more is a slip of the hand.
 MOST_SETTINGS = 500
-ALIKE = 0.05
-"""Throughputs within this share of each other are taken for the same: runs of one setting differ by as much."""
+ALIKE = 0.05  # Throughputs within this share of each other count as the same: runs of one setting differ by as much.
 
 
 class Setting(Message):

@@ -169,8 +169,7 @@ class CapacityLedger:
         return alone, tuple(shared)
 
 
-_UNSURE_PATIENCE: Final = 0.1
-"""Share of the patience for memory whose real size is not known: it cannot be told what is missing."""
+_UNSURE_PATIENCE: Final = 0.1  # Share of the patience for memory of unknown size: it cannot be told what is missing.
 
 
 @dataclass(slots=True)

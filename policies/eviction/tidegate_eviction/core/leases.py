@@ -11,8 +11,7 @@ from .messages import Answered, Ticket
 from .planner import retry_after
 from .pool import Lease, Model, Pool, Waiter
 
-_RECENT = 0.2
-"""How much the latest use counts in the mean time between uses. Anything from 0.05 to 0.5 chooses much the same."""
+_RECENT = 0.2  # How much the latest use counts in the mean time between uses; 0.05 to 0.5 choose much the same.
 _LOADED = (State.RESIDENT, State.DRAINING)
 
 

@@ -52,8 +52,7 @@ class PoolSettings:
     idle_seconds: float
     lease_seconds: float
     wait_seconds: float
-    measures: bool = True
-    """Whether readings of memory come: without them, room is free when the server says `unloaded`."""
+    measures: bool = True  # Whether memory is read: else room is free when the server says `unloaded`.
     loads_at_once: int = 4
     alone_seconds: float = 120.0  # How long a load that is to be measured keeps others from being loaded or unloaded.
     tolerance_bytes: int = 64 << 20  # What a reading may be off by: memory that is back but for this is back.
@@ -85,8 +84,7 @@ class ServerInventory:
     unloading: tuple[str, ...] = ()
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of resident ones, as far as they are known: a model with others than the settings say is drained and unloaded."""
-    lease_seconds: float = 0.0
-    """The longest lease that was granted and may live; the pool's own counts if it is longer."""
+    lease_seconds: float = 0.0  # The longest lease granted that may live; the pool's own if that is longer.
     same: bool = False  # Whether only the connection to the server broke: readings of before and after can be compared.
 
 

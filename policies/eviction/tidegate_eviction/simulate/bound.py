@@ -25,8 +25,7 @@ except ImportError:
     raise MissingLibraryError("the offline bound, for NumPy is not installed") from None
 
 MOST_MODELS = 20  # Of so many models at most the optimum is found exactly: there are a million sets of them.
-MOST_REQUESTS = 100_000
-"""Of so many steps at most the linear program is solved: beyond, it takes longer than people wait."""
+MOST_REQUESTS = 100_000  # Steps that the linear program is solved for; beyond, it takes longer than people wait.
 
 
 def bound(trace: Trace, capacity_bytes: int) -> tuple[float, bool] | None:

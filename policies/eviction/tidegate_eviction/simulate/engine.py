@@ -38,8 +38,7 @@ class SimulationSetting:
 
 
 FOR_EVER = 1e12  # Longer than any trace, in seconds.
-ROUNDING = 1e-6
-"""What sums of seconds may be off by: a request that gets room at the last moment of its wait is not refused."""
+ROUNDING = 1e-6  # What sums of seconds may be off by: room that comes at the last moment of a wait is no refusal.
 
 
 @dataclass(slots=True)

@@ -29,8 +29,7 @@ NOTHING_SECONDS = 60.0  # Seconds after which a load without an answer, of which
 UNLOAD_SECONDS = 350.0  # Seconds that an unload may take: requests in flight end first (SageMaker's figure).
 IGNORED_SECONDS = 20.0  # Seconds after which a model that is still ready was not unloaded.
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.03, 1.0  # Seconds between two looks at the index, at first and at last.
-LONGER = 1.07
-"""Each pause is so much longer than the one before: what has ended is seen a fifteenth of its time later at most."""
+LONGER = 1.07  # Each pause is so much longer than the one before: an end is seen a fifteenth of its time later at most.
 log = logging.getLogger(__name__)
 
 

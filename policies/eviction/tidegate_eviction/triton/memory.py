@@ -17,8 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ..server import NO_SOURCE, MemoryReading
 from .control import LostError, RefusedError, ServerCallError, TritonControl
 
-MODEL = "tidegate_memory"
-"""The name of the model that reads memory in Triton's container; it is in no repository, and not in the index."""
+MODEL = "tidegate_memory"  # The model that reads memory in Triton's container; in no repository, and not in the index.
 PROGRAM = files(__package__).joinpath("memory_model.py").read_bytes()
 PROGRAM_ID = hashlib.sha256(PROGRAM).hexdigest()[:16]
 CONFIG = json.dumps(
@@ -32,8 +31,7 @@ CONFIG = json.dumps(
 )
 LOAD_SECONDS = 60.0
 READ_SECONDS = 5.0
-METRICS_TRIES = 5
-"""After so many first readings in a row without an answer of Triton's metrics, readings go on without them."""
+METRICS_TRIES = 5  # After so many first readings without an answer of Triton's metrics, readings go on without them.
 USED, TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
 # Triton is in the same pod, whatever the environment says.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -19,8 +19,7 @@ CONFIG = "config.pbtxt"
 MOST_CONFIG_BYTES = 16 << 20
 PYTHON_CACHE = "__pycache__"  # What a load leaves itself in a folder that can be written: no content.
 UNSEEN = ""  # In place of a configuration that lies where only Triton can read it.
-LEAST_BYTES = 32 << 20
-"""What a model takes at least in an estimate: one process of Triton's Python backend, with numpy."""
+LEAST_BYTES = 32 << 20  # What a model takes at least in an estimate: one process of the Python backend, with numpy.
 
 
 @dataclass(frozen=True, slots=True)

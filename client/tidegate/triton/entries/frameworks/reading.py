@@ -45,8 +45,7 @@ class Reading:
     """Whether the dimensions are those of the model, its batch's among them; else they leave the batch out."""
     arguments: tuple[str, ...] | None = None
     """What TorchScript's forward takes besides itself, where it can be read, and all of it is tensors."""
-    missing: str = ""
-    """What the file does not tell of the tensors, so that the user must say it: a sentence for the error."""
+    missing: str = ""  # What the file does not tell of the tensors, and the user must say: a sentence for the error.
     notes: tuple[str, ...] = ()  # What the user should know of such a model in Triton.
 
 

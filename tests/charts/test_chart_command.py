@@ -1,5 +1,6 @@
 """`python -m charts`: values of a stack, a check of values, and the folder of the chart."""
 
+import io
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from charts import CHART, values_of
 from charts import check as charts_check
-from charts.__main__ import app
+from charts.__main__ import app, main
 from charts.check import helm
 from charts.folder import contents, default_values, stale, write
 from charts.packaging import ROOT
@@ -257,6 +258,19 @@ def test_the_folder_is_the_same_in_another_process_whatever_the_order_of_hashes(
         timeout=120,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_terminal_that_cannot_show_a_character_shows_another_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(sys, "argv", ["charts", "check", str(tmp_path / "modèle.yaml")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    shown.seek(0)
+    assert ended.value.code == 2
+    assert "mod?le.yaml: there is no such file" in shown.read()
 
 
 def test_packaging_says_where_the_file_is_and_what_it_hashes_to(tmp_path: Path) -> None:

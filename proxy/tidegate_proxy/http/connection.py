@@ -102,10 +102,7 @@ class ClientConnection(asyncio.Protocol):
         self._began = False
         self._body_bytes = 0
         try:
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserUpgrade as error:
-                self._go_on_after_upgrade(data, error)
+            self._parse(data)
         except httptools.HttpParserCallbackError as error:
             self._failed(error)
             return
@@ -129,21 +126,22 @@ class ClientConnection(asyncio.Protocol):
             return False
         return self._head_bytes > MOST_HEAD_BYTES
 
-    def _go_on_after_upgrade(self, data: bytes, found: httptools.HttpParserUpgrade) -> None:
-        """Pass over a wish for another protocol (RFC 9110, 7.8): many clients say `Upgrade: h2c` first.
+    def _parse(self, data: bytes) -> None:
+        """Parse what has come, passing over wishes for another protocol (RFC 9110, 7.8): many say `Upgrade: h2c` first.
 
         The parser takes such a request for one without a body, and what follows for the other protocol.
         """
-        head, self._framing = self._framing, b""
-        if not head:  # CONNECT
-            raise found
-        data = data[found.args[0] :]
-        self._parser = httptools.HttpRequestParser(SkipFirstHead(self))
-        self._parser.feed_data(head)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as error:
-            self._go_on_after_upgrade(data, error)
+        while True:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as found:
+                head, self._framing = self._framing, b""
+                if not head:  # CONNECT
+                    raise
+                data = data[found.args[0] :]
+                self._parser = httptools.HttpRequestParser(SkipFirstHead(self))
+                self._parser.feed_data(head)
 
     def eof_received(self) -> None:
         """Let the transport close: callers do not half-close."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,6 +102,17 @@ async def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) ->
         answer = await house.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
         assert isinstance(answer, lease.Busy)
         assert loop.time() - begun < 2, "room is there after three"
+
+
+async def test_an_answer_that_is_due_is_not_lost_when_another_call_comes_first(tmp_path: Path) -> None:
+    async with live(tmp_path, StandIn({"a": MIB, "b": MIB}, load_seconds=1)) as house:
+        await house.acquire("a")
+        waiting = asyncio.create_task(house.acquire("b", seconds=0.5))
+        await house.until(lambda: house.state("b") == "loading")
+        time.sleep(0.5)  # nothing else runs: the wait ends, and the next thing that happens is another call
+        assert (await house.acquire("a")).outcome == "granted"
+        async with asyncio.timeout(5):
+            assert (await waiting).outcome == "busy"
 
 
 async def test_pinned_models_and_those_of_an_open_window_are_loaded_without_being_asked_for(tmp_path: Path) -> None:

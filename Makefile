@@ -33,6 +33,7 @@ export TIDEGATE_CACHE
 export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/service:$(CURDIR)/proxy:$(CURDIR)/policies/eviction:$(CURDIR)/client
 # Bytecode goes to the cache folder, that of tests too, so that each process of a run finds it and the tree stays clean.
 export PYTHONPYCACHEPREFIX ?= $(TIDEGATE_CACHE)/bytecode
+unexport PYTHONDONTWRITEBYTECODE
 export MYPY_CACHE_DIR ?= $(TIDEGATE_CACHE)/mypy
 export RUFF_CACHE_DIR ?= $(TIDEGATE_CACHE)/ruff
 

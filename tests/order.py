@@ -16,11 +16,11 @@ TOGETHER = {
 ALONE = {"tests/cluster/test_rollout_planes.py"}  # Files in them that have servers of their own.
 LONGEST = (
     "tests/cluster/test_rollout_planes.py",
-    "tests/docs/test_docs_models.py",
     "tests/cluster",
     "tests/node",
-    "tests/client/life",
     "tests/lab/demo/test_demo_real.py",
+    "tests/client/life",
+    "tests/docs/test_docs_models.py",
     "tests/lab/demo/test_demo_lifecycle.py",
     "tests/policies/eviction/real/test_real_churn.py",
     "tests/client/registry",

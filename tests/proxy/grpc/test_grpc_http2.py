@@ -41,6 +41,7 @@ from .peer import (
 
 BIG = b"\x00" * 70_000
 WINDOW_1 = struct.pack(">L", 1)
+REQUEST = request()
 BROKEN: list[Any] = [
     (PROTOCOL, [frame(DATA, 0, 1, b"x")]),
     (PROTOCOL, [frame(DATA, 0, 0, b"x")]),
@@ -78,7 +79,7 @@ BROKEN: list[Any] = [
     (CALM, [frame(SETTINGS) * 10_001]),
     (
         CALM,
-        [b"".join(frame(HEADERS, 4, n, request()) + frame(RESET, 0, n, b"\0\0\0\x08") for n in range(1, 20_004, 2))],
+        [b"".join(frame(HEADERS, 4, n, REQUEST) + frame(RESET, 0, n, b"\0\0\0\x08") for n in range(1, 20_004, 2))],
     ),
     (CALM, [frame(HEADERS, 4, 1, request()), frame(DATA, 0, 1) * 10_001]),
 ]

@@ -65,7 +65,10 @@ def pytest_in(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
-@pytest.mark.parametrize("options", [(), ("-n1",)], ids=["alone", "with workers"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param((), id="alone", marks=pytest.mark.thorough), pytest.param(("-n1",), id="with workers")],
+)
 def test_what_was_not_run_is_listed_by_name_below_its_reason(tmp_path: Path, options: tuple[str, ...]) -> None:
     done = run(tmp_path, LOUD, *options)
     assert done.returncode == 0, done.stdout
@@ -78,12 +81,11 @@ def test_what_was_not_run_is_listed_by_name_below_its_reason(tmp_path: Path, opt
 @pytest.mark.parametrize(
     ("options", "failed"),
     [
-        (("--require-all",), ["PULUMI", "TRITON"]),
-        (("--allow-not-run", "pulumi"), ["TRITON"]),
-        (("--require-all", "--allow-not-run", "node pulumi", "-n1"), ["TRITON"]),
-        (("--allow-not-run", "pulumi triton"), []),
+        pytest.param(("--require-all",), ["PULUMI", "TRITON"], id="nothing"),
+        pytest.param(("--allow-not-run", "pulumi"), ["TRITON"], id="one part", marks=pytest.mark.thorough),
+        pytest.param(("--require-all", "--allow-not-run", "node pulumi", "-n1"), ["TRITON"], id="with workers"),
+        pytest.param(("--allow-not-run", "pulumi triton"), [], id="two parts", marks=pytest.mark.thorough),
     ],
-    ids=["nothing", "one part", "with workers", "two parts"],
 )
 def test_a_run_may_demand_that_nothing_is_left_out_but_what_it_names(
     tmp_path: Path, options: tuple[str, ...], failed: list[str]
@@ -105,11 +107,18 @@ def test_a_run_may_demand_that_no_whole_file_is_left_out(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "text",
     [
-        "import pytest\ndef test_it():\n    pytest.skip('not today')\n",
-        "import pytest\npytest.importorskip('no_such_module')\ndef test_it(): pass\n",
-        "import pytest\n@pytest.mark.skipif(True, reason='another system')\ndef test_it(): pass\n",
+        pytest.param("import pytest\ndef test_it():\n    pytest.skip('not today')\n", id="skip"),
+        pytest.param(
+            "import pytest\npytest.importorskip('no_such_module')\ndef test_it(): pass\n",
+            id="module of a file",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            "import pytest\n@pytest.mark.skipif(True, reason='another system')\ndef test_it(): pass\n",
+            id="mark",
+            marks=pytest.mark.thorough,
+        ),
     ],
-    ids=["skip", "module of a file", "mark"],
 )
 def test_a_test_that_is_left_out_in_silence_has_failed(tmp_path: Path, text: str) -> None:
     done = run(tmp_path, text)

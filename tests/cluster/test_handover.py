@@ -52,6 +52,7 @@ def test_from_helm_to_pulumi_and_back(site: Site) -> None:
     assert site.changes() == []
 
 
+@pytest.mark.thorough
 @HELM
 def test_what_kubectl_applied_is_adopted_by_helm(site: Site) -> None:
     """The rendered files were the way before; now it is a release."""
@@ -131,6 +132,7 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / f"tidegate-{OLDER}.tgz", package(CHART, folder)
 
 
+@pytest.mark.thorough
 @HELM
 def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
     site: Site, values: Path, charts: tuple[Path, Path]

@@ -93,10 +93,10 @@ NO_SLICE = "No nvidia.com/{} is left for it ({} asked for): 1 node of the right 
 NO_DEVICE = "No device that fits its claim is left."
 RUN_OUT = [
     ("preload-mixed", 3, NO_SLICE.format("mig-2g.20gb", 1)),
-    ("ondemand-whole", 4, NO_SLICE.format("gpu", 2)),
     ("preload-claimed", 7, NO_DEVICE),
 ]
 RUN_OUT_TOO = [
+    ("ondemand-whole", 4, NO_SLICE.format("gpu", 2)),
     ("ondemand-single", 7, NO_SLICE.format("gpu", 1)),
     ("preload-sliced", 4, NO_SLICE.format("gpu.shared", 1)),
     ("ondemand-shared", 4, NO_SLICE.format("gpu", 1)),

@@ -6,6 +6,7 @@ import sys
 from http import HTTPStatus
 from pathlib import Path
 
+import pytest
 from tidegate_contracts import proxy_process
 from tidegate_contracts.proxy_process import READY_PATH, server_ready_path
 from tidegate_proxy.access.api_keys import HASH, PREFIX
@@ -73,6 +74,7 @@ def test_it_passes_calls_of_those_with_a_key_to_the_pool_and_refuses_all_others(
         assert secret not in "\n".join(said)
 
 
+@pytest.mark.thorough
 def test_a_rolling_restart_under_load_loses_no_call_and_who_goes_serves_on_whom_the_news_has_not_reached(
     environment: Environment, tmp_path: Path
 ) -> None:

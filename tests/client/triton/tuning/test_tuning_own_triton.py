@@ -41,6 +41,7 @@ def tritons_of(pid: int) -> set[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_a_sweep_finds_and_writes_what_serves_most(programs: Programs, sleeper: Path, tmp_path: Path) -> None:
     said: list[str] = []
     before = {path: path.read_bytes() for path in sleeper.rglob("*") if path.is_file()}

@@ -109,8 +109,7 @@ def _said(path: PathInValues, what: str, document: Document) -> Iterator[tuple[P
         at = shown(document.get(path) if schema["not"] else path[-1])
         yield path, f"{at} {refused['description']}", "" if refused is schema else about
     elif "does not match pattern" in what:
-        expected = schema.get("patternErrorMessage") or what.partition("does not match ")[2]
-        yield path, f"{shown(document.get(path))} has not the form that is wanted", expected
+        yield path, f"{shown(document.get(path))} has not the form that is wanted", schema["patternErrorMessage"]
     else:
         yield path, what, about
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from components import EnvironmentArgs
 from stacks.definition.base import Conditional, Section, Without
-from stacks.reference.schema import laid_out
+from stacks.reference.schema import laid_out, or_null
 
 from .arguments import arguments, bare, classes, is_choice, is_list, sentence, tag, tag_values, title
 
@@ -134,23 +134,16 @@ def _sizes(kind: Any, *keys: str) -> Schema:
 
 
 def _scalar(kind: Any) -> Schema:
-    """Return the schema of a text, a number, a choice; editors show `patternErrorMessage` when the pattern fails."""
+    """Return the schema of a text, a number, a choice."""
     if kind is Any:
         return {}
     if get_origin(kind) is Literal and len(get_args(kind)) == 1:
         return {"const": get_args(kind)[0]}
-    made = TypeAdapter(kind).json_schema()
-    if "hint" in made:
-        hint = made["hint"]
-        made["patternErrorMessage"] = f"Expected {hint if ' ' in hint else 'a text such as ' + hint}."
-    return {key: value for key, value in made.items() if key not in _NOT_OURS}
+    return {key: value for key, value in TypeAdapter(kind).json_schema().items() if key not in _NOT_OURS}
 
 
 def _or_null(schema: Schema) -> Schema:
     """Return the schema of the same value, or of null, with which Helm's users take a value away."""
     if "const" in schema:
         return {"enum": [schema["const"], None]}
-    if isinstance(schema.get("type"), str):
-        enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
-        return schema | {"type": [schema["type"], "null"]} | enum
-    return schema | {"anyOf": [*schema["anyOf"], {"type": "null"}]} if "anyOf" in schema else schema
+    return or_null(schema) if schema else schema

@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stacks.command import WRONG_INPUT, CommandError
+from stacks.command import FAILED, WRONG_INPUT, CommandError
 from stacks.problems import escaped
 from stacks.validate import read_definition
 
@@ -37,14 +37,14 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
     unknown = f"git knows no revision {escaped(revision)} here; `git branch --all` and `git log --oneline` list some."
     top = Path(_git(folder, "rev-parse", "--show-toplevel", error=lost))
     what = f"{escaped(revision)}^{{commit}}"
-    commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", what, error=unknown)
+    commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", what, error=unknown, code=WRONG_INPUT)
     wanted = definition.resolve().relative_to(top.resolve())
     with TemporaryDirectory(prefix="tidegate-") as temporary:
         tree, rendered = Path(temporary) / "tree", Path(temporary) / "rendered"
         index = {"GIT_INDEX_FILE": str(Path(temporary) / "index")}
         unpacked = "git could not unpack the revision"
-        _git(top, "read-tree", commit, error=unpacked, **index)
-        _git(top, "checkout-index", "--all", f"--prefix={tree}/", error=unpacked, **index)
+        _git(top, "read-tree", commit, error=unpacked, more=index)
+        _git(top, "checkout-index", "--all", f"--prefix={tree}/", error=unpacked, more=index)
         # A link that leads out of the revision leads to what is no part of it.
         for path in [*tree.rglob("*")]:
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(tree.resolve()):
@@ -84,9 +84,10 @@ def _render(revision: str, root: Path, definition: Path, out: Path) -> None:
         raise error(f"{escaped(revision)} cannot be rendered: its own `rollout render` ended with {code}:{said}")
 
 
-def _git(folder: Path, *arguments: str, error: str, **more: str) -> str:
+def _git(folder: Path, *arguments: str, error: str, code: int = FAILED, more: Mapping[str, str] | None = None) -> str:
     # A hook or an alias may have pointed git elsewhere; what counts is where the definition lies.
-    env = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")} | more
+    env = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")}
+    env |= more or {}
     command = ["git", "-C", str(folder), *arguments]
     try:  # with what is no UTF-8 as Python has it in paths
         done = subprocess.run(command, env=env, capture_output=True, text=True, errors="surrogateescape", check=False)
@@ -94,5 +95,5 @@ def _git(folder: Path, *arguments: str, error: str, **more: str) -> str:
         raise CommandError("comparing with a revision needs git, and there is none on the PATH.") from None
     if done.returncode:
         said = done.stderr.strip().splitlines()
-        raise CommandError(error + (f"\n    {escaped(said[-1])}" if said else ""))
+        raise CommandError(error + (f"\n    {escaped(said[-1])}" if said else ""), code)
     return done.stdout.strip()

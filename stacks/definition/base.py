@@ -132,8 +132,13 @@ class Without:
 
 
 def form(pattern: str, hint: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:
-    """Return what stands beside the type of a text: the pattern that it matches, and in words what is expected."""
-    return Field(pattern=pattern, json_schema_extra={"hint": hint}, min_length=min_length, max_length=max_length)
+    """Return what stands beside the type of a text: the pattern that it matches, and in words what is expected.
+
+    Editors, and `make check-chart`, show `patternErrorMessage` when the pattern fails.
+    """
+    expected = f"Expected {hint if ' ' in hint else 'a text such as ' + hint}."
+    extra = {"hint": hint, "patternErrorMessage": expected}
+    return Field(pattern=pattern, json_schema_extra=dict(extra), min_length=min_length, max_length=max_length)
 
 
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -254,17 +259,24 @@ def _whole_bytes(quantity: str) -> str:
 
 
 def _quantity(*examples: str) -> Any:
-    return Field(max_length=24, json_schema_extra={"pattern": _QUANTITY.pattern, "examples": list(examples)})
+    wanted = f"Expected a Kubernetes quantity, such as {' or '.join(examples)}."
+    said = {"pattern": _QUANTITY.pattern, "patternErrorMessage": wanted}
+    return Field(max_length=24, json_schema_extra={**said, "examples": list(examples)})
 
 
 CpuQuantity = Annotated[str, AfterValidator(_whole_millicores), _quantity("500m", "2")]
 ByteQuantity = Annotated[str, AfterValidator(_whole_bytes), _quantity("512Mi", "16Gi")]
 
 
-BOTH_REPLICAS_AND_AUTOSCALING = (
-    "replicas and autoscaling cannot stand together: the autoscaler owns the number of replicas; "
-    "in an overlay, `replicas: null` takes the inherited number away"
-)
+def replicas_or_autoscaling(owner: Any) -> Any:
+    """An autoscaler owns the number of replicas."""
+    if owner.replicas is None or owner.autoscaling is None:
+        return owner
+    raise ValueError(
+        "replicas and autoscaling cannot stand together: the autoscaler owns the number of replicas; "
+        "in an overlay, `replicas: null` takes the inherited number away"
+    )
+
 
 _LEAST_MEMORY = 16 * 2**20
 

@@ -9,7 +9,6 @@ from cronsim import CronSim, CronSimError
 from pydantic import Field, model_validator
 
 from .base import (
-    BOTH_REPLICAS_AND_AUTOSCALING,
     NOT_IN_VALUES,
     ByteQuantity,
     CpuScaling,
@@ -25,6 +24,7 @@ from .base import (
     Toleration,
     byte_count,
     form,
+    replicas_or_autoscaling,
 )
 from .models import ModelName
 from .placement import CpuPlacement, Placement
@@ -149,12 +149,7 @@ class Pool(Named):
     max_unavailable: Annotated[int, Field(ge=1, le=1000)] = 1
     """Replicas that a node drain may take away at once (PodDisruptionBudget)."""
 
-    @model_validator(mode="after")
-    def _replicas_or_autoscaling(self) -> Self:
-        """An autoscaler owns the number of replicas."""
-        if self.replicas is not None and self.autoscaling is not None:
-            raise ValueError(BOTH_REPLICAS_AND_AUTOSCALING)
-        return self
+    _replicas_or_autoscaling = model_validator(mode="after")(replicas_or_autoscaling)
 
     @model_validator(mode="after")
     def _shared_memory_is_part_of_the_memory(self) -> Self:

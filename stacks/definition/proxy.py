@@ -1,12 +1,11 @@
 """The inference proxy: replicas, exposure, authentication, access rules and limits."""
 
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 from tidegate_contracts import proxy_process, routing
 
 from .base import (
-    BOTH_REPLICAS_AND_AUTOSCALING,
     NOT_IN_VALUES,
     Annotations,
     ByteQuantity,
@@ -27,6 +26,7 @@ from .base import (
     Toleration,
     Without,
     form,
+    replicas_or_autoscaling,
 )
 
 HttpUrl = Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://idp.example.com/realms/x")]
@@ -267,9 +267,4 @@ class Proxy(Section):
             return f"https://{PROXY}.{namespace}.svc:{proxy_process.HTTPS_SERVICE_PORT}"
         return f"http://{PROXY}.{namespace}.svc:{proxy_process.HTTP_SERVICE_PORT}"
 
-    @model_validator(mode="after")
-    def _replicas_or_autoscaling(self) -> Self:
-        """An autoscaler owns the number of replicas."""
-        if self.replicas is not None and self.autoscaling is not None:
-            raise ValueError(BOTH_REPLICAS_AND_AUTOSCALING)
-        return self
+    _replicas_or_autoscaling = model_validator(mode="after")(replicas_or_autoscaling)

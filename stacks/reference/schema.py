@@ -97,7 +97,7 @@ class _Writer:
         properties = {}
         for key, source in part["properties"].items():
             value = self.value(source, form)
-            value = value if key in required or key in TAGS else _or_null(value)
+            value = value if key in required or key in TAGS else or_null(value)
             about = {"description": source.get("description") or part["description"]}
             default = None if form is Form.OVERLAY else self.default(source)
             properties[key] = about | value | ({} if default is None else {"default": default})
@@ -158,10 +158,10 @@ class _Writer:
         made: Schema = {"type": "object"}
         if patterns := source.get("patternProperties"):
             allowed = {key: each for key, each in patterns.items() if each.get("not") != {}}
-            made["patternProperties"] = patterns | {k: _or_null(self.value(each, form)) for k, each in allowed.items()}
+            made["patternProperties"] = patterns | {k: or_null(self.value(each, form)) for k, each in allowed.items()}
             made["additionalProperties"] = False
         else:
-            made["additionalProperties"] = _or_null(self.value(source["additionalProperties"], form))
+            made["additionalProperties"] = or_null(self.value(source["additionalProperties"], form))
             made |= {"propertyNames": _scalar(source["propertyNames"])} if "propertyNames" in source else {}
         return made | (_only(source, "minProperties") if form is Form.WHOLE else {})
 
@@ -187,15 +187,11 @@ def _only(source: Schema, *keys: str) -> Schema:
 
 
 def _scalar(source: Schema) -> Schema:
-    """Return a scalar's schema without what others add; editors show `patternErrorMessage` when the pattern fails."""
-    made = {key: value for key, value in source.items() if key not in ("title", "hint", "default", "description")}
-    if "hint" in source:
-        hint = source["hint"]
-        made["patternErrorMessage"] = f"Expected {hint if ' ' in hint else 'a text such as ' + hint}."
-    return made
+    """Return a scalar's schema without what others add."""
+    return {key: value for key, value in source.items() if key not in ("title", "hint", "default", "description")}
 
 
-def _or_null(schema: Schema) -> Schema:
+def or_null(schema: Schema) -> Schema:
     """Return the schema of the same value, or of null: the key is then taken as if it were not there."""
     if isinstance(schema.get("type"), str):
         enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}

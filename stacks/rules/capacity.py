@@ -25,7 +25,7 @@ def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "placement", "profile"), what, do=do)
 
 
-def preloaded_models_fit_their_slice(stack: Stack) -> Iterator[Problem]:
+def preloaded_models_fit_a_replica(stack: Stack) -> Iterator[Problem]:
     """All models of a preload pool are in memory at once, in each replica."""
     for path, server, pool in stack.pools():
         memory = devices.memory_bytes(pool)
@@ -34,8 +34,8 @@ def preloaded_models_fit_their_slice(stack: Stack) -> Iterator[Problem]:
         total = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
         if total > memory:
             what = f"the declared footprints on {server.name}/{pool.name} sum to {_gb(total)}"
-            do = "Use a larger slice, or move models to an on-demand pool."
-            yield stack.source.problem((*path, "placement"), f"{what}, and its slice has {_gb(memory)}", do=do)
+            do = "Give replicas more memory, or move models to an on-demand pool."
+            yield stack.source.problem((*path, "placement"), f"{what}, and a replica has {_gb(memory)}", do=do)
 
 
 def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
@@ -51,8 +51,8 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "loading"), what, do=do)
             continue
         if memory is not None and capacity > memory:
-            what = f"capacity {pool.loading.capacity} is more than the {_gb(memory)} that the slice has"
-            do = "Leave some of the slice to CUDA itself; without capacity, nine tenths are used."
+            what = f"capacity {pool.loading.capacity} is more than the {_gb(memory)} that a replica has"
+            do = "Leave some of it to the server itself; without capacity, nine tenths are used."
             yield stack.source.problem((*path, "loading", "capacity"), what, do=do)
         models = stack.models_of(server, pool)
         for model in models:
@@ -60,7 +60,7 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
                 room = f"{server.name}/{pool.name} has {_gb(capacity)}: it could never be loaded"
                 what = f'model "{model.name}" takes {model.footprint}, and {room}'
                 place = ("models", stack.platform.models.index(model), "footprint")
-                yield stack.source.problem(place, what, do="Put it on a pool with a larger slice.")
+                yield stack.source.problem(place, what, do="Put it on a pool whose replicas have more memory.")
         pinned = {model.name for model in models if model.pinned}
         kept = {"the pinned models": pinned} | {
             f'the pinned models and those of warm window "{window.name}"': pinned | set(window.models)
@@ -70,7 +70,7 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
             total = sum(byte_count(model.footprint) for model in models if model.name in together and model.footprint)
             if total > capacity:
                 what = f"{what} of {server.name}/{pool.name} sum to {_gb(total)}, and its capacity is {_gb(capacity)}"
-                do = "Keep fewer models resident, or use a larger slice."
+                do = "Keep fewer models resident, or give replicas more memory."
                 yield stack.source.problem((*path, "loading"), what, do=do)
                 break
 

@@ -43,6 +43,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "a key of another loading mode": (f"{PRELOAD}.loading.leaseSeconds", 15, "no such key"),
     "a capacity beyond what readers of JSON can count":
         (f"{ON_DEMAND}.loading.capacityBytes", 2**53 + 2, "at most 9,007,199,254,740,992"),
+    "cores that are no quantity": ("proxy.resources.cpu", "two", "Expected a Kubernetes quantity, such as 500m or 2."),
     "a MIG profile that is none": (f"{PRELOAD}.placement.profile", "1gb.10g", "form"),
     "a node label that is none": (f"{PRELOAD}.nodeSelector", {"a b": "c"}, "no such key"),
     "a node label whose value is a number": (f"{PRELOAD}.nodeSelector", {"rack": 7}, "text is wanted"),

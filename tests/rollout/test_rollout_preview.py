@@ -242,7 +242,7 @@ def test_a_definition_that_is_wrong_now_ends_as_ever_and_reviewers_see_why(repo:
 def test_an_unknown_revision_is_one_message_and_no_old_page_stays(repo: Repository, revision: str) -> None:
     repo.page.parent.mkdir()
     repo.page.write_text("of yesterday", "utf-8")
-    assert f"git knows no revision {revision} here" in repo.against(revision, code=1).err
+    assert f"git knows no revision {revision} here" in repo.against(revision, code=2).err
     assert "git knows no revision" in repo.said()
 
 

@@ -39,6 +39,9 @@ class ServerKind(Protocol):
     def show(self, folder: Path) -> BaseModel:
         """Describe an entry: its tensors, its versions, and how the server will run it. Raises UsageError."""
 
+    def print_entry(self, shown: Any) -> None:
+        """Print for people what `show` returned."""
+
     def open_repository(self, where: Path | str) -> Repository:
         """Open the model repository in a folder or at the URL of an object store, to publish versions to it."""
 

@@ -63,7 +63,8 @@ def test_its_entries_are_recognised_checked_and_shown(repository: Path) -> None:
         f"{repository}/whole: nothing found",
     ]
     assert "wants the backend toy" in run("check", str(repository / "whole"), "--backend", "python").stdout
-    assert json.loads(run("show", str(repository / "whole")).stdout) == {"tensors": ["IN", "OUT"]}
+    assert run("show", str(repository / "whole")).stdout == "tensors: IN, OUT\n"
+    assert json.loads(run("show", str(repository / "whole"), "--json").stdout) == {"tensors": ["IN", "OUT"]}
 
 
 def test_what_is_no_entry_of_any_kind_is_still_triton_to_say(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _DIGITS: Final = {"FP16": 11, "BF16": 8, "FP32": 24, "FP64": 53}  # Binary digit
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TensorSpec:
     """An input or an output."""
 
     name: str
@@ -38,14 +38,14 @@ class Tensor:
 class Signature:
     """A model's inputs and outputs, and its maximum batch size."""
 
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
     max_batch: int  # rows that one request may have; 0: the model takes no batches
     decoupled: bool  # whether a request may have any number of answers
     sequential: bool = False  # whether requests are steps of sequences: then each has one row, whatever the batch
 
     @property
-    def required(self) -> tuple[Tensor, ...]:
+    def required(self) -> tuple[TensorSpec, ...]:
         """Inputs that every request has."""
         return tuple(each for each in self.inputs if not each.optional)
 
@@ -108,7 +108,7 @@ def requests(given: Inputs, signature: Signature | None) -> Iterator[dict[str, A
         yield {name: numpy.asarray(array[which]) for name, array in given.inputs.items()}
 
 
-def cast(value: Any, tensor: Tensor) -> Array:
+def cast(value: Any, tensor: TensorSpec) -> Array:
     """Return a value as an array of the tensor's type; raises UsageError where a number would become another one."""
     if tensor.data_type == "BYTES":
         return _texts(value, tensor.name)
@@ -135,7 +135,7 @@ def cast(value: Any, tensor: Tensor) -> Array:
     return made
 
 
-def _exact(found: Array, made: Array, tensor: Tensor) -> None:
+def _exact(found: Array, made: Array, tensor: TensorSpec) -> None:
     """Raise UsageError where a whole number has become another one; numbers that have fractions are rounded always."""
     surely = 1 << _DIGITS[tensor.data_type]
     large = (found < -surely) | (found > surely)
@@ -145,10 +145,10 @@ def _exact(found: Array, made: Array, tensor: Tensor) -> None:
             raise UsageError(what, do=f"give it as a float where rounding does no harm: it takes {tensor}")
 
 
-def _tensor(said: Mapping[str, Any]) -> Tensor:
+def _tensor(said: Mapping[str, Any]) -> TensorSpec:
     kind = str(said["data_type"]).removeprefix("TYPE_")
     dims = tuple(int(dim) for dim in said.get("dims", ()))
-    return Tensor(str(said["name"]), "BYTES" if kind == "STRING" else kind, dims, bool(said.get("optional", False)))
+    return TensorSpec(str(said["name"]), "BYTES" if kind == "STRING" else kind, dims, bool(said.get("optional", False)))
 
 
 def _columns(given: Any, signature: Signature | None) -> tuple[bool, dict[str, Any]]:
@@ -220,7 +220,7 @@ def _texts(value: Any, name: str) -> Array:
     return found
 
 
-def _batch(arrays: dict[str, Array], known: Mapping[str, Tensor], by_rows: bool) -> Inputs:
+def _batch(arrays: dict[str, Array], known: Mapping[str, TensorSpec], by_rows: bool) -> Inputs:
     """Return arrays with the batch's dimension first: what is one row by its shape becomes a batch of one."""
     found = {}
     for name, array in arrays.items():
@@ -229,7 +229,7 @@ def _batch(arrays: dict[str, Array], known: Mapping[str, Tensor], by_rows: bool)
     return Inputs(found, _count_rows(found), batched=True)
 
 
-def _plain(arrays: dict[str, Array], known: Mapping[str, Tensor]) -> Inputs:
+def _plain(arrays: dict[str, Array], known: Mapping[str, TensorSpec]) -> Inputs:
     """Return arrays as the model takes them; where all have a dimension more, each row is a request of its own."""
     scalars = {name for name, array in arrays.items() if not array.ndim and known[name].fits((1,))}
     single = {name: array.reshape(1) if name in scalars else array for name, array in arrays.items()}
@@ -239,7 +239,7 @@ def _plain(arrays: dict[str, Array], known: Mapping[str, Tensor]) -> Inputs:
     return Inputs(found, _count_rows(found))
 
 
-def _rows(array: Array, tensor: Tensor, of: str) -> Array:
+def _rows(array: Array, tensor: TensorSpec, of: str) -> Array:
     """Return an array as rows of a tensor; raises UsageError where it is none."""
     if array.ndim and tensor.fits(array.shape[1:]):
         return array

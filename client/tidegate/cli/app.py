@@ -8,11 +8,12 @@ import typer
 
 from .. import __version__
 from ..errors import ExitCode
+from ..triton.cli.entries import new
+from ..triton.cli.tune import tune
 from . import life
 from .calls import models, predict, status
-from .model import check, new, show
+from .model import check, show
 from .output import DEFECT
-from .tune import tune
 
 EPILOG = f"Exit codes: {'; '.join(f'{code.value} {code.meaning}' for code in ExitCode)}; {DEFECT} defect."
 

@@ -60,6 +60,12 @@ class TritonKind:
 
         return show_entry(folder)
 
+    def print_entry(self, shown: "Shown") -> None:
+        """Print the tensors, or an ensemble's steps as a drawing, and the settings."""
+        from .cli.entries import print_entry
+
+        print_entry(shown)
+
     def open_repository(self, where: Path | str) -> "Repository":
         """Open a model repository in a folder or in object storage."""
         from .publishing import open_repository

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tidegate.calling.inputs import Inputs, Signature, Tensor, requests, signature_of, take
+from tidegate.calling.inputs import Inputs, Signature, TensorSpec, requests, signature_of, take
 from tidegate.errors import UsageError
 
-FEATURES = Signature((Tensor("input__0", "FP32", (3,)),), (Tensor("output__0", "FP32", (1,)),), 8, False)
-PAIR = Signature((Tensor("A", "INT32", (1,)), Tensor("B", "FP32", (2,))), (), 4, False)
-WHOLE = Signature((Tensor("X", "INT32", (16,)),), (), 0, False)
-WORDS = Signature((Tensor("TEXT", "BYTES", (1,)),), (), 4, False)
-ANY = Signature((Tensor("X", "FP32", (-1,)), Tensor("OPTIONAL", "INT32", (1,), True)), (), 0, False)
+FEATURES = Signature((TensorSpec("input__0", "FP32", (3,)),), (TensorSpec("output__0", "FP32", (1,)),), 8, False)
+PAIR = Signature((TensorSpec("A", "INT32", (1,)), TensorSpec("B", "FP32", (2,))), (), 4, False)
+WHOLE = Signature((TensorSpec("X", "INT32", (16,)),), (), 0, False)
+WORDS = Signature((TensorSpec("TEXT", "BYTES", (1,)),), (), 4, False)
+ANY = Signature((TensorSpec("X", "FP32", (-1,)), TensorSpec("OPTIONAL", "INT32", (1,), True)), (), 0, False)
 
 
 def shapes(found: Inputs) -> dict[str, list[int]]:
@@ -30,7 +30,7 @@ def test_a_signature_is_what_triton_says_of_a_model() -> None:
         "model_transaction_policy": {"decoupled": True},
     }
     found = signature_of(config)
-    assert found == Signature((Tensor("T", "BYTES", (-1, 2), True),), (Tensor("Y", "FP16", (1,)),), 8, True)
+    assert found == Signature((TensorSpec("T", "BYTES", (-1, 2), True),), (TensorSpec("Y", "FP16", (1,)),), 8, True)
     assert str(found) == "T BYTES[any, 2] (optional); up to 8 rows at once"
     assert found.required == ()
 
@@ -63,7 +63,7 @@ def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
         (numpy.zeros((2, 3)), FEATURES, {"input__0": [[0, 0, 0], [0, 0, 0]]}),
         ([1.0, 2.0, 3.0], FEATURES, {"input__0": [[1, 2, 3]]}),
         (pandas.DataFrame({"X": [1, 2, 3]}), ANY, {"X": [1, 2, 3]}),
-        ({"X": 7}, Signature((Tensor("X", "INT32", (1,)),), (), 0, False), {"X": [7]}),
+        ({"X": 7}, Signature((TensorSpec("X", "INT32", (1,)),), (), 0, False), {"X": [7]}),
     ],
     ids=[
         "cells",

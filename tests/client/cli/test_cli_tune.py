@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode
-from tidegate.triton import tuning
 from tidegate.triton.entries.entry import read_entry
-from tidegate.triton.tuning import Measurement, Report, Setting
+from tidegate.triton.tuning import sweep
+from tidegate.triton.tuning.plan import Measurement, Report, Setting
 from tidegate.triton.tuning.sweep import has_comments
 from typer.testing import CliRunner, Result
 
@@ -29,7 +29,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     best = Measurement(
         setting=setting, inferences_per_second=9, p50_seconds=1, p90_seconds=1, p95_seconds=1, p99_seconds=1
     )
-    monkeypatch.setattr(tuning, "tune", lambda *_, **__: Report(model="m", measurements=(best,), best=best))
+    monkeypatch.setattr(sweep, "tune", lambda *_, **__: Report(model="m", measurements=(best,), best=best))
 
 
 def run(*words: object) -> Result:

@@ -146,6 +146,9 @@ class ToyKind:
     def show(self, folder: Path) -> ToyEntry:
         return ToyEntry.model_validate(self._read(folder))
 
+    def print_entry(self, shown: ToyEntry) -> None:
+        print(f"tensors: {', '.join(shown.tensors)}")
+
     def tensors(self, folder: Path) -> tuple[dict[str, bool], list[str]]:
         return dict.fromkeys(self.show(folder).tensors, False), []
 

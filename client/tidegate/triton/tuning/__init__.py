@@ -5,22 +5,3 @@ model with its weights before it measures, counts the memory of the tritonserver
 Python models run, measures windows of a number of requests unless told otherwise, and would bring numba, optuna 3.6.1,
 docker and gevent along into a package that is to stay small.
 """
-
-from .drawing import plot
-from .plan import Failure, Measurement, Plan, Report, Setting
-from .server import Address, TritonProgram
-from .sweep import tune, tuned_text, write_config
-
-__all__ = [
-    "Address",
-    "Failure",
-    "Measurement",
-    "Plan",
-    "Report",
-    "Setting",
-    "TritonProgram",
-    "plot",
-    "tune",
-    "tuned_text",
-    "write_config",
-]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import UnreachableError, UsageError
-from .plan import Measurement, Plan, Setting
+from .plan import Measurement, Setting, SweepPlan
 from .server import Running, find, opened
 
 _EVERY_SECONDS: Final = 0.25
@@ -36,7 +36,7 @@ def find_perf_analyzer(program: str | Path | None) -> Path:
     return find(program or "perf_analyzer", "tune measures with Triton's own load generator", do)
 
 
-def measure(program: Path, running: Running, setting: Setting, plan: Plan, folder: Path) -> Measurement:
+def measure(program: Path, running: Running, setting: Setting, plan: SweepPlan, folder: Path) -> Measurement:
     """Call a model until three windows agree, else take three as they are; LoadError has what perf_analyzer says."""
     said, report = "", folder / "perf_analyzer.csv"
     for longer in _LONGER_WINDOWS:
@@ -62,7 +62,7 @@ def measure(program: Path, running: Running, setting: Setting, plan: Plan, folde
 
 
 def _command(
-    program: Path, running: Running, setting: Setting, plan: Plan, seconds: float, stability: int
+    program: Path, running: Running, setting: Setting, plan: SweepPlan, seconds: float, stability: int
 ) -> list[str]:
     command = [
         str(program), "-m", running.config.name, "-u", running.address.where, "-i", running.address.protocol,

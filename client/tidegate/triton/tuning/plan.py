@@ -69,7 +69,7 @@ class Report(Message):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """Every value of each list with every value of the others; raises UsageError for what makes no sense."""
 
     batches: tuple[int, ...] = (1,)

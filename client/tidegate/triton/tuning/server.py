@@ -23,7 +23,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from ...errors import UnreachableError, UsageError
 from ..entries.entry import Entry
 from ..entries.text import CONFIG, config_text
-from .plan import Plan, Protocol
+from .plan import Protocol, SweepPlan
 
 HOST: Final = "127.0.0.1"
 _STOP_SECONDS: Final = 20.0
@@ -87,7 +87,7 @@ class TritonProgram:
         return cls(found, options)
 
     @contextmanager
-    def serving(self, entry: Entry, config: ModelConfig, plan: Plan, folder: Path) -> Iterator[Running]:
+    def serving(self, entry: Entry, config: ModelConfig, plan: SweepPlan, folder: Path) -> Iterator[Running]:
         """Run a Triton with links to the entry's files, and its model loaded; NotLoadedError has what Triton says."""
         repository = folder / "models"
         _link(entry, config, repository / entry.name)

@@ -15,7 +15,7 @@ from ..entries.checks import check_entry
 from ..entries.entry import Entry
 from ..entries.text import CONFIG, config_text, read_config
 from .perf import LoadError, gpu_bytes, measure
-from .plan import Failure, Measurement, Plan, Report, Setting, best_of
+from .plan import Failure, Measurement, Report, Setting, SweepPlan, best_of
 from .server import Address, NotLoadedError, Running, TritonProgram, described
 
 Progress = Callable[[str], None]
@@ -25,7 +25,7 @@ _COMMENT_OR_TEXT = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*
 
 def tune(
     model: Entry | str,
-    plan: Plan,
+    plan: SweepPlan,
     *,
     server: TritonProgram | Address,
     perf_analyzer: Path,
@@ -65,7 +65,7 @@ def tune(
 
 
 def _outcomes(
-    model: Entry | str, plan: Plan, server: TritonProgram | Address, perf_analyzer: Path, scratch: Path
+    model: Entry | str, plan: SweepPlan, server: TritonProgram | Address, perf_analyzer: Path, scratch: Path
 ) -> Iterator[Measurement | Failure]:
     if isinstance(server, Address):
         assert isinstance(model, str), "what is measured at an address is named"
@@ -96,7 +96,7 @@ def _outcomes(
 
 
 def _calls(
-    running: Running, plan: Plan, calls: list[Setting], perf_analyzer: Path, folder: Path
+    running: Running, plan: SweepPlan, calls: list[Setting], perf_analyzer: Path, folder: Path
 ) -> Iterator[Measurement | Failure]:
     _check_callable(running.config, plan)
     most = max(1, int(running.config.max_batch_size))
@@ -109,7 +109,7 @@ def _calls(
             yield Failure(setting=setting, why=error.what)
 
 
-def _check_callable(config: ModelConfig, plan: Plan) -> None:
+def _check_callable(config: ModelConfig, plan: SweepPlan) -> None:
     if config.model_transaction_policy.decoupled and plan.protocol != "grpc":
         raise UsageError(f"model {config.name} is decoupled, which gRPC alone can stream", do="say --protocol grpc")
     known = {tensor.name for tensor in config.input}

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import typer
-from tidegate.cli.tune import tune as command
 from tidegate.errors import UnreachableError, UsageError
-from tidegate.triton.tuning import Address, Plan, tune
+from tidegate.triton.cli.tune import tune as command
+from tidegate.triton.tuning.plan import SweepPlan
+from tidegate.triton.tuning.server import Address
+from tidegate.triton.tuning.sweep import tune
 from typer.testing import CliRunner
 
 from lab.local_plane.triton import Triton
@@ -39,7 +41,7 @@ def test_batches_and_concurrency_are_swept_and_too_many_rows_are_said(
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "grpc_proxy", "all_proxy"):  # of which there is none
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    plan = Plan(batches=(1, 8, 9), concurrencies=(2,), protocol=protocol, window_seconds=SHORT)
+    plan = SweepPlan(batches=(1, 8, 9), concurrencies=(2,), protocol=protocol, window_seconds=SHORT)
     address = Address(getattr(running, protocol), protocol, f"http://127.0.0.1:{running.metrics_port}/metrics")
     report = tune("sleeper", plan, server=address, perf_analyzer=programs.perf_analyzer)
     one, eight = report.measurements
@@ -54,24 +56,24 @@ def test_batches_and_concurrency_are_swept_and_too_many_rows_are_said(
 
 @pytest.mark.thorough
 def test_a_model_that_streams_is_measured(running: Triton, programs: Programs) -> None:
-    plan = Plan(concurrencies=(1,), window_seconds=SHORT)
+    plan = SweepPlan(concurrencies=(1,), window_seconds=SHORT)
     report = tune("talker", plan, server=Address(running.grpc), perf_analyzer=programs.perf_analyzer)
     assert report.measurements[0].inferences_per_second > 10
     http = Address(running.http, "http")
     with pytest.raises(UsageError, match="decoupled, which gRPC alone can stream"):
-        tune("talker", Plan(protocol="http"), server=http, perf_analyzer=programs.perf_analyzer)
+        tune("talker", SweepPlan(protocol="http"), server=http, perf_analyzer=programs.perf_analyzer)
 
 
 @pytest.mark.thorough
 def test_open_dimensions_are_asked_for_and_then_used(running: Triton, programs: Programs, tmp_path: Path) -> None:
     for wrong, said in (({}, "--shape IN:3,16"), ({"INN": (3,)}, "has no input INN")):
         with pytest.raises(UsageError, match=said):
-            tune("open", Plan(shapes=wrong), server=Address(running.grpc), perf_analyzer=programs.perf_analyzer)
-    plan = Plan(concurrencies=(1,), window_seconds=SHORT, shapes={"IN": (3, 5)})
+            tune("open", SweepPlan(shapes=wrong), server=Address(running.grpc), perf_analyzer=programs.perf_analyzer)
+    plan = SweepPlan(concurrencies=(1,), window_seconds=SHORT, shapes={"IN": (3, 5)})
     assert tune("open", plan, server=Address(running.grpc), perf_analyzer=programs.perf_analyzer).best is not None
     data = tmp_path / "data.json"
     data.write_text(json.dumps({"data": [{"IN": {"content": [0.0] * 6, "shape": [3, 2]}}]}), "utf-8")
-    plan = Plan(concurrencies=(1,), window_seconds=SHORT, input_data=data)
+    plan = SweepPlan(concurrencies=(1,), window_seconds=SHORT, input_data=data)
     assert tune("open", plan, server=Address(running.grpc), perf_analyzer=programs.perf_analyzer).best is not None
 
 
@@ -79,9 +81,9 @@ def test_open_dimensions_are_asked_for_and_then_used(running: Triton, programs: 
 def test_a_model_or_a_triton_that_is_not_there_is_said(running: Triton, programs: Programs, protocol: Any) -> None:
     where = getattr(running, protocol)
     with pytest.raises(UnreachableError, match="no_such_model"):
-        tune("no_such_model", Plan(), server=Address(where, protocol), perf_analyzer=programs.perf_analyzer)
+        tune("no_such_model", SweepPlan(), server=Address(where, protocol), perf_analyzer=programs.perf_analyzer)
     with pytest.raises(UnreachableError, match="check that a Triton's"):
-        tune("sleeper", Plan(), server=Address("127.0.0.1:1", protocol), perf_analyzer=programs.perf_analyzer)
+        tune("sleeper", SweepPlan(), server=Address("127.0.0.1:1", protocol), perf_analyzer=programs.perf_analyzer)
 
 
 @pytest.mark.thorough

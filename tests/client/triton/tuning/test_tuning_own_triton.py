@@ -15,7 +15,9 @@ from tidegate.findings import errors
 from tidegate.triton.entries.checks import check_entry
 from tidegate.triton.entries.entry import read_entry
 from tidegate.triton.entries.text import parse_config
-from tidegate.triton.tuning import Plan, Report, TritonProgram, tune, tuned_text, write_config
+from tidegate.triton.tuning.plan import Report, SweepPlan
+from tidegate.triton.tuning.server import TritonProgram
+from tidegate.triton.tuning.sweep import tune, tuned_text, write_config
 
 from tests.client.tiers import first_only
 
@@ -23,10 +25,10 @@ from .programs import ONE_ONLY, Programs, write_model
 
 SHORT = 0.25
 SECONDS = 40.0
-PROGRAM = "import typer; from tidegate.cli.tune import tune; typer.run(tune)"
+PROGRAM = "import typer; from tidegate.triton.cli.tune import tune; typer.run(tune)"
 
 
-def run(programs: Programs, entry: Path, plan: Plan, progress: Callable[[str], None] = print) -> Report:
+def run(programs: Programs, entry: Path, plan: SweepPlan, progress: Callable[[str], None] = print) -> Report:
     server = TritonProgram.find(programs.tritonserver, (programs.backends,))
     return tune(read_entry(entry), plan, server=server, perf_analyzer=programs.perf_analyzer, progress=progress)
 
@@ -45,7 +47,7 @@ def tritons_of(pid: int) -> set[str]:
 def test_a_sweep_finds_and_writes_what_serves_most(programs: Programs, sleeper: Path, tmp_path: Path) -> None:
     said: list[str] = []
     before = {path: path.read_bytes() for path in sleeper.rglob("*") if path.is_file()}
-    plan = Plan(
+    plan = SweepPlan(
         instances=(1, 2), max_batches=(1, 8), concurrencies=(1, 8), window_seconds=SHORT, latency_limit_seconds=5
     )
     report = run(programs, sleeper, plan, said.append)
@@ -89,7 +91,7 @@ def test_a_configuration_that_does_not_load_is_reported_and_the_others_are_measu
     programs: Programs, tmp_path: Path
 ) -> None:
     entry = write_model(tmp_path, "one_only", ONE_ONLY.format(answers=True))
-    report = run(programs, entry, Plan(instances=(2, 1), concurrencies=(1,), window_seconds=SHORT))
+    report = run(programs, entry, SweepPlan(instances=(2, 1), concurrencies=(1,), window_seconds=SHORT))
     assert [found.setting.instances for found in report.measurements] == [1]
     (failure,) = report.failures
     assert failure.setting.instances == 2
@@ -101,7 +103,7 @@ def test_a_configuration_that_does_not_load_is_reported_and_the_others_are_measu
 def test_where_nothing_can_be_measured_the_first_reason_is_said(programs: Programs, tmp_path: Path) -> None:
     entry = write_model(tmp_path, "one_only", ONE_ONLY.format(answers=False), "instance_group { count: 1 }\n")
     with pytest.raises(UnreachableError, match="the weights are upside down") as refused:
-        run(programs, entry, Plan(concurrencies=(2,), window_seconds=SHORT))
+        run(programs, entry, SweepPlan(concurrencies=(2,), window_seconds=SHORT))
     assert "batch 1, concurrency 2" in str(refused.value)
     assert tritons_of(os.getpid()) == set()
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import UsageError
-from tidegate.triton.tuning import Address, Measurement, Plan, Setting, perf
+from tidegate.triton.tuning import perf
 from tidegate.triton.tuning.perf import gpu_bytes, host_bytes, watched
-from tidegate.triton.tuning.server import Running
+from tidegate.triton.tuning.plan import Measurement, Setting, SweepPlan
+from tidegate.triton.tuning.server import Address, Running
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from lab.local_plane.triton import Triton
@@ -25,7 +26,7 @@ HEAD = "Concurrency,Inferences/Second,p50 latency,p90 latency,p95 latency,p99 la
 def measured(
     program: Path, folder: Path, where: str = "127.0.0.1:1", window: float = 0.05, setting: Setting = SETTING
 ) -> Measurement:
-    plan = Plan(window_seconds=window, windows=3)
+    plan = SweepPlan(window_seconds=window, windows=3)
     running = Running(Address(where), ModelConfig(name="sleeper"))
     return perf.measure(program, running, setting, plan, folder)
 

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
-from tidegate.triton.tuning import Measurement, Plan, Setting
-from tidegate.triton.tuning.plan import ALIKE, best_of, is_within
+from tidegate.triton.tuning.plan import ALIKE, Measurement, Setting, SweepPlan, best_of, is_within
 
 
 def test_every_value_is_tried_with_every_other_but_for_requests_that_are_larger_than_a_batch() -> None:
-    plan = Plan(instances=(1, 2), max_batches=(2, 4), batches=(1, 4), concurrencies=(1, 8))
+    plan = SweepPlan(instances=(1, 2), max_batches=(2, 4), batches=(1, 4), concurrencies=(1, 8))
     tried = [(each.instances, each.max_batch, each.batch, each.concurrency) for each in plan.settings()]
     assert tried == [
         (1, 2, 1, 1), (1, 2, 1, 8),
@@ -20,7 +19,7 @@ def test_every_value_is_tried_with_every_other_but_for_requests_that_are_larger_
         (2, 2, 1, 1), (2, 2, 1, 8),
         (2, 4, 1, 1), (2, 4, 1, 8), (2, 4, 4, 1), (2, 4, 4, 8),
     ]  # fmt: skip
-    assert [each.instances for each in Plan(concurrencies=(1,)).settings()] == [None]
+    assert [each.instances for each in SweepPlan(concurrencies=(1,)).settings()] == [None]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,7 @@ def test_every_value_is_tried_with_every_other_but_for_requests_that_are_larger_
 )
 def test_what_makes_no_sense_is_refused(said: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        Plan(**said)
+        SweepPlan(**said)
 
 
 def found(

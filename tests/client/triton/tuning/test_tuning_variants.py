@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tidegate.errors import UsageError
 from tidegate.triton.entries.entry import Entry, read_entry
-from tidegate.triton.tuning import Measurement, Report, Setting, plot, tuned_text, write_config
-from tidegate.triton.tuning.drawing import check_plot
-from tidegate.triton.tuning.sweep import require_sound, variant
+from tidegate.triton.tuning.drawing import check_plot, plot
+from tidegate.triton.tuning.plan import Measurement, Report, Setting
+from tidegate.triton.tuning.sweep import require_sound, tuned_text, variant, write_config
 
 from .programs import SLEEPER, write_model
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Exit, Option
 
-from ..errors import ExitCode, UsageError
-from .output import File, Json, Text, Texts, answering, counted, note, print_json, print_table, size
+from ...cli.output import File, Json, Text, Texts, answering, counted, note, print_json, print_table, size
+from ...errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from ..triton.tuning import Measurement, Report
+    from ..tuning.plan import Measurement, Report
 
 
 def tune(
@@ -43,14 +43,15 @@ def tune(
     Exits with 1 where nothing keeps to the limit.
     """
     with answering():
-        from ..triton.entries.entry import read_entry
-        from ..triton.entries.text import CONFIG
-        from ..triton.tuning import Address, Plan, TritonProgram, drawing, perf, sweep, tuned_text, write_config
-        from ..triton.tuning import tune as measured
+        from ..entries.entry import read_entry
+        from ..entries.text import CONFIG
+        from ..tuning import drawing, perf, sweep
+        from ..tuning.plan import SweepPlan
+        from ..tuning.server import Address, TritonProgram
 
         if percentile not in (50, 90, 95, 99):
             raise UsageError(f"--percentile {percentile} is none of 50, 90, 95, 99")
-        plan = Plan(
+        plan = SweepPlan(
             batches=_numbers("batch", batch), concurrencies=_numbers("concurrency", concurrency),
             instances=_numbers("instances", instances), max_batches=_numbers("max-batch", max_batch),
             protocol=protocol, window_seconds=window, input_data=input_data,
@@ -74,16 +75,16 @@ def tune(
         note(f"{settings}, 3 to {plan.windows} windows of {plan.window_seconds:g} s for each")
         if url is not None:
             address = Address(url, protocol, metrics_url)
-            report = measured(model, plan, server=address, perf_analyzer=program, progress=note)
+            report = sweep.tune(model, plan, server=address, perf_analyzer=program, progress=note)
         else:
-            report = measured(entry, plan, server=server, perf_analyzer=program, progress=note)
+            report = sweep.tune(entry, plan, server=server, perf_analyzer=program, progress=note)
         if as_json:
             print_json(report)
         else:
             _show(report)
         # What an hour was spent on is written first: a picture that fails loses none of it.
         if write is not None and report.best is not None:
-            write_config(write, tuned_text(entry, report), overwrite=overwrite)
+            sweep.write_config(write, sweep.tuned_text(entry, report), overwrite=overwrite)
             note(f"{write}: written")
         if plot is not None:
             drawing.plot(plot, report)
@@ -116,7 +117,7 @@ def _show(report: "Report") -> None:
 
 
 def _remark(report: "Report", found: "Measurement") -> str:
-    from ..triton.tuning.plan import is_within
+    from ..tuning.plan import is_within
 
     words = ["best"] if found == report.best else []
     words += [] if is_within(found, report.latency_limit_seconds, report.percentile) else ["over the limit"]

@@ -1,0 +1,1 @@
+"""Commands about Triton alone: `tidegate model new` and `tidegate tune`."""

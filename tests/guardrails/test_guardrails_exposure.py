@@ -1,4 +1,4 @@
-"""Nobody in production is everybody; images are pinned; the proxy is the one door."""
+"""Nobody in production is everybody; images are pinned; the proxy is the only way in."""
 
 import json
 from typing import Any

@@ -10,8 +10,8 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.kinds import KINDS
 
-from tests.proxy.http import house as rig
-from tests.proxy.http.house import KEY, House, house, request
+from tests.proxy.http import running_proxy as rig
+from tests.proxy.http.running_proxy import KEY, RunningProxy, request, running_proxy
 from tests.proxy.http.upstream import Asked, Upstream, answer, upstream
 from tests.proxy.residency.estate import table
 from tests.proxy.residency.standin import sites
@@ -34,7 +34,7 @@ async def toy_server(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) ->
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunningProxy]:
     """A proxy with a toy server, whose model has an alias, beside a Triton."""
     monkeypatch.setitem(KINDS, NAME, ToyKind())
     pools = [
@@ -50,22 +50,22 @@ async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     )
     table = routing.RoutingTable(environment="test", servers=servers, models=models)
     monkeypatch.setattr(rig, "routing_table", lambda _: table)
-    async with upstream(toy_server) as replica, house(tmp_path, replica) as made:
+    async with upstream(toy_server) as replica, running_proxy(tmp_path, replica) as made:
         yield made
 
 
-async def test_a_call_is_understood_sent_and_answered_as_the_kind_has_it(here: House) -> None:
+async def test_a_call_is_understood_sent_and_answered_as_the_kind_has_it(here: RunningProxy) -> None:
     reply = await here.ask(request("/toy", b"bear\nhug"))
     assert (reply.status, reply.body) == (200, b"/run/bear@7 hug")
     assert reply.headers["tidegate-model-version"] == "7"
 
 
-async def test_a_body_that_asks_nothing_is_told_as_the_kind_says(here: House) -> None:
+async def test_a_body_that_asks_nothing_is_told_as_the_kind_says(here: RunningProxy) -> None:
     reply = await here.ask(request("/toy", b"bear"))
     assert (reply.problem, reply.json()["detail"]) == ("malformed", "The first line names the model.")
 
 
-async def test_a_server_is_called_in_the_protocol_of_its_kind_alone(here: House) -> None:
+async def test_a_server_is_called_in_the_protocol_of_its_kind_alone(here: RunningProxy) -> None:
     wrong = [await here.ask(request("/toy", b"resnet\n{}")), await here.ask(request("/v2/models/bear/infer"))]
     wrong += [await here.ask(request(f"/servers/toys/v2{path}", method="GET")) for path in ("", "/models/stats")]
     assert [reply.problem for reply in wrong] == ["unknown"] * 4
@@ -87,7 +87,7 @@ async def test_leases_on_its_models_are_kept_while_their_policy_is_down(
         site.triton.act = toy_server
         cold = table([site])
         server = cold.servers[0].model_copy(update={"kind": NAME})
-        async with house(tmp_path, site.triton, table=cold.model_copy(update={"servers": (server,)})) as here:
+        async with running_proxy(tmp_path, site.triton, table=cold.model_copy(update={"servers": (server,)})) as here:
             assert (await here.ask(request("/toy", b"a\nhug"))).status == 200
             await site.policy.close()
             while sum("/ready/a" in asked.line for asked in site.triton.asked) < 5:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tidegate_service.json_lines import JsonLines
 
-from .http.house import Caller, House, served
+from .http.running_proxy import Caller, RunningProxy, served
 from .rigs.pytest_rigs import front, identity_provider, real_triton
 
 __all__ = ["anyio_backend", "front", "identity_provider", "real_triton"]
@@ -32,14 +32,14 @@ def no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[House]:
+async def here(tmp_path: Path) -> AsyncIterator[RunningProxy]:
     """A proxy as it is by default, in front of one replica."""
     async with served(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-async def caller(here: House) -> AsyncIterator[Caller]:
+async def caller(here: RunningProxy) -> AsyncIterator[Caller]:
     """A connection to it."""
     async with here.caller() as made:
         yield made

@@ -23,7 +23,7 @@ from lab.local_plane.process import HOST, free_ports
 from lab.local_plane.triton import Triton
 
 from .rigs.caller import Holder, until
-from .rigs.house import pool
+from .rigs.running_policy import pool
 from .rigs.stand_in import SECRET, StandIn, serving
 from .rigs.stand_in import until as until_true
 

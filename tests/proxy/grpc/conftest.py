@@ -9,7 +9,7 @@ from .harness import Rig, rig
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """A proxy with one replica behind it, which the tests of a module share."""
     with rig(tmp_path_factory.mktemp("proxy")) as running:
         yield running

@@ -26,7 +26,7 @@ from tritonclient.grpc.service_pb2_grpc import (
     add_GRPCInferenceServiceServicer_to_server,
 )
 
-from ..http.house import House, house
+from ..http.running_proxy import RunningProxy, running_proxy
 from ..rigs.issuer import Issuer, issuer
 
 HOST = "127.0.0.1"
@@ -134,7 +134,7 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
 class Rig:
     """A proxy that runs, its replicas, and who may call it."""
 
-    house: House
+    setup: RunningProxy
     loop: asyncio.AbstractEventLoop
     issuer: Issuer
     stubs: list[Stub]
@@ -142,7 +142,7 @@ class Rig:
 
     @property
     def proxy(self) -> Proxy:
-        return self.house.proxy
+        return self.setup.proxy
 
     @property
     def port(self) -> int:
@@ -284,7 +284,7 @@ def rig(
         addresses = [(socket.AF_INET, (stub.host, 1)) for stub in stubs]
         has_tls = credentials is not None
         table, access = tables(provider, stubs[0].port, models, grpc_tls=has_tls, **pool or {})
-        front = house(folder, *addresses, table=table, access=access, **said | settings)
+        front = running_proxy(folder, *addresses, table=table, access=access, **said | settings)
         # Nobody balances load here who would have to learn that the proxy ends.
         with patch.object(serve, "QUIET_SECONDS", 0.2):
             running = Rig(_do(loop, front.__aenter__()), loop, provider, stubs)

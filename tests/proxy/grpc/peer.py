@@ -44,8 +44,8 @@ WIDE += frame(WINDOW, 0, 0, struct.pack(">L", LARGEST_WINDOW - 65_535))
 class Peer:
     """A connection; `frames` reads until it ends or nothing comes."""
 
-    def __init__(self, door: Rig | int, hello: bytes = PREFACE + frame(SETTINGS)) -> None:
-        self.sock = socket.create_connection((HOST, door if isinstance(door, int) else door.port))
+    def __init__(self, running: Rig | int, hello: bytes = PREFACE + frame(SETTINGS)) -> None:
+        self.sock = socket.create_connection((HOST, running if isinstance(running, int) else running.port))
         self.sock.settimeout(30)
         self.decoder = hpack.Decoder()
         self.rest = b""

@@ -86,27 +86,27 @@ BROKEN: list[Any] = [
 
 
 @pytest.mark.parametrize(("code", "frames"), BROKEN)
-def test_who_breaks_the_protocol_is_told_and_left(door: Rig, code: int, frames: list[bytes]) -> None:
-    peer = Peer(door).send(*frames)
+def test_who_breaks_the_protocol_is_told_and_left(running: Rig, code: int, frames: list[bytes]) -> None:
+    peer = Peer(running).send(*frames)
     assert peer.farewell() == code
     for _ in peer.frames():
         pass  # until the connection is closed
-    until(lambda: not door.proxy.shared.open_calls)
-    assert method(door.channel(), "ModelInfer")(infer_request(), metadata=door.metadata(), timeout=5)
+    until(lambda: not running.proxy.shared.open_calls)
+    assert method(running.channel(), "ModelInfer")(infer_request(), metadata=running.metadata(), timeout=5)
 
 
 @pytest.mark.parametrize(
     "hello", [b"GET / HTTP/1.1\r\n\r\n", PREFACE[:-1] + b"x", PREFACE + frame(PING, 0, 0, b"12345678")]
 )
-def test_what_does_not_begin_as_http2_does_is_left(door: Rig, hello: bytes) -> None:
-    assert Peer(door, hello).farewell() == PROTOCOL
+def test_what_does_not_begin_as_http2_does_is_left(running: Rig, hello: bytes) -> None:
+    assert Peer(running, hello).farewell() == PROTOCOL
 
 
-def test_headers_that_unfold_without_end_are_refused(door: Rig) -> None:
+def test_headers_that_unfold_without_end_are_refused(running: Rig) -> None:
     encoder = hpack.Encoder()
     block = bytes(encoder.encode([("big", "x" * 4000)]))
     again = bytes(encoder.encode([("big", "x" * 4000)] * 100))
-    assert Peer(door).send(frame(HEADERS, 5, 1, block), frame(HEADERS, 5, 3, again)).farewell() == COMPRESSION
+    assert Peer(running).send(frame(HEADERS, 5, 1, block), frame(HEADERS, 5, 3, again)).farewell() == COMPRESSION
 
 
 @pytest.mark.parametrize(
@@ -129,41 +129,41 @@ def test_headers_that_unfold_without_end_are_refused(door: Rig) -> None:
         request(without=":method"),
     ],
 )
-def test_headers_that_no_request_has_end_their_stream_alone(door: Rig, block: bytes) -> None:
-    peer = Peer(door).send(frame(HEADERS, 4, 1, block))
+def test_headers_that_no_request_has_end_their_stream_alone(running: Rig, block: bytes) -> None:
+    peer = Peer(running).send(frame(HEADERS, 4, 1, block))
     _, _, stream, payload = peer.next(RESET)
     assert (stream, int.from_bytes(payload)) == (1, PROTOCOL)
     assert peer.is_up()
 
 
-def test_what_is_no_grpc_is_answered_as_http(door: Rig) -> None:
+def test_what_is_no_grpc_is_answered_as_http(running: Rig) -> None:
     for block, status in (
         (request(without="content-type"), "415"),
         (request(("content-type", "application/json"), without="content-type"), "415"),
         (request(method="GET"), "405"),
     ):
-        assert Peer(door).send(frame(HEADERS, 5, 1, block)).headers()[":status"] == status
+        assert Peer(running).send(frame(HEADERS, 5, 1, block)).headers()[":status"] == status
 
 
-def test_only_the_exact_path_is_a_method(door: Rig) -> None:
+def test_only_the_exact_path_is_a_method(running: Rig) -> None:
     for path in (INFER + "/", INFER.lower(), "/inference.GRPCInferenceService/RepositoryIndex", "*", INFER + "?a"):
-        assert Peer(door).send(frame(HEADERS, 5, 1, request(path=path))).headers()["grpc-status"] == "12"
+        assert Peer(running).send(frame(HEADERS, 5, 1, request(path=path))).headers()["grpc-status"] == "12"
 
 
 @pytest.mark.parametrize("flags", [4, 5], ids=["a message to come", "no message"])
-def test_an_unknown_compression_is_refused_whether_a_message_comes_or_not(door: Rig, flags: int) -> None:
-    said = Peer(door).send(frame(HEADERS, flags, 1, request(("grpc-encoding", "snappy")))).headers()
+def test_an_unknown_compression_is_refused_whether_a_message_comes_or_not(running: Rig, flags: int) -> None:
+    said = Peer(running).send(frame(HEADERS, flags, 1, request(("grpc-encoding", "snappy")))).headers()
     assert (said["grpc-status"], "gzip or deflate" in said["grpc-message"]) == ("12", True)
 
 
-def test_more_calls_at_once_than_announced_are_refused_one_by_one(door: Rig) -> None:
+def test_more_calls_at_once_than_announced_are_refused_one_by_one(running: Rig) -> None:
     path = "/grpc.health.v1.Health/Check"
-    peer = Peer(door).send(*(frame(HEADERS, 4, 2 * n + 1, request(path=path)) for n in range(300)))
+    peer = Peer(running).send(*(frame(HEADERS, 4, 2 * n + 1, request(path=path)) for n in range(300)))
     _, _, stream, payload = peer.next(RESET)
     assert (stream, int.from_bytes(payload)) == (2 * 256 + 1, REFUSED)
     assert peer.is_up()
     peer.sock.close()
-    until(lambda: not door.proxy.shared.open_calls)
+    until(lambda: not running.proxy.shared.open_calls)
 
 
 def health(flags: int = 1, pad: int | None = None) -> bytes:
@@ -172,7 +172,7 @@ def health(flags: int = 1, pad: int | None = None) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_padding_priorities_and_any_cut_of_the_bytes_change_nothing(door: Rig, size: int) -> None:
+def test_padding_priorities_and_any_cut_of_the_bytes_change_nothing(running: Rig, size: int) -> None:
     block = request(path="/grpc.health.v1.Health/Check")
     padded = b"\x05" + b"\x80\0\0\0\x10" + block[:10]
     frames = [
@@ -180,16 +180,16 @@ def test_padding_priorities_and_any_cut_of_the_bytes_change_nothing(door: Rig, s
         frame(HEADERS, 0x28, 1, padded + b"\0" * 5),
         frame(CONTINUATION, 0, 1, block[10:20]), frame(CONTINUATION, 4, 1, block[20:]), health(pad=9),
     ]  # fmt: skip
-    peer = Peer(door, b"")
+    peer = Peer(running, b"")
     data = PREFACE + frame(SETTINGS) + b"".join(frames)
     for at in range(0, len(data), size):
         peer.send(data[at : at + size])
     assert peer.next(DATA)[3] == b"\0\0\0\0\x02\x08\x01"
 
 
-def test_a_tiny_window_is_kept_to(door: Rig) -> None:
+def test_a_tiny_window_is_kept_to(running: Rig) -> None:
     hello = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 3))
-    peer = Peer(door, hello).send(frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")), health())
+    peer = Peer(running, hello).send(frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")), health())
     got = peer.next(DATA)[3]
     assert got == b"\0\0\0"
     peer.send(frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 0)))
@@ -204,8 +204,8 @@ def test_a_tiny_window_is_kept_to(door: Rig) -> None:
     assert peer.headers()["grpc-status"] == "0"
 
 
-def test_a_farewell_of_the_callers_ends_nothing_that_is_under_way(door: Rig) -> None:
-    peer = Peer(door).send(frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")))
+def test_a_farewell_of_the_callers_ends_nothing_that_is_under_way(running: Rig) -> None:
+    peer = Peer(running).send(frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")))
     peer.send(frame(GOAWAY, 0, 0, b"\0" * 8), health())
     assert peer.next(DATA)[3] == b"\0\0\0\0\x02\x08\x01"
 
@@ -217,13 +217,13 @@ chaos = st.lists(any_frame, max_size=30)
 
 @given(chaos)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_frames_whatever_hurt_anybody_else(door: Rig, frames: list[bytes]) -> None:
-    peer = Peer(door).send(*frames)
+def test_no_frames_whatever_hurt_anybody_else(running: Rig, frames: list[bytes]) -> None:
+    peer = Peer(running).send(*frames)
     peer.sock.shutdown(socket.SHUT_WR)
     for _ in peer.frames():
         pass
     peer.sock.close()
-    until(lambda: not door.proxy.shared.open_calls and not door.proxy.shared.limiter.in_flight)
+    until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
 
 
 def transport() -> Mock:

@@ -194,16 +194,16 @@ def test_large_messages_that_unfold_from_few_bytes_arrive_whole_and_hold_nobody_
         return whole(self, version)
 
     monkeypatch.setattr(MessageReader, "take", take)
-    with rig(tmp_path, body_limit_bytes=64 << 20, request_timeout_seconds=60) as door:
-        counting = asyncio.run_coroutine_threadsafe(count_turns(turns), door.loop)
+    with rig(tmp_path, body_limit_bytes=64 << 20, request_timeout_seconds=60) as running:
+        counting = asyncio.run_coroutine_threadsafe(count_turns(turns), running.loop)
         # The answer is short: what is looked at is the way there.
-        infer = method(door.channel(), "ModelInfer")
+        infer = method(running.channel(), "ModelInfer")
         large = infer_request("broken", bytes(SIZE))
         packed = grpc.Compression.Gzip
-        calls = [infer.future(large, metadata=door.metadata(), compression=packed) for _ in range(CALLS)]
+        calls = [infer.future(large, metadata=running.metadata(), compression=packed) for _ in range(CALLS)]
         assert {call.code() for call in calls} == {grpc.StatusCode.FAILED_PRECONDITION}
         counting.cancel()
-        assert {len(message.raw_input_contents[0]) for _, message, _ in door.stubs[0].asked} == {SIZE}
+        assert {len(message.raw_input_contents[0]) for _, message, _ in running.stubs[0].asked} == {SIZE}
     # Each unpacks a step (test_grpc_messages), and in one turn each call may have one, and the one of its head.
     assert steps.total() >= CALLS * SIZE // STEP
     assert max(steps.values()) <= 2 * CALLS

@@ -25,38 +25,38 @@ def reason(error: Any) -> str:
 
 
 @pytest.fixture
-def infer(door: Rig) -> Any:
-    return method(door.channel(), "ModelInfer")
+def infer(running: Rig) -> Any:
+    return method(running.channel(), "ModelInfer")
 
 
-def test_an_answer_comes_back_as_the_replica_sent_it(door: Rig, infer: Any) -> None:
+def test_an_answer_comes_back_as_the_replica_sent_it(running: Rig, infer: Any) -> None:
     request = infer_request("echo", b"\x00\xff" * 50, id="seven")
-    answer, call = infer.with_call(request, metadata=door.metadata(("x-request-id", "mine-1")))
+    answer, call = infer.with_call(request, metadata=running.metadata(("x-request-id", "mine-1")))
     assert bytes(answer.raw_output_contents[0]) == b"\x00\xff" * 50
     assert answer.id == "seven"
     told = dict(call.initial_metadata())
     assert told["from"] == "a"
     assert told["x-request-id"] == "mine-1"
-    assert door.stubs[0].asked[-1][1] == request
+    assert running.stubs[0].asked[-1][1] == request
 
 
 @pytest.mark.parametrize("size", [0, 1, 16_384, 131_072, 700_000, 6 << 20])
-def test_messages_of_any_size_pass_both_ways(door: Rig, infer: Any, size: int) -> None:
+def test_messages_of_any_size_pass_both_ways(running: Rig, infer: Any, size: int) -> None:
     data = bytes(range(256)) * (size // 256 + 1)
-    answer = infer(infer_request("echo", data[:size]), metadata=door.metadata())
+    answer = infer(infer_request("echo", data[:size]), metadata=running.metadata())
     assert bytes(answer.raw_output_contents[0]) == data[:size]
 
 
-def test_a_message_longer_than_allowed_is_refused_however_it_is_packed(door: Rig, infer: Any) -> None:
+def test_a_message_longer_than_allowed_is_refused_however_it_is_packed(running: Rig, infer: Any) -> None:
     long = infer_request("echo", b"x" * (9 << 20))
     for how in (grpc.Compression.NoCompression, grpc.Compression.Gzip):
-        error = refused(infer, long, door.metadata(), compression=how)
+        error = refused(infer, long, running.metadata(), compression=how)
         assert error.code() == grpc.StatusCode.OUT_OF_RANGE
         assert reason(error) == "TOO_LARGE"
 
 
-def test_a_replicas_own_error_comes_untouched(door: Rig, infer: Any) -> None:
-    error: Any = refused(infer, infer_request("broken"), door.metadata())
+def test_a_replicas_own_error_comes_untouched(running: Rig, infer: Any) -> None:
+    error: Any = refused(infer, infer_request("broken"), running.metadata())
     assert error.code() == grpc.StatusCode.FAILED_PRECONDITION
     assert error.details() == "no: 100 % ü"
     told = dict(error.trailing_metadata())
@@ -64,10 +64,10 @@ def test_a_replicas_own_error_comes_untouched(door: Rig, infer: Any) -> None:
     assert "grpc-status-details-bin" not in told
 
 
-def test_credentials_and_what_opens_triton_never_go_on_and_the_rest_does(door: Rig, infer: Any) -> None:
+def test_credentials_and_what_opens_triton_never_go_on_and_the_rest_does(running: Rig, infer: Any) -> None:
     infer(
         infer_request(),
-        metadata=door.metadata(
+        metadata=running.metadata(
             ("cookie", "a=b"),
             ("inference-server", "main"),
             ("triton-grpc-protocol-tidegate-control", "guess"),
@@ -78,7 +78,7 @@ def test_credentials_and_what_opens_triton_never_go_on_and_the_rest_does(door: R
             ("own-bin", b"\x00"),
         ),
     )
-    told = door.stubs[0].asked[-1][2]
+    told = running.stubs[0].asked[-1][2]
     assert {"traceparent", "own", "own-bin", "x-request-id", "user-agent"} == set(told)
     assert told["own-bin"] == b"\x00"
 
@@ -99,32 +99,32 @@ def test_credentials_and_what_opens_triton_never_go_on_and_the_rest_does(door: R
     ],
 )
 def test_what_may_not_be_called_is_refused_with_a_reason(
-    door: Rig, infer: Any, model: str, more: Metadata, code: Any, why: str
+    running: Rig, infer: Any, model: str, more: Metadata, code: Any, why: str
 ) -> None:
-    before = len(door.stubs[0].asked)
-    error: Any = refused(infer, infer_request(model), door.metadata(*more))
+    before = len(running.stubs[0].asked)
+    error: Any = refused(infer, infer_request(model), running.metadata(*more))
     assert (error.code(), reason(error)) == (code, why)
     assert dict(error.initial_metadata() or error.trailing_metadata())["x-request-id"]
-    assert len(door.stubs[0].asked) == before
+    assert len(running.stubs[0].asked) == before
 
 
 @pytest.mark.parametrize("said", [(), (("authorization", "Bearer no.token.at-all"),), (("x-api-key", "wrong"),)])
-def test_who_cannot_be_known_is_refused_with_a_reason(door: Rig, infer: Any, said: Metadata) -> None:
-    before = len(door.stubs[0].asked)
+def test_who_cannot_be_known_is_refused_with_a_reason(running: Rig, infer: Any, said: Metadata) -> None:
+    before = len(running.stubs[0].asked)
     error: Any = refused(infer, infer_request(), said)
     assert (error.code(), reason(error)) == (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
     assert "no.token" not in error.details()
-    assert len(door.stubs[0].asked) == before
+    assert len(running.stubs[0].asked) == before
 
 
-def test_who_may_only_look_is_told_so(door: Rig, infer: Any) -> None:
-    metadata = door.metadata(token=door.token("bob", ["lookers"]))
+def test_who_may_only_look_is_told_so(running: Rig, infer: Any) -> None:
+    metadata = running.metadata(token=running.token("bob", ["lookers"]))
     assert refused(infer, infer_request(), metadata).code() == grpc.StatusCode.PERMISSION_DENIED
-    assert method(door.channel(), "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata).ready
+    assert method(running.channel(), "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata).ready
 
 
-def test_too_many_requests_are_refused_with_the_time_to_wait(door: Rig, infer: Any) -> None:
-    metadata = door.metadata(token=door.token(f"busy{next(names)}"))
+def test_too_many_requests_are_refused_with_the_time_to_wait(running: Rig, infer: Any) -> None:
+    metadata = running.metadata(token=running.token(f"busy{next(names)}"))
     for _ in range(200):
         infer(infer_request(), metadata=metadata)
 
@@ -152,40 +152,40 @@ def test_too_many_requests_are_refused_with_the_time_to_wait(door: Rig, infer: A
         ("ModelStatistics", pb.ModelStatisticsRequest(name="echo")),
     ],
 )
-def test_questions_about_a_model_reach_it(door: Rig, name: str, request_message: Any) -> None:
-    method(door.channel(), name)(request_message, metadata=door.metadata())
-    assert door.stubs[0].asked[-1][:2] == (name, request_message)
-    error = refused(method(door.channel(), name), type(request_message)(name="secret"), door.metadata())
+def test_questions_about_a_model_reach_it(running: Rig, name: str, request_message: Any) -> None:
+    method(running.channel(), name)(request_message, metadata=running.metadata())
+    assert running.stubs[0].asked[-1][:2] == (name, request_message)
+    error = refused(method(running.channel(), name), type(request_message)(name="secret"), running.metadata())
     assert error.code() == grpc.StatusCode.NOT_FOUND
 
 
-def test_statistics_of_all_models_are_those_that_a_caller_may_see(door: Rig) -> None:
-    call = method(door.channel(), "ModelStatistics")
-    stats = call(pb.ModelStatisticsRequest(), metadata=door.metadata(("inference-server", "main")))
+def test_statistics_of_all_models_are_those_that_a_caller_may_see(running: Rig) -> None:
+    call = method(running.channel(), "ModelStatistics")
+    stats = call(pb.ModelStatisticsRequest(), metadata=running.metadata(("inference-server", "main")))
     assert [each.name for each in stats.model_stats] == ["echo", "slow"]
     assert refused(call, pb.ModelStatisticsRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_statistics_name_the_pools_that_are_left_out_and_fail_when_all_are(door: Rig) -> None:
-    call = method(door.channel(), "ModelStatistics")
-    stats, done = call.with_call(pb.ModelStatisticsRequest(), metadata=door.metadata())
+def test_statistics_name_the_pools_that_are_left_out_and_fail_when_all_are(running: Rig) -> None:
+    call = method(running.channel(), "ModelStatistics")
+    stats, done = call.with_call(pb.ModelStatisticsRequest(), metadata=running.metadata())
     assert [each.name for each in stats.model_stats] == ["echo", "slow"]
     assert dict(done.initial_metadata())["tidegate-unavailable"] == "spare/one"
-    nowhere = door.metadata(("inference-server", "spare"))
+    nowhere = running.metadata(("inference-server", "spare"))
     assert refused(call, pb.ModelStatisticsRequest(), nowhere).code() == grpc.StatusCode.UNAVAILABLE
 
 
-def test_servers_say_that_they_live_and_what_they_are(door: Rig) -> None:
-    channel = door.channel()
+def test_servers_say_that_they_live_and_what_they_are(running: Rig) -> None:
+    channel = running.channel()
     assert method(channel, "ServerLive")(pb.ServerLiveRequest()).live
-    main = door.metadata(("inference-server", "main"))
+    main = running.metadata(("inference-server", "main"))
     assert method(channel, "ServerReady")(pb.ServerReadyRequest(), metadata=main).ready
-    spare = door.metadata(("inference-server", "spare"))
+    spare = running.metadata(("inference-server", "spare"))
     assert not method(channel, "ServerReady")(pb.ServerReadyRequest(), metadata=spare).ready
     assert method(channel, "ServerMetadata")(pb.ServerMetadataRequest(), metadata=main).name == "a"
     ask = method(channel, "ServerMetadata")
     assert refused(ask, pb.ServerMetadataRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
-    nobody = door.metadata(("inference-server", "nobody"))
+    nobody = running.metadata(("inference-server", "nobody"))
     assert refused(ask, pb.ServerMetadataRequest(), nobody).code() == grpc.StatusCode.NOT_FOUND
 
 
@@ -218,12 +218,12 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_model_control_has_no_spelling(door: Rig, spelling: str) -> None:
-    channel, before = door.channel(), len(door.stubs[0].asked)
+def test_model_control_has_no_spelling(running: Rig, spelling: str) -> None:
+    channel, before = running.channel(), len(running.stubs[0].asked)
     for name in CLOSED:
-        error = refused(channel.unary_unary(spelling.format(name)), b"", door.metadata())
+        error = refused(channel.unary_unary(spelling.format(name)), b"", running.metadata())
         assert error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL), name
-    assert len(door.stubs[0].asked) == before
+    assert len(running.stubs[0].asked) == before
 
 
 @pytest.mark.parametrize(
@@ -243,72 +243,72 @@ def test_model_control_has_no_spelling(door: Rig, spelling: str) -> None:
         (b"\x0a\x04echo\x1a\xff\xff\x04" + b"i" * 0x13FFF, "may have"),
     ],
 )
-def test_a_message_that_means_two_things_reaches_nobody(door: Rig, body: bytes, why: str) -> None:
-    before = len(door.stubs[0].asked)
-    call: Any = door.channel().unary_unary("/inference.GRPCInferenceService/ModelInfer")
-    error: Any = refused(call, body, door.metadata())
+def test_a_message_that_means_two_things_reaches_nobody(running: Rig, body: bytes, why: str) -> None:
+    before = len(running.stubs[0].asked)
+    call: Any = running.channel().unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    error: Any = refused(call, body, running.metadata())
     assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
     assert why in error.details()
-    assert len(door.stubs[0].asked) == before
+    assert len(running.stubs[0].asked) == before
 
 
-def test_the_callers_deadline_goes_on_and_the_proxys_own_caps_it(door: Rig, infer: Any) -> None:
+def test_the_callers_deadline_goes_on_and_the_proxys_own_caps_it(running: Rig, infer: Any) -> None:
     for given, most in ((1.0, 1.0), (60.0, 3.0), (None, 3.0)):
-        infer(infer_request(), metadata=door.metadata(), timeout=given)
-        left = door.stubs[0].seconds_left[-1]
+        infer(infer_request(), metadata=running.metadata(), timeout=given)
+        left = running.stubs[0].seconds_left[-1]
         assert left is not None
         assert most - 0.5 < left <= most + 0.1  # clients round up
 
 
-def test_a_replica_that_hangs_is_given_up_in_time_and_told(door: Rig, infer: Any) -> None:
-    stub = door.stubs[0]
+def test_a_replica_that_hangs_is_given_up_in_time_and_told(running: Rig, infer: Any) -> None:
+    stub = running.stubs[0]
     for timeout in (0.3, 5):  # the caller's, and the proxy's of 3
         stub.cancelled.clear()
         stub.release.clear()
-        error = refused(infer, infer_request("hang"), door.metadata(), timeout)
+        error = refused(infer, infer_request("hang"), running.metadata(), timeout)
         assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         assert stub.cancelled.wait(3)
         stub.release.set()
-    until(lambda: not door.proxy.shared.open_calls and not door.proxy.shared.limiter.in_flight)
+    until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
 
 
-def test_a_caller_who_leaves_frees_the_replica(door: Rig, infer: Any) -> None:
-    stub = door.stubs[0]
+def test_a_caller_who_leaves_frees_the_replica(running: Rig, infer: Any) -> None:
+    stub = running.stubs[0]
     stub.cancelled.clear()
     stub.release.clear()
     before = len(stub.asked)
-    call = infer.future(infer_request("hang"), metadata=door.metadata())
+    call = infer.future(infer_request("hang"), metadata=running.metadata())
     until(lambda: len(stub.asked) > before)
     call.cancel()
     assert stub.cancelled.wait(3)
     stub.release.set()
-    until(lambda: not door.proxy.shared.open_calls and not door.proxy.shared.limiter.in_flight)
-    pools = door.proxy.config.routes.pools
+    until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
+    pools = running.proxy.config.routes.pools
     assert all(replica.in_flight == 0 for pool in pools.values() for replica in pool.replicas)
 
 
-def test_calls_wait_for_a_place_first_come_first_served_and_the_line_is_bounded(door: Rig, infer: Any) -> None:
-    stub, limiter = door.stubs[0], door.proxy.shared.limiter
+def test_calls_wait_for_a_place_first_come_first_served_and_the_line_is_bounded(running: Rig, infer: Any) -> None:
+    stub, limiter = running.stubs[0], running.proxy.shared.limiter
     stub.release.clear()
-    calls = [infer.future(infer_request("hang"), metadata=door.metadata()) for _ in range(60)]
+    calls = [infer.future(infer_request("hang"), metadata=running.metadata()) for _ in range(60)]
     # Of 8 places and 32 in line, a quarter is for other models.
     until(lambda: (limiter.in_flight, limiter.waiting, sum(call.done() for call in calls)) == (6, 24, 30))
     stub.release.set()
     codes = [call.code() for call in calls]
     assert (codes.count(grpc.StatusCode.OK), codes.count(grpc.StatusCode.UNAVAILABLE)) == (30, 30)
-    until(lambda: not door.proxy.shared.open_calls)
-    assert door.proxy.shared.limiter.in_flight == 0
+    until(lambda: not running.proxy.shared.open_calls)
+    assert running.proxy.shared.limiter.in_flight == 0
 
 
-def test_what_happens_is_counted(door: Rig, infer: Any) -> None:
-    count = door.proxy.meter.calls["main", "echo", "grpc"]
+def test_what_happens_is_counted(running: Rig, infer: Any) -> None:
+    count = running.proxy.meter.calls["main", "echo", "grpc"]
     ended, came, went = dict(count.statuses), count.bytes_in, count.bytes_out
-    infer(infer_request("echo", b"x" * 1000), metadata=door.metadata())
+    infer(infer_request("echo", b"x" * 1000), metadata=running.metadata())
     until(lambda: count.statuses[0] == ended.get(0, 0) + 1)
     assert 1000 < count.bytes_in - came < 1100
     assert 1000 < count.bytes_out - went < 1100
-    infer_broken = door.proxy.meter.calls["main", "broken", "grpc"]
-    refused(infer, infer_request("broken"), door.metadata())
+    infer_broken = running.proxy.meter.calls["main", "broken", "grpc"]
+    refused(infer, infer_request("broken"), running.metadata())
     until(lambda: infer_broken.statuses[9] >= 1)
 
 

@@ -26,8 +26,8 @@ def aliased(tmp_path: Path) -> Iterator[tuple[Rig, list[str]]]:
 
     models = [routing.Model(name=name, server="main", pool="one", alias="champion") for name in ("echo", "slow")]
     with answering(tell) as url, rig(tmp_path, models=models) as running:
-        running.house.leads_to(int(url.rpartition(":")[2]))
-        running.do(running.house.look_up())
+        running.setup.leads_to(int(url.rpartition(":")[2]))
+        running.do(running.setup.look_up())
         yield running, asked
 
 
@@ -72,26 +72,26 @@ def outcomes(running: Rig) -> dict[str, int]:
 @pytest.mark.parametrize("compression", [None, grpc.Compression.Gzip])
 @pytest.mark.parametrize("size", [6, 300_000, MOST_BYTES])
 def test_the_candidate_gets_what_the_served_version_got(tmp_path: Path, size: int, compression: Any) -> None:
-    with rig(tmp_path, models=(MODEL,)) as door:
+    with rig(tmp_path, models=(MODEL,)) as running:
         request = infer_request("echo", b"x" * size, id="seven")
-        metadata = door.metadata(("traceparent", "00-ab-cd-01"))
-        answer = method(door.channel(), "ModelInfer")(request, metadata=metadata, timeout=5, compression=compression)
+        metadata = running.metadata(("traceparent", "00-ab-cd-01"))
+        answer = method(running.channel(), "ModelInfer")(request, metadata=metadata, timeout=5, compression=compression)
         assert (answer.model_version, bytes(answer.raw_output_contents[0])) == ("1", b"x" * size)
         if size == MOST_BYTES:
-            until(lambda: outcomes(door) == {"too-large": 1})
-            assert not copies(door)
+            until(lambda: outcomes(running) == {"too-large": 1})
+            assert not copies(running)
         else:
-            until(lambda: outcomes(door) == {"answered": 1})
-            [copy] = copies(door)
+            until(lambda: outcomes(running) == {"answered": 1})
+            [copy] = copies(running)
             request.model_version = "3"
             assert copy == request
-            assert {said.get("traceparent") for _, _, said in door.stubs[0].asked} == {"00-ab-cd-01"}
-        until(lambda: door.proxy.shared.mirror.in_flight == door.proxy.shared.mirror.bytes == 0)
+            assert {said.get("traceparent") for _, _, said in running.stubs[0].asked} == {"00-ab-cd-01"}
+        until(lambda: running.proxy.shared.mirror.in_flight == running.proxy.shared.mirror.bytes == 0)
 
 
 def test_streams_sequences_and_the_candidate_itself_are_not_copied(tmp_path: Path) -> None:
-    with rig(tmp_path, models=(MODEL,)) as door:
-        channel, metadata = door.channel(), door.metadata()
+    with rig(tmp_path, models=(MODEL,)) as running:
+        channel, metadata = running.channel(), running.metadata()
         infer = method(channel, "ModelInfer")
         assert infer(infer_request(model_version="3"), metadata=metadata, timeout=5).model_version == "3"
         in_sequence = infer_request()
@@ -99,8 +99,8 @@ def test_streams_sequences_and_the_candidate_itself_are_not_copied(tmp_path: Pat
         infer(in_sequence, metadata=metadata, timeout=5)
         list(method(channel, "ModelStreamInfer")(iter([infer_request()]), metadata=metadata, timeout=5))
         method(channel, "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata, timeout=5)
-        until(lambda: outcomes(door) == {"sequence": 1})
-        assert len(copies(door)) == 1
+        until(lambda: outcomes(running) == {"sequence": 1})
+        assert len(copies(running)) == 1
 
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -109,13 +109,13 @@ STATE = "a=" + "x" * 300
 CONTEXT = (("traceparent", PARENT), ("tracestate", STATE))
 
 
-def said(door: Rig) -> dict[str, Any]:
-    [(_, _, metadata)] = door.stubs[0].asked
+def said(running: Rig) -> dict[str, Any]:
+    [(_, _, metadata)] = running.stubs[0].asked
     return {name: metadata.get(name) for name in ("traceparent", "tracestate", "other")}
 
 
-def kept(door: Rig) -> list[dict[str, Any]]:
-    tracer = door.proxy.shared.tracer
+def kept(running: Rig) -> list[dict[str, Any]]:
+    tracer = running.proxy.shared.tracer
     assert tracer is not None
     return list(tracer._waiting)
 
@@ -124,14 +124,14 @@ def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate_proxy.telemetry.traces.EXPORT_SECONDS", 60)
-    with rig(tmp_path, otlp_endpoint="http://127.0.0.1:1") as door:
-        metadata = door.metadata(*CONTEXT, ("other", "y" * 200))
-        infer = method(door.channel(), "ModelInfer")
+    with rig(tmp_path, otlp_endpoint="http://127.0.0.1:1") as running:
+        metadata = running.metadata(*CONTEXT, ("other", "y" * 200))
+        infer = method(running.channel(), "ModelInfer")
         infer(infer_request(), metadata=metadata, timeout=5)
-        [span] = kept(door)
+        [span] = kept(running)
         assert (span["traceId"], span["parentSpanId"], span["traceState"]) == (TRACE, PARENT[36:52], STATE)
         sent = {"traceparent": f"00-{TRACE}-{span['spanId']}-01", "tracestate": STATE, "other": "y" * 200}
-        assert said(door) == sent
+        assert said(running) == sent
         assert (span["name"], span["status"]) == ("inference.GRPCInferenceService/ModelInfer", {})
         told = {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
         assert (
@@ -147,6 +147,6 @@ def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
         )
         with pytest.raises(grpc.RpcError):
             infer(infer_request("nothing"), metadata=metadata, timeout=5)
-        assert kept(door)[1]["status"] == {}  # NOT_FOUND is the caller's error
-        infer(infer_request(), metadata=door.metadata(), timeout=5)
-        assert len(kept(door)) == 2
+        assert kept(running)[1]["status"] == {}  # NOT_FOUND is the caller's error
+        infer(infer_request(), metadata=running.metadata(), timeout=5)
+        assert len(kept(running)) == 2

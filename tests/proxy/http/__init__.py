@@ -1,1 +1,1 @@
-"""The door: what HTTP callers see, against replicas that behave as badly as real ones can."""
+"""What HTTP callers see, against replicas that behave as badly as real ones can."""

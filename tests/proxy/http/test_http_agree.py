@@ -19,7 +19,7 @@ from tidegate_contracts import routing
 from tidegate_proxy.upstream.breaker import Breaker
 
 from ..rigs.issuer import Issuer
-from .house import KEY, Caller, House, served
+from .running_proxy import KEY, Caller, RunningProxy, served
 from .upstream import Act, Asked, head, headers_of, raw
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_secret_in_the_log")]
@@ -57,7 +57,9 @@ def credentials(identity_provider: Issuer) -> dict[str, str]:
 
 
 @pytest.fixture
-async def here(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
+async def here(
+    tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RunningProxy]:
     """A proxy that logs every call."""
     monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
     access = routing.AccessTable(
@@ -204,7 +206,7 @@ class Outcome:
         return status, headers, body, self.asked, counted
 
 
-def forget(here: House) -> None:
+def forget(here: RunningProxy) -> None:
     identities = here.proxy.config.authorizer.identities
     for tail in list(identities.by_tail):
         identities.forget(tail)
@@ -216,7 +218,7 @@ def forget(here: House) -> None:
         route.sequences.known = False  # whether they keep sequences is asked once in a while, whatever comes
 
 
-def counts(here: House) -> dict[str, Any]:
+def counts(here: RunningProxy) -> dict[str, Any]:
     """Return all counts but times, without zeros."""
     meter = here.proxy.meter
     found: dict[str, Any] = {f"problem {word}": number for word, number in meter.problems.items()}
@@ -227,7 +229,7 @@ def counts(here: House) -> dict[str, Any]:
     return found
 
 
-async def send(here: House, data: bytes, size: int) -> Outcome:
+async def send(here: RunningProxy, data: bytes, size: int) -> Outcome:
     """Send a request in pieces of so many bytes, and then, where the connection is kept, another."""
     for each in here.pool.replicas:
         each.breaker = Breaker()
@@ -287,7 +289,7 @@ def _plain(asked: Asked) -> tuple[str, dict[str, str], bytes]:
 )
 @given(asked=requests(), script=scripts, size=st.sampled_from([1, 7, 40, 400]))
 async def test_however_a_request_comes_its_answer_is_the_same(
-    here: House, credentials: dict[str, str], asked: tuple[list[bytes], str, bytes], script: Act, size: int
+    here: RunningProxy, credentials: dict[str, str], asked: tuple[list[bytes], str, bytes], script: Act, size: int
 ) -> None:
     lines, credential, body = asked
     here.replica.act = script

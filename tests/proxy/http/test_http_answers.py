@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .house import House, Reply, house, request, served, until
+from .running_proxy import Reply, RunningProxy, request, running_proxy, served, until
 from .upstream import Act, head, raw
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ WELL = {
 
 @pytest.mark.parametrize(("act", "body"), WELL.values(), ids=WELL)
 async def test_an_answer_is_the_same_however_it_comes_and_its_connection_is_kept(
-    here: House, act: Act, body: bytes
+    here: RunningProxy, act: Act, body: bytes
 ) -> None:
     here.replica.act = act
     for _ in range(3):
@@ -82,7 +82,7 @@ async def test_an_answer_that_ends_its_connection_is_told_as_what_it_is(
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 @pytest.mark.parametrize("lines", [(), (b"Content-Length: 7",)])
 async def test_an_answer_without_a_body_is_whole_and_none_after_it_is_taken_for_an_empty_one(
-    here: House, status: bytes, lines: tuple[bytes, ...]
+    here: RunningProxy, status: bytes, lines: tuple[bytes, ...]
 ) -> None:
     here.replica.act = raw(head(*lines, status=status))
     async with here.caller() as caller:
@@ -94,7 +94,7 @@ async def test_an_answer_without_a_body_is_whole_and_none_after_it_is_taken_for_
     assert (await here.ask()).status == 502
 
 
-async def test_a_replica_that_says_close_is_not_asked_again_over_that_connection(here: House) -> None:
+async def test_a_replica_that_says_close_is_not_asked_again_over_that_connection(here: RunningProxy) -> None:
     here.replica.act = OTHERWISE["a last one"][0]
     for number in range(1, 4):
         assert (await here.ask()).body == b"ok"
@@ -118,7 +118,7 @@ async def test_an_answer_before_the_request_is_whole_ends_both_connections(tmp_p
         writer.write(head(b"Content-Length: 2") + b"no")
 
     server = await asyncio.start_server(at_once, "127.0.0.1", 0)
-    async with server, house(tmp_path, server.sockets[0].getsockname()[1]) as here:
+    async with server, running_proxy(tmp_path, server.sockets[0].getsockname()[1]) as here:
         for _ in range(3):
             async with here.caller() as caller:
                 await caller.send(request(body=bytes(1000))[:-500])

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..test_paths import CONTROL, TRICKS
-from .house import BODY, KEY, MODEL, PATH, Caller, House, Reply, request, served, until
+from .running_proxy import BODY, KEY, MODEL, PATH, Caller, Reply, RunningProxy, request, served, until
 
 pytestmark = pytest.mark.anyio
 AT_ONCE = 25  # Nonsense that is sent at the same time, each over a connection of its own.
@@ -60,7 +60,7 @@ async def all_that_comes(caller: Caller, data: bytes, seconds: float = 5) -> byt
     ],
 )
 async def test_a_request_of_two_readings_is_refused_and_ends_its_connection(
-    here: House, caller: Caller, head: bytes
+    here: RunningProxy, caller: Caller, head: bytes
 ) -> None:
     said = await all_that_comes(caller, HEAD + head + b"\r\n" + b"0\r\n\r\n" + SMUGGLED)
     assert said.startswith((b"HTTP/1.1 400", b"HTTP/1.1 413")), said[:200]
@@ -68,7 +68,7 @@ async def test_a_request_of_two_readings_is_refused_and_ends_its_connection(
     assert not here.replica.begun
 
 
-async def test_a_header_that_only_contains_content_length_is_another_header(here: House, caller: Caller) -> None:
+async def test_a_header_that_only_contains_content_length_is_another_header(here: RunningProxy, caller: Caller) -> None:
     await caller.send(HEAD + b"Inference-Header-Content-Length: 7\r\nContent-Length: 13\r\n\r\n" + BODY)
     assert (await caller.reply()).status == 200
     assert here.replica.asked[0].body == BODY
@@ -89,7 +89,7 @@ LENGTH = b"Content-Length: %d\r\n\r\n" % len(BODY)
     ],
 )
 async def test_a_wish_for_http2_is_passed_over_and_what_follows_is_the_body(
-    here: House, caller: Caller, sent: list[bytes]
+    here: RunningProxy, caller: Caller, sent: list[bytes]
 ) -> None:
     """`curl --http2` and Java's HttpClient say so in their first request."""
     for _ in range(2):
@@ -106,7 +106,7 @@ async def test_a_wish_for_http2_is_passed_over_and_what_follows_is_the_body(
 
 
 async def test_what_follows_a_wish_for_http2_is_no_other_protocol_and_no_request_smuggled_in_a_body(
-    here: House,
+    here: RunningProxy,
 ) -> None:
     for data, number in (
         (HEAD + WISH + b"Content-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED, 1),
@@ -129,7 +129,7 @@ async def test_thousands_of_wishes_for_http2_that_come_at_once_are_all_passed_ov
         assert (await caller.reply()).status == 200
 
 
-async def test_no_trick_of_a_path_reaches_a_replica(here: House) -> None:
+async def test_no_trick_of_a_path_reaches_a_replica(here: RunningProxy) -> None:
     for path in (*TRICKS[:20], *CONTROL):
         for method in ("GET", "POST"):
             if (method, path) != ("GET", "/v2/models/stats"):  # that asks it, but of all models
@@ -138,7 +138,7 @@ async def test_no_trick_of_a_path_reaches_a_replica(here: House) -> None:
                 assert not here.replica.begun, path
 
 
-async def test_headers_too_long_are_refused_whether_they_end_or_not(here: House) -> None:
+async def test_headers_too_long_are_refused_whether_they_end_or_not(here: RunningProxy) -> None:
     for data in (
         HEAD + b"X: " + b"a" * 70_000 + b"\r\nContent-Length: 0\r\n\r\n",
         HEAD + b"X: " + b"a" * 200_000,
@@ -155,7 +155,7 @@ async def test_headers_too_long_are_refused_whether_they_end_or_not(here: House)
     assert not here.replica.begun
 
 
-async def test_what_is_said_cannot_be_made_a_header(here: House) -> None:
+async def test_what_is_said_cannot_be_made_a_header(here: RunningProxy) -> None:
     for data in (
         request(f"/v2/models/{MODEL}%0d%0aX-Evil:%201/infer"),
         request(X_Request_Id="a\tb"),
@@ -206,7 +206,7 @@ nonsense = st.lists(st.binary(max_size=20) | st.sampled_from(WORDS), max_size=8)
 
 @settings(max_examples=max(3, settings().max_examples // 8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(nonsense, min_size=AT_ONCE, max_size=AT_ONCE))
-async def test_nothing_that_can_be_sent_breaks_the_door(here: House, found: list[bytes]) -> None:
+async def test_nothing_that_can_be_sent_breaks_the_door(here: RunningProxy, found: list[bytes]) -> None:
     """Mutations of a request, at once: each is answered or cut off, and the next caller is served."""
 
     async def send(data: bytes) -> None:

@@ -14,7 +14,7 @@ from tidegate_proxy.http import body, connection
 from tidegate_proxy.targets import LONGEST
 
 from ..rigs.tables import access_table, write_key
-from .house import KEY, MODEL, PATH, Caller, House, house, request, served, until
+from .running_proxy import KEY, MODEL, PATH, Caller, RunningProxy, request, running_proxy, served, until
 from .upstream import answering, hang, only
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ async def pushed(caller: Caller, size: int, seconds: float = 0.5) -> int:
 
 @pytest.mark.parametrize("path", ["/Predict", "/v2/health/live", "/docs", "/nothing"])
 async def test_what_is_no_call_of_a_model_is_answered_without_its_body(tmp_path: Path, path: str) -> None:
-    async with house(tmp_path, body_limit_bytes=LIMIT) as here, here.caller() as caller:
+    async with running_proxy(tmp_path, body_limit_bytes=LIMIT) as here, here.caller() as caller:
         await caller.send(head(path, 10**12) + b"x")
         reply = await caller.reply()
         assert reply.status in (404, 405)
@@ -54,7 +54,7 @@ async def test_what_is_no_call_of_a_model_is_answered_without_its_body(tmp_path:
 
 
 async def test_sigterm_does_not_wait_for_a_body_that_nobody_reads(tmp_path: Path) -> None:
-    async with house(tmp_path, drain_seconds=30) as here, here.caller() as caller:
+    async with running_proxy(tmp_path, drain_seconds=30) as here, here.caller() as caller:
         await caller.send(head("/Predict", 1000) + b"x")
         assert (await caller.reply()).status == 404
         async with asyncio.timeout(5):
@@ -115,7 +115,7 @@ async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -
 
 
 async def test_addresses_are_remembered_only_where_they_are_short_and_mean_something(
-    here: House, caller: Caller, monkeypatch: pytest.MonkeyPatch
+    here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "MOST_KNOWN_TARGETS", 5)
     for number in range(12):
@@ -128,7 +128,7 @@ async def test_addresses_are_remembered_only_where_they_are_short_and_mean_somet
     assert all(len(each) <= LONGEST and target is not None for each, target in targets.items())
 
 
-def deaf_caller(here: House) -> socket.socket:
+def deaf_caller(here: RunningProxy) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.setblocking(False)
@@ -138,7 +138,7 @@ def deaf_caller(here: House) -> socket.socket:
 
 
 @pytest.mark.parametrize("path", [PATH, "/predict?"])
-async def test_who_takes_no_answers_is_heard_no_more(here: House, path: str) -> None:
+async def test_who_takes_no_answers_is_heard_no_more(here: RunningProxy, path: str) -> None:
     here.replica.act = answering(bytes(200_000))
     caller = deaf_caller(here)
     method = "POST" if path == PATH else "GET"  # a GET of /predict is refused at once
@@ -160,7 +160,7 @@ async def test_who_takes_no_answers_is_heard_no_more(here: House, path: str) -> 
     await until(lambda: not here.proxy.shared.open_calls)
 
 
-async def test_who_takes_the_answers_late_gets_them_all_and_in_order(here: House, caller: Caller) -> None:
+async def test_who_takes_the_answers_late_gets_them_all_and_in_order(here: RunningProxy, caller: Caller) -> None:
     here.replica.act = answering(lambda asked: asked.body * 20_000)
     transport = caller.writer.transport
     transport.pause_reading()  # type: ignore[attr-defined]  # it is read from too

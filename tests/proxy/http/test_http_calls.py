@@ -10,7 +10,7 @@ from tidegate_contracts.environments import WhoAmI
 
 from ..rigs.issuer import Issuer
 from ..rigs.tables import access_table
-from .house import BODY, ENVELOPE, KEY, MODEL, PATH, House, Reply, request, routing_table, served
+from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, Reply, RunningProxy, request, routing_table, served
 from .upstream import answering
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ NO_VERSIONS = [b"-1", *(b'"%b"' % said for said in (b"0", b"-1", b"1 ", "١".enc
 VERSIONED = b'{"inference_server_name":"vision","model_name":"resnet","model_version":%b,"payload":%b}'
 
 
-async def test_a_call_reaches_the_replica_and_its_answer_the_caller(here: House) -> None:
+async def test_a_call_reaches_the_replica_and_its_answer_the_caller(here: RunningProxy) -> None:
     reply = await here.ask(request(Content_Type="application/json", Traceparent="00-ab-cd-01"))
     assert (reply.status, reply.body) == (200, b'{"ok":1}')
     [asked] = here.replica.asked
@@ -29,7 +29,7 @@ async def test_a_call_reaches_the_replica_and_its_answer_the_caller(here: House)
     assert asked.headers["x-request-id"] == reply.headers["x-request-id"]
 
 
-async def test_no_credential_and_no_word_of_control_goes_on(here: House) -> None:
+async def test_no_credential_and_no_word_of_control_goes_on(here: RunningProxy) -> None:
     secrets = {"X_API_Key": KEY, "Cookie": "a=b", "Tidegate_Control": "guess", "Proxy_Authorization": "Basic eA=="}
     assert (await here.ask(request(PATH, BODY, "POST", None, **secrets))).status == 200
     assert (await here.ask(request(key=None, Authorization=f"Bearer {KEY}"))).status == 200
@@ -37,13 +37,13 @@ async def test_no_credential_and_no_word_of_control_goes_on(here: House) -> None
         assert asked.headers.keys() == {"host", "content-length", "x-request-id"}
 
 
-async def test_a_request_id_of_the_callers_is_kept_unless_it_is_none(here: House) -> None:
+async def test_a_request_id_of_the_callers_is_kept_unless_it_is_none(here: RunningProxy) -> None:
     assert (await here.ask(request(X_Request_Id="mine-1"))).headers["x-request-id"] == "mine-1"
     for bad in ("a b", "x" * 129, "ü", "<script>"):
         assert (await here.ask(request(X_Request_Id=bad))).headers["x-request-id"] != bad
 
 
-async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(here: House) -> None:
+async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(here: RunningProxy) -> None:
     payload = b'{ "inputs" : [ 1.0, "\\u00fc" ] }'
     for version, path in (
         (b'"7"', "/versions/7/infer"),
@@ -71,14 +71,14 @@ async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(here: H
         (b'{"inference_server_name":"other","model_name":"resnet","payload":{}}', 404, "unknown"),
     ],
 )
-async def test_an_envelope_that_is_none_is_refused(here: House, body: bytes, status: int, problem: str) -> None:
+async def test_an_envelope_that_is_none_is_refused(here: RunningProxy, body: bytes, status: int, problem: str) -> None:
     reply = await here.ask(request("/predict", body))
     assert (reply.status, reply.problem) == (status, problem)
     assert (await here.ask(request("/predict", body, key=None))).status == 401, "whoever is unknown is told no more"
     assert not here.replica.begun
 
 
-async def test_a_body_is_asked_for_only_when_the_call_is_granted(here: House) -> None:
+async def test_a_body_is_asked_for_only_when_the_call_is_granted(here: RunningProxy) -> None:
     head, body = request(body=b"x" * 10, Expect="100-continue").split(b"\r\n\r\n")
     async with here.caller() as caller:
         await caller.send(head + b"\r\n\r\n")
@@ -120,7 +120,7 @@ async def test_too_many_requests_are_told_when_there_is_room(tmp_path: Path) -> 
         assert len(here.replica.asked) == 3
 
 
-async def test_a_pool_that_gives_no_statistics_is_named_and_fails_nobody_else(here: House) -> None:
+async def test_a_pool_that_gives_no_statistics_is_named_and_fails_nobody_else(here: RunningProxy) -> None:
     stats = json.dumps({"model_stats": [{"name": MODEL, "version": "1"}, {"name": "lost", "version": "1"}]}).encode()
     ask_stats = request("/v2/models/stats", method="GET")
     here.replica.act = answering(lambda _: stats)
@@ -141,7 +141,7 @@ async def test_a_pool_that_gives_no_statistics_is_named_and_fails_nobody_else(he
 
 
 # --- whoami
-async def who(here: House, key: str | None = None, **headers: str) -> Reply:
+async def who(here: RunningProxy, key: str | None = None, **headers: str) -> Reply:
     return await here.ask(request("/whoami", b"", "GET", key, **headers))
 
 
@@ -160,7 +160,7 @@ async def test_a_token_tells_name_groups_and_issuer(tmp_path: Path, identity_pro
     assert reply.headers["cache-control"] == "no-store"
 
 
-async def test_an_api_key_tells_its_principal_in_either_header(here: House) -> None:
+async def test_an_api_key_tells_its_principal_in_either_header(here: RunningProxy) -> None:
     replies = [await who(here, KEY), await who(here, Authorization=f"Bearer {KEY}")]
     expected = {"environment": "test", "principal": "ci", "groups": [], "source": "api-keys"}
     assert [reply.json() for reply in replies] == [expected, expected]
@@ -176,7 +176,7 @@ async def test_an_api_key_tells_its_principal_in_either_header(here: House) -> N
     ],
     ids=["nothing", "a-wrong-key", "a-longer-key", "two"],
 )
-async def test_nobody_else_is_told_anything(here: House, headers: dict[str, str], problem: str) -> None:
+async def test_nobody_else_is_told_anything(here: RunningProxy, headers: dict[str, str], problem: str) -> None:
     for path in ("/whoami", "/v2", "/v2/models/stats", f"/v2/models/{MODEL}"):
         reply = await here.ask(request(path, b"", "GET", None, **headers))
         assert reply.problem == problem, path

@@ -12,7 +12,7 @@ from lab.tools.running import tail
 
 from ..rigs.tables import SERVER, keyed_proxy, routing_table
 from ..rigs.upstream import Caller, upstream
-from .house import ENVELOPE, MODEL, House, request
+from .running_proxy import ENVELOPE, MODEL, RunningProxy, request
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 KNOWN = {"model": MODEL, "server": "vision", "version": "1"}
@@ -20,7 +20,7 @@ MISSPELT = {"model": "-m", "server": "-s", "version": "v1"}
 
 
 @pytest.mark.anyio
-async def test_every_documented_path_answers_who_asks_rightly_and_takes_no_other_method(here: House) -> None:
+async def test_every_documented_path_answers_who_asks_rightly_and_takes_no_other_method(here: RunningProxy) -> None:
     document = (await here.ask(request("/openapi.json", method="GET"))).json()
     asked = [(method.upper(), path) for path, said in document["paths"].items() for method in METHODS if method in said]
     assert len(asked) > 30

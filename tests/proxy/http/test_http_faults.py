@@ -9,25 +9,25 @@ import pytest
 from lab.local_plane.process import free_ports
 
 from ..rigs.tables import access_table
-from .house import METADATA, MODEL, House, Reply, house, request, served, standing_still, until
+from .running_proxy import METADATA, MODEL, Reply, RunningProxy, request, running_proxy, served, standing_still, until
 from .upstream import Act, Asked, Upstream, answer, answering, echo, hang, raw, reset, upstream
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_replica_that_refuses_costs_the_caller_nothing_while_another_is_there(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, *free_ports(1), replica) as here:
+    async with upstream() as replica, running_proxy(tmp_path, *free_ports(1), replica) as here:
         replies = [await here.ask() for _ in range(30)]
         assert {reply.status for reply in replies} == {200}
         assert len([asked for asked in replica.asked if asked.line.startswith("POST")]) == 30
 
 
 async def test_when_none_takes_connections_the_caller_is_told_to_come_back(tmp_path: Path) -> None:
-    async with house(tmp_path, *free_ports(1)) as here:
+    async with running_proxy(tmp_path, *free_ports(1)) as here:
         reply = await here.ask()
         assert (reply.status, reply.problem) == (503, "busy")
         assert int(reply.headers["retry-after"]) >= 1
-    async with house(tmp_path) as here:
+    async with running_proxy(tmp_path) as here:
         assert "No replica of vision/main is there" in (await here.ask()).json()["detail"]
 
 
@@ -40,13 +40,13 @@ async def test_a_call_that_was_sent_is_never_sent_twice(tmp_path: Path) -> None:
 
 
 async def test_what_only_looks_is_asked_of_another_replica(tmp_path: Path) -> None:
-    async with upstream(reset) as bad, upstream() as good, house(tmp_path, bad, good) as here:
+    async with upstream(reset) as bad, upstream() as good, running_proxy(tmp_path, bad, good) as here:
         assert {(await here.ask(METADATA)).status for _ in range(12)} == {200}
         assert bad.asked
         assert len(good.asked) == 12
 
 
-async def test_a_replica_that_hangs_costs_a_caller_no_longer_than_it_said(here: House) -> None:
+async def test_a_replica_that_hangs_costs_a_caller_no_longer_than_it_said(here: RunningProxy) -> None:
     here.replica.act = hang
     reply = await here.ask(request(Request_Timeout="0.3"))
     assert (reply.status, reply.problem) == (504, "deadline-exceeded")
@@ -58,7 +58,7 @@ async def test_a_replica_that_hangs_costs_a_caller_no_longer_than_it_said(here: 
     assert not here.proxy.shared.open_calls
 
 
-async def test_connections_that_a_replica_closed_meanwhile_are_not_used(here: House) -> None:
+async def test_connections_that_a_replica_closed_meanwhile_are_not_used(here: RunningProxy) -> None:
     async def close_after(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         await answer(writer)
         writer.close()
@@ -70,7 +70,7 @@ async def test_connections_that_a_replica_closed_meanwhile_are_not_used(here: Ho
         await asyncio.sleep(pause)
 
 
-async def test_a_call_that_met_the_end_of_a_kept_connection_is_told_so_and_not_sent_again(here: House) -> None:
+async def test_a_call_that_met_the_end_of_a_kept_connection_is_told_so_and_not_sent_again(here: RunningProxy) -> None:
     async def end_with_the_second(made: Upstream, writer: asyncio.StreamWriter, _: Asked) -> None:
         if len(made.asked) == 2:
             writer.transport.abort()  # it was on its way when the replica ended the connection
@@ -84,7 +84,7 @@ async def test_a_call_that_met_the_end_of_a_kept_connection_is_told_so_and_not_s
     assert len(here.replica.asked) == 3
 
 
-async def test_a_caller_who_leaves_is_not_worked_for(here: House) -> None:
+async def test_a_caller_who_leaves_is_not_worked_for(here: RunningProxy) -> None:
     here.replica.act = hang
     async with here.caller() as caller:
         await caller.send(request())
@@ -97,7 +97,7 @@ async def test_a_caller_who_leaves_is_not_worked_for(here: House) -> None:
     assert dict(count.statuses) == {499: 1}
 
 
-async def test_a_slow_caller_slows_the_replica_and_nobody_else(here: House) -> None:
+async def test_a_slow_caller_slows_the_replica_and_nobody_else(here: RunningProxy) -> None:
     size = 64 << 20
     sent = 0
 
@@ -124,7 +124,7 @@ async def test_a_slow_caller_slows_the_replica_and_nobody_else(here: House) -> N
 
 
 async def test_a_replica_that_comes_is_used_and_one_that_goes_is_left(tmp_path: Path) -> None:
-    async with upstream() as first, upstream() as second, house(tmp_path, first) as here:
+    async with upstream() as first, upstream() as second, running_proxy(tmp_path, first) as here:
         await here.ask()
         here.leads_to(first, second)
         await here.look_up()
@@ -182,7 +182,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_takes_what_still_comes(tmp
             await here.ask()
 
 
-async def test_a_bad_table_is_refused_and_the_last_good_one_stays(here: House) -> None:
+async def test_a_bad_table_is_refused_and_the_last_good_one_stays(here: RunningProxy) -> None:
     [routes, rules] = here.proxy.config.watched[:2]
     for bad in ("", "{", "[]", '{"version":2}', '{"version":1,"environment":"x","servers":[],"models":[{}]}'):
         here.write("routing.json", bad)
@@ -195,7 +195,7 @@ async def test_a_bad_table_is_refused_and_the_last_good_one_stays(here: House) -
     assert (await here.ask()).status == 404, "new rules count at once"
 
 
-async def test_a_reload_drops_no_call_in_flight(here: House) -> None:
+async def test_a_reload_drops_no_call_in_flight(here: RunningProxy) -> None:
     go_on = asyncio.Event()
     here.replica.act = answering(go_on=go_on)
     call: asyncio.Future[Reply] = asyncio.ensure_future(here.ask())
@@ -210,7 +210,7 @@ async def test_a_reload_drops_no_call_in_flight(here: House) -> None:
     assert (await call).status == 200
 
 
-async def test_a_large_body_streams_both_ways_and_too_large_a_one_is_refused(here: House) -> None:
+async def test_a_large_body_streams_both_ways_and_too_large_a_one_is_refused(here: RunningProxy) -> None:
     body = os.urandom(900_000)
     here.replica.act = echo
     assert (await here.ask(request(body=body))).body == body

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from .house import BODY, ENVELOPE, KEY, PATH, Caller, House, request
+from .running_proxy import BODY, ENVELOPE, KEY, PATH, Caller, RunningProxy, request
 from .upstream import answering
 
 pytestmark = pytest.mark.anyio
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 # --- targets
 @pytest.mark.parametrize("before", ["http://proxy", "HTTPS://other.example:8443", "http://[::1]:80"])
-async def test_a_target_may_name_the_host_too(here: House, before: str) -> None:
+async def test_a_target_may_name_the_host_too(here: RunningProxy, before: str) -> None:
     """RFC 9112, 3.2.2: a server MUST accept it."""
     for _ in range(3):  # the third is one whose head is known
         assert (await here.ask(request(before + PATH))).status == 200
@@ -37,7 +37,7 @@ async def test_a_target_may_name_the_host_too(here: House, before: str) -> None:
         ("*", 400),
     ],
 )
-async def test_what_only_looks_like_a_target_is_refused(here: House, target: str, status: int) -> None:
+async def test_what_only_looks_like_a_target_is_refused(here: RunningProxy, target: str, status: int) -> None:
     assert (await here.ask(request(target, method="GET"))).status == status
     assert not here.replica.begun
 
@@ -50,7 +50,7 @@ async def test_options_of_everything_tells_the_methods(caller: Caller) -> None:
 
 
 # --- headers of one connection
-async def test_headers_that_connection_nominates_go_no_further(here: House) -> None:
+async def test_headers_that_connection_nominates_go_no_further(here: RunningProxy) -> None:
     """RFC 9110, 7.6.1: an intermediary MUST remove them."""
 
     here.replica.act = answering(head="Connection: x-own, Keep-Alive\r\nX-Own: 1\r\nX-Kept: 2\r\n")
@@ -63,7 +63,7 @@ async def test_headers_that_connection_nominates_go_no_further(here: House) -> N
     assert found == [["x-kept"]] * 3 + [["x-foo"]]
 
 
-async def test_connection_nominates_none_of_what_the_proxy_itself_says(here: House) -> None:
+async def test_connection_nominates_none_of_what_the_proxy_itself_says(here: RunningProxy) -> None:
     nominated = "Host, Content-Length, X-Request-Id, X-API-Key, close"
     assert (await here.ask(request(Connection=nominated, X_Request_Id="order-7"))).status == 200
     (asked,) = here.replica.asked
@@ -71,7 +71,7 @@ async def test_connection_nominates_none_of_what_the_proxy_itself_says(here: Hou
 
 
 # --- bodies in chunks
-async def test_a_credential_in_a_trailer_is_none(here: House) -> None:
+async def test_a_credential_in_a_trailer_is_none(here: RunningProxy) -> None:
     """RFC 9110, 6.5.1: what comes behind the body is not what the head said."""
     for path, method in ((PATH, "POST"), ("/v2", "GET"), ("/whoami", "GET")):
         data = request(path, b"", method, key=None, Transfer_Encoding="chunked")
@@ -80,7 +80,7 @@ async def test_a_credential_in_a_trailer_is_none(here: House) -> None:
     assert not here.replica.asked
 
 
-async def test_extensions_and_trailers_are_passed_over(here: House, caller: Caller) -> None:
+async def test_extensions_and_trailers_are_passed_over(here: RunningProxy, caller: Caller) -> None:
     body = b'd;name="value"\r\n%b\r\n0;last\r\nX-Foo: 1\r\nX-Bar: 2\r\n\r\n' % BODY
     for part in (request(Transfer_Encoding="chunked")[: -len(BODY)] + body, request()):
         await caller.send(part)
@@ -111,7 +111,7 @@ async def test_nobody_sends_extensions_or_trailers_for_ever(
     assert (reply.status, reply.problem) == (431, "headers-too-large")
 
 
-async def test_a_body_in_slow_small_chunks_has_no_extensions_to_speak_of(here: House, caller: Caller) -> None:
+async def test_a_body_in_slow_small_chunks_has_no_extensions_to_speak_of(here: RunningProxy, caller: Caller) -> None:
     await caller.send(request(Transfer_Encoding="chunked")[: -len(BODY)])
     for _ in range(20):
         for part in (b"5;x=%b\r" % bytes(b"y" * 9_000), b"\n", b"he", b"llo", b"\r\n"):
@@ -124,7 +124,7 @@ async def test_a_body_in_slow_small_chunks_has_no_extensions_to_speak_of(here: H
 
 @pytest.mark.parametrize("path", ["/predict", PATH])
 async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_one_in_large_ones(
-    here: House, caller: Caller, path: str
+    here: RunningProxy, caller: Caller, path: str
 ) -> None:
     """Nobody has to wait for it: neither for a lease nor for a look at who calls, a body waits as a whole."""
     text = ENVELOPE % (b'"%b"' % (b"ab" * 100_000))

@@ -14,13 +14,13 @@ from tidegate_proxy.telemetry.meter import SECONDS, Histogram
 from tests.components.alerts import asked_for
 
 from ..rigs.tables import access_table
-from .house import BODY, METADATA, MODEL, Caller, House, request, served, until
+from .running_proxy import BODY, METADATA, MODEL, Caller, RunningProxy, request, served, until
 from .upstream import hang, reset
 
 pytestmark = pytest.mark.anyio
 
 
-async def scrape(here: House) -> dict[str, Metric]:
+async def scrape(here: RunningProxy) -> dict[str, Metric]:
     """Return what Prometheus reads; its own parser checks the form."""
     reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["admin"])
     await Caller(reader, writer).send(b"GET /metrics HTTP/1.1\r\nHost: admin\r\n\r\n")
@@ -42,7 +42,7 @@ def value(found: dict[str, Metric], sample: str, **labels: str) -> float:
     return values[0] if values else 0.0
 
 
-async def test_calls_are_counted_with_their_bytes_and_seconds(here: House) -> None:
+async def test_calls_are_counted_with_their_bytes_and_seconds(here: RunningProxy) -> None:
     for data in (request(), request(), METADATA, request(f"/v2/models/{MODEL}/ready")):
         await here.ask(data)
     found = await scrape(here)
@@ -87,7 +87,7 @@ async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path) -> None:
         assert (value(found, "in_flight"), value(found, "waiting"), value(found, "replica_in_flight")) == (0, 0, 0)
 
 
-async def test_errors_of_replicas_and_their_breakers_are_told(here: House) -> None:
+async def test_errors_of_replicas_and_their_breakers_are_told(here: RunningProxy) -> None:
     await here.ask()
     assert value(await scrape(here), "breaker", state="closed") == 1
     here.replica.act = reset
@@ -100,7 +100,7 @@ async def test_errors_of_replicas_and_their_breakers_are_told(here: House) -> No
     assert value(found, "requests_total", status="502") == 5
 
 
-async def test_files_taken_over_and_refused_are_told(tmp_path: Path, here: House) -> None:
+async def test_files_taken_over_and_refused_are_told(tmp_path: Path, here: RunningProxy) -> None:
     found = await scrape(here)
     for file in ("routing", "access", "api-keys"):
         assert value(found, "config_generation", file=file) == 1
@@ -118,11 +118,11 @@ async def test_files_taken_over_and_refused_are_told(tmp_path: Path, here: House
     assert [name for name, _ in asked_for("tidegate_proxy_")] == ["tidegate_proxy_config_good"]
 
 
-async def test_no_answer_of_a_probe_waits_for_the_other_sides_acknowledgement(here: House) -> None:
+async def test_no_answer_of_a_probe_waits_for_the_other_sides_acknowledgement(here: RunningProxy) -> None:
     assert here.proxy._admin._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-async def test_callers_make_no_labels(here: House, caller: Caller) -> None:
+async def test_callers_make_no_labels(here: RunningProxy, caller: Caller) -> None:
     await here.ask()
     await here.ask(request("/v2/models/nobody/infer", key=None))
     await here.ask(request("/v2/models/nobody/infer"))

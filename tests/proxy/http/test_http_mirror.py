@@ -9,7 +9,7 @@ from tidegate_contracts import routing
 from tidegate_proxy.mirror import MOST_BYTES, MOST_COPIES, MOST_OF_A_MODEL
 
 from ..rigs.tables import access_table
-from .house import BODY, MODEL, House, request, served, until
+from .running_proxy import BODY, MODEL, RunningProxy, request, served, until
 from .upstream import Act, Asked, Upstream, answering, hang, only, raw, reset
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ def copies(replica: Upstream) -> list[Asked]:
     return [asked for asked in replica.asked if "/versions/3/" in asked.line]
 
 
-def outcomes(here: House) -> dict[str, int]:
+def outcomes(here: RunningProxy) -> dict[str, int]:
     counted: Counter[str] = Counter()
     for (_, _, outcome), number in here.proxy.meter.mirrored.items():
         counted[outcome] += number

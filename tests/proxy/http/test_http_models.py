@@ -14,7 +14,7 @@ from tidegate_proxy import routes
 from tidegate_proxy.kinds import KINDS
 from tidegate_proxy.problems import Problem
 
-from .house import ENVELOPE, MODEL, PATH, House, Reply, house, request, served
+from .running_proxy import ENVELOPE, MODEL, PATH, Reply, RunningProxy, request, running_proxy, served
 from .upstream import Asked, Upstream, answer, answering, only, raw, upstream
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ def calls(replica: Upstream) -> list[Asked]:
     return [asked for asked in replica.asked if asked.line.startswith("POST")]
 
 
-async def spread(here: House, first: Upstream, body: Callable[[int], bytes]) -> None:
+async def spread(here: RunningProxy, first: Upstream, body: Callable[[int], bytes]) -> None:
     """Send each sequence's request several times, all to one replica, until both replicas have had a sequence.
 
     Ports, and so the places of sequences, are chance: all of them at one replica is one run in 2**63.
@@ -65,13 +65,13 @@ async def test_however_it_is_sent(tmp_path: Path, how: str) -> None:
             return request("/predict", ENVELOPE % body)
         return request(body=body_of(number, 100_000))
 
-    async with upstream(keeper) as first, upstream(keeper) as second, house(tmp_path, first, second) as here:
+    async with upstream(keeper) as first, upstream(keeper) as second, running_proxy(tmp_path, first, second) as here:
         await spread(here, first, one)
 
 
 async def test_models_without_sequences_are_not_read(tmp_path: Path) -> None:
     act = only("GET", answering(b'{"max_batch_size":8}'))
-    async with upstream(act) as first, upstream(act) as second, house(tmp_path, first, second) as here:
+    async with upstream(act) as first, upstream(act) as second, running_proxy(tmp_path, first, second) as here:
         for _ in range(40):
             assert (await here.ask(request(body=body_of(7)))).status == 200
         assert calls(first)
@@ -82,7 +82,7 @@ async def test_models_without_sequences_are_not_read(tmp_path: Path) -> None:
 
 async def test_requests_that_come_while_the_model_is_looked_at_wait_for_what_it_is(tmp_path: Path) -> None:
     slowly = only("GET", answering(KEEPS, seconds=0.3))
-    async with upstream(slowly) as first, upstream(slowly) as second, house(tmp_path, first, second) as here:
+    async with upstream(slowly) as first, upstream(slowly) as second, running_proxy(tmp_path, first, second) as here:
         data = [request(body=body_of(number)) for number in range(1, 33)] * 2
         assert {reply.status for reply in await asyncio.gather(*(here.ask(each) for each in data))} == {200}
         bodies = [{asked.body for asked in calls(replica)} for replica in (first, second)]
@@ -104,7 +104,7 @@ async def test_a_sequence_stays_at_one_version_even_of_one_replica(tmp_path: Pat
 
 async def test_a_sequence_stays_even_where_nobody_tells_that_the_model_keeps_them(tmp_path: Path) -> None:
     silent = only("GET", raw(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"))
-    async with upstream(silent) as first, upstream(silent) as second, house(tmp_path, first, second) as here:
+    async with upstream(silent) as first, upstream(silent) as second, running_proxy(tmp_path, first, second) as here:
         await spread(here, first, lambda number: request(body=body_of(number)))
 
 
@@ -164,7 +164,7 @@ def versions(*replies: Reply) -> set[tuple[int, str | None]]:
     return {(each.status, each.headers.get("tidegate-model-version")) for each in replies}
 
 
-async def several(here: House, number: int = 20) -> list[Reply]:
+async def several(here: RunningProxy, number: int = 20) -> list[Reply]:
     return list(await asyncio.gather(*(here.ask() for _ in range(number))))
 
 

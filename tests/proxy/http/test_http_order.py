@@ -10,7 +10,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
-from .house import ENVELOPE, METADATA, MODEL, PATH, Caller, House, house, request, served, until
+from .running_proxy import ENVELOPE, METADATA, MODEL, PATH, Caller, RunningProxy, request, running_proxy, served, until
 from .test_http_metrics import scrape, value
 from .upstream import answering, echo, only, raw, reset, upstream
 
@@ -20,7 +20,7 @@ cut_short = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", end="clos
 
 
 async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_still_works_on(
-    here: House, caller: Caller
+    here: RunningProxy, caller: Caller
 ) -> None:
     go_on = asyncio.Event()
 
@@ -34,7 +34,7 @@ async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_sti
 
 
 @pytest.mark.parametrize("first", [request(), METADATA, request("/healthz", method="GET", key=None)])
-async def test_predict_is_answered_in_its_turn_too(here: House, caller: Caller, first: bytes) -> None:
+async def test_predict_is_answered_in_its_turn_too(here: RunningProxy, caller: Caller, first: bytes) -> None:
     here.replica.act = echo
     predict = request("/predict", ENVELOPE % b'{"turn":2}')
     await caller.send(first + predict + request(body=b"third") + predict)
@@ -63,7 +63,7 @@ async def test_a_head_after_empty_lines_is_a_request(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("data", [request(Connection="close"), request().replace(b"HTTP/1.1", b"HTTP/1.0")])
-async def test_a_request_that_is_its_connections_last_ends_it(here: House, data: bytes) -> None:
+async def test_a_request_that_is_its_connections_last_ends_it(here: RunningProxy, data: bytes) -> None:
     async with here.caller() as caller:
         await caller.send(data)
         await caller.send(request())
@@ -82,7 +82,7 @@ async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(
 
 
 @pytest.mark.parametrize("path", [PATH, "/predict"])
-async def test_a_request_behind_another_may_come_in_two_pieces(here: House, caller: Caller, path: str) -> None:
+async def test_a_request_behind_another_may_come_in_two_pieces(here: RunningProxy, caller: Caller, path: str) -> None:
     body = ENVELOPE % b"[2]" if path == "/predict" else b"[2]"
     first, second = request(body=b"[1]"), request(path, body)
     here.replica.act = slowly
@@ -93,7 +93,7 @@ async def test_a_request_behind_another_may_come_in_two_pieces(here: House, call
         assert [(await caller.reply()).body for _ in range(3)] == [b"[1]", b"[2]", b"[1]"]
 
 
-async def test_a_large_request_behind_another_arrives_whole(here: House, caller: Caller) -> None:
+async def test_a_large_request_behind_another_arrives_whole(here: RunningProxy, caller: Caller) -> None:
     body = json.dumps({"inputs": ["x" * 900_000]}).encode()
     here.replica.act = slowly
     async with asyncio.timeout(5):
@@ -103,7 +103,7 @@ async def test_a_large_request_behind_another_arrives_whole(here: House, caller:
 
 
 @pytest.mark.parametrize("size", [120_000, 60_000])
-async def test_a_head_is_not_as_long_as_what_came_before_it(here: House, caller: Caller, size: int) -> None:
+async def test_a_head_is_not_as_long_as_what_came_before_it(here: RunningProxy, caller: Caller, size: int) -> None:
     """A loop's one read may bring the end of a large body, and the begin of the next head."""
     here.replica.act = slowly
     body = b'{"inputs":["%b"]}' % (b"x" * size)
@@ -117,7 +117,7 @@ async def test_a_head_is_not_as_long_as_what_came_before_it(here: House, caller:
         assert [len((await caller.reply()).body) for _ in range(2)] == [len(body), 13]
 
 
-async def test_many_requests_and_the_begin_of_another_may_come_at_once(here: House, caller: Caller) -> None:
+async def test_many_requests_and_the_begin_of_another_may_come_at_once(here: RunningProxy, caller: Caller) -> None:
     await caller.send(METADATA)
     await caller.reply()
     [connection] = here.proxy.http.connections
@@ -129,7 +129,7 @@ async def test_many_requests_and_the_begin_of_another_may_come_at_once(here: Hou
 
 async def test_what_only_looks_is_not_asked_again_when_it_had_a_body(tmp_path: Path) -> None:
     data = METADATA[:-2] + b"Content-Length: 4\r\n\r\nbody"
-    async with upstream(reset) as bad, upstream() as good, house(tmp_path, bad, good) as here:
+    async with upstream(reset) as bad, upstream() as good, running_proxy(tmp_path, bad, good) as here:
         replies = [await here.ask(data, 5) for _ in range(8)]
         assert {reply.status for reply in replies} <= {200, 502}
         assert 502 in {reply.status for reply in replies}
@@ -158,7 +158,12 @@ def broken(*_: object, **__: object) -> Any:
 @pytest.mark.parametrize("at", ["version", "first_lines"])
 @pytest.mark.parametrize("path", [PATH, "/predict"])
 async def test_a_defect_is_an_answer_and_a_line_in_the_log(
-    here: House, caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str, at: str
+    here: RunningProxy,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+    at: str,
 ) -> None:
     body = ENVELOPE % b"{}" if path == "/predict" else b"{}"
     data = request(path, body)

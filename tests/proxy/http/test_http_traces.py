@@ -9,7 +9,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.telemetry import traces
 
-from .house import BODY, ENVELOPE, MODEL, PATH, House, house, request, served
+from .running_proxy import BODY, ENVELOPE, MODEL, PATH, RunningProxy, request, running_proxy, served
 from .upstream import Upstream, reset, upstream
 
 pytestmark = pytest.mark.anyio
@@ -125,7 +125,7 @@ async def test_calls_that_fail_have_spans_that_say_so(tmp_path: Path) -> None:
         assert "tidegate.version" not in attributes(refused)
 
 
-async def many(here: House, count: int) -> None:
+async def many(here: RunningProxy, count: int) -> None:
     async with here.caller() as caller:
         for _ in range(count):
             await caller.send(request(Traceparent=SAMPLED))
@@ -137,7 +137,7 @@ async def test_a_collector_that_is_away_costs_bounded_memory_and_no_caller_anyth
 ) -> None:
     monkeypatch.setattr(traces, "MOST_WAITING", 20)
     monkeypatch.setattr(traces, "EXPORT_SECONDS", 60)
-    async with upstream() as replica, house(tmp_path, replica, **traced(1)) as here:
+    async with upstream() as replica, running_proxy(tmp_path, replica, **traced(1)) as here:
         await many(here, 50)
         assert here.proxy.shared.tracer is not None
         assert here.proxy.shared.tracer.counts == {"exported": 0, "dropped": 30, "failed": 0}
@@ -149,7 +149,7 @@ async def test_the_last_spans_are_sent_at_the_end(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(traces, "EXPORT_SECONDS", 60)
     monkeypatch.setattr(traces, "BATCH", 4)
     async with upstream() as replica, upstream() as collector:
-        async with house(tmp_path, replica, **traced(collector)) as here:
+        async with running_proxy(tmp_path, replica, **traced(collector)) as here:
             await many(here, 10)
         assert len(await spans(collector, 10)) == 10
         assert len(collector.asked) == 3

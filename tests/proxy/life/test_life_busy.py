@@ -15,7 +15,7 @@ from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import new_key
 from tidegate_proxy.routes import Route
 
-from ..http.house import House, house, request, routing_table, served, until
+from ..http.running_proxy import RunningProxy, request, routing_table, running_proxy, served, until
 from ..http.upstream import answering
 from ..rigs.tables import write_key
 
@@ -25,7 +25,7 @@ HELD = 0.25  # Seconds that a probe may take on a busy machine; a scrape of so m
 KEYS = 5_000
 
 
-def get(here: House, path: str) -> tuple[float, bytes]:
+def get(here: RunningProxy, path: str) -> tuple[float, bytes]:
     """Ask the admin port, from another thread; return the seconds that it took and the body."""
     begin = time.monotonic()
     asking = http.client.HTTPConnection("127.0.0.1", here.proxy.ports["admin"], timeout=60)
@@ -36,7 +36,7 @@ def get(here: House, path: str) -> tuple[float, bytes]:
 
 
 async def test_probes_answer_while_many_models_are_scraped(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with running_proxy(tmp_path) as here:
         for number in range(MODELS):
             here.proxy.meter.calls["vision", f"model-{number}", "http"].ended(200, 0.003, 10, 20)
         scraping = asyncio.ensure_future(asyncio.to_thread(get, here, "/metrics"))
@@ -54,7 +54,7 @@ async def test_probes_answer_while_many_models_are_scraped(tmp_path: Path) -> No
 
 async def test_a_folder_of_many_keys_is_looked_at_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate_proxy.config.LOOK_SECONDS", 3600)  # nobody but the test looks
-    async with house(tmp_path) as here:
+    async with running_proxy(tmp_path) as here:
         for number in range(KEYS):
             (tmp_path / "api-keys" / f"p{number}").write_text("")
         keys = here.proxy.config.watched[2]
@@ -129,12 +129,12 @@ async def longest_held(work: "asyncio.Future[None]") -> tuple[float, float]:
     return longest, time.thread_time() - begin
 
 
-async def take_over(here: House, text: str) -> tuple[float, float]:
+async def take_over(here: RunningProxy, text: str) -> tuple[float, float]:
     here.write("routing.json", text)
     return await longest_held(asyncio.ensure_future(here.proxy.config.watched[0].look()))
 
 
-async def test_ten_thousand_models_are_taken_over_and_nobody_waits(here: House) -> None:
+async def test_ten_thousand_models_are_taken_over_and_nobody_waits(here: RunningProxy) -> None:
     for each in here.proxy._tasks:
         each.cancel()  # this test looks by itself
     texts = [table(generation) for generation in range(3)]

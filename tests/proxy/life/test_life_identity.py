@@ -1,4 +1,4 @@
-"""Who calls, at the door: providers that fail and change keys, tokens that end or are another's, keys and rules that
+"""Who calls: providers that fail and change keys, tokens that end or are another's, keys and rules that
 change under load.
 """
 
@@ -12,7 +12,7 @@ from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from tests.certificates import Authority
 
-from ..http.house import KEY, Caller, House, request, served, until
+from ..http.running_proxy import KEY, Caller, RunningProxy, request, served, until
 from ..http.upstream import answering
 from ..rigs.issuer import Issuer, issuer
 from ..rigs.tables import GROUP
@@ -21,9 +21,9 @@ from ..rigs.tables import access_table as trusting
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_secret_in_the_log")]
 
 
-async def status(here: House | Caller, token: str) -> int:
+async def status(here: RunningProxy | Caller, token: str) -> int:
     data = request(key=None, Authorization=f"Bearer {token}")
-    if isinstance(here, House):
+    if isinstance(here, RunningProxy):
         return (await here.ask(data, 60)).status
     await here.send(data)
     return (await here.reply()).status
@@ -64,7 +64,7 @@ async def test_while_the_provider_is_down_who_is_known_goes_on_and_a_new_one_is_
         assert await status(here, identity_provider.token("carol", [GROUP], key=unpublished)) in (401, 503)
 
 
-async def test_keys_and_rules_change_under_load_without_a_wrong_answer(here: House) -> None:
+async def test_keys_and_rules_change_under_load_without_a_wrong_answer(here: RunningProxy) -> None:
     other = new_key()
     (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{hash_line(other)}\n")
     [_, rules, keys] = here.proxy.config.watched

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from lab.local_plane.process import HOST, ROOT
 from lab.local_plane.proxy import SETTINGS, write_tables
 
-from ..http.house import address_of, house, until
+from ..http.running_proxy import address_of, running_proxy, until
 from ..rigs.tables import access_table, routing_table
 
 pytestmark = pytest.mark.anyio
@@ -249,7 +249,7 @@ async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_
 
 async def test_the_last_number_of_replicas_stays_while_their_name_leads_nowhere(tmp_path: Path) -> None:
     with patch.object(config, "REPLICAS_SECONDS", 0.01):
-        async with house(tmp_path) as here:
+        async with running_proxy(tmp_path) as here:
             following, counted = here.proxy.config, []
             found = [address_of(port) for port in range(1, 6)]
 

@@ -13,7 +13,7 @@ from tidegate_contracts import routing
 
 from lab.local_plane.triton import Triton, triton
 
-from ..http.house import KEY, house, request
+from ..http.running_proxy import KEY, request, running_proxy
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import MODELS, write
 
@@ -26,7 +26,7 @@ async def test_the_version_of_the_alias_answers_and_not_the_newest(
     real_triton: Triton, tmp_path: Path, alias: str | None, status: int, version: int | None
 ) -> None:
     models = [routing.Model(name="versions", server="vision", pool="main", alias=alias)]
-    async with house(tmp_path, real_triton.http_port, models=models) as here:
+    async with running_proxy(tmp_path, real_triton.http_port, models=models) as here:
         reply = await here.ask(request("/v2/models/versions/infer", BODY))
         assert reply.status == status
         if version is not None:
@@ -71,7 +71,7 @@ async def test_every_sequence_stays_where_it_began(
     aio: Any = tritonclient.http.aio
     model = routing.Model(name=MODEL, server="vision", pool="main")
     before = [counted(server) for server in (real_triton, another_triton)]
-    async with house(tmp_path, real_triton.http_port, another_triton.http_port, models=[model]) as here:
+    async with running_proxy(tmp_path, real_triton.http_port, another_triton.http_port, models=[model]) as here:
         where = f"127.0.0.1:{here.proxy.ports['http']}"
         async with aio.InferenceServerClient(where) as each:
 

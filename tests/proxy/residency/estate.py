@@ -11,13 +11,13 @@ from typing import Any
 from tidegate_contracts import routing
 from tidegate_proxy.residency.manager import LeaseManager
 
-from ..http.house import House, Reply, house, request
+from ..http.running_proxy import Reply, RunningProxy, request, running_proxy
 from .standin import Site
 
 MODELS = ("a", "b", "c", "d", "slow", "cold", "absent")
 
 
-class Estate(House):
+class Estate(RunningProxy):
     """One proxy."""
 
     @property
@@ -57,7 +57,7 @@ def table(here: Sequence[Site], grpc_port: int = 1) -> routing.RoutingTable:
 async def estate(root: Path, here: Sequence[Site], **more: Any) -> AsyncIterator[Estate]:
     """Run a proxy in front of these replicas; it ends with the block."""
     addresses = [(socket.AF_INET, (site.host, site.triton.port)) for site in here]
-    async with house(root, *addresses, table=table(here), kind=Estate, **more) as made:
+    async with running_proxy(root, *addresses, table=table(here), kind=Estate, **more) as made:
         assert isinstance(made, Estate)
         yield made
 

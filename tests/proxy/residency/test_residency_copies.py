@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tidegate_proxy.residency.leases import ranked
 
-from ..http.house import request, until
+from ..http.running_proxy import request, until
 from .estate import Estate, at, estate, estates
 from .standin import Site, sites
 

@@ -8,7 +8,7 @@ import pytest
 from tidegate_contracts import lease
 from tidegate_proxy.residency.replica_leases import ReplicaLeases
 
-from ..http.house import request, until
+from ..http.running_proxy import request, until
 from ..http.upstream import Asked, Upstream
 from .estate import Estate, at, estate, estates
 from .standin import UNKNOWN_VERSION, Site, sites

@@ -40,23 +40,23 @@ def leases(running: Rig) -> dict[str, int]:
 
 
 def test_a_cold_model_is_loaded_once_and_warm_calls_ask_nobody(tmp_path: Path) -> None:
-    with plane(tmp_path, lease_seconds=30, load_seconds=0.2) as (door, [site]):
-        infer, metadata = method(door.channel(), "ModelInfer"), door.metadata()
+    with plane(tmp_path, lease_seconds=30, load_seconds=0.2) as (running, [site]):
+        infer, metadata = method(running.channel(), "ModelInfer"), running.metadata()
         futures = [infer.future(infer_request(), metadata=metadata, timeout=5) for _ in range(30)]
         assert {replica_of(future.result()) for future in futures} == {"a"}
         for _ in range(20):
             infer(infer_request(), metadata=metadata, timeout=5)
         assert (site.loads["echo"], len(site.acquires)) == (1, 1)
-        assert leases(door) == {"echo": 0}
+        assert leases(running) == {"echo": 0}
 
 
 def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_path: Path) -> None:
-    with plane(tmp_path, 2, lease_seconds=0.5) as (door, here):
-        talk = Talk(door)
+    with plane(tmp_path, 2, lease_seconds=0.5) as (running, here):
+        talk = Talk(running)
         [place] = {replica_of(talk.ask(model)) for model in ("echo", "other", "slow", "echo")}
         site = here["ab".index(place)]
         assert site.resident == {"echo", "other", "slow"}
-        until(lambda: leases(door) == {"echo": 1, "other": 1, "slow": 1})
+        until(lambda: leases(running) == {"echo": 1, "other": 1, "slow": 1})
         count = len(site.renewals)
         until(lambda: len(site.renewals) > count + 8)  # longer than a lease without a message
         used = {name: use.in_flight for name, use in site.renewals[-1].models.items()}
@@ -67,20 +67,20 @@ def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_pat
 
 
 def test_a_streams_next_model_that_finds_no_room_where_the_stream_is_ends_it_with_busy(tmp_path: Path) -> None:
-    with plane(tmp_path) as (door, [site]):
-        talk = Talk(door)
+    with plane(tmp_path) as (running, [site]):
+        talk = Talk(running)
         talk.ask()
         site.room = 1
         talk.say(infer_request("other"))
         assert talk.code() is grpc.StatusCode.UNAVAILABLE
         assert "other cannot be had where the stream is" in talk.call.details()
         talk.end()
-        until(lambda: leases(door) == {"echo": 0})
+        until(lambda: leases(running) == {"echo": 0})
 
 
 def test_what_is_only_looked_at_loads_nothing(tmp_path: Path) -> None:
-    with plane(tmp_path, resident={"many"}, refuses={"other": lease.Quarantined(why="it failed")}) as (door, [site]):
-        channel, metadata = door.channel(), door.metadata()
+    with plane(tmp_path, resident={"many"}, refuses={"other": lease.Quarantined(why="it failed")}) as (running, [site]):
+        channel, metadata = running.channel(), running.metadata()
         until(lambda: bool(site.renewals))
         ready = method(channel, "ModelReady")
         found = {
@@ -98,8 +98,8 @@ def test_what_is_only_looked_at_loads_nothing(tmp_path: Path) -> None:
 
 
 def test_a_load_that_outlasts_the_deadline_is_told_as_busy(tmp_path: Path) -> None:
-    with plane(tmp_path, load_seconds=20) as (door, [site]):
-        call = method(door.channel(), "ModelInfer").future(infer_request(), metadata=door.metadata(), timeout=8)
+    with plane(tmp_path, load_seconds=20) as (running, [site]):
+        call = method(running.channel(), "ModelInfer").future(infer_request(), metadata=running.metadata(), timeout=8)
         until(lambda: bool(site.loading))
         with pytest.raises(grpc.RpcError) as caught:
             call.result()

@@ -10,7 +10,7 @@ from tidegate_proxy.shared_tasks import SharedTasks
 
 from lab.local_plane.proxy import write_tables
 
-from ..http.house import request, until
+from ..http.running_proxy import request, until
 from .estate import at, estate, table
 from .standin import sites
 

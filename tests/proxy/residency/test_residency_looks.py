@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 from tidegate_contracts import lease
 
-from ..http.house import until
+from ..http.running_proxy import until
 from ..http.test_http_metrics import scrape, value
 from .estate import at, estate
 from .standin import sites

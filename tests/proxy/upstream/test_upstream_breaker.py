@@ -12,7 +12,7 @@ from tidegate_proxy.pools import ask
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, Breaker, Trial
 
-from ..http.house import House, request, served, until
+from ..http.running_proxy import RunningProxy, request, served, until
 from ..http.upstream import answering, hang
 
 
@@ -104,7 +104,7 @@ pytestmark = pytest.mark.anyio
     ("own", "kind", "failures"), [(True, ProblemType.UPSTREAM, 1), (False, ProblemType.DEADLINE, 0)]
 )
 async def test_a_question_that_takes_too_long_is_the_replicas_failure_unless_its_caller_waited_no_longer(
-    here: House, own: bool, kind: ProblemType, failures: int
+    here: RunningProxy, own: bool, kind: ProblemType, failures: int
 ) -> None:
     here.replica.act = hang
     with pytest.raises(Problem) as caught:
@@ -113,7 +113,7 @@ async def test_a_question_that_takes_too_long_is_the_replicas_failure_unless_its
     assert here.pool.replicas[0].breaker.failures == failures
 
 
-async def test_a_replica_that_is_gone_keeps_no_connection_that_comes_back_to_it(here: House) -> None:
+async def test_a_replica_that_is_gone_keeps_no_connection_that_comes_back_to_it(here: RunningProxy) -> None:
     replica = here.pool.replicas[0]
     busy = await replica.connect(1.0)
     here.pool.stop()
@@ -122,12 +122,12 @@ async def test_a_replica_that_is_gone_keeps_no_connection_that_comes_back_to_it(
     assert busy.transport.is_closing()
 
 
-def open_breaker(here: House) -> None:
+def open_breaker(here: RunningProxy) -> None:
     for _ in range(FAILURES):
         here.pool.replicas[0].breaker.failed(monotonic() - 60)
 
 
-async def test_of_many_requests_at_once_a_replica_that_may_be_back_gets_one(here: House) -> None:
+async def test_of_many_requests_at_once_a_replica_that_may_be_back_gets_one(here: RunningProxy) -> None:
     here.replica.act = answering(seconds=0.3)
     open_breaker(here)
     statuses = [each.status for each in await asyncio.gather(*(here.ask() for _ in range(30)))]
@@ -136,7 +136,7 @@ async def test_of_many_requests_at_once_a_replica_that_may_be_back_gets_one(here
     assert here.pool.replicas[0].breaker.state(monotonic()) == "closed"
 
 
-async def test_a_trial_whose_caller_leaves_or_waits_no_longer_is_the_next_callers(here: House) -> None:
+async def test_a_trial_whose_caller_leaves_or_waits_no_longer_is_the_next_callers(here: RunningProxy) -> None:
     here.replica.act = hang
     open_breaker(here)
     breaker = here.pool.replicas[0].breaker

@@ -23,8 +23,8 @@ from tests.proxy.rigs.pytest_rigs import not_run
 
 from ..rigs import zoo
 from ..rigs.caller import Holder, infer, until
-from ..rigs.house import pool
 from ..rigs.nvml import library
+from ..rigs.running_policy import pool
 
 MIB = 1 << 20
 STUB = 18  # MiB that a process of the Python backend takes, beside what a model holds; about.

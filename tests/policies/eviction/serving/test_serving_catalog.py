@@ -12,7 +12,7 @@ from tidegate_eviction.serving.catalog import Catalog
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.triton.repository import LEAST_BYTES, TritonRepository
 
-from ..rigs.house import pool, write_models
+from ..rigs.running_policy import pool, write_models
 
 
 def specs(catalog: Catalog, footprints: Footprints | None = None) -> dict[str, ModelSpec]:

@@ -14,7 +14,7 @@ import uvicorn
 from tidegate_contracts import lease
 from tidegate_eviction.serving.lease_api import BODY_BYTES, make_lease_api
 
-from ..rigs.house import MIB, House, live
+from ..rigs.running_policy import MIB, RunningPolicy, live
 from ..rigs.stand_in import StandIn
 
 pytestmark = pytest.mark.anyio
@@ -41,39 +41,39 @@ class Wire:
 
 
 @asynccontextmanager
-async def over_the_wire(root: Path, stand_in: StandIn, **changes: Any) -> AsyncIterator[tuple[House, Wire]]:
+async def over_the_wire(root: Path, stand_in: StandIn, **changes: Any) -> AsyncIterator[tuple[RunningPolicy, Wire]]:
     listener = socket.create_server(("127.0.0.1", 0))
-    async with live(root, stand_in, **changes) as house:
-        config = uvicorn.Config(make_lease_api(house.service), log_config=None, lifespan="off", timeout_keep_alive=75)
+    async with live(root, stand_in, **changes) as policy:
+        config = uvicorn.Config(make_lease_api(policy.service), log_config=None, lifespan="off", timeout_keep_alive=75)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listener]))
         try:
             async with aiohttp.ClientSession() as http:
-                yield house, Wire(http, f"http://127.0.0.1:{listener.getsockname()[1]}")
+                yield policy, Wire(http, f"http://127.0.0.1:{listener.getsockname()[1]}")
         finally:
             server.should_exit = True
             await serving
 
 
 async def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
-    async with over_the_wire(tmp_path, StandIn({"a": MIB})) as (house, wire):
+    async with over_the_wire(tmp_path, StandIn({"a": MIB})) as (policy, wire):
         status, _, said = await wire.acquire("a")
         assert (status, said["outcome"], said["versions"]) == (200, "granted", [1])
         uses = {"a": {"inFlight": 1, "idleSeconds": 0, "requests": 7}}
         renewal = {"holder": "p-1", "incarnation": said["incarnation"], "models": uses}
         status, _, renewed = await wire.post(lease.RENEW_PATH, renewal)
         assert (status, renewed["lost"], renewed["resident"], renewed["accepts"]) == (200, [], ["a"], True)
-        assert house.counted("requests_total") == 7
+        assert policy.counted("requests_total") == 7
         release = {"holder": "p-1", "incarnation": said["incarnation"], "models": ["a"]}
         late = {**release, "serials": {"a": said["serial"] - 1}}
-        assert ((await wire.post(lease.RELEASE_PATH, late))[0], house.service.residency.leases) == (204, 1)
+        assert ((await wire.post(lease.RELEASE_PATH, late))[0], policy.service.residency.leases) == (204, 1)
         status, _, _ = await wire.post(lease.RELEASE_PATH, release)
-        assert (status, house.service.residency.leases) == (204, 0)
+        assert (status, policy.service.residency.leases) == (204, 0)
 
 
 async def test_each_refusal_has_its_status(tmp_path: Path) -> None:
     stand_in = StandIn({"a": 80 * MIB, "b": 80 * MIB, "huge": 200 * MIB, "broken": 1}, failing={"broken": "no memory"})
-    async with over_the_wire(tmp_path, stand_in, lease_seconds=60) as (house, wire):
+    async with over_the_wire(tmp_path, stand_in, lease_seconds=60) as (policy, wire):
         assert (await wire.acquire("a"))[0] == 200
         status, headers, said = await wire.acquire("b", waitSeconds=0)
         assert (status, said["outcome"]) == (503, "busy")
@@ -82,18 +82,18 @@ async def test_each_refusal_has_its_status(tmp_path: Path) -> None:
         while (failed := await wire.acquire("broken", waitSeconds=0.5))[0] == 503:
             await asyncio.sleep(0.1)
         assert (failed[0], "no memory" in failed[2]["why"]) == (424, True)
-        loads = house.triton.did("load")
+        loads = policy.triton.did("load")
         assert (loads.count("broken"), loads.count("huge")) == (3, 0)
 
 
 async def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> None:
-    async with over_the_wire(tmp_path, StandIn({"a": MIB}, load_seconds=0.5)) as (house, wire):
+    async with over_the_wire(tmp_path, StandIn({"a": MIB}, load_seconds=0.5)) as (policy, wire):
         asking = asyncio.create_task(wire.acquire("a"))
-        await house.until(lambda: house.state("a") == "loading")
+        await policy.until(lambda: policy.state("a") == "loading")
         asking.cancel()
-        await house.until(lambda: house.counted("acquires_total", outcome="gone") == 1)
+        await policy.until(lambda: policy.counted("acquires_total", outcome="gone") == 1)
         assert (await wire.acquire("a"))[0] == 200
-        assert house.triton.did("load").count("a") == 1
+        assert policy.triton.did("load").count("a") == 1
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ async def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> 
 async def test_what_cannot_be_understood_is_said_and_changes_nothing(
     tmp_path: Path, path: str, said: Any, status: int, why: str
 ) -> None:
-    async with over_the_wire(tmp_path, StandIn({"a": 1})) as (house, wire):
+    async with over_the_wire(tmp_path, StandIn({"a": 1})) as (policy, wire):
         got, _, answer = await wire.post(path, said)
         assert (got, why in answer["why"]) == (status, True), answer
-        assert house.service.residency.leases == 0
+        assert policy.service.residency.leases == 0
 
 
 async def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,34 +13,33 @@ from tidegate_contracts.eviction import WarmWindow
 from tidegate_eviction.core.messages import ServerInventory, Step
 from tidegate_eviction.triton.memory import MODEL
 
-from ..rigs.house import MIB, TUNING, live, settings_for, write_models
-from ..rigs.house import house as open_house
+from ..rigs.running_policy import MIB, TUNING, live, running_policy, settings_for, write_models
 from ..rigs.stand_in import StandIn, serving
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn({"a": 5 * MIB}, load_seconds=0.2)) as house:
-        answers = await asyncio.gather(*(house.acquire("a", f"p{number}") for number in range(200)))
+    async with live(tmp_path, StandIn({"a": 5 * MIB}, load_seconds=0.2)) as policy:
+        answers = await asyncio.gather(*(policy.acquire("a", f"p{number}") for number in range(200)))
         assert {answer.outcome for answer in answers} == {"granted"}
-        assert house.triton.did("load") == [MODEL, "a"]
-        again = await house.acquire("a")
+        assert policy.triton.did("load") == [MODEL, "a"]
+        again = await policy.acquire("a")
         assert isinstance(again, lease.Granted)
         assert (again.versions, again.waited_seconds) == ((1,), 0)
-        assert [house.counted("acquires_total", outcome=each) for each in ("loaded", "hit")] == [200, 1]
+        assert [policy.counted("acquires_total", outcome=each) for each in ("loaded", "hit")] == [200, 1]
 
 
 async def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> None:
     stand_in = StandIn({"a": 70 * MIB, "b": 20 * MIB})
     file = tmp_path / "state" / "footprints.json"
     for start in ("first", "second"):
-        async with live(tmp_path, stand_in, declared={}) as house:
+        async with live(tmp_path, stand_in, declared={}) as policy:
             if start == "first":
-                await house.acquire("a")
-            (found,) = [each for each in house.service.listing().models if each.model == "a"]
+                await policy.acquire("a")
+            (found,) = [each for each in policy.service.listing().models if each.model == "a"]
             assert (found.footprint_bytes, found.footprint_from) == (70 * MIB, "measured")
-            await house.until(lambda: file.exists() and '"a"' in file.read_text())
+            await policy.until(lambda: file.exists() and '"a"' in file.read_text())
         stand_in.states.clear()
 
 
@@ -50,19 +49,19 @@ async def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(
     async with asyncio.timeout(30):
         async with serving(stand_in):
             port = stand_in.port
-            open_it = open_house(tmp_path, stand_in, port)
-            house = await open_it.__aenter__()
-            assert (await house.acquire("b")).outcome == "granted"
-            before = house.service.residency.incarnation
-            waiting = asyncio.create_task(house.acquire("a"))
-            await house.until(lambda: house.state("a") == "loading")
-        await house.until(lambda: not house.driver.is_up)
-        assert house.state("b") == "cold"
+            open_it = running_policy(tmp_path, stand_in, port)
+            policy = await open_it.__aenter__()
+            assert (await policy.acquire("b")).outcome == "granted"
+            before = policy.service.residency.incarnation
+            waiting = asyncio.create_task(policy.acquire("a"))
+            await policy.until(lambda: policy.state("a") == "loading")
+        await policy.until(lambda: not policy.driver.is_up)
+        assert policy.state("b") == "cold"
         stand_in.states, stand_in.has_reader = {}, False
         async with serving(stand_in, port):
             assert (await waiting).outcome == "granted"
-            assert house.service.residency.incarnation != before
-            renewed = house.service.renew(
+            assert policy.service.residency.incarnation != before
+            renewed = policy.service.renew(
                 lease.Renew(holder="p", incarnation=before, models={"b": lease.Use(in_flight=0, idle_seconds=0)})
             )
             assert renewed.lost == ("b",)
@@ -73,33 +72,33 @@ async def test_a_model_that_was_just_published_is_found_by_who_asks_for_it(tmp_p
     write_models(tmp_path, "a")
     (model,) = settings_for(tmp_path).models
     models = (model, model.model_copy(update={"name": "new"}))
-    async with live(tmp_path, StandIn({"a": MIB, "new": MIB}), models=models) as house:
-        assert (await house.acquire("new")).outcome == "unknown"
+    async with live(tmp_path, StandIn({"a": MIB, "new": MIB}), models=models) as policy:
+        assert (await policy.acquire("new")).outcome == "unknown"
         write_models(tmp_path, "new")
-        assert (await house.acquire("new")).outcome == "granted"
+        assert (await policy.acquire("new")).outcome == "granted"
 
 
 async def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn({"a": MIB})) as house:
+    async with live(tmp_path, StandIn({"a": MIB})) as policy:
         (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"another")
-        assert (await house.acquire("a")).outcome == "granted"
-        await house.service.look()
-        assert house.state("a") == "resident"
+        assert (await policy.acquire("a")).outcome == "granted"
+        await policy.service.look()
+        assert policy.state("a") == "resident"
         (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"and another")
-        await house.service.look()
-        assert house.state("a") == "draining"
-        house.release("a")
-        await house.until(lambda: house.state("a") == "cold")
-        assert house.counted("evictions_total", reason="changed") == 1
+        await policy.service.look()
+        assert policy.state("a") == "draining"
+        policy.release("a")
+        await policy.until(lambda: policy.state("a") == "cold")
+        assert policy.counted("evictions_total", reason="changed") == 1
 
 
 async def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), lease_seconds=3) as house:
-        await house.acquire("a")
+    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), lease_seconds=3) as policy:
+        await policy.acquire("a")
         loop = asyncio.get_running_loop()
         begun = loop.time()
         ask = lease.Acquire(holder="p", model="b", room_seconds=0)
-        answer = await house.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
+        answer = await policy.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
         assert isinstance(answer, lease.Busy)
         assert loop.time() - begun < 2, "room is there after three"
 
@@ -124,9 +123,9 @@ async def test_pinned_models_and_those_of_an_open_window_are_loaded_without_bein
     window = WarmWindow(name="w", opens="* * * * *", duration_seconds=120, time_zone="UTC", models=("nightly",))
     async with live(
         tmp_path, StandIn(dict.fromkeys(("pinned", "nightly", "other"), MIB)), models=models, warm_windows=(window,)
-    ) as house:
-        await house.until(lambda: {house.state("pinned"), house.state("nightly")} == {"resident"})
-        assert house.state("other") == "cold"
+    ) as policy:
+        await policy.until(lambda: {policy.state("pinned"), policy.state("nightly")} == {"resident"})
+        assert policy.state("other") == "cold"
 
 
 async def test_a_defect_of_one_moment_does_not_stop_the_clock(
@@ -134,8 +133,8 @@ async def test_a_defect_of_one_moment_does_not_stop_the_clock(
 ) -> None:
     monkeypatch.setattr("tidegate_eviction.serving.service.AFTER_DEFECT_SECONDS", 0.1)
     seen: list[float] = []
-    async with live(tmp_path, StandIn({"a": MIB})) as house:
-        real = house.service.residency.tick
+    async with live(tmp_path, StandIn({"a": MIB})) as policy:
+        real = policy.service.residency.tick
 
         def tick(now: float) -> Step:
             seen.append(now)
@@ -143,9 +142,9 @@ async def test_a_defect_of_one_moment_does_not_stop_the_clock(
                 raise ZeroDivisionError
             return real(now)
 
-        monkeypatch.setattr(house.service.residency, "tick", tick)
-        await house.acquire("a")
-        await house.until(lambda: len(seen) > 1)
+        monkeypatch.setattr(policy.service.residency, "tick", tick)
+        await policy.acquire("a")
+        await policy.until(lambda: len(seen) > 1)
         assert "the policy has a defect" in caplog.text
 
 
@@ -153,10 +152,10 @@ async def test_each_load_and_each_eviction_is_one_line_with_its_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tidegate_eviction.events")
-    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB})) as house:
-        await house.acquire("a")
-        house.release("a")
-        await house.acquire("b")
+    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB})) as policy:
+        await policy.acquire("a")
+        policy.release("a")
+        await policy.acquire("b")
     said = [record.said for record in caplog.records if hasattr(record, "said") and record.name.endswith("events")]
     assert [(each["event"], each["model"]) for each in said] == [("loaded", "a"), ("evicted", "a"), ("loaded", "b")]
     assert (said[1]["reason"], said[1]["wantedBy"]) == ("room", "b")
@@ -165,12 +164,12 @@ async def test_each_load_and_each_eviction_is_one_line_with_its_reason(
 
 async def test_busy_is_never_told_earlier_than_the_exact_second(tmp_path: Path) -> None:
     stand_in = StandIn({"a": 60 * MIB, "b": 60 * MIB})
-    async with live(tmp_path, stand_in, lease_seconds=10) as house:
-        await house.acquire("a")
+    async with live(tmp_path, stand_in, lease_seconds=10) as policy:
+        await policy.acquire("a")
         told = []
         for chance in (0.0, 0.5, 1.0):
-            house.service._chance = lambda value=chance: value  # type: ignore[misc]
-            answer = await house.acquire("b", seconds=0)
+            policy.service._chance = lambda value=chance: value  # type: ignore[misc]
+            answer = await policy.acquire("b", seconds=0)
             assert isinstance(answer, lease.Busy)
             told.append(answer.retry_after)
         exact, middle, late = told
@@ -180,15 +179,15 @@ async def test_busy_is_never_told_earlier_than_the_exact_second(tmp_path: Path) 
 async def test_a_connection_that_breaks_after_leases_were_made_shorter_ends_none_that_was_granted(
     tmp_path: Path,
 ) -> None:
-    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), lease_seconds=20) as house:
-        assert (await house.acquire("a")).outcome == "granted"
-        shorter = settings_for(tmp_path, lease_seconds=1, declared=house.triton.bytes)
-        house.service.use(shorter)
-        await house.until(lambda: house.service.residency.renew("q", "", {}, 0)[1].lease_seconds == 1)
-        house.service.server_lost("a test")
-        house.service.server_back(ServerInventory(resident=("a",)))
-        (found,) = [each for each in house.service.listing().models if each.model == "a"]
-        busy = await house.acquire("b", seconds=0)
+    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), lease_seconds=20) as policy:
+        assert (await policy.acquire("a")).outcome == "granted"
+        shorter = settings_for(tmp_path, lease_seconds=1, declared=policy.triton.bytes)
+        policy.service.use(shorter)
+        await policy.until(lambda: policy.service.residency.renew("q", "", {}, 0)[1].lease_seconds == 1)
+        policy.service.server_lost("a test")
+        policy.service.server_back(ServerInventory(resident=("a",)))
+        (found,) = [each for each in policy.service.listing().models if each.model == "a"]
+        busy = await policy.acquire("b", seconds=0)
         assert isinstance(busy, lease.Busy)
         assert busy.retry_after > 15, found
 
@@ -202,12 +201,12 @@ async def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
     def hangs(*_: object) -> bool:
         return not answers.wait(20)
 
-    async with live(tmp_path, StandIn({"a": MIB})) as house:
-        monkeypatch.setattr(house.service._catalog, "has_changed", hangs)
+    async with live(tmp_path, StandIn({"a": MIB})) as policy:
+        monkeypatch.setattr(policy.service._catalog, "has_changed", hangs)
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
-            assert (await house.acquire("a", seconds=3)).outcome == "granted"
+            assert (await policy.acquire("a", seconds=3)).outcome == "granted"
             assert loop.time() - begun < 3
         finally:
             answers.set()
@@ -218,15 +217,15 @@ async def test_a_connection_that_breaks_makes_no_room_of_what_has_leaked(tmp_pat
         tmp_path,
         StandIn(dict.fromkeys("ab", 60 * MIB), leaks={"a"}),
         tuning=TUNING.model_copy(update={"leak_budget_bytes": 80 * MIB}),
-    ) as house:
-        await house.acquire("a")
-        house.release("a")
-        assert (await house.acquire("b")).outcome != "granted"
-        leaked = house.service.listing().leaked_bytes
+    ) as policy:
+        await policy.acquire("a")
+        policy.release("a")
+        assert (await policy.acquire("b")).outcome != "granted"
+        leaked = policy.service.listing().leaked_bytes
         assert leaked == pytest.approx(60 * MIB, abs=MIB)
         for same in (True, False):
-            house.service.server_lost("a test")
+            policy.service.server_lost("a test")
             if not same:
-                house.service.reading = replace(house.service.reading, server="2:2")
-            house.service.server_back(ServerInventory())
-            assert house.service.listing().leaked_bytes == (leaked if same else 0)
+                policy.service.reading = replace(policy.service.reading, server="2:2")
+            policy.service.server_back(ServerInventory())
+            assert policy.service.listing().leaked_bytes == (leaked if same else 0)

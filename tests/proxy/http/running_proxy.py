@@ -107,7 +107,7 @@ METADATA = request(f"/v2/models/{MODEL}", method="GET")
 
 
 @dataclass
-class House:
+class RunningProxy:
     """A proxy, its files, where its pool's name leads, and the one replica that is there unless a test makes others."""
 
     proxy: Proxy
@@ -182,15 +182,15 @@ def routing_table(models: Sequence[routing.Model] = ()) -> routing.RoutingTable:
 
 
 @asynccontextmanager
-async def house(
+async def running_proxy(
     root: Path,
     *replicas: Upstream | int | Address,
     models: Sequence[routing.Model] = (),
     table: routing.RoutingTable | None = None,
     access: routing.AccessTable | None = None,
-    kind: type[House] = House,
+    kind: type[RunningProxy] = RunningProxy,
     **more: Any,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RunningProxy]:
     """Run a proxy in front of these replicas; it ends with the block."""
     root.mkdir(exist_ok=True)
     write_tables(root, table or routing_table(models), access or access_table())
@@ -212,8 +212,8 @@ async def house(
 
 
 @asynccontextmanager
-async def served(root: Path, act: Act | None = None, **more: Any) -> AsyncIterator[House]:
+async def served(root: Path, act: Act | None = None, **more: Any) -> AsyncIterator[RunningProxy]:
     """Run a proxy in front of one replica that does this."""
-    async with upstream(act) as replica, house(root, replica, **more) as made:
+    async with upstream(act) as replica, running_proxy(root, replica, **more) as made:
         made.replica = replica
         yield made

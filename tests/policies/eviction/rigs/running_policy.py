@@ -47,7 +47,7 @@ def write_models(root: Path, *names: str, config: str = "") -> None:
 
 
 @dataclass
-class House:
+class RunningPolicy:
     """A policy that runs in this process."""
 
     service: EvictionService
@@ -78,7 +78,7 @@ class House:
 
 
 @asynccontextmanager
-async def house(root: Path, stand_in: StandIn, port: int, **changes: Any) -> AsyncIterator[House]:
+async def running_policy(root: Path, stand_in: StandIn, port: int, **changes: Any) -> AsyncIterator[RunningPolicy]:
     """Run a policy over the repository below `root`, with a stand-in that listens, or will."""
     (root / "state").mkdir(exist_ok=True)
     footprints = Footprints(root / "state")
@@ -91,7 +91,7 @@ async def house(root: Path, stand_in: StandIn, port: int, **changes: Any) -> Asy
         asyncio.create_task(work) for work in (driver.follow(), service.follow_repository(), every_second(service.keep))
     ]
     try:
-        yield House(service, driver, stand_in, footprints)
+        yield RunningPolicy(service, driver, stand_in, footprints)
         for task in tasks:
             if task.done():
                 task.result()
@@ -103,11 +103,11 @@ async def house(root: Path, stand_in: StandIn, port: int, **changes: Any) -> Asy
 
 
 @asynccontextmanager
-async def live(root: Path, stand_in: StandIn, **changes: Any) -> AsyncIterator[House]:
+async def live(root: Path, stand_in: StandIn, **changes: Any) -> AsyncIterator[RunningPolicy]:
     """Run a policy beside a stand-in; every footprint is declared, if none is said."""
     changes.setdefault("declared", stand_in.bytes)
     if not (root / "models").exists():
         write_models(root, *stand_in.bytes)
-    async with asyncio.timeout(30), serving(stand_in), house(root, stand_in, stand_in.port, **changes) as made:
+    async with asyncio.timeout(30), serving(stand_in), running_policy(root, stand_in, stand_in.port, **changes) as made:
         await made.until(lambda: made.driver.is_up)
         yield made

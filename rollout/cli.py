@@ -165,6 +165,6 @@ def rollout(
     """Bring an environment up in one data plane after another, in waves, each behind a health gate."""
     with answering() as outcome:
         from .waves.command import roll_out
-        from .waves.prepare import Request
+        from .waves.prepare import RolloutRequest
 
-        roll_out(Request(definition, environment, start, engine, dry_run, resume, back, journals), outcome)
+        roll_out(RolloutRequest(definition, environment, start, engine, dry_run, resume, back, journals), outcome)

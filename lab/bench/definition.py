@@ -30,7 +30,7 @@ from stacks.validate import validate
 
 from . import report
 from .made import ENVIRONMENTS, POOLS, definition_text
-from .report import Found, Goal, positive, say
+from .report import Figures, Goal, positive, say
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECK = "make check"
@@ -84,7 +84,7 @@ def repeated(definition: Path, seconds: float) -> Sample:
     return {key: statistics.mean(each[key] for each in passes) for key in passes[0]}
 
 
-def measure(sizes: Sequence[int], runs: int, least_seconds: float) -> Found:
+def measure(sizes: Sequence[int], runs: int, least_seconds: float) -> Figures:
     """Measure definitions of these sizes, each in this many processes."""
     samples: dict[int, list[Sample]] = {size: [] for size in sizes}
     with tempfile.TemporaryDirectory() as folder:
@@ -113,9 +113,9 @@ def goals(sizes: Sequence[int]) -> dict[str, Goal]:
     return ratios | {f"check_seconds_{sizes[-1]}": Goal(f"{CHECK} of {sizes[-1]} data planes, seconds by the clock")}
 
 
-def compared(samples: Mapping[int, Sequence[Sample]]) -> Found:
+def compared(samples: Mapping[int, Sequence[Sample]]) -> Figures:
     """Return the medians of definitions by their sizes, each held against the first."""
-    found, smallest = Found(), dict[str, float]()
+    found, smallest = Figures(), dict[str, float]()
     for size, of_size in samples.items():
         medians = {key: statistics.median(each[key] for each in of_size) for key in of_size[0]}
         costs = {step: medians[step] / medians["objects"] for step in STEPS}

@@ -38,7 +38,7 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import report
-from .report import Found, Goal, say
+from .report import Figures, Goal, say
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "stacks" / "inference.yaml"
@@ -159,7 +159,7 @@ def checkout(folder: Path) -> Path:
     return root
 
 
-def measure_engines(folder: Path) -> Found:
+def measure_engines(folder: Path) -> Figures:
     """Measure kubectl, every engine and rendering on one control plane."""
     seconds: dict[str, list[float]] = defaultdict(list)
     with running(REFERENCE, [STACK], folder) as planes:
@@ -188,7 +188,7 @@ def measure_engines(folder: Path) -> Found:
     return compared(seconds)
 
 
-def measure_rollouts(folder: Path) -> Found:
+def measure_rollouts(folder: Path) -> Figures:
     """Measure rollouts over six data planes; in each, the proxy of every plane gets another number of replicas."""
     seconds: dict[str, list[float]] = defaultdict(list)
     replicas = 2
@@ -210,11 +210,11 @@ def measure_rollouts(folder: Path) -> Found:
     return compared(seconds)
 
 
-def compared(seconds: Mapping[str, Sequence[float]]) -> Found:
+def compared(seconds: Mapping[str, Sequence[float]]) -> Figures:
     """Return medians and spreads by what was done, and the ratios of those that have a peer there."""
     medians = {name: statistics.median(each) for name, each in seconds.items()}
     there = {key: pair for key, (*pair, _) in RATIOS.items() if medians.keys() >= set(pair)}
-    found = Found({key: medians[ours] / medians[peer] for key, (ours, peer) in there.items()})
+    found = Figures({key: medians[ours] / medians[peer] for key, (ours, peer) in there.items()})
     for name, each in seconds.items():
         words = f"{medians[name]:.2f} s ({min(each):.2f} – {max(each):.2f} s, {len(each)} times)"
         found.add(name, words)

@@ -23,7 +23,7 @@ class Goal:
 
 
 @dataclass
-class Found:
+class Figures:
     """What was measured: figures of the last line, and lines of the table that stand behind them."""
 
     figures: dict[str, float] = field(default_factory=dict)
@@ -57,14 +57,14 @@ def turns(names: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
             yield run, name
 
 
-def last_line(goals: Mapping[str, Goal], found: Mapping[str, Found]) -> dict[str, float | None]:
+def last_line(goals: Mapping[str, Goal], found: Mapping[str, Figures]) -> dict[str, float | None]:
     """Return what the last line says; None for what was not measured."""
     figures = {key: value for part in found.values() for key, value in part.figures.items()}
     rounded = {key: round(value, 3) if value < 100 else round(value) for key, value in figures.items()}
     return {key: rounded.get(key) for key in goals}
 
 
-def table(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Found]) -> Table:
+def table(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Figures]) -> Table:
     """Return everything as a table for people."""
     made = Table(title=title, caption=caption)
     made.add_column("what")
@@ -82,8 +82,8 @@ def table(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[st
 
 
 def measure(
-    goals: Mapping[str, Goal], parts: Mapping[str, Callable[[], Found]], wanted: Sequence[str] | None = None
-) -> dict[str, Found]:
+    goals: Mapping[str, Goal], parts: Mapping[str, Callable[[], Figures]], wanted: Sequence[str] | None = None
+) -> dict[str, Figures]:
     """Measure these parts, or all; what cannot be measured here is said and left out."""
     found = {}
     for name in wanted or parts:
@@ -99,7 +99,7 @@ def measure(
     return found
 
 
-def print_all(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Found]) -> None:
+def print_all(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Figures]) -> None:
     """Print the table, and last one line of JSON."""
     Console(width=None if sys.stdout.isatty() else _WIDTH).print(table(title, caption, goals, found))
     print(json.dumps(last_line(goals, found)))

@@ -10,7 +10,7 @@ from .targets import Target
 from .triton.kind import TritonKind
 from .upstream.request import Answer
 
-Body = bytes | bytearray | memoryview
+Bytes = bytes | bytearray | memoryview
 
 
 class ServerKind(Protocol):
@@ -22,7 +22,7 @@ class ServerKind(Protocol):
     def understand(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is none of this kind's."""
 
-    def open_body(self, body: Body) -> tuple[Target, memoryview]:
+    def open_body(self, body: Bytes) -> tuple[Target, memoryview]:
         """Return what the body of a target that is `in_body` asks, and the body to send on; raises Problem."""
 
     def path(self, target: Target, version: str | None) -> bytes:
@@ -46,7 +46,7 @@ class ServerKind(Protocol):
     def keeps_sequences(self, config: bytes) -> bool:
         """Tell whether a model keeps state between requests; raises ValueError."""
 
-    def sequence_of(self, headers: bytes, body: Body, most: int) -> bytes | None:
+    def sequence_of(self, headers: bytes, body: Bytes, most: int) -> bytes | None:
         """Return the id of the sequence that a request is of, None for none; raises Problem.
 
         `headers` are the header lines that go on; `most` bounds the bytes of a body that is unpacked.

@@ -19,11 +19,11 @@ from ..up import MOST_FIELDS, MOST_OBJECTS
 from . import report, worker
 from .gate import HealthCheck, await_health, why_not_well
 from .journal import History, Journal
-from .prepare import Prepared, Request, prepared, refuse_contradictions
+from .prepare import Prepared, RolloutRequest, prepared, refuse_contradictions
 from .runner import Runner, Show, Stop
 
 
-def roll_out(request: Request, outcome: Outcome) -> None:
+def roll_out(request: RolloutRequest, outcome: Outcome) -> None:
     """Roll an environment out over its data planes; raise CommandError with a report where it stops early."""
     refuse_contradictions(request)
     history = History(request.journals / request.environment)

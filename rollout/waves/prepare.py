@@ -25,7 +25,7 @@ _UNTOUCHED = "no plane was touched"
 
 
 @dataclass(frozen=True)
-class Request:
+class RolloutRequest:
     """What the command line says."""
 
     definition: Path
@@ -53,7 +53,7 @@ class Prepared:
     left: tuple[str, ...] = ()  # Planes that cannot be taken back, because no earlier rollout of them succeeded.
 
 
-def refuse_contradictions(request: Request) -> None:
+def refuse_contradictions(request: RolloutRequest) -> None:
     """Raise CommandError for settings that cannot stand together, before any folder is made after them."""
     if request.resume and request.back:
         raise CommandError("RESUME and BACK cannot stand together: the one goes on, the other takes back.", WRONG_INPUT)
@@ -64,7 +64,7 @@ def refuse_contradictions(request: Request) -> None:
         stacks_of(read_definition(request.definition), request.environment)
 
 
-def prepared(request: Request, history: History) -> Prepared:
+def prepared(request: RolloutRequest, history: History) -> Prepared:
     """Return what is to be done; raise CommandError or DefinitionError when it cannot be."""
     last = next(reversed(history.all()), None)
     if last is not None and Path(last.record.definition).resolve() != request.definition.resolve():
@@ -76,7 +76,7 @@ def prepared(request: Request, history: History) -> Prepared:
     return _taking_back(request, history, last) if request.back else _new(request, history, last)
 
 
-def _new(request: Request, history: History, last: Journal | None) -> Prepared:
+def _new(request: RolloutRequest, history: History, last: Journal | None) -> Prepared:
     texts = texts_of(request.definition)
     definition = read_definition(request.definition)
     if texts_of(request.definition) != texts:
@@ -110,7 +110,7 @@ def _new(request: Request, history: History, last: Journal | None) -> Prepared:
     return Prepared(record, engine, stacks, rendering, texts=texts)
 
 
-def _going_on(request: Request, history: History, last: Journal | None) -> Prepared:
+def _going_on(request: RolloutRequest, history: History, last: Journal | None) -> Prepared:
     last = _must_be_there(request, last, "go on with")
     record = last.record
     if record.outcome == "succeeded":
@@ -130,7 +130,7 @@ def _going_on(request: Request, history: History, last: Journal | None) -> Prepa
     return Prepared(record, engine, stacks, rendering, sources, journal=last)
 
 
-def _taking_back(request: Request, history: History, last: Journal | None) -> Prepared:
+def _taking_back(request: RolloutRequest, history: History, last: Journal | None) -> Prepared:
     last = _must_be_there(request, last, "take back")
     record = last.record
     if record.kind == "back":
@@ -205,7 +205,7 @@ def _say_if_rendered_otherwise(sources: Mapping[str, Journal], objects: Mapping[
         note(f"{changed}: of the same definition it makes other objects for {listed(planes, most=8)}.")
 
 
-def _must_be_there(request: Request, last: Journal | None, what: str) -> Journal:
+def _must_be_there(request: RolloutRequest, last: Journal | None, what: str) -> Journal:
     if last is None:
         folders = {path.parent.parent.name for path in request.journals.glob(f"*/*/{FILE}")}
         others = f" There are rollouts of: {listed(sorted(folders))}." if folders else ""
@@ -214,7 +214,7 @@ def _must_be_there(request: Request, last: Journal | None, what: str) -> Journal
     return last
 
 
-def _same_engine(request: Request, record: RolloutRecord) -> Engine:
+def _same_engine(request: RolloutRequest, record: RolloutRecord) -> Engine:
     if request.engine not in (None, record.engine):
         begun = f"The rollout was begun with {record.engine}, and goes on or back with the same"
         raise CommandError(f"{begun}; leave ENGINE out.", WRONG_INPUT)

@@ -16,14 +16,14 @@ from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from lab.bench import report
-from lab.bench.report import Found, say
+from lab.bench.report import Figures, say
 
 from . import answers, density
 from .goals import FULL, GOALS, QUICK, Effort
 from .offline import decisions, simulated
 
 ZOO = Zoo(models=20, requests=20_000)  # So few that the optimum can be found.
-Part = Callable[[Trace, Effort], Found]
+Part = Callable[[Trace, Effort], Figures]
 PARTS: Mapping[str, Part] = {
     "simulated": lambda trace, _: simulated(trace),
     "decisions": lambda *_: decisions(),

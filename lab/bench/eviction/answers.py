@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from lab.bench.proxy.contestants import cores
 from lab.bench.proxy.load import Call, answer, load
-from lab.bench.report import Found, NotHereError, say, turns
+from lab.bench.report import Figures, NotHereError, say, turns
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
 from lab.local_plane.process import repeating
 from tests.policies.eviction.rigs.caller import Holder
@@ -26,10 +26,10 @@ CHURNED = tuple(Ballast(f"churned-{number}", 32, 0.2, declared_mib=64) for numbe
 """There is room for one of them, so that each load is also an unload."""
 
 
-def against_preloaded(effort: Effort) -> Found:
+def against_preloaded(effort: Effort) -> Figures:
     """Measure requests/s through the proxy with a lease and without, of the same model on the same Triton, in turns."""
     use = cores()
-    found = Found()
+    found = Figures()
     with (
         plane([WARM], 256, cores=(use.measured, use.rest)) as made,
         TemporaryDirectory(prefix="tidegate-bench-") as folder,
@@ -62,7 +62,7 @@ def _turn(made: Plane, call: Call, seconds: float, core: int, folder: Path) -> t
     return found.per_second, (process.processor_seconds() - before) / found.requests * 1e6
 
 
-def while_loading(effort: Effort) -> Found:
+def while_loading(effort: Effort) -> Figures:
     """Measure the slowest hundredth of a warm model's answers while another is loaded and unloaded, and while none is.
 
     The process that loads holds leases of its own, and gives them back at once.
@@ -87,7 +87,7 @@ def while_loading(effort: Effort) -> Found:
             loads += round(made.loads_counted() - before)
     if not loads:
         raise NotHereError("nothing was loaded meanwhile")
-    found = Found({"warm_p99_while_loading": statistics.median(loud) / statistics.median(quiet)})
+    found = Figures({"warm_p99_while_loading": statistics.median(loud) / statistics.median(quiet)})
     found.add(
         "p99 of a warm model, one call at a time",
         f"quiet {statistics.median(quiet) * 1e3:.1f} ms · {statistics.median(loud) * 1e3:.1f} ms during {loads} loads",
@@ -117,7 +117,7 @@ STAMPEDE_SECONDS = 1.0  # A load of the model that everybody wants takes so long
 _ROOM_MIB = 4096  # Nobody has to go.
 
 
-def cold(effort: Effort) -> Found:
+def cold(effort: Effort) -> Figures:
     """Measure first answers through proxy and policy, and those of bare load and infer on the same Triton, in turns.
 
     Each model is held against one just like it, next to it in time; the figure is the median of these ratios.
@@ -139,7 +139,7 @@ def cold(effort: Effort) -> Found:
             made.unload(other.name)
             if not number % 2:
                 through.append(made.first_answer(mine.name))
-    found = Found({"cold_vs_triton": statistics.median(map(truediv, through, bare))})
+    found = Figures({"cold_vs_triton": statistics.median(map(truediv, through, bare))})
     found.add(
         f"first answer, median of {len(ours)} models of {SIZES[0]} to {SIZES[-1]} MiB",
         f"{_ms(through)} through proxy and policy · {_ms(bare)} with bare Triton",
@@ -147,11 +147,11 @@ def cold(effort: Effort) -> Found:
     return found
 
 
-def stampede(effort: Effort) -> Found:
+def stampede(effort: Effort) -> Figures:
     """Count the loads of a cold model that is called by many at once, by the policy's metrics and by Triton's log."""
     models = [Ballast(f"wanted-{number}", 4, STAMPEDE_SECONDS) for number in range(effort.stampedes)]
     worst = 0.0
-    found = Found()
+    found = Figures()
     with plane(models, _ROOM_MIB, proxies=2) as made:
         for model in models:
             say(f"{effort.callers} callers at once …")

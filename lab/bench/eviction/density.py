@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 
-from lab.bench.report import Found, say
+from lab.bench.report import Figures, say
 from lab.local_plane.process import repeating
 
 from .goals import Effort
@@ -36,9 +36,9 @@ class Served:
     most: int  # The most models in Triton's index at one time, in whatever state but unloaded.
 
 
-def measure(effort: Effort) -> Found:
+def measure(effort: Effort) -> Figures:
     """Try the largest number of models first; the figure is that of the first that is served well enough."""
-    found = Found()
+    found = Figures()
     for times in effort.densities:
         say(f"{effort.room * times} models, room for {effort.room} …")
         served = serve(effort.room, times, effort.density_seconds)

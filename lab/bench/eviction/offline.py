@@ -23,7 +23,7 @@ from tidegate_eviction.simulate.compare import ComparisonRow, bound_of, run
 from tidegate_eviction.simulate.engine import Simulation, SimulationSetting
 from tidegate_eviction.simulate.trace import Trace
 
-from lab.bench.report import Found, say
+from lab.bench.report import Figures, say
 
 SHARES = 40, 60
 IDLE_SECONDS = 300.0  # The reference's limit.
@@ -31,9 +31,9 @@ WAIT_SECONDS = 20.0  # A pool's default.
 ANTI_THRASH = 1.0
 
 
-def simulated(trace: Trace) -> Found:
+def simulated(trace: Trace) -> Figures:
     """Simulate everything; half a minute of it is the exact bound of a zoo of twenty models."""
-    found = Found()
+    found = Figures()
     for share in SHARES:
         say(f"cost-aware and lru at {share} % …")
         setting = SimulationSetting(find("lru"), round(share / 100 * trace.total_bytes), instant=True)
@@ -59,7 +59,7 @@ def simulated(trace: Trace) -> Found:
     return found
 
 
-def _busy(trace: Trace, found: Found) -> None:
+def _busy(trace: Trace, found: Figures) -> None:
     say("busy answers …")
     bare = SimulationSetting(find("lru-idle"), round(SHARES[0] / 100 * trace.total_bytes), idle_seconds=IDLE_SECONDS)
     reference = run(trace, bare)
@@ -85,9 +85,9 @@ DECISIONS = 40
 LONG = 1e6  # After so many seconds, every model may go.
 
 
-def decisions() -> Found:
+def decisions() -> Figures:
     """Measure decisions of the policy cost-aware among many models."""
-    found = Found()
+    found = Figures()
     few, many = SIZES
     times = {}
     for size in SIZES:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lab.bench import report
-from lab.bench.report import Found
+from lab.bench.report import Figures
 
 from .endpoint import endpoint
 from .entries import publishing, registering
-from .goals import FULL, GOALS, QUICK, Effort
+from .goals import FULL, GOALS, QUICK, Scale
 
-PARTS: Mapping[str, Callable[[Effort], Found]] = {
+PARTS: Mapping[str, Callable[[Scale], Figures]] = {
     "publishing": publishing,
     "registering": registering,
     "endpoint": endpoint,
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--quick", action="store_true", help="just enough to see that it runs: worth nothing as figures"
     )
     options = parser.parse_args(arguments)
-    effort = QUICK if options.quick else FULL
-    found = report.measure(GOALS, {name: partial(part, effort) for name, part in PARTS.items()}, options.only)
+    scale = QUICK if options.quick else FULL
+    found = report.measure(GOALS, {name: partial(part, scale) for name, part in PARTS.items()}, options.only)
     report.print_all("The model's life", "medians of runs by turns; calls: the best run of each", GOALS, found)
 
 

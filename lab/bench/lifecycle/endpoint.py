@@ -10,12 +10,12 @@ from typing import Any
 from tidegate.calling import MODEL_SCRIPT
 from tidegate_contracts import routing
 
-from lab.bench.report import Found, NotHereError
+from lab.bench.report import Figures, NotHereError
 from lab.local_plane.environment import POOL, PRELOAD, LocalEnvironment, Plan, local_environment
 from lab.local_plane.repository import Model
 
 from . import caller
-from .goals import ROOT, Effort
+from .goals import ROOT, Scale
 
 MODEL = "picture"
 NUMBERS = 3 * 224 * 224  # A picture as models of vision take it: 602 112 bytes of FP32.
@@ -23,10 +23,10 @@ PROGRAM = Path(__file__).with_name("echo_model.py")
 SECONDS = 300
 
 
-def endpoint(effort: Effort) -> Found:
+def endpoint(scale: Scale) -> Figures:
     """Measure how long calls take by turns, and the memory and the import time of an endpoint's process."""
-    said = _called(effort)
-    found = Found()
+    said = _called(scale)
+    found = Figures()
     direct = min(said["client"])
     for key, name in (("triton_model_vs_client", "triton_model"), ("pyfunc_vs_client", "pyfunc")):
         found.figures[key] = min(said[name]) / direct
@@ -37,7 +37,7 @@ def endpoint(effort: Effort) -> Found:
     return found
 
 
-def _called(effort: Effort) -> dict[str, Any]:
+def _called(scale: Scale) -> dict[str, Any]:
     model = Model(MODEL, PROGRAM, [("INPUT", "TYPE_FP32", "-1")], [("OUTPUT", "TYPE_FP32", "-1")])
     plan = Plan(name="bench", models=(routing.Model(name=MODEL, server=PRELOAD, pool=POOL),))
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
@@ -45,7 +45,7 @@ def _called(effort: Effort) -> dict[str, Any]:
         here.publish(PRELOAD, model)
         with local_environment(here):
             saved = _saved(Path(folder))
-            counts = map(str, (NUMBERS, effort.runs, effort.calls))
+            counts = map(str, (NUMBERS, scale.runs, scale.calls))
             words = [here.url, here.keys[plan.callers[0]], str(saved), MODEL, *counts]
             done = subprocess.run(
                 [sys.executable, "-m", caller.__name__, *words],

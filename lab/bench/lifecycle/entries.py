@@ -15,12 +15,12 @@ from tidegate.registry import RegisteredVersion, Registry
 from tidegate.triton.publishing import open_repository
 from tidegate.triton.publishing.config import published_config
 
-from lab.bench.report import Found, NotHereError, say, turns
+from lab.bench.report import Figures, NotHereError, say, turns
 from lab.local_plane.mlflow import MLflow, mlflow_server
 from lab.tools import ToolError, debian
 
 from .caller import most_resident_bytes
-from .goals import MB, ROOT, Effort
+from .goals import MB, ROOT, Scale
 
 WHO = "bench"
 SMALL_BYTES, LARGE_FILES = 4096, 4
@@ -49,24 +49,24 @@ def make_entry(parent: Path, name: str, sizes: Sequence[int]) -> Path:
     return folder
 
 
-def publishing(effort: Effort) -> Found:
+def publishing(scale: Scale) -> Figures:
     """Measure how fast versions are published: fetched from the registry, verified, renamed in; against cp and rsync.
 
     The artifacts lie in a folder, so that both sides read and write the same disk. What the peers leave out is left in
     on our side: every digest is compared with the manifest's, and all is on the disk before it is seen.
     """
-    found = Found()
+    found = Figures()
     with (
         tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name,
         mlflow_server(Path(name) / "mlflow", proxied=False) as server,
     ):
         registry, folder = Registry(server.uri), Path(name)
-        _publish_all(found, "small", [SMALL_BYTES] * effort.small_files, effort.runs, folder / "small", registry)
-        _publish_all(found, "large", [effort.large_bytes] * LARGE_FILES, effort.runs, folder / "large", registry)
+        _publish_all(found, "small", [SMALL_BYTES] * scale.small_files, scale.runs, folder / "small", registry)
+        _publish_all(found, "large", [scale.large_bytes] * LARGE_FILES, scale.runs, folder / "large", registry)
     return found
 
 
-def _publish_all(found: Found, kind: str, sizes: list[int], runs: int, folder: Path, registry: Registry) -> None:
+def _publish_all(found: Figures, kind: str, sizes: list[int], runs: int, folder: Path, registry: Registry) -> None:
     entry = make_entry(folder / "entries", kind, sizes)
     version = registry.register(entry, registered_by=WHO)
     sides: dict[str, Callable[[Path], None]] = {
@@ -129,14 +129,14 @@ def _rsync() -> list[str] | None:
         return None
 
 
-def registering(effort: Effort) -> Found:
+def registering(scale: Scale) -> Figures:
     """Measure the most memory that `tidegate register` has for the smallest entry, and how that grows."""
-    found, peaks = Found(), []
+    found, peaks = Figures(), []
     with (
         tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder,
         mlflow_server(Path(folder) / "mlflow") as server,
     ):
-        for size in effort.registered_bytes:
+        for size in scale.registered_bytes:
             needed, free = SPACE * size, shutil.disk_usage(folder).free
             if free < needed:
                 say(f"NOT MEASURED: REGISTERING {size // MB} MB (it takes {needed // MB} MB of disk, of {free // MB}).")
@@ -145,7 +145,7 @@ def registering(effort: Effort) -> Found:
             found.add(f"most memory while {size // MB} MB are registered, MB", f"{peaks[-1] / MB:.0f}")
     if peaks:
         found.figures["register_rss_mb"] = peaks[0] / MB
-    if len(peaks) == len(effort.registered_bytes):
+    if len(peaks) == len(scale.registered_bytes):
         found.figures["register_rss_growth"] = peaks[-1] / peaks[0]
     return found
 

@@ -28,7 +28,7 @@ GOALS: Final[Mapping[str, Goal]] = {
 
 
 @dataclass(frozen=True)
-class Effort:
+class Scale:
     """How often, how many, how large."""
 
     runs: int  # Turns that each side has.
@@ -38,5 +38,5 @@ class Effort:
     calls: int  # In each turn of a caller.
 
 
-FULL: Final = Effort(5, 2000, 256 * MB, (100 * MB, 1000 * MB, 4000 * MB), 200)
-QUICK: Final = Effort(1, 50, 4 * MB, (10 * MB, 20 * MB), 5)  # Just enough to see that figures can be had.
+FULL: Final = Scale(5, 2000, 256 * MB, (100 * MB, 1000 * MB, 4000 * MB), 200)
+QUICK: Final = Scale(1, 50, 4 * MB, (10 * MB, 20 * MB), 5)  # Just enough to see that figures can be had.

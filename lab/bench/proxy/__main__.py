@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from lab.bench import report
-from lab.bench.report import Found, Goal, positive
+from lab.bench.report import Figures, Goal, positive
 from lab.local_plane.process import Server
 from lab.local_plane.triton import triton
 from tests.proxy.rigs.issuer import Issuer, issuer
@@ -36,13 +36,13 @@ GOALS = {key: goal for row in ROWS.values() for key, goal in row.goals().items()
 }
 
 
-def measure_rows(wanted: Sequence[Row], runs: int, seconds: float, folder: Path, provider: Issuer) -> Found:
+def measure_rows(wanted: Sequence[Row], runs: int, seconds: float, folder: Path, provider: Issuer) -> Figures:
     """Measure rows of one upstream."""
     use = cores()
     folder.mkdir()
     names = list(dict.fromkeys(name for row in wanted for name in row.names))
     turn = Turn(seconds, use, folder, provider.token("bench", [GROUP], TOKEN_SECONDS))
-    found = Found()
+    found = Figures()
     with _running(wanted[0].upstream, names, folder, provider, use) as those:
         for row in wanted:
             of_row = measure(row, those, turn, runs)
@@ -70,11 +70,11 @@ def _running(
         yield direct | stack.enter_context(contestants(others, folder, ports, models, provider, use.measured))
 
 
-def measure_memory(key: str, folder: Path, provider: Issuer) -> Found:
+def measure_memory(key: str, folder: Path, provider: Issuer) -> Figures:
     """Measure the proxy's memory, or what taking over a table costs."""
     use = cores()
     with nginx_answering(folder / f"{key}-upstream", ANSWER, use.rest) as upstream:
-        return Found({key: MEMORY[key](folder / key, upstream.http_port, provider, use)})
+        return Figures({key: MEMORY[key](folder / key, upstream.http_port, provider, use)})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

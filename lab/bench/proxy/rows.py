@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.bench.report import Found, Goal, say, turns
+from lab.bench.report import Figures, Goal, say, turns
 from lab.local_plane.process import Server
 from tests.proxy.rigs.perf_analyzer import PerfAnalyzerError, perf_analyzer
 from tests.proxy.rigs.tables import SERVER
@@ -96,7 +96,7 @@ class Row:
         }
 
 
-def measure(row: Row, contestants: Mapping[str, Server], turn: Turn, runs: int) -> Found:
+def measure(row: Row, contestants: Mapping[str, Server], turn: Turn, runs: int) -> Figures:
     """Let all contestants have their turns, in every run in another order; one that fails is said, and left out."""
     results: dict[str, list[Result]] = {name: [] for name in row.names if name in contestants}
     for run, name in turns([*results], runs):
@@ -116,9 +116,9 @@ def measure(row: Row, contestants: Mapping[str, Server], turn: Turn, runs: int) 
     return compared(row, results)
 
 
-def compared(row: Row, results: Results) -> Found:
+def compared(row: Row, results: Results) -> Figures:
     """Return a line for each contestant, and the ratios, each the median of those within a run."""
-    found = Found()
+    found = Figures()
     for name in row.names:
         found.add(f"{row.words}: {name}", " · ".join(_words(results[name])) if name in results else "NOT MEASURED")
     for key, (peer, of, _) in row.ratios.items():

@@ -36,7 +36,7 @@ class Header(msgspec.Struct):
     kid: str | None = None
 
 
-class Body(msgspec.Struct):
+class Payload(msgspec.Struct):
     """What a token says, as far as it helps to find the key that it must be verified with."""
 
     iss: str
@@ -44,13 +44,13 @@ class Body(msgspec.Struct):
     exp: msgspec.Raw = _NOTHING
 
 
-def peek(token: bytes) -> tuple[Header, Body] | None:
+def peek(token: bytes) -> tuple[Header, Payload] | None:
     """Return what a token says of itself, nothing of which is proved; None when it is no token."""
     if len(token) > MOST_TOKEN_BYTES or token.count(b".") != 2:
         return None
     try:
         head, body = (base64.urlsafe_b64decode(part + b"==") for part in token.split(b".")[:2])
-        return msgspec.json.decode(head, type=Header), msgspec.json.decode(body, type=Body)
+        return msgspec.json.decode(head, type=Header), msgspec.json.decode(body, type=Payload)
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return None
 

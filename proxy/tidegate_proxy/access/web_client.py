@@ -25,7 +25,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A status and a body of bounded length."""
 
     status: int
@@ -48,7 +48,7 @@ class WebClient:
         self._timeout = aiohttp.ClientTimeout(total=seconds)
         self._session: aiohttp.ClientSession | None = None
 
-    async def get(self, url: str, headers: Mapping[str, str] | None = None, redirects: int = 0) -> Answer:
+    async def get(self, url: str, headers: Mapping[str, str] | None = None, redirects: int = 0) -> HttpResponse:
         """Return what an address answers; raises NoAnswer. A redirect leads to the same scheme, or nowhere."""
         try:
             target = URL(url)
@@ -71,19 +71,19 @@ class WebClient:
             await self._session.close()
             self._session = None
 
-    async def _get(self, url: URL, headers: Mapping[str, str]) -> tuple[Answer, URL | None]:
+    async def _get(self, url: URL, headers: Mapping[str, str]) -> tuple[HttpResponse, URL | None]:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar())
         headers = {"accept": "application/json", "accept-encoding": "identity", **headers}
         async with self._session.get(url, headers=headers, allow_redirects=False) as response:
             if response.status in _REDIRECTS:
-                return Answer(response.status, b""), url.join(URL(response.headers.get("location", "")))
+                return HttpResponse(response.status, b""), url.join(URL(response.headers.get("location", "")))
             body = bytearray()
             async for chunk in response.content.iter_chunked(65_536):
                 body += chunk
                 if len(body) > MOST_ANSWER_BYTES:
                     raise NoAnswer(f"the answer has more than {MOST_ANSWER_BYTES} bytes")
-            return Answer(response.status, bytes(body)), None
+            return HttpResponse(response.status, bytes(body)), None
 
 
 HOLD_SECONDS = 60.0  # Seconds for which Domino's word holds; then it is asked again.
@@ -125,7 +125,7 @@ class Domino:
             raise refused("Domino does not know this credential, or it has ended. Get a new one.")
         return Identity(principal, min(now + HOLD_SECONDS, expires or float("inf")))
 
-    def _principal(self, answer: Answer) -> Principal | None:
+    def _principal(self, answer: HttpResponse) -> Principal | None:
         if answer.status in (401, 403):
             return None
         said = answer.json()

@@ -31,7 +31,7 @@ from lab.bench.proxy.__main__ import GOALS as PROXY
 from lab.bench.proxy.__main__ import ROWS
 from lab.bench.proxy.contestants import idiomatic
 from lab.bench.proxy.rows import Result, compared
-from lab.bench.report import Found, NotHereError, last_line
+from lab.bench.report import Figures, NotHereError, last_line
 from lab.local_plane.process import CannotBeHadError, ProcessError
 from rollout.contexts import refuse_tags
 from rollout.waves.plan import plan_of, stacks_of
@@ -66,7 +66,7 @@ KEYS = {
 }
 GOALS = {"eviction": EVICTION, "iac": iac.GOALS, "lifecycle": LIFECYCLE, "proxy": PROXY}
 SMALL = generate(Zoo(models=10, requests=600, spread=0.5, load_mb_per_second=20))
-FOUND = {"simulated": Found({"cold_seconds_vs_lru_40": 0.70349, "decide_us_10k": 2614.4}, [("this", "so much")])}
+FOUND = {"simulated": Figures({"cold_seconds_vs_lru_40": 0.70349, "decide_us_10k": 2614.4}, [("this", "so much")])}
 
 
 def run(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -106,10 +106,10 @@ def test_figures_are_rounded_and_what_was_not_measured_stands_loudly_in_the_tabl
 def test_a_part_that_cannot_be_measured_here_is_named_and_the_others_are_measured(
     error: Exception, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def not_here() -> Found:
+    def not_here() -> Figures:
         raise error
 
-    parts: dict[str, Callable[[], Found]] = {"cold": not_here, "simulated": lambda: FOUND["simulated"]}
+    parts: dict[str, Callable[[], Figures]] = {"cold": not_here, "simulated": lambda: FOUND["simulated"]}
     assert report.measure(EVICTION, parts) == FOUND
     text = capsys.readouterr().err
     assert said in text

@@ -129,7 +129,8 @@ async def test_who_waits_while_tables_change_is_judged_by_the_new_ones(provider:
     where, anybody = routes("main/a"), rule(principals=("*",))
     authorizer = gate(access(anybody, issuers=[issuer_of(provider)]), where=where)
     asking = asyncio.create_task(kind_of(authorizer, provider.bearer()))
-    await asyncio.sleep(0.1)
+    while not provider.asked:
+        await asyncio.sleep(0)
     authorizer.replace(access(anybody), where, API_KEYS)
     assert await asking is ProblemType.UNAUTHENTICATED
     assert len(authorizer.identities.by_tail) == 0

@@ -54,11 +54,18 @@ class Caller:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    last_heard: Callable[[], float] = lambda: 0.0  # When the proxy last read something of its callers.
     body: bytes = b""
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
         await self.writer.drain()
+
+    async def send_apart(self, data: bytes) -> None:
+        """Send a part that the proxy reads before anything else comes."""
+        before = self.last_heard()
+        await self.send(data)
+        await until(lambda: self.last_heard() > before)
 
     async def reply(self) -> Reply:
         """Read an answer; raises asyncio.IncompleteReadError when it is cut short."""
@@ -119,9 +126,12 @@ class RunningProxy:
     async def caller(self) -> AsyncIterator[Caller]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.proxy.ports["http"], limit=1 << 26)
         try:
-            yield Caller(reader, writer)
+            yield Caller(reader, writer, self.last_heard)
         finally:
             writer.transport.abort()
+
+    def last_heard(self) -> float:
+        return max((each.last_heard for each in self.proxy.http.connections), default=0.0)
 
     async def ask(self, data: bytes | None = None, seconds: float = 20) -> Reply:
         """Send one request over a connection of its own, and return the answer."""

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ async def test_nobody_reads_much_of_a_predict_before_it_is_known_who_sends_it(tm
         identify = gate.identify
 
         async def slowly(credential: bytes) -> Any:
-            await asyncio.sleep(0.3)
+            await until(lambda: any(each.body.is_held for each in here.proxy.shared.open_calls))  # type: ignore[attr-defined]
             read.append(max(each.body.received for each in here.proxy.shared.open_calls))  # type: ignore[attr-defined]
             return await identify(credential)
 
@@ -128,21 +127,19 @@ async def test_addresses_are_remembered_only_where_they_are_short_and_mean_somet
     assert all(len(each) <= LONGEST and target is not None for each, target in targets.items())
 
 
-def deaf_caller(here: RunningProxy) -> socket.socket:
+async def deaf_caller(here: RunningProxy) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.setblocking(False)
-    with suppress(BlockingIOError):
-        made.connect(("127.0.0.1", here.proxy.ports["http"]))
+    await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", here.proxy.ports["http"]))
     return made
 
 
 @pytest.mark.parametrize("path", [PATH, "/predict?"])
 async def test_who_takes_no_answers_is_heard_no_more(here: RunningProxy, path: str) -> None:
     here.replica.act = answering(bytes(200_000))
-    caller = deaf_caller(here)
+    caller = await deaf_caller(here)
     method = "POST" if path == PATH else "GET"  # a GET of /predict is refused at once
-    await asyncio.sleep(0.1)
     loop, sent = asyncio.get_running_loop(), 0
     try:
         async with asyncio.timeout(2):
@@ -178,8 +175,7 @@ async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(
 ) -> None:
     monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
     async with served(tmp_path, answering(bytes(8_000_000)), request_timeout_seconds=1) as here:
-        caller = deaf_caller(here)
-        await asyncio.sleep(0.1)
+        caller = await deaf_caller(here)
         caller.send(request())
         await until(lambda: here.replica.asked)
         await until(lambda: not here.proxy.http.connections, 5)

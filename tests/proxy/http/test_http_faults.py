@@ -169,8 +169,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_takes_what_still_comes(tmp
         before = asyncio.ensure_future(here.ask())
         await until(lambda: here.replica.asked)
         ending = asyncio.ensure_future(here.proxy.stop())
-        await asyncio.sleep(0.05)
-        assert here.proxy.why_not_ready == "the proxy is stopping"
+        await until(lambda: here.proxy.why_not_ready == "the proxy is stopping")
         late = await here.ask()
         await kept.send(request())
         last = await kept.reply()

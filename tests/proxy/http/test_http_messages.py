@@ -115,8 +115,7 @@ async def test_a_body_in_slow_small_chunks_has_no_extensions_to_speak_of(here: R
     await caller.send(request(Transfer_Encoding="chunked")[: -len(BODY)])
     for _ in range(20):
         for part in (b"5;x=%b\r" % bytes(b"y" * 9_000), b"\n", b"he", b"llo", b"\r\n"):
-            await caller.send(part)
-            await asyncio.sleep(0.001)
+            await caller.send_apart(part)
     await caller.send(b"0\r\n\r\n")
     assert (await caller.reply()).status == 200
     assert here.replica.asked[0].body == b"hello" * 20
@@ -143,8 +142,7 @@ async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_one_in_large_ones
     tracemalloc.start()
     try:
         for at in range(0, len(tiny), 50_000):
-            await caller.send((data if not at else b"") + tiny[at : at + 50_000])
-            await asyncio.sleep(0.01)
+            await caller.send_apart((data if not at else b"") + tiny[at : at + 50_000])
         held = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -56,8 +56,8 @@ async def test_a_body_that_grows_too_long_behind_another_request_is_refused_in_i
 
 async def test_a_head_after_empty_lines_is_a_request(caller: Caller) -> None:
     for before in (b"\r\n", b"", b"\r\n", b""):
-        await caller.send(before)
-        await asyncio.sleep(0.01)
+        if before:
+            await caller.send_apart(before)
         await caller.send(before + request())
         assert (await caller.reply()).status == 200
 
@@ -87,8 +87,7 @@ async def test_a_request_behind_another_may_come_in_two_pieces(here: RunningProx
     first, second = request(body=b"[1]"), request(path, body)
     here.replica.act = slowly
     async with asyncio.timeout(3):
-        await caller.send(first + second[:-2])
-        await asyncio.sleep(0.02)
+        await caller.send_apart(first + second[:-2])
         await caller.send(second[-2:] + first)
         assert [(await caller.reply()).body for _ in range(3)] == [b"[1]", b"[2]", b"[1]"]
 
@@ -167,15 +166,15 @@ async def test_a_defect_is_an_answer_and_a_line_in_the_log(
 ) -> None:
     body = ENVELOPE % b"{}" if path == "/predict" else b"{}"
     data = request(path, body)
-    for _ in range(3):  # known to the fast path then
+    for _ in range(3):  # Its route and its key are known then.
         await caller.send(data)
         assert (await caller.reply()).status == 200
     caplog.clear()
     monkeypatch.setattr(Route, at, broken)
     for pieces in ([data], [data[:60], data[60:]], [data]):
-        for piece in pieces:
-            await caller.send(piece)
-            await asyncio.sleep(0.02)
+        for piece in pieces[:-1]:
+            await caller.send_apart(piece)
+        await caller.send(pieces[-1])
         async with asyncio.timeout(3):
             reply = await caller.reply()
         assert (reply.status, reply.problem) == (500, "internal")

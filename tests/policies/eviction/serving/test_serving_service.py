@@ -104,12 +104,12 @@ async def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) ->
 
 
 async def test_an_answer_that_is_due_is_not_lost_when_another_call_comes_first(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn({"a": MIB, "b": MIB}, load_seconds=1)) as house:
-        await house.acquire("a")
-        waiting = asyncio.create_task(house.acquire("b", seconds=0.5))
-        await house.until(lambda: house.state("b") == "loading")
+    async with live(tmp_path, StandIn({"a": MIB, "b": MIB}, load_seconds=1)) as policy:
+        await policy.acquire("a")
+        waiting = asyncio.create_task(policy.acquire("b", seconds=0.5))
+        await policy.until(lambda: policy.state("b") == "loading")
         time.sleep(0.5)  # nothing else runs: the wait ends, and the next thing that happens is another call
-        assert (await house.acquire("a")).outcome == "granted"
+        assert (await policy.acquire("a")).outcome == "granted"
         async with asyncio.timeout(5):
             assert (await waiting).outcome == "busy"
 

@@ -22,7 +22,7 @@ KUBE_VERSION = ">=1.33.0-0"
 KEYWORDS = ("gpu", "inference", "mig", "model-serving", "nvidia", "triton")
 # Keep a Changelog's headings, and Artifact Hub's words for them.
 _KINDS = {word: word.lower() for word in ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")}
-_OF_THE_HOUSE = "Development"  # The heading of what concerns nobody who installs the chart.
+_FOR_DEVELOPERS = "Development"  # The heading of what concerns nobody who installs the chart.
 
 # The oldest time that every archive format can hold; when a file was written says nothing about what is in it.
 _TIME = 315_532_800  # 1980-01-01
@@ -75,7 +75,7 @@ def changes(changelog: str, version: str) -> tuple[bool, list[tuple[str, str]]]:
     for part in re.split(r"^### ", released or sections[0], flags=re.MULTILINE)[1:]:
         heading, _, body = part.partition("\n")
         items = re.split(r"^- ", body, flags=re.MULTILINE)[1:]
-        found += [(_KINDS[heading], " ".join(item.split())) for item in items if heading != _OF_THE_HOUSE]
+        found += [(_KINDS[heading], " ".join(item.split())) for item in items if heading != _FOR_DEVELOPERS]
     return released is not None, found
 
 

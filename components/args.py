@@ -54,7 +54,7 @@ class TlsArgs(Section):
 
 
 class ProxyArgs(ProxySettings):
-    """The inference proxy: the one door to every model."""
+    """The inference proxy: the one entry point to every model."""
 
     image: ImageReference
     """Its image."""

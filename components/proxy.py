@@ -1,4 +1,4 @@
-"""The inference proxy: the one door to every model of an environment."""
+"""The inference proxy: the one entry point to every model of an environment."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -24,7 +24,7 @@ from .objects import name_of, namespace_of
 from .rules import RULES
 
 NAME = "tidegate-guardrails"
-ADVISORY = ".advisory"  # Ends the name of a rule's advisory twin.
+ADVISORY = ".advisory"  # Ends the name under which a rule only advises.
 UNKNOWN = "(known only after the update)"
 
 Object = dict[str, Any]

@@ -11,8 +11,8 @@ from .targets import NAME_PATTERN, VERSION_PATTERN
 
 _MEDIA = "application/json"
 DESCRIPTION = """
-The one door to every model of an environment. It speaks the KServe v2 protocol over HTTP and gRPC as Triton does, and
-takes `POST /predict`. Say who you are by `Authorization: Bearer <token>` or `X-API-Key: <key>`.
+The one entry point to every model of an environment. It speaks the KServe v2 protocol over HTTP and gRPC as Triton
+does, and takes `POST /predict`. Say who you are by `Authorization: Bearer <token>` or `X-API-Key: <key>`.
 
 Triton's own errors are passed on as they are (`application/json`); the proxy's are problems (RFC 9457).
 """

@@ -52,13 +52,13 @@ def held(kube: Kubectl, namespace: str) -> Iterator[Hold]:
         yield hold
         return
     over = threading.Event()
-    keeper = threading.Thread(target=_renew, args=(kube, hold, over), daemon=True)
-    keeper.start()
+    renewing = threading.Thread(target=_renew, args=(kube, hold, over), daemon=True)
+    renewing.start()
     try:
         yield hold
     finally:
         over.set()
-        keeper.join()
+        renewing.join()
         lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{NAME}"
         as_written = json.dumps({"preconditions": {"resourceVersion": hold.version}})  # nobody took us for dead since
         with suppress(CommandError):

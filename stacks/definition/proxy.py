@@ -226,7 +226,7 @@ REPLICAS: Final = 2
 
 
 class Proxy(Section):
-    """The inference proxy: the one door to every model."""
+    """The inference proxy: the one entry point to every model."""
 
     replicas: Annotated[int, Field(ge=1, le=1000)] | None = None
     """How many; 2 when neither this nor autoscaling is said."""

@@ -1,4 +1,4 @@
-"""Nobody in production is everybody; images are pinned; the proxy is the only way in."""
+"""Nobody in production is everybody; images are pinned; the proxy is the one entry point."""
 
 import json
 from typing import Any
@@ -67,7 +67,7 @@ ACCESS_KEPT: Kept = {
 }
 
 
-PINNED, DOOR = "images-are-pinned-by-digest", "nothing-bypasses-the-proxy"
+PINNED, ENTRY = "images-are-pinned-by-digest", "nothing-bypasses-the-proxy"
 SERVERS = {"app.kubernetes.io/instance": "prod", "tidegate.dev/role": "server"}
 PROXIES = {"app.kubernetes.io/instance": "prod", "tidegate.dev/role": "proxy"}
 SERVICE = f"Service/{SMALL}"
@@ -112,35 +112,35 @@ BROKEN: Broken = {
     (PINNED, f"Deployment/{PROXY}"): [
         (at("Deployment", PROXY, "spec/template/spec/containers/0/image", GONE), "(none)"),
     ],
-    (DOOR, SERVICE): [
+    (ENTRY, SERVICE): [
         (at("Service", SMALL, "spec/type", "LoadBalancer"), "of type LoadBalancer"),
         (at("Service", SMALL, "spec/type", "NodePort"), "of type NodePort"),
         (at("Service", SMALL, "spec/externalIPs", ["203.0.113.9"]), "externalIPs"),
     ],
-    (DOOR, "Service/door"): [
+    (ENTRY, "Service/door"): [
         (service({"tidegate.dev/pool": "small"}, type="LoadBalancer"), "LoadBalancer"),
         # Selected by what proxies and servers have in common: the port of the node leads to both.
         (service({"app.kubernetes.io/instance": "prod"}, type="NodePort"), "NodePort"),
     ],
     # A server that carries the proxy's role is a server still.
-    (DOOR, f"Service/{MAIN}"): [
+    (ENTRY, f"Service/{MAIN}"): [
         (both(in_role_of_proxy, at("Service", MAIN, "spec/type", "NodePort")), "of type NodePort"),
     ],
-    (DOOR, "Ingress/side"): [
+    (ENTRY, "Ingress/side"): [
         (ingress(SMALL), f"leads to Service {SMALL}"),
         (route("Ingress", defaultBackend={"service": {"name": MAIN}}), MAIN),
         (both(service({"tidegate.dev/pool": "small"}), ingress("door")), "Service door"),
     ],
-    (DOOR, "HTTPRoute/side"): [
+    (ENTRY, "HTTPRoute/side"): [
         (route("HTTPRoute", rules=[{"backendRefs": [{"name": SMALL}]}]), SMALL),
         (route("HTTPRoute", rules=[{"filters": [{"requestMirror": {"backendRef": {"name": SMALL}}}]}]), SMALL),
     ],
-    (DOOR, "GRPCRoute/side"): [(route("GRPCRoute", rules=[{"backendRefs": [{"name": SMALL}]}]), SMALL)],
-    (DOOR, "Route/side"): [(route("Route", to={"kind": "Service", "name": SMALL}), SMALL)],
-    (DOOR, "VirtualService/side"): [
+    (ENTRY, "GRPCRoute/side"): [(route("GRPCRoute", rules=[{"backendRefs": [{"name": SMALL}]}]), SMALL)],
+    (ENTRY, "Route/side"): [(route("Route", to={"kind": "Service", "name": SMALL}), SMALL)],
+    (ENTRY, "VirtualService/side"): [
         (route("VirtualService", http=[{"route": [{"destination": {"host": f"{SMALL}.inference-prod.svc"}}]}]), SMALL),
     ],
-    (DOOR, HOLE): [
+    (ENTRY, HOLE): [
         (policy([8000], namespaceSelector={}), "others than the proxy"),
         (policy(None, namespaceSelector={}, podSelector={}), "others than the proxy"),
         (policy([8090], ipBlock={"cidr": "10.0.0.0/8"}), "others than the proxy"),
@@ -155,7 +155,7 @@ KEPT: Kept = {
         in_small("containers/0/image", f"localhost:5000/a/b@sha256:{'0f' * 32}"),
         both(setting(kind="local", severities=None), in_small("containers/0/image", "triton:test")),
     ],
-    DOOR: [
+    ENTRY: [
         at("Service", PROXY, "spec/type", "LoadBalancer"),
         service(PROXIES, type="NodePort"),
         service({"app": "somebody-else"}, type="LoadBalancer"),
@@ -174,6 +174,6 @@ KEPT: Kept = {
 def test_without_a_policy_that_closes_them_servers_are_open_to_everybody() -> None:
     objects = [item for item in prod() if item["kind"] != "NetworkPolicy"]
     found = findings(objects)
-    assert {each.rule for each in found} == {DOOR}
+    assert {each.rule for each in found} == {ENTRY}
     assert len(found) == sum(item["kind"] == "StatefulSet" for item in objects)
     assert all("no NetworkPolicy closes" in each.what for each in found)

@@ -1,4 +1,4 @@
-"""The proxy is the one door."""
+"""The proxy is the one entry point."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -16,7 +16,7 @@ BODY_BYTES = 8 << 20  # The largest message: a renewal of ten thousand models is
 Said = TypeVar("Said", bound=Message)
 
 
-def make_lease_api(desk: EvictionService) -> FastAPI:
+def make_lease_api(service: EvictionService) -> FastAPI:
     """Return the application."""
     app = FastAPI(title="Tidegate eviction policy: leases", openapi_url=None, redirect_slashes=False)
 
@@ -27,7 +27,7 @@ def make_lease_api(desk: EvictionService) -> FastAPI:
     @app.post(lease.ACQUIRE_PATH)
     async def acquire(request: Request) -> Response:
         ask = await _message(request, lease.Acquire)
-        answer = await desk.acquire(ask, lambda: asyncio.create_task(_hung_up(request)))
+        answer = await service.acquire(ask, lambda: asyncio.create_task(_hung_up(request)))
         if answer is None:
             return Response(status_code=499)  # there is no reader any more
         after = {"retry-after": str(max(1, -int(-answer.retry_after // 1)))} if isinstance(answer, lease.Busy) else {}
@@ -35,20 +35,20 @@ def make_lease_api(desk: EvictionService) -> FastAPI:
 
     @app.post(lease.RENEW_PATH)
     async def renew(request: Request) -> Response:
-        return _json(desk.renew(await _message(request, lease.Renew)))
+        return _json(service.renew(await _message(request, lease.Renew)))
 
     @app.post(lease.RELEASE_PATH)
     async def release(request: Request) -> Response:
-        desk.release(await _message(request, lease.Release))
+        service.release(await _message(request, lease.Release))
         return Response(status_code=204)
 
     @app.get(lease.MODELS_PATH)
     async def models() -> Response:
-        return _json(desk.listing())
+        return _json(service.listing())
 
     @app.post(f"{lease.MODELS_PATH}/{{model:path}}/retry")
     async def retry(model: str) -> Response:
-        if not desk.retry(model):
+        if not service.retry(model):
             raise HTTPException(404, f"The pool has no model {model!r}.")
         return Response(status_code=204)
 

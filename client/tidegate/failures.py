@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote
 
 from .errors import BusyError, NotFoundError, RefusedError, TidegateError, UnfinishedError, UnreachableError, UsageError
 
 _SECRET_VARIABLE = re.compile(r"TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|CREDENTIAL", re.IGNORECASE)
+_OWNER = re.compile(r"^([^/]*//)?[^/]*@")
 _WHO = re.compile(r"://[^\s/]*@")
 _QUERY = re.compile(r"(://[^\s?#]*)[?#]\S*")
 _TRIED = re.compile(r"too many (\d{3}) error responses")
@@ -23,9 +24,8 @@ _MANY = 400
 
 
 def shown(url: str) -> str:
-    """Return a URL without what may be secret in it: names, passwords, signed queries."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    """Return a URL, also one that is malformed, without what may be secret: names, passwords, signed queries."""
+    return _OWNER.sub(r"\1", re.split("[?#]", url.strip(), maxsplit=1)[0])
 
 
 def scrubbed(text: str) -> str:

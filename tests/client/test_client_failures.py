@@ -20,6 +20,20 @@ def test_no_name_password_or_query_of_a_url_is_shown(secret: str, query: str) ->
     assert scrubbed(f"cannot reach '{url}' and then <{url}>") == f"cannot reach '{plain} and then <{plain}"
 
 
+@pytest.mark.parametrize(
+    ("url", "what_is_shown"),
+    [
+        ("http://u:p4ss@[::1", "http://[::1"),
+        ("u:p4ss@mlflow.example.com/path", "mlflow.example.com/path"),
+        ("http://u:p4ss@a b:x/path?p4ss", "http://a b:x/path"),
+        ("sqlite:////srv/a@b.db", "sqlite:////srv/a@b.db"),
+        ("models:/churn@champion", "models:/churn@champion"),
+    ],
+)
+def test_what_is_no_url_is_shown_without_secrets_too(url: str, what_is_shown: str) -> None:
+    assert shown(url) == what_is_shown
+
+
 def test_no_value_of_a_secret_variable_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t0ken-value")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "aws/secret")

@@ -125,7 +125,7 @@ class Server:
     def _greet(self) -> None:
         """Find out at once whether the server answers and takes the credential; MLflow itself tries for minutes."""
         what = "the registry does not answer"
-        if self.uri.startswith(("http:", "https:")):
+        if self.uri.lower().startswith(("http:", "https:")):
             answer = self._probe(what)
             if answer.status_code >= 500:
                 raise from_status(answer.status_code, what, self.where)

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pulumi_kubernetes as k8s
-
 from stacks.definition.servers import AwsIdentity, AzureIdentity, GcpIdentity, Identity
 
 from .values import merged, of_kind, when
@@ -24,11 +22,3 @@ def account_annotations(identity: Identity | None) -> dict[str, Any] | None:
 def pod_labels(identity: Identity | None) -> dict[str, Any] | None:
     """Return the labels of the pods."""
     return of_kind(identity, AzureIdentity, lambda _: {"azure.workload.identity/use": "true"})
-
-
-def variables(identity: Identity | None) -> list[k8s.core.v1.EnvVarArgs] | None:
-    """Return the environment variables of the Tritons."""
-    # Triton reads Azure with an account key unless it is told to use the pod's identity.
-    return of_kind(
-        identity, AzureIdentity, lambda _: [k8s.core.v1.EnvVarArgs(name="AZURE_STORAGE_AUTH_TYPE", value="default")]
-    )

@@ -8,6 +8,7 @@ from tidegate_contracts import eviction_process, triton
 
 from stacks.definition.base import CpuScaling
 from stacks.definition.pools import Preload, QueueScaling
+from stacks.definition.servers import AzureIdentity
 
 from .. import pods
 from ..args import (
@@ -21,7 +22,7 @@ from ..args import (
 )
 from ..eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
 from ..gpu_placement import GpuPlacement
-from ..identity import pod_labels, variables
+from ..identity import pod_labels
 from ..place import LOADING, ROLE, service_account
 from ..values import either, entries, equals, if_true, joined, merged, of_kind, present, quotient, total, when
 from .server import TritonServerArgs
@@ -203,7 +204,12 @@ def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -
         env=joined(
             # The root file system is read-only, so home is elsewhere.
             [k8s.core.v1.EnvVarArgs(name="HOME", value="/tmp")],
-            variables(server.identity),
+            # Triton reads Azure with an account key unless it is told to use the pod's identity.
+            of_kind(
+                server.identity,
+                AzureIdentity,
+                lambda _: [k8s.core.v1.EnvVarArgs(name="AZURE_STORAGE_AUTH_TYPE", value="default")],
+            ),
             entries(server.triton.environment, lambda name, value: k8s.core.v1.EnvVarArgs(name=name, value=value)),
         ),
         resources=placement.resources(args.resources),

@@ -51,6 +51,7 @@ def test_an_up_that_was_killed_at_random_moments_is_finished_by_the_next_one(sit
         assert "pending" not in statuses
 
 
+@pytest.mark.thorough
 @HELM
 def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew(site: Site) -> None:
     """As a Helm that was killed while it waited leaves it."""

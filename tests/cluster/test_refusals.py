@@ -27,6 +27,7 @@ def quota(site: Site, **hard: str) -> None:
     until("the quota counts", known)
 
 
+@pytest.mark.thorough
 def test_a_quota_on_objects_is_named_with_the_object(site: Site) -> None:
     """And once it is raised the next `up` finishes."""
     site.up()

@@ -233,16 +233,13 @@ def test_what_is_live_is_measured_with_real_parts(part: str) -> None:
     assert exact in (None, found[key])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("part", "figures"),
     [
         ("publishing", {"publish_small_vs_cp", "publish_large_vs_cp", "publish_mb_per_s"}),
-        pytest.param("registering", {"register_rss_mb", "register_rss_growth"}, marks=pytest.mark.thorough),
-        pytest.param(
-            "endpoint",
-            {"triton_model_vs_client", "pyfunc_vs_client", "triton_model_rss_mb", "triton_model_import_s"},
-            marks=pytest.mark.thorough,
-        ),
+        ("registering", {"register_rss_mb", "register_rss_growth"}),
+        ("endpoint", {"triton_model_vs_client", "pyfunc_vs_client", "triton_model_rss_mb", "triton_model_import_s"}),
     ],
 )
 def test_each_part_of_a_models_life_measures_its_figures(part: str, figures: set[str]) -> None:

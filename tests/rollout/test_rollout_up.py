@@ -41,6 +41,7 @@ def test_it_ends_with_a_table_the_differences_the_advisories_and_the_way_on(
     said = ended.out
     assert "stacks rendered: 2 of 2" in ended.err
     for part in (
+        "GPU slices",
         "dev-lab",
         "9×NetworkPolicy",
         "models (nfs)",

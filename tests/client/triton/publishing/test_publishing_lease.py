@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import BusyError
-from tidegate.triton.publishing import open_repository
+from tidegate.triton.publishing import open_repository, steps
 from tidegate.triton.publishing.lease import FolderLease
 
 from .entries import config, entry, publish, tree
@@ -155,6 +155,25 @@ def test_who_was_stopped_for_long_writes_nothing_more(root: Path) -> None:
                 change()
     assert tree(root) == before
     assert "Bob" in file.read_text()
+
+
+def test_what_is_written_while_the_lease_is_taken_over_does_not_come_to_its_place(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(root, entry(1), 1)
+    before = tree(root)
+    repository, write = open_repository(root), steps.write
+    file = root.parent / ".tidegate" / "models" / "m" / "lease.json"
+
+    def slowly(to: Path, data: Path | bytes) -> None:
+        write(to, data)
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"who": "Bob", "token": "Bob's"}))
+
+    with repository.lock("m", "Ada"):
+        monkeypatch.setattr(steps, "write", slowly)
+        with pytest.raises(BusyError, match="Bob is at it"):
+            repository.write_config("m", config(entry(1), 1, [1], prod=1))
+    assert tree(root) == before
 
 
 def test_a_volume_that_fails_when_all_is_done_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

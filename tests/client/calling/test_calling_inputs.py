@@ -1,9 +1,9 @@
 """Tables, arrays, dicts and lists become the tensors that a model takes, or it is said why they cannot."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
-import pandas
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +16,21 @@ PAIR = Signature((TensorSpec("A", "INT32", (1,)), TensorSpec("B", "FP32", (2,)))
 WHOLE = Signature((TensorSpec("X", "INT32", (16,)),), (), 0, False)
 WORDS = Signature((TensorSpec("TEXT", "BYTES", (1,)),), (), 4, False)
 ANY = Signature((TensorSpec("X", "FP32", (-1,)), TensorSpec("OPTIONAL", "INT32", (1,), True)), (), 0, False)
+
+
+def table(said: Any, columns: list[str] | None = None) -> Callable[[], Any]:
+    """Return what makes a table: pandas takes long to import, so no collecting of tests waits for it."""
+
+    def make() -> Any:
+        import pandas
+
+        return pandas.DataFrame(said, columns=columns)
+
+    return make
+
+
+def made(value: Any) -> Any:
+    return value() if callable(value) else value
 
 
 def shapes(found: Inputs) -> dict[str, list[int]]:
@@ -36,33 +51,33 @@ def test_a_signature_is_what_triton_says_of_a_model() -> None:
 
 
 def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
-    frame = pandas.DataFrame({"age": [1, 2], "sum": [0.5, 1.5], "days": [3, 4]})
-    found = take(frame, FEATURES)
+    frame = table({"age": [1, 2], "sum": [0.5, 1.5], "days": [3, 4]})
+    found = take(frame(), FEATURES)
     assert found.inputs["input__0"].dtype == numpy.float32
     assert found.inputs["input__0"].tolist() == [[1, 0.5, 3], [2, 1.5, 4]]
     assert (found.rows, found.batched) == (2, True)
-    lacking = pandas.DataFrame({"a": [1, None], "b": [1, 2], "c": [1, 2]})
-    assert numpy.isnan(take(lacking, FEATURES).inputs["input__0"][1, 0])
+    lacking = table({"a": [1, None], "b": [1, 2], "c": [1, 2]})
+    assert numpy.isnan(take(lacking(), FEATURES).inputs["input__0"][1, 0])
 
 
 @pytest.mark.parametrize(
     ("value", "signature", "inputs"),
     [
         (
-            pandas.DataFrame({"A": [1, 2, 3], "B": [[1, 2], (3, 4), numpy.array([5, 6])]}),
+            table({"A": [1, 2, 3], "B": [[1, 2], (3, 4), numpy.array([5, 6])]}),
             PAIR,
             {"A": [[1], [2], [3]], "B": [[1, 2], [3, 4], [5, 6]]},
         ),
         ([{"A": 1, "B": [1, 2]}, {"A": 2, "B": [3, 4]}], PAIR, {"A": [[1], [2]], "B": [[1, 2], [3, 4]]}),
         ({"A": [7], "B": [1, 2]}, PAIR, {"A": [[7]], "B": [[1, 2]]}),
         ({"A": 7, "B": [1, 2]}, PAIR, {"A": [[7]], "B": [[1, 2]]}),
-        (pandas.Series(["a", "b"]), WORDS, {"TEXT": [[b"a"], [b"b"]]}),
+        (lambda: table({"": ["a", "b"]})()[""], WORDS, {"TEXT": [[b"a"], [b"b"]]}),
         (["a", "b", "c"], WORDS, {"TEXT": [[b"a"], [b"b"], [b"c"]]}),
         ({"TEXT": [["ä"], [b"\x00\xff\x00"]]}, WORDS, {"TEXT": [["ä".encode()], [b"\x00\xff\x00"]]}),
         ({"TEXT": "hello"}, WORDS, {"TEXT": [[b"hello"]]}),
         (numpy.zeros((2, 3)), FEATURES, {"input__0": [[0, 0, 0], [0, 0, 0]]}),
         ([1.0, 2.0, 3.0], FEATURES, {"input__0": [[1, 2, 3]]}),
-        (pandas.DataFrame({"X": [1, 2, 3]}), ANY, {"X": [1, 2, 3]}),
+        (table({"X": [1, 2, 3]}), ANY, {"X": [1, 2, 3]}),
         ({"X": 7}, Signature((TensorSpec("X", "INT32", (1,)),), (), 0, False), {"X": [7]}),
     ],
     ids=[
@@ -81,7 +96,7 @@ def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
     ],
 )
 def test_what_is_given_becomes_tensors(value: Any, signature: Signature, inputs: dict[str, Any]) -> None:
-    assert {name: array.tolist() for name, array in take(value, signature).inputs.items()} == inputs
+    assert {name: array.tolist() for name, array in take(made(value), signature).inputs.items()} == inputs
 
 
 @given(st.integers(1, 30))
@@ -95,7 +110,7 @@ def test_batches_are_no_longer_than_the_model_takes_and_lose_no_row(rows: int) -
 def test_a_model_without_batches_gets_each_row_as_a_request() -> None:
     whole = take(numpy.arange(16), WHOLE)
     assert (shapes(whole), whole.rows) == ({"X": [16]}, None)
-    rows = take(pandas.DataFrame({"X": [list(range(16)), list(range(16, 32))]}), WHOLE)
+    rows = take(table({"X": [list(range(16)), list(range(16, 32))]})(), WHOLE)
     assert [each["X"].tolist() for each in requests(rows, WHOLE)] == [list(range(16)), list(range(16, 32))]
 
 
@@ -152,9 +167,9 @@ WRONG: dict[str, tuple[Any, Signature, str]] = {
     "no-names": ([1, 2], PAIR, "names none"),
     "a-shape": ({"A": [1], "B": [1, 2, 3]}, PAIR, r"input B has the shape \[3\]"),
     "rows": ({"A": [[1], [2]], "B": [[1, 2]]}, PAIR, "as many rows"),
-    "columns": (pandas.DataFrame({"x": [1], "y": [2]}), FEATURES, "2 columns"),
-    "twice": (pandas.DataFrame([[1, 2]], columns=["A", "A"]), PAIR, "two columns of one name"),
-    "cells": (pandas.DataFrame({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "not all of one shape"),
+    "columns": (table({"x": [1], "y": [2]}), FEATURES, "2 columns"),
+    "twice": (table([[1, 2]], columns=["A", "A"]), PAIR, "two columns of one name"),
+    "cells": (table({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "not all of one shape"),
     "numbers": ({"TEXT": [1]}, WORDS, "takes texts"),
     "uneven": ([{"A": 1, "B": [1, 2]}, {"A": 1}], PAIR, "same inputs"),
     "whole": (numpy.zeros((2, 2, 16)), WHOLE, r"\[2, 2, 16\]"),
@@ -165,7 +180,7 @@ WRONG: dict[str, tuple[Any, Signature, str]] = {
 def test_what_does_not_fit_is_refused_and_it_is_said_what_does(name: str) -> None:
     value, signature, words = WRONG[name]
     with pytest.raises(UsageError, match=words):
-        take(value, signature)
+        take(made(value), signature)
 
 
 whatever = st.recursive(
@@ -187,7 +202,7 @@ arrays_of_any = arrays.arrays(
     arrays.array_shapes(min_dims=0, min_side=0, max_side=4),
 )
 tables = st.dictionaries(st.sampled_from(["A", "B", "X", "TEXT", "y"]), st.lists(whatever, min_size=2, max_size=2)).map(
-    pandas.DataFrame
+    lambda said: table(said)()
 )
 
 

@@ -96,7 +96,7 @@ class Branch:
 
     @property
     def is_condition(self) -> bool:
-        """Whether the body is there or not."""
+        """Whether the guard is an `if`: its body is rendered once or not at all."""
         return isinstance(self.mark, Guard) and not self.is_loop
 
 

@@ -92,7 +92,7 @@ class _Mistake:
         self.tags = tuple(branches(annotation))  # Of a choice whose tag is wrong or missing: all that there are.
 
     def problem(self) -> Problem:
-        """Return what is said about it."""
+        """Return the mistake as a problem: its place, what is wrong, and what to write instead."""
         path, last = self.path, str(self.path[-1]) if self.path else ""
         if self.type == "extra_forbidden":
             keys = keys_of(self.parts[-1][1]) if self.parts else {}

@@ -66,7 +66,7 @@ def environment(name: str, known: Environments) -> Environment:
 
 
 def mounts(variables: Mapping[str, str] = os.environ) -> Mounts:
-    """Read them; an empty variable counts as one that is not there. Raises UsageError."""
+    """Return what variables say of mounted datasets and of Domino; an empty one counts as unset. Raises UsageError."""
     found: dict[str, Path] = {}
     for part in filter(None, (each.strip() for each in variables.get(DATASETS, "").split(","))):
         name, _, folder = (each.strip() for each in part.partition("="))

@@ -29,7 +29,7 @@ class ExitCode(IntEnum):
 
 
 class TidegateError(Exception):
-    """The base of all of them; `str()` is the whole message."""
+    """The base of all errors that the client raises itself; `str()` is the whole message."""
 
     exit_code = ExitCode.FOUND
 

@@ -26,7 +26,7 @@ def sha256_of(chunks: Iterable[bytes], each: Callable[[int], None] | None = None
 
 
 def chunks_of(descriptor: int) -> Iterator[bytes]:
-    """Yield what is left of an open file."""
+    """Yield an open file in chunks, from where it is read up to its end."""
     while chunk := os.read(descriptor, CHUNK_BYTES):
         yield chunk
 

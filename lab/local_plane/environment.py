@@ -71,7 +71,7 @@ def _managed(model: routing.Model) -> ManagedModel:
 
 @dataclass
 class LocalEnvironment:
-    """All of it, while it runs. Only the main thread may start its processes: they end with the thread that did."""
+    """An environment that runs. Only the main thread may start its processes: they end with the thread that did."""
 
     root: Path
     plan: Plan

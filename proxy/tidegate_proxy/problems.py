@@ -86,7 +86,7 @@ def other_protocol(server: str) -> Problem:
 
 
 def no_answer(seconds: float) -> str:
-    """Return what is said when the time is up."""
+    """Return the detail of a problem: a server gave no answer within so many seconds."""
     return f"There was no answer within {seconds:g} s."
 
 

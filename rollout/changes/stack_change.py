@@ -47,7 +47,7 @@ class StackChange:
 
     @property
     def grave(self) -> list[Notice]:
-        """What happens without a restart, and is as bad as a deletion."""
+        """Notices of consequences that reviewers must see as they see deletions."""
         return [notice for notice in self.notices if notice.grave]
 
     def is_new(self, finding: Finding) -> bool:

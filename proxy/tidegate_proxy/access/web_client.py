@@ -66,7 +66,7 @@ class WebClient:
         raise NoAnswer("it redirects too often" if redirects else "it redirects")
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections that are kept open."""
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -104,7 +104,7 @@ class CallerStream(Stream):
             self.data_received(b"", True)
 
     def reset_received(self, _code: int | None, _processed: bool) -> None:
-        """End it, and send nothing more: the caller has left. What a replica does for it is dropped."""
+        """End the call as cancelled: its caller has reset the stream. What a replica still answers is dropped."""
         if not self.done:
             self._finish(CANCELLED)
 
@@ -151,7 +151,7 @@ class CallerStream(Stream):
 
     # --- to the caller
     def answer_began(self, headers: bytes = OK_HEADERS) -> None:
-        """Send headers, and those of the proxy's own."""
+        """Send the answer's headers to the caller, with those that the proxy adds."""
         self.began = True
         self.connection.send_headers(self, headers + self._own_headers())
 

@@ -181,7 +181,7 @@ class PieceMemory:
 
 
 class MemoryEstimate:
-    """The last reading, and what is known by it."""
+    """What each piece takes in memory, and how many bytes leaked, estimated from the readings so far."""
 
     def __init__(self) -> None:
         self.leaked = 0
@@ -208,7 +208,7 @@ class MemoryEstimate:
                 self.taken[piece] = PieceMemory(share, each.sure)
 
     def forget(self, pieces: Collection[str]) -> None:
-        """Forget all but these pieces."""
+        """Drop the measures of every piece that is not among these."""
         for piece in self.taken.keys() - set(pieces):
             del self.taken[piece]
             self._fresh.pop(piece, None)

@@ -39,7 +39,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 
 
 def page(snapshot: Snapshot) -> str:
-    """Return the page."""
+    """Return the policy's overview as HTML: its models and their states, memory and leases."""
     listing = snapshot.listing
     models = sorted(
         listing.models, key=lambda each: (_ORDER.index(each.state), -(each.footprint_bytes or 0), each.model)

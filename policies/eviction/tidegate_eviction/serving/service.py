@@ -234,7 +234,7 @@ class EvictionService:
         return self.residency.resident
 
     def vanished(self, models: frozenset[str]) -> None:
-        """The server has these no longer."""
+        """Take models for unloaded that the server has dropped without an order."""
         log.error("the server has no longer, though no unload was ordered: %s", ", ".join(sorted(models)))
         self._do(self.residency.vanished(models, monotonic()))
 

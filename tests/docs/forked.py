@@ -83,7 +83,7 @@ def _run(caller: socket.socket) -> NoReturn:
     sys.argv = ["tidegate", *arguments]
     status = 1
     try:
-        from tidegate.cli.app import main
+        from tidegate.__main__ import main
 
         main()
     except SystemExit as end:

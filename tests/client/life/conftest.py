@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tidegate import environments
 from tidegate.calling.proxy import ProxyClient
+from tidegate.life import ready
 from tidegate.life.context import Context
 from tidegate.registry import Registry
 from tidegate_contracts.environments import Promotion
@@ -21,7 +22,7 @@ from lab.local_plane.object_store import object_store
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .entries import golden, write_entry
-from .papers import Life
+from .papers import Clock, Life
 
 VISITOR = "visitor"
 BUCKET = "artifacts"
@@ -57,6 +58,13 @@ def model(name: str, server: str = local.PRELOAD, alias: str | None = "champion"
 
 
 MODELS = (model("killed"), model("faulty"), model("soaked", alias=None), model("ocr", local.ON_DEMAND))
+
+
+@pytest.fixture(autouse=True)
+def _clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without real parts, what takes nothing but time takes none."""
+    if "world" not in request.fixturenames:
+        monkeypatch.setattr(ready, "time", Clock())
 
 
 @pytest.fixture

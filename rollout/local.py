@@ -160,18 +160,23 @@ def incomplete(folder: Path | None = None) -> str:
 
 
 def placement_table(cluster: LocalCluster, stacks: Sequence[Stack]) -> Table:
-    """Return a table of the stacks' pods: the node and the slice that each landed on, or why it waits."""
+    """Return a table of pods, each with its node and slice or why it waits; CommandError where the cluster is gone."""
     out = Table()
     for name in ("Stack", "Pod", "Node", "Slice, or why it waits"):
         out.add_column(name, overflow="fold")
-    nodes = {item["metadata"]["name"]: item["metadata"]["labels"] for item in cluster.get("nodes")}
-    for stack in stacks:
-        claims = {item["metadata"]["name"]: item for item in cluster.get("resourceclaims", namespace=stack.namespace)}
-        for pod in sorted(cluster.get("pods", namespace=stack.namespace), key=lambda item: item["metadata"]["name"]):
-            node = pod["spec"].get("nodeName", "")
-            what = slice_of(pod, nodes.get(node, {}), claims) if node else why_pending(pod)
-            row = (stack.name, pod["metadata"]["name"], node or "none yet", what)
-            out.add_row(*map(Text, row))
+    try:
+        nodes = {item["metadata"]["name"]: item["metadata"]["labels"] for item in cluster.get("nodes")}
+        for stack in stacks:
+            there = cluster.get("resourceclaims", namespace=stack.namespace)
+            claims = {item["metadata"]["name"]: item for item in there}
+            pods = {item["metadata"]["name"]: item for item in cluster.get("pods", namespace=stack.namespace)}
+            for name, pod in sorted(pods.items()):
+                node = pod["spec"].get("nodeName", "")
+                what = slice_of(pod, nodes.get(node, {}), claims) if node else why_pending(pod)
+                out.add_row(*map(Text, (stack.name, name, node or "none yet", what)))
+    except ClusterError as error:
+        why, again = str(error).splitlines()[-1], make("up", CLUSTER=LOCAL)
+        raise CommandError(f"the local cluster answers no more: {why}\nIf it was taken down: {again}") from None
     return out
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lab import tools
-from lab.local_cluster import LocalCluster, processes
+from lab.local_cluster import LocalCluster, Network, processes
 from lab.local_cluster.folder import locked, mark, private_folder
 from rollout import local
 from rollout.cli import app
@@ -50,6 +50,12 @@ def text_of(cluster: LocalCluster, stacks: tuple[Stack, ...]) -> str:
     with screen.capture() as capture:
         screen.print(local.placement_table(cluster, stacks))
     return capture.get()
+
+
+def test_a_local_cluster_that_goes_while_stacks_come_up_is_told_of(tmp_path: Path) -> None:
+    gone = LocalCluster(tmp_path, "local", Network(), 1)
+    with pytest.raises(CommandError, match=r"^the local cluster answers no more: .+\nIf it was taken down: make up"):
+        local.placement_table(gone, local.local_stacks(read(REFERENCE)))
 
 
 def test_of_each_environment_the_first_stack_lives_in_a_local_cluster() -> None:

@@ -319,6 +319,20 @@ def test_back_brings_every_plane_that_was_touched_to_what_was_good_before_and_on
     assert "There is nothing to take back: rollout 3 of prod took rollout 2 back already." in roll("--back", code=1).err
 
 
+def test_guardrails_stop_what_goes_on_and_never_what_goes_back(
+    roll: Call, twice: Call, doubles: Doubles, monkeypatch: Patch
+) -> None:
+    twice("north")
+
+    def enforce(*_: object, **__: object) -> None:
+        raise CommandError("a waiver has run out meanwhile")
+
+    monkeypatch.setattr("rollout.waves.prepare.enforce", enforce)
+    assert "a waiver has run out meanwhile" in roll("--resume", code=1).err
+    assert not doubles.order
+    assert roll("--back").code == 0
+
+
 def test_back_without_an_earlier_success_says_what_to_do_instead(roll: Call, doubles: Doubles) -> None:
     doubles.fails.add("east")
     roll()

@@ -20,7 +20,7 @@ _HEAD = ("apiVersion", "kind", "metadata", "name", "namespace")
 
 
 def indented(indent: int, text: str) -> str:
-    """Return a line."""
+    """Return a text behind so many spaces."""
     return f"{' ' * indent}{text}"
 
 

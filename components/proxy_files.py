@@ -74,7 +74,7 @@ def _model(server: ServerArgs, pool: PoolArgs, model: ModelArgs) -> Tree:
 
 
 def access_table(proxy: ProxyArgs) -> Tree:
-    """Return who may do what."""
+    """Return the table by which the proxy decides who may do what, `access.json`."""
     rule_keys = ("name", "principals", "groups", "source", "actions", "servers", "models")
     return {
         "version": routing.VERSION,

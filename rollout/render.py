@@ -28,7 +28,7 @@ class Rendered:
 
     @property
     def objects(self) -> tuple[dict[str, Any], ...]:
-        """The objects alone."""
+        """The objects without the names of their files, in the same order."""
         return tuple(self.by_file.values())
 
     @cached_property

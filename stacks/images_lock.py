@@ -28,7 +28,7 @@ class PinnedImage(Section):
 
 
 class ImagesLock(Section):
-    """The whole file."""
+    """What `images.lock` holds."""
 
     images: tuple[PinnedImage, ...] = ()
     """Pinned images, sorted by name."""

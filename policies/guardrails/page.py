@@ -74,7 +74,7 @@ _ONE_STACK = (
 
 
 def page() -> str:
-    """Return the page."""
+    """Return docs/guardrails.md: every rule with its reason, its remedy and its severities."""
     about = "".join(f"- **{name.replace('-', ' ').capitalize()}.** {why}\n" for name, why in SETTINGS_RULES.items())
     rows = "".join(
         f"| [{rule.name}](#{rule.name}) | {rule.production} | {rule.shared or '–'} | {rule.local or '–'} |\n"

@@ -44,12 +44,12 @@ class Rule:
 
     @property
     def sentence(self) -> str:
-        """What the rule says."""
+        """The first line of the docstring: what the rule demands."""
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
     @property
     def why(self) -> str:
-        """Why it matters."""
+        """The rest of the docstring: why it is demanded."""
         return " ".join((inspect.getdoc(self.function) or "").partition("\n")[2].split())
 
     def severity(self, kind: Kind) -> Severity | None:

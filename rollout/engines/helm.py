@@ -56,7 +56,7 @@ class Helm:
 
     @property
     def title(self) -> str:
-        """As a user knows it."""
+        """Name, version and path of the program, for messages."""
         return f"Helm {self.version} ({self.path})"
 
     def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:

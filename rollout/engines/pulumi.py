@@ -41,7 +41,7 @@ class Pulumi:
 
     @property
     def title(self) -> str:
-        """As a user knows it."""
+        """Name, version and path of the program, for messages."""
         return str(self.cli)
 
     def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:

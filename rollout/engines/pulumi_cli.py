@@ -51,7 +51,7 @@ class PulumiCli:
     """Environment variables of this run, beside the user's: a roll-out is no moment to ask for a newer version."""
 
     def __str__(self) -> str:
-        """As a user knows it."""
+        """Return name, version and path of the program, for messages."""
         return f"Pulumi {self.version} ({self.path})"
 
 

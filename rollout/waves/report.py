@@ -174,5 +174,5 @@ class Board(Lines):
             self.progress.stop_task(row)
 
     def says(self, plane: str, text: str) -> None:
-        """Show the latest line."""
+        """Show the first line of a text beside a plane's progress."""
         self.progress.update(self._rows[plane], line=escaped(shortened(text.partition("\n")[0], 200)))

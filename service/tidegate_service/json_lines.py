@@ -11,7 +11,7 @@ class JsonLines(logging.Formatter):
     """Formats records as JSON objects; what `extra={"said": …}` gives to a record becomes fields of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return a record as one line of JSON, with the traceback of an exception in it."""
         said: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

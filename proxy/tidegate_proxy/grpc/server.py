@@ -102,7 +102,7 @@ class CallerConnection(Http2Connection[RequestHeaders]):
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Read on."""
+        """Read requests again: the caller takes answers again."""
         super().resume_writing()
         self._read_on()
 

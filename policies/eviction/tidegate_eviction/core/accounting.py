@@ -226,7 +226,7 @@ class MemoryEstimate:
         self._drift = 0
 
     def read(self, used_bytes: int, now: float) -> None:
-        """Take a reading."""
+        """Keep a reading of the bytes in use, and when it was taken."""
         self._used = used_bytes
         self._read_at = now
 

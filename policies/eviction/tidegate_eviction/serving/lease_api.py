@@ -17,7 +17,7 @@ Said = TypeVar("Said", bound=Message)
 
 
 def make_lease_api(service: EvictionService) -> FastAPI:
-    """Return the application."""
+    """Return the HTTP application by which proxies acquire, renew and release leases."""
     app = FastAPI(title="Tidegate eviction policy: leases", openapi_url=None, redirect_slashes=False)
 
     @app.exception_handler(HTTPException)

@@ -81,6 +81,8 @@ def _names_in(folder: str) -> list[str]:
 
 def _near_names(file: str) -> tuple[str, str]:
     folder, name = os.path.split(file)
+    if os.path.islink(file):
+        return f"It is a link to {escaped(os.readlink(file))}, which is not there.", ""
     if folder and not os.path.isdir(folder):
         return f"There is no folder {escaped(folder)} either.", ""
     names = _names_in(folder or ".")

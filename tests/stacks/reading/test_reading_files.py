@@ -34,6 +34,12 @@ def test_a_missing_file_suggests_near_names_and_a_folder_says_what_is_in_it(tmp_
     assert "cannot be read" in refusal("x" * 5_000).what
 
 
+def test_a_link_to_nothing_does_not_suggest_itself_but_says_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "inference.yaml").symlink_to("gone.yaml")
+    problem = refusal(tmp_path / "inference.yaml")
+    assert (problem.why, problem.do) == ("It is a link to gone.yaml, which is not there.", "")
+
+
 def test_a_refusal_of_the_system_is_one_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.open", Mock(side_effect=PermissionError(13, "Permission denied")))
     assert "may not be read" in refusal("f.yaml").what

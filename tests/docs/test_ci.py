@@ -228,6 +228,7 @@ def test_a_pull_request_is_previewed_and_summed_up(runner: Runner) -> None:
 OF_MAIN = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": "origin/main"}
 
 
+@pytest.mark.thorough
 def test_a_merge_request_is_previewed(runner: Runner) -> None:
     base = git(runner.clone, "merge-base", "origin/main", "HEAD")
     done = runner.run(gitlab("preview"), CI_MERGE_REQUEST_DIFF_BASE_SHA=base)

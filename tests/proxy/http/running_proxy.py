@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tidegate_contracts import routing
 from tidegate_contracts.proxy_settings import ProxySettings
@@ -16,6 +17,7 @@ from tidegate_proxy.access.api_keys import new_key
 from tidegate_proxy.pools import Address
 from tidegate_proxy.serve import Proxy
 from tidegate_proxy.settings import Layout
+from tidegate_service.listening import AdminThread
 
 from lab.local_plane.proxy import SETTINGS, write_tables
 
@@ -218,7 +220,13 @@ async def running_proxy(
         yield made
     finally:
         made.proxy.settings = made.proxy.settings.model_copy(update={"drain_seconds": 0})
-        await made.proxy.stop()
+        with patch.object(AdminThread, "stop", _leave):
+            await made.proxy.stop()
+
+
+def _leave(admin: AdminThread) -> None:
+    """Let the thread of an admin port end by itself: uvicorn takes a fifth of a second, and so many tests have one."""
+    admin._server.should_exit = True
 
 
 @asynccontextmanager

@@ -235,22 +235,23 @@ def byte_count(quantity: str) -> int:
     return int(quantity_value(quantity))
 
 
-def _positive_quantity(quantity: str) -> str:
-    if quantity_value(quantity) <= 0:
+def _positive_value(quantity: str) -> Decimal:
+    value = quantity_value(quantity)
+    if value <= 0:
         raise ValueError(f"{quantity!r} must be more than nothing")
-    return quantity
+    if value > MOST_NUMBER:
+        raise ValueError(f"{quantity!r} is more than every reader of JSON can count, 2^53 (8Pi)")
+    return value
 
 
 def _whole_millicores(quantity: str) -> str:
-    if quantity_value(_positive_quantity(quantity)) % Decimal("0.001"):
+    if _positive_value(quantity) % Decimal("0.001"):
         raise ValueError(f"{quantity!r} is finer than a thousandth of a core, which Kubernetes does not know")
     return quantity
 
 
 def _whole_bytes(quantity: str) -> str:
-    value = quantity_value(_positive_quantity(quantity))
-    if value > MOST_NUMBER:
-        raise ValueError(f"{quantity!r} is more bytes than every reader of JSON can count, 2^53 (8Pi)")
+    value = _positive_value(quantity)
     if value < LEAST_BYTES:
         raise ValueError(f"{quantity!r} is {int(value)} bytes: is a unit missing, as in 2Gi or 512Mi?")
     if value != int(value):

@@ -52,6 +52,7 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("proxy/bodyLimit", "٣Gi", "bodyLimit: »٣Gi"),
     ("proxy/bodyLimit", 64, "bodyLimit: »64"),
     ("proxy/resources/cpu", 1, "cpu: »1"),
+    ("proxy/resources/cpu", "99999999999999999999Gi", "cpu: »99999999999999999999Gi"),
     ("proxy/resources/cpu", "0m", "cpu: »0m"),
     ("proxy/resources/cpu", "0.0001", "cpu: »'0.0001'"),  # Kubernetes knows thousandths of a core
     ("models/churn/footprint", "1" + "0" * 400, "footprint: »'1000"),

@@ -160,7 +160,7 @@ class Environment:
         workloads = [one for one in items if one["kind"] != "Pod"]
         return bool(workloads) and all(
             one["status"].get("observedGeneration") == one["metadata"]["generation"]
-            and one["status"].get("updatedReplicas", 0) == one["status"]["replicas"] == one["spec"]["replicas"]
+            and one["status"].get("updatedReplicas", 0) == one["status"].get("replicas", 0) == one["spec"]["replicas"]
             and sum(name.startswith(f"{one['metadata']['name']}-") for name in ready) == one["spec"]["replicas"]
             for one in workloads
         )

@@ -9,23 +9,11 @@ from tidegate_contracts import routing
 
 from lab.local_plane.proxy import write_tables
 from lab.local_plane.triton import Triton
+from tests.client.clock import Clock
 from tests.proxy.rigs.pytest_rigs import front, real_triton
 from tests.proxy.rigs.tables import access_table, routing_table, write_key
 
 __all__ = ["front", "real_triton"]
-
-
-class Clock:
-    """Time that goes on when it is slept through, or told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @pytest.fixture

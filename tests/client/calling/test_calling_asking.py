@@ -17,7 +17,7 @@ from tidegate.errors import BusyError, RefusedError, TidegateError, UnreachableE
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
 from lab.local_plane.process import HOST, free_ports
-from tests.client.calling.conftest import Clock
+from tests.client.clock import Clock
 from tests.proxy.rigs import upstream as rig
 
 KEY = Credential("a test", ("X-API-Key", "tgk_not-for-anybody"))

@@ -16,7 +16,7 @@ from tidegate.calling.retries import CircuitBreaker, Deadline
 from tidegate.calling.transport import TimeIsUpError, Transport
 from tidegate.errors import UnreachableError
 
-from tests.client.calling.conftest import Clock
+from tests.client.clock import Clock
 from tests.proxy.rigs.upstream import Caller, upstream
 
 

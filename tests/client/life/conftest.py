@@ -19,10 +19,11 @@ from tidegate_contracts.routing import Model
 from lab.local_plane import environment as local
 from lab.local_plane.mlflow import mlflow_server
 from lab.local_plane.object_store import object_store
+from tests.client.clock import Clock
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .entries import golden, write_entry
-from .papers import Clock, Life
+from .papers import Life
 
 VISITOR = "visitor"
 BUCKET = "artifacts"

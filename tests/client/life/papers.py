@@ -93,19 +93,6 @@ class Papers:
         })  # fmt: skip
 
 
-class Clock:
-    """A clock that goes on when somebody sleeps, and then at once."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-
-    def monotonic(self) -> float:
-        return self._now
-
-    def sleep(self, seconds: float) -> None:
-        self._now += seconds
-
-
 class Answers:
     """A proxy before a Triton that has loaded what the repository has it serve."""
 

@@ -244,10 +244,11 @@ def test_a_registrant_counts_until_a_proven_one_registers_the_same(world: World,
     assert registry.register(root, registered_by="bob").registered_by == "anna"
 
 
-def test_a_registry_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scheme", ["http", "HTTP"])
+def test_a_registry_that_is_not_there_is_told_at_once(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cr3t-token")
     with pytest.raises(UnreachableError, match="MLFLOW_TRACKING_URI") as told:
-        Registry("http://anna:pass-w0rd@127.0.0.1:9/mlflow")
+        Registry(f"{scheme}://anna:pass-w0rd@127.0.0.1:9/mlflow")
     assert "pass-w0rd" not in str(told.value)
     assert "s3cr3t" not in str(told.value)
     assert "127.0.0.1:9/mlflow" in str(told.value)

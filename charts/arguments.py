@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from components import kinds
 from components.args import ServerArgs
 from stacks.definition.base import NOT_IN_VALUES, Section
+from stacks.model_keys import bare, keys_of, tag_values
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,14 @@ class Argument:
 @cache
 def arguments(owner: type[Section]) -> tuple[Argument, ...]:
     """Return the arguments of a class, in the order in which it declares them."""
-    hints = get_type_hints(owner, include_extras=True)
     found = []
-    for name, field in owner.model_fields.items():
-        if NOT_IN_VALUES in field.metadata:
+    for key in keys_of(owner).values():
+        if NOT_IN_VALUES in key.field.metadata:
             continue
-        kind = without_none(hints[name])
-        about = field.description or next(map(sentence, classes(item_type(kind))), sentence(owner))
-        key, default = str(field.alias), _default(field)
-        found.append(Argument(name, key, kind, field.is_required(), default, " ".join(about.split())))
+        kind = without_none(key.annotation)
+        about = key.description or next(map(sentence, classes(item_type(kind))), sentence(owner))
+        default, required = _default(key.field), key.field.is_required()
+        found.append(Argument(key.attribute, key.name, kind, required, default, " ".join(about.split())))
     return tuple(found)
 
 
@@ -70,11 +70,6 @@ def without_none(kind: Any) -> Any:
         there = [each for each in get_args(kind) if each is not NoneType]
         return there[0] if len(there) == 1 else Union[tuple(there)]  # noqa: UP007
     return kind
-
-
-def bare(kind: Any) -> Any:
-    """Return a type without what stands beside it."""
-    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def item_type(kind: Any) -> Any:
@@ -109,15 +104,9 @@ def classes(kind: Any) -> tuple[type[Section], ...]:
 
 def tag(kinds: tuple[type[Section], ...]) -> str:
     """Return the key that tells the classes of a choice apart."""
-    first, *others = [{each.key for each in arguments(kind) if _choices(each.kind)} for kind in kinds]
+    first, *others = [{each.key for each in arguments(kind) if get_origin(each.kind) is Literal} for kind in kinds]
     (key,) = first.intersection(*others)
     return key
-
-
-def tag_values(owner: type[Section], key: str) -> tuple[str, ...]:
-    """Return the values of a tag that stand for a class."""
-    (found,) = (_choices(each.kind) for each in arguments(owner) if each.key == key)
-    return found
 
 
 def chosen(kinds: tuple[type[Section], ...], value: Mapping[str, Any]) -> type[Section]:
@@ -126,10 +115,6 @@ def chosen(kinds: tuple[type[Section], ...], value: Mapping[str, Any]) -> type[S
         return kinds[0]
     key = tag(kinds)
     return next(each for each in kinds if value.get(key) in tag_values(each, key))
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 def sentence(owner: type[Section]) -> str:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from components.values import Placeholder
+from stacks.model_keys import bare, tag_values
 
-from .arguments import Argument, arguments, bare, classes, is_list, item_type, tag, tag_values
+from .arguments import Argument, arguments, classes, is_list, item_type, tag
 from .recording import AS_TEXT, TOKEN, File, Guard, Recording, Spread, Value, enclosed, go_text, types_of
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from components import EnvironmentArgs
+from stacks.model_keys import bare, tag_values
 from stacks.problems import shortened
 
-from .arguments import Argument, arguments, bare, is_choice, is_list, sentence, tag, tag_values
+from .arguments import Argument, arguments, is_choice, is_list, sentence, tag
 from .packaging import KUBE_VERSION, NAME, chart_description, version
 
 _LONGEST_DEFAULT = 60

@@ -14,7 +14,9 @@ from typing import Any, Literal, get_args, get_origin
 
 import pulumi
 
-from .arguments import arguments, bare, classes, is_list, is_mapping, item_type
+from stacks.model_keys import bare
+
+from .arguments import arguments, classes, is_list, is_mapping, item_type
 
 RAW, AS_TEXT, END = "\ue000", "\ue001", "\ue002"
 """Around the number of a mark: the value as it is, and the value as text, as f-strings ask for it."""

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components import EnvironmentArgs
+from stacks.model_keys import tag_values
 
-from .arguments import Argument, arguments, chosen, is_list, tag, tag_values
+from .arguments import Argument, arguments, chosen, is_list, tag
 
 Values = dict[str, Any]
 Classes = tuple[type, ...]

@@ -12,9 +12,10 @@ from pydantic import TypeAdapter
 
 from components import EnvironmentArgs
 from stacks.definition.base import Conditional, Section, Without
+from stacks.model_keys import bare, tag_values
 from stacks.reference.schema import laid_out, or_null
 
-from .arguments import arguments, bare, classes, is_choice, is_list, sentence, tag, tag_values, title
+from .arguments import arguments, classes, is_choice, is_list, sentence, tag, title
 
 Schema = dict[str, Any]
 

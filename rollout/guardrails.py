@@ -43,8 +43,9 @@ def findings(
     found = check_all({**ours, **others}, day)
     for name, already in check_all(others, day).items():
         found[name] = [each for each in found[name] if each not in already]
+    eased = (PINNED, "mandatory") if local_cluster else ()
     return {
-        name: [_eased(each) if local_cluster else each for each in of_stack]
+        name: [replace(each, severity="advisory") if (each.rule, each.severity) == eased else each for each in of_stack]
         for name, of_stack in found.items()
         if name in ours or of_stack
     }
@@ -71,7 +72,3 @@ def enforce(
     # The definition's own advisory about these has said it already, with the line where the image stands.
     said = {stack: [each for each in of_stack if each.rule != PINNED] for stack, of_stack in found.items()}
     return report(said, MOST)
-
-
-def _eased(each: Finding) -> Finding:
-    return replace(each, severity="advisory") if each.rule == PINNED and each.severity == "mandatory" else each

@@ -98,7 +98,8 @@ def _tree(stack: Stack) -> dict[str, Any]:
 def _walk(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, str]]:
     if old == new:
         return
-    if isinstance(old, Mapping) and isinstance(new, Mapping) and _same_kind(old, new):
+    both = isinstance(old, Mapping) and isinstance(new, Mapping)
+    if both and all(old[tag] == new[tag] for tag in _TAGS if tag in old and tag in new):
         yield from _walk_mappings(old, new, path)
     elif isinstance(old, Sequence) and isinstance(new, Sequence) and _named(old) and _named(new):
         before, after = ({item["name"]: item for item in items} for items in (old, new))
@@ -128,10 +129,6 @@ def _scaling(part: Mapping[str, Any]) -> str:
     if bounds := part["autoscaling"]:
         return f"autoscaled {bounds['min']}–{bounds['max']}"
     return "default" if part["replicas"] is None else str(part["replicas"])
-
-
-def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    return all(old[tag] == new[tag] for tag in _TAGS if tag in old and tag in new)
 
 
 def _named(items: Sequence[Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from .load import Document
-from .model_keys import Key, Model, bare, branches, hint_of, keys_of
+from .model_keys import Model, bare, branches, hint_of, keys_of
 from .problems import Problem, count_of, did_you_mean, escaped, in_order, listed, nearest, shortened, shown
 
 Path = tuple[str | int, ...]
@@ -80,7 +80,8 @@ class _Mistake:
             if isinstance(kind, type) and issubclass(kind, BaseModel):
                 self.parts.append((self.path, kind))
                 key = keys_of(kind).get(str(step))
-                annotation, self.hint = (key.annotation, _hint(key)) if key else (None, "")
+                annotation = key.annotation if key else None
+                self.hint = hint_of(annotation) or key.description if key else ""
             elif get_origin(kind) is dict and loc[number + 1 :] == ("[key]",):
                 annotation, self.about_key = get_args(kind)[0], True
             else:  # an item of a list, a value of a mapping; a type that pydantic knows and we do not
@@ -216,9 +217,3 @@ def _explained(mistakes: list[_Mistake]) -> list[_Mistake]:
             each.meant = meant
             explained.add((*parent, meant))
     return [each for each in mistakes if each.type != "missing" or each.path not in explained]
-
-
-def _hint(key: Key) -> str:
-    extra = key.field.json_schema_extra
-    said = extra.get("hint") if isinstance(extra, dict) else None
-    return hint_of(key.annotation) or str(said or key.field.description or "")

@@ -28,7 +28,8 @@ class Finding:
     def __post_init__(self) -> None:
         """Make texts printable: names and values in them come from files of unknown origin."""
         for name in ("what", "where", "why", "do"):
-            object.__setattr__(self, name, _printable(getattr(self, name)))
+            text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in getattr(self, name))
+            object.__setattr__(self, name, text)
 
     def __str__(self) -> str:
         return f"{self.where}: {self.said}"
@@ -56,7 +57,3 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
         return finding.severity is not Severity.ERROR, file or line, number, finding.what
 
     return sorted(dict.fromkeys(findings), key=place)
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

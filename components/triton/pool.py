@@ -16,7 +16,6 @@ from ..args import (
     OnDemandArgs,
     PoolArgs,
     PoolContext,
-    PulumiTimeouts,
     VolumeRepositoryArgs,
     repository_root,
 )
@@ -58,7 +57,10 @@ class TritonPool(pulumi.ComponentResource):
         super().__init__("tidegate:components:TritonPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         args, place, server = pool.args, pool.place, cast("TritonServerArgs", pool.server)
-        timeouts = when(args.pulumi_timeouts, _custom_timeouts)
+        timeouts = when(
+            args.pulumi_timeouts,
+            lambda seconds: pulumi.CustomTimeouts(create=f"{seconds.ready}s", update=f"{seconds.updated}s"),
+        )
         placement = GpuPlacement(f"{name}-placement", args.placement, place, pool.name, pool.labels, child)
         repository = repository_root(server, triton.REPOSITORY_ROOT, lambda root: root)
         tls = present(server.triton.grpc_tls)
@@ -155,10 +157,6 @@ def _queue_autoscaler(
         },
         opts=opts,
     )
-
-
-def _custom_timeouts(seconds: PulumiTimeouts) -> pulumi.CustomTimeouts:
-    return pulumi.CustomTimeouts(create=f"{seconds.ready}s", update=f"{seconds.updated}s")
 
 
 def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:

@@ -31,7 +31,6 @@ class Section(BaseModel):
         alias_generator=to_camel,
         validate_by_name=False,
         validate_by_alias=True,
-        use_attribute_docstrings=True,
     )
 
 

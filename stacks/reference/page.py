@@ -107,7 +107,7 @@ class _Page:
                 inner = [other for other in self.parts if len(other.path) == 2 and other.path[0] == part.path[0]]
                 mark = f"**{_link(part)}**" if part.title in header else _link(part)
                 links = ", ".join(f"[{other.path[1]}](#{other.anchor})" for other in inner)
-                rows.append((mark, part.key.field.description or "", links))
+                rows.append((mark, part.key.description, links))
         more = "[How layers are laid over each other](#merging) · [Kinds of text](#kinds-of-text) · [Rules](#rules)"
         return "\n".join([*_table(("part", "what it says", "in it"), rows), more, ""])
 
@@ -115,7 +115,7 @@ class _Page:
         """Return one part: what it is, an example, its keys, its kinds."""
         top = len(part.path) == 1 and part.key is not None
         kinds = len(part.models) > 1
-        said = part.key.field.description or "" if part.key is not None else ""
+        said = part.key.description if part.key is not None else ""
         about = [said] if kinds or top else []
         if not kinds:
             doc = inspect.cleandoc(part.models[0].__doc__ or "")
@@ -150,7 +150,7 @@ class _Page:
 
     def table(self, found: Iterable[Key]) -> list[str]:
         def meaning(key: Key) -> str:
-            return key.field.description or inspect.cleandoc(key.owner.__doc__ or "")
+            return key.description or inspect.cleandoc(key.owner.__doc__ or "")
 
         rows = [(f"`{key.name}`", self.type_of(key), _default(key), meaning(key)) for key in found]
         return _table(("key", "type", "default", "meaning"), rows)

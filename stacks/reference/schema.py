@@ -6,11 +6,13 @@ so each part of the model comes in up to three forms here. What `make check` acc
 
 import json
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core.core_schema import ModelSchema
 
 from ..definition import Header, Platform
+from ..model_keys import Model, keys_of
 from ..overlays import REMOVE, TAGS
 
 Schema = dict[str, Any]
@@ -48,7 +50,7 @@ def laid_out(value: Any, indent: str = "") -> str:
 
 def definition_schema() -> Schema:
     """Return the JSON schema of the whole definition file."""
-    _, source = models_json_schema([(Platform, "validation"), (Header, "validation")])
+    _, source = models_json_schema([(Platform, "validation"), (Header, "validation")], schema_generator=_Generator)
     writer = _Writer(source["$defs"])
     properties = writer.properties("Platform", Form.COMMON)
     for key, part in writer.properties("Header", Form.WHOLE).items():
@@ -67,6 +69,16 @@ def definition_schema() -> Schema:
         "properties": properties,
         "$defs": dict(sorted(writer.made.items())),
     }
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's own, with the docstrings of fields."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        made = super().model_schema(schema)
+        for key in keys_of(cast("Model", schema["cls"])).values():
+            made["properties"][key.name].update({"description": key.description} if key.description else {})
+        return made
 
 
 class _Writer:

@@ -137,7 +137,9 @@ class FolderRepository(TritonRepository):
         return True
 
     def _remove_version(self, model: str, number: int) -> None:
-        self._throw_away(model, self._place(model) / str(number))
+        if (folder := self._place(model) / str(number)).is_dir():
+            steps.rename(folder, self._state(model, "trash") / token_hex(8))
+            self._empty_trash(model)
 
     def _place(self, model: str) -> Path:
         folder = self._root / checked_model(model)
@@ -198,11 +200,6 @@ class FolderRepository(TritonRepository):
         if staged.is_dir():
             for folder in staged.iterdir():
                 staging.unfold(folder)
-
-    def _throw_away(self, model: str, path: Path) -> None:
-        if path.is_dir():
-            steps.rename(path, self._state(model, "trash") / token_hex(8))
-            self._empty_trash(model)
 
     def _empty_trash(self, model: str) -> None:
         for item in self._state(model, "trash").iterdir():

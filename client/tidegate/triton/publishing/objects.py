@@ -219,7 +219,9 @@ class ObjectRepository(TritonRepository):
 
     def _remove_version(self, model: str, number: int) -> None:
         """Remove it file by file: Triton does not look at what its configuration does not name."""
-        self._delete(model, [file.path for file in self.files(model) if file.path.startswith(f"{number}/")])
+        place = self._place(model)
+        files = [file.path for file in self.files(model) if file.path.startswith(f"{number}/")]
+        in_parallel(lambda path: self._remove(place, path), files, THREADS)
 
     def _place(self, model: str) -> str:
         return f"{self._store.root}/{checked_model(model)}"
@@ -247,10 +249,6 @@ class ObjectRepository(TritonRepository):
 
     def _remove(self, place: str, path: str) -> None:
         self._store.delete(f"{place}/{path}")
-
-    def _delete(self, model: str, paths: list[str]) -> None:
-        place = self._place(model)
-        in_parallel(lambda path: self._store.delete(f"{place}/{path}"), paths, THREADS)
 
 
 class ObjectLease(Lease):

@@ -277,7 +277,11 @@ class Simulation:
         ]
         # By rendezvous hashing (Thaler and Ravishankar 1998), which the proxy uses too.
         self._ranks = [
-            sorted(self._replicas, key=lambda each: _weight(each.name, model.name), reverse=True)
+            sorted(
+                self._replicas,
+                key=lambda each: hashlib.blake2b(f"{each.name}\0{model.name}".encode(), digest_size=8).digest(),
+                reverse=True,
+            )
             for model in trace.models
         ]
 
@@ -326,10 +330,6 @@ class Simulation:
             if replica.ask(position, which, last=False):
                 return
         ranked[-1].ask(position, which, last=True)
-
-
-def _weight(replica: str, model: str) -> bytes:
-    return hashlib.blake2b(f"{replica}\0{model}".encode(), digest_size=8).digest()
 
 
 def simulate(trace: Trace, setting: SimulationSetting) -> Outcome:

@@ -110,7 +110,8 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
 def check_server(entry: Entry, config: Any, backends: Collection[str] | None) -> Iterator[Finding]:
     """Yield what is wrong with the backend for a server that has certain backends."""
     name = resolved(entry).name
-    if not name or is_ensemble(config) or _brings_its_own(entry, name):
+    brings_its_own = any(file.path.split("/")[-1] == f"libtriton_{name}.so" for file in entry.files)
+    if not name or is_ensemble(config) or brings_its_own:
         return
     where = "backend" if config.backend else "platform"
     if backends is None:
@@ -162,21 +163,12 @@ def _wanted(config: Any, backend: Backend) -> tuple[str, ...]:
 
 def _told_by_files(entry: Entry, file: str, names: Iterable[str]) -> Backend:
     """Return what the configured file tells, else what lies in the first folder; of these names, the first."""
-    there = _in_first_folder(entry)
+    start = f"{entry.folders[0]}/" if entry.folders else "/"
+    there = {file.path.removeprefix(start) for file in entry.files if file.path.startswith(start)}
     found = next((name for name in names if (name == file if file else _is_there(name, there))), None)
     return _FROM_FILE[found] if found else Backend("")
-
-
-def _in_first_folder(entry: Entry) -> set[str]:
-    start = f"{entry.folders[0]}/" if entry.folders else "/"
-    return {file.path.removeprefix(start) for file in entry.files if file.path.startswith(start)}
 
 
 def _is_there(wanted: str, files: set[str]) -> bool:
     is_folder = any(file.startswith(f"{wanted}/") for file in files)
     return (wanted in files and wanted not in _FOLDERS) or (is_folder and wanted not in _NO_FOLDERS)
-
-
-def _brings_its_own(entry: Entry, name: str) -> bool:
-    library = f"libtriton_{name}.so"
-    return any(file.path.split("/")[-1] == library for file in entry.files)

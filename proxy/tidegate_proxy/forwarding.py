@@ -26,6 +26,7 @@ class Forwarding:
     Its owner says `finish` once, whatever happened; that gives everything back.
     """
 
+    _owner: Waiter
     _shared: SharedState
     grant: Grant
     _limiter: ConcurrencyLimiter
@@ -40,7 +41,7 @@ class Forwarding:
     _trial: Trial | None = None  # Its leave to find out whether that replica is back.
     _has_loaded: bool = False
     _has_slot: bool = False
-    _waiter: Waiter | None = None  # What waits in the queue for the slot.
+    _waits: bool = False  # Whether its owner waits in the queue for the slot.
 
     # --- its lease and its version
     def find_lease(self) -> bool:
@@ -75,19 +76,19 @@ class Forwarding:
         self.version = await alias.find()
 
     # --- its slot
-    def acquire_slot(self, waiter: Waiter) -> bool:
-        """Take a slot; return False where `waiter` is admitted later. Raises Problem (busy) where the queue is full."""
+    def acquire_slot(self) -> bool:
+        """Take a slot; return False where its owner is admitted later; raises Problem (busy) if the queue is full."""
         if self._limiter.try_acquire(self._model_count, self._caller_count):
             self._has_slot = True
             return True
-        if not self._limiter.enqueue(waiter, self._model_count, self._caller_count, self._has_loaded):
+        if not self._limiter.enqueue(self._owner, self._model_count, self._caller_count, self._has_loaded):
             raise Problem(ProblemType.BUSY, "Too many requests wait already.", 1.0)
-        self._waiter = waiter
+        self._waits = True
         return False
 
     def leave_queue(self) -> None:
         """Note that the slot is there: its waiter was admitted."""
-        self._waiter, self._has_slot = None, True
+        self._waits, self._has_slot = False, True
 
     def release_slot(self) -> None:
         """Give the slot back."""
@@ -212,8 +213,8 @@ class Forwarding:
             self._trial.given_up()
         if self._has_slot:
             self._limiter.release(self._model_count, self._caller_count)
-        elif self._waiter is not None:
-            self._limiter.cancel(self._waiter, self._model_count, self._caller_count)
+        elif self._waits:
+            self._limiter.cancel(self._owner, self._model_count, self._caller_count)
 
 
 def call_record(

@@ -46,8 +46,8 @@ class SharedState:
         self.tracer: Tracer | None = None  # Makes spans, where they are asked for.
         if settings.otlp_endpoint is not None:
             self.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
-        self.body_limit_bytes = settings.body_limit_bytes
-        """Of the settings; each call asks for it, and there it takes longer."""
+        self.body_limit_bytes = settings.body_limit_bytes  # Calls ask for both, and there that takes longer.
+        self.call_seconds = float(settings.request_timeout_seconds)  # How long a call may take.
         self.buffer_left = settings.body_limit_bytes * BUFFERED_BODIES  # Bytes that whole bodies may still take.
         self.mirror = Mirror(self.meter, settings.request_timeout_seconds, settings.connect_timeout_seconds)
 

@@ -216,7 +216,7 @@ class Call(CallerStream):
         limiter = self.shared.limiter
         if self._method.streams:
             limiter, model, caller = self._context.streams, model.streams, caller.streams
-        forwarding = Forwarding(self.shared, grant, limiter, model, caller)
+        forwarding = Forwarding(self, self.shared, grant, limiter, model, caller)
         forwarding.sequence = requested.sequence or None
         return forwarding
 
@@ -253,7 +253,7 @@ class Call(CallerStream):
 
     # --- to a replica
     def _take_slot(self, forwarding: Forwarding) -> None:
-        if forwarding.acquire_slot(self):
+        if forwarding.acquire_slot():
             self._find_replica(forwarding, False)
 
     def admitted(self) -> None:

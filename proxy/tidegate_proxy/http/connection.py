@@ -18,7 +18,7 @@ from .answers import problem_answer
 from .app_request import AppRequest, scope_of
 from .body import MOST_DRAINED
 from .caller import Request
-from .head import MOST_HEAD_BYTES, read_head, too_long_a_head
+from .head import MOST_HEAD_BYTES, too_long_a_head
 from .request import HttpRequest
 from .upgrade import SkipFirstHead, framing
 
@@ -51,7 +51,6 @@ class HttpServer:
         self.connections: set[ClientConnection] = set()
         self.answered = 0  # Requests so far.
         self.targets = _Targets()
-        self.seconds = float(shared.settings.request_timeout_seconds)  # How long a call may take.
 
     def connection(self) -> "ClientConnection":
         """Return the proxy's end of a new connection."""
@@ -116,6 +115,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _is_head_too_long(self, data: bytes) -> bool:
         """Count the bytes of a head that is not whole, or of what is no part of a body that is sent in chunks."""
+        if self._began:
+            self._head_began = self.last_heard
+            self._head_bytes = 0
         if self._in_head:
             # What stands before it in the same data is no part of it: other requests, with their bodies.
             before = data.rfind(END) + len(END) + self._body_bytes if self._began else 0
@@ -179,8 +181,6 @@ class ClientConnection(asyncio.Protocol):
         self._began = self._in_head = True
         self._url = b""
         self._headers = []
-        self._head_began = self.last_heard
-        self._head_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         """Take a part of its address."""
@@ -196,16 +196,15 @@ class ClientConnection(asyncio.Protocol):
         self._body_bytes = 0
         if self._deaf:
             return
-        server = self._server
-        target = server.targets[self._url]
+        target = self._server.targets[self._url]
         request: _Request
         if target is None:
             request = self._for_app()
         else:
-            head = read_head(target, self._headers, self._parser, server.seconds, self._is_long)
-            if head.upgrades and self._parser.should_upgrade():
-                self._pass_over_upgrade(head.length or 0, head.chunked, head.keep_alive)
-            request = HttpRequest(self, server.shared, head, self.last_heard)
+            request = HttpRequest(self, self._server.shared, target, self.last_heard)
+            request.read_head(self._headers, self._parser, self._is_long)
+            if request.upgrades and self._parser.should_upgrade():
+                self._pass_over_upgrade(request.body.length or 0, request.body.chunked, request.keep_alive)
         before, self._last = self._last, request
         is_next = before is None or before.response_complete
         if is_next and not self._writing_paused:

@@ -5,6 +5,7 @@ from functools import partial
 from time import monotonic
 from typing import Protocol
 
+from ..concurrency import Waiter
 from ..forwarding import Forwarding
 from ..mirror import MirroredRequest, over_http
 from ..problems import Problem
@@ -15,15 +16,16 @@ from ..upstream.replica import Replica
 from .answers import STATUS_LINES
 from .body import RequestBody
 from .caller import Caller
-from .head import HttpHead
 
 VERSION_HEADER = b"\r\ntidegate-model-version: "
 
 
-class Sent(Protocol):
-    """What the upstream leg needs of the request that it sends."""
+class Sent(Waiter, Protocol):
+    """What a forwarding over HTTP needs of the request that it sends."""
 
-    head: HttpHead
+    shared: SharedState
+    http_11: bool
+    passed: bytes
     target: Target
     body: RequestBody
     keep_alive: bool
@@ -33,7 +35,7 @@ class Sent(Protocol):
     def fail(self, problem: Problem) -> None:
         """End the request with a problem."""
 
-    def finish(self, status: int) -> None:
+    def finish(self, status: int, now: float) -> None:
         """End the request: its answer is whole."""
 
     def failed_at(self, replica: Replica, reason: str) -> None:
@@ -41,14 +43,11 @@ class Sent(Protocol):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class UpstreamLeg:
-    """Sends a request over one connection, and hands the answer on; the connection calls it, as its `receiver`."""
+class HttpForwarding(Forwarding):
+    """Sends its request over a connection, and hands the answer on; the connection calls it, as its `receiver`."""
 
-    _request: Sent
-    _shared: SharedState
-    _forwarding: Forwarding
-    _replica: Replica
-    connection: Connection | None  # To the replica, until the answer is whole.
+    _owner: Sent
+    connection: Connection | None = None  # To the replica, until the answer is whole.
     began: bool = False  # Whether the answer has begun.
     size: int = 0  # Bytes of the answer's body so far.
     _reply: list[bytes] = field(default_factory=list)
@@ -57,21 +56,25 @@ class UpstreamLeg:
     _copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
 
     # --- to the replica
-    def send_head(self, passed: bytes) -> None:
-        """Put the head before what there is of the body; `passed` are the header lines that go on."""
-        request, forwarding = self._request, self._forwarding
-        route, target = forwarding.grant.route, request.target
-        first = route.first_lines(target, forwarding.version)
+    def send(self, replica: Replica, connection: Connection) -> None:
+        """Put the head before what there is of the body, and send it on later, over a connection to a replica."""
+        self.sent_to(replica)
+        self.connection = connection
+        connection.receiver = self
+        request = self._owner
+        route, target = self.grant.route, request.target
+        first = route.first_lines(target, self.version)
         if route.mirror is not None and target.may_be_of_sequence:
             instead = route.first_lines(target, route.candidate)
-            send = partial(over_http, self._shared.mirror.connect_seconds, instead, len(first))
-            is_of_sequence = forwarding.sequence is not None or None
-            self._copy = self._shared.mirror.begin(route, forwarding.version, is_of_sequence, send)
-        request.body.parts[:0] = (first, passed, b"x-request-id: ", request.request_id, request.body.framing())
+            mirror = request.shared.mirror
+            send = partial(over_http, mirror.connect_seconds, instead, len(first))
+            is_of_sequence = self.sequence is not None or None
+            self._copy = mirror.begin(route, self.version, is_of_sequence, send)
+        request.body.parts[:0] = (first, request.passed, b"x-request-id: ", request.request_id, request.body.framing())
 
     def flush_request(self) -> None:
         """Send on what has come so far: no more is at hand."""
-        body, connection = self._request.body, self.connection
+        body, connection = self._owner.body, self.connection
         if connection is None:
             return
         if body.chunked:
@@ -88,20 +91,19 @@ class UpstreamLeg:
         """Hand the status and the headers on."""
         self._status = status
         self.began = True
-        request, forwarding = self._request, self._forwarding
-        forwarding.answered()
-        if not request.body.complete or self._shared.draining:
+        request = self._owner
+        self.answered()
+        if not request.body.complete or request.shared.draining:
             request.keep_alive = False
         reply = [STATUS_LINES[status], head, b"x-request-id: ", request.request_id]
-        if forwarding.version is not None:
-            reply += (VERSION_HEADER, forwarding.version.encode())
-        if length is not None:
-            reply.append(b"\r\ncontent-length: %d" % length)
-        elif request.head.http_11:
-            self._chunked = True
-            reply.append(b"\r\ntransfer-encoding: chunked")
-        else:
-            request.keep_alive = False
+        if self.version is not None:
+            reply += (VERSION_HEADER, self.version.encode())
+        if length is None:
+            if request.http_11:
+                self._chunked = True
+                reply.append(b"\r\ntransfer-encoding: chunked")
+            else:
+                request.keep_alive = False
         reply.append(b"\r\n\r\n" if request.keep_alive else b"\r\nconnection: close\r\n\r\n")
         self._reply = reply
 
@@ -117,38 +119,39 @@ class UpstreamLeg:
         """Hand the end on, and keep the connection for the next call."""
         if self._chunked:
             self._reply.append(b"0\r\n\r\n")
-        connection, request = self.connection, self._request
+        connection, request, now = self.connection, self._owner, monotonic()
         assert connection is not None
+        assert self.replica is not None
         connection.receiver = self.connection = None
         if connection.keep and request.body.complete and not request.body.parts:
-            self._replica.give(connection, monotonic())
+            self.replica.give(connection, now)
         else:
             connection.close()
-        if self._forwarding.lease is not None and self._says_lost():
+        if self.lease is not None and self._says_lost():
             self._reply.clear()
             self.began = False
-            request.fail(self._forwarding.lost())
+            request.fail(self.lost())
             return
         request.caller.transport.write(b"".join(self._reply))
-        request.finish(self._status)
+        request.finish(self._status, now)
 
     def _says_lost(self) -> bool:
         """Tell whether the replica has lost the model that it was leased for, and nothing of that was handed on."""
-        forwarding = self._forwarding
         return (
-            forwarding.may_be_lost()
+            self.may_be_lost()
             and self._reply[:1] == [STATUS_LINES[self._status]]
-            and forwarding.grant.route.kind.says_lost(self._status, b"".join(self._reply))
+            and self.grant.route.kind.says_lost(self._status, b"".join(self._reply))
         )
 
     def answer_failed(self, reason: str) -> None:
         """Learn that there will be no answer, or no more of it."""
         self.connection = None
-        self._request.failed_at(self._replica, reason)
+        assert self.replica is not None
+        self._owner.failed_at(self.replica, reason)
 
     def sending_paused(self, paused: bool) -> None:
         """Learn whether the replica takes the body slower than it comes."""
-        self._request.body.hold(paused)
+        self._owner.body.hold(paused)
 
     # --- to the caller
     def receiving_paused(self, paused: bool) -> None:
@@ -162,7 +165,7 @@ class UpstreamLeg:
     def flush_answer(self) -> None:
         """Send on what has come so far."""
         if self._reply:
-            self._request.caller.transport.write(b"".join(self._reply))
+            self._owner.caller.transport.write(b"".join(self._reply))
             self._reply.clear()
 
     def drop(self) -> None:

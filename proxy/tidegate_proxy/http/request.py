@@ -1,8 +1,8 @@
 """One call over HTTP: decided, sent to a replica, and its answer handed back as it comes.
 
-`start` → `_decide` → `_granted` → `_go_to_replica` → `_send`; the leg hands the answer back → `finish`. When all is at
-hand (a known credential, a slot, an idle connection) a call runs through without a task of its own. Whatever has to be
-waited for is awaited in one task, and then the same steps go on.
+`start` → `_decide` → `_granted` → `_go_to_replica` → `_send`; its forwarding hands the answer back → `finish`. When all
+is at hand (a known credential, a slot, an idle connection) a call runs through without a task of its own. Whatever has
+to be waited for is awaited in one task, and then the same steps go on.
 """
 
 import asyncio
@@ -13,46 +13,36 @@ from typing import Any
 
 from ..access.identity import Grant
 from ..access.limits import too_many
-from ..forwarding import Forwarding, call_record, no_whole_answer
-from ..headers import new_request_id
+from ..forwarding import call_record, no_whole_answer
 from ..kinds import KINDS
 from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
 from ..shared_state import SharedState
+from ..targets import Target
 from ..telemetry.traces import Span
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import CLIENT_LEFT, problem_answer, whole_answer
-from .body import MOST_DRAINED, RequestBody
-from .caller import Caller, Request
-from .head import HttpHead
-from .leg import UpstreamLeg
+from .body import MOST_DRAINED
+from .caller import Caller
+from .head import HeadedRequest
+from .leg import HttpForwarding
 
 log = logging.getLogger(__name__)
 
 
-class HttpRequest(Request):
+class HttpRequest(HeadedRequest):
     """Begins when the request's head is there. Its caller hands it the body; a connection hands it the answer."""
 
-    __slots__ = (
-        "_leg", "_own_bytes", "_problem", "_refusal", "_shared", "_size_before", "_span", "_started", "_task",
-        "_whole", "caller", "deadline", "forwarding", "head", "request_id", "target",
-    )  # fmt: skip
+    __slots__ = ("_own_bytes", "_problem", "_size_before", "_span", "_task", "_whole", "forwarding")
 
-    def __init__(self, caller: Caller, shared: SharedState, head: HttpHead, started: float) -> None:
+    def __init__(self, caller: Caller, shared: SharedState, target: Target, started: float) -> None:
         self.caller = caller
-        self.head = head
-        self.target = head.target
-        self.body: RequestBody = RequestBody(head.length, head.chunked, shared, caller)
-        self.keep_alive = head.keep_alive
-        self.request_id = head.request_id or new_request_id()
-        self.deadline = started + head.seconds
+        self.target = target
+        self.shared = shared
+        self.started = started
         self.response_complete = False
-        self.forwarding: Forwarding | None = None  # What it holds, once it is granted.
-        self._shared = shared
-        self._started = started
-        self._leg: UpstreamLeg | None = None
+        self.forwarding: HttpForwarding | None = None  # What it holds, once it is granted.
         self._task: asyncio.Task[None] | None = None
-        self._refusal: Problem | None = None  # What ends it when it is its turn.
         self._problem: str | None = None  # The word of the problem that ended it.
         self._whole: asyncio.Future[None] | None = None  # Done when the body is whole, if that is waited for.
         self._span: Span | None = None  # Where calls are traced.
@@ -62,18 +52,18 @@ class HttpRequest(Request):
     # --- from the caller
     def start(self) -> None:
         """Decide and send, as far as that goes without waiting."""
-        self._shared.open_calls.add(self)
-        if self._shared.tracer is not None:
-            self._span, self.head.passed = self._shared.tracer.over_http(self.head.passed)
-        head, target, length = self.head, self.target, self.body.length
+        self.shared.open_calls.add(self)
+        if self.shared.tracer is not None:
+            self._span, self.passed = self.shared.tracer.over_http(self.passed)
+        target, length = self.target, self.body.length
         try:
-            if (refusal := head.refusal or self._refusal) is not None:
+            if self.refusal is not None:
                 self.keep_alive = False
-                raise refusal
-            if head.method != target.method:
+                raise self.refusal
+            if self.method != target.method:
                 allow = target.method.decode()
                 raise Problem(ProblemType.METHOD, f"This address takes {allow}.", allow=allow)
-            if length is not None and length > self._shared.body_limit_bytes:
+            if length is not None and length > self.shared.body_limit_bytes:
                 raise self.body.too_long()
             self._decide()
         except Exception as error:
@@ -83,15 +73,16 @@ class HttpRequest(Request):
         """End it, in its turn, because its body is none."""
         if self.caller.is_active(self):
             self.fail(problem)
-        else:
-            self._refusal = problem
+        elif self.refusal is None:
+            self.refusal = problem
 
     def take_body(self, data: bytes) -> None:
         """Take a part of the request's body."""
         if self.response_complete:
             return
-        body = self.body
-        if (problem := body.take(data, self._leg is not None)) is not None:
+        body, forwarding = self.body, self.forwarding
+        is_sent = forwarding is not None and forwarding.connection is not None
+        if (problem := body.take(data, is_sent)) is not None:
             self.refuse(problem)
         elif body.is_held and self.target.in_body and self._task is None and self.caller.is_active(self):
             self._later(self._let_body_come())
@@ -112,31 +103,31 @@ class HttpRequest(Request):
                 self._end_with(error)
 
     def _ask_for_body(self) -> None:
-        if self.head.expects_continue and not self.body.complete:
+        if self.expects_continue and not self.body.complete:
             self.caller.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self.head.expects_continue = False
+            self.expects_continue = False
 
     def abandon(self) -> None:
         """End it: the caller has left. What a replica does for it is dropped."""
         if not self.response_complete:
-            if self._leg is not None:
-                self._leg.drop()
-            self.finish(CLIENT_LEFT)
+            if self.forwarding is not None:
+                self.forwarding.drop()
+            self.finish(CLIENT_LEFT, monotonic())
 
     def expire(self) -> None:
         """End it: its time is up. A stream that moves goes on, unless the caller said when it is to end."""
-        most = self._shared.settings.request_timeout_seconds
-        bound_is_own = self.head.seconds >= most
-        leg, forwarding = self._leg, self.forwarding
-        began = leg is not None and leg.began
-        if leg is not None and began and self.target.streams and bound_is_own and leg.size > self._size_before:
-            self._size_before = leg.size
+        most = self.shared.call_seconds
+        bound_is_own = self.seconds >= most
+        forwarding = self.forwarding
+        size = forwarding.size if forwarding is not None else 0
+        if self.target.streams and bound_is_own and size > self._size_before:
+            self._size_before = size
             self.deadline = monotonic() + most
             return
-        is_sent = self.body.complete or self.body.is_held
-        if forwarding is not None and forwarding.replica is not None and not began and bound_is_own and is_sent:
+        may_blame = bound_is_own and (self.body.complete or self.body.is_held)
+        if may_blame and forwarding is not None and forwarding.replica is not None and not forwarding.began:
             forwarding.count_failure(forwarding.replica, "timeout")
-        seconds = self.deadline - self._started
+        seconds = self.deadline - self.started
         is_loading = forwarding is not None and forwarding.loading
         self.fail(still_loading(seconds) if is_loading else Problem(ProblemType.DEADLINE, no_answer(seconds)))
 
@@ -146,22 +137,22 @@ class HttpRequest(Request):
         if target.in_body:
             if self.body.complete:  # it waited behind another request
                 self._open_body()
-            elif self.head.expects_continue or self.body.is_held:
+            elif self.expects_continue or self.body.is_held:
                 self._later(self._let_body_come())
             return
-        grant = self._shared.authorizer.known(self.head.credential, target.server, target.model, target.action)
+        grant = self.shared.authorizer.known(self.credential, target.server, target.model, target.action)
         if grant is None:
             self._later(self._ask())
         else:
             self._granted(grant)
 
     async def _ask(self) -> None:
-        target, authorizer = self.target, self._shared.authorizer
-        self._granted(await authorizer.ask(self.head.credential, target.server, target.model, target.action))
+        target, authorizer = self.target, self.shared.authorizer
+        self._granted(await authorizer.ask(self.credential, target.server, target.model, target.action))
 
     async def _let_body_come(self) -> None:
         """Read a body that says what is asked, now that its sender is known."""
-        await self._shared.authorizer.identify(self.head.credential)
+        await self.shared.authorizer.identify(self.credential)
         if self.body.complete or self.response_complete:  # it came without being asked for
             return
         self._ask_for_body()
@@ -180,46 +171,46 @@ class HttpRequest(Request):
 
     async def _explain(self, problem: Problem) -> None:
         """Tell a known caller what is wrong with the body: others are first told to say who they are."""
-        await self._shared.authorizer.identify(self.head.credential)
+        await self.shared.authorizer.identify(self.credential)
         raise problem
 
     def _granted(self, grant: Grant) -> None:
         route, target = grant.route, self.target
         if route.kind is not KINDS[target.kind]:
             raise other_protocol(route.server)
-        if self.head.expects_continue:
+        if self.expects_continue:
             self._ask_for_body()
-        shared, caller_count = self._shared, grant.identity.in_flight
-        self.forwarding = forwarding = Forwarding(shared, grant, shared.limiter, route.in_flight, caller_count)
-        if grant.bucket is not None and (wait := grant.bucket.take(self._started)):
+        shared, caller = self.shared, grant.identity.in_flight
+        self.forwarding = forwarding = HttpForwarding(self, shared, grant, shared.limiter, route.in_flight, caller)
+        if grant.bucket is not None and (wait := grant.bucket.take(self.started)):
             raise too_many(grant.bucket, wait)
         if route.pool.leases is not None and target.looks_only:
             self._later(self._look(forwarding))
         elif not (
             (route.pool.leases is None or forwarding.find_lease())
             and not (target.may_be_of_sequence and route.must_know_sequence(target.version))
-            and forwarding.find_version(target.version, self.head.sticky)
+            and forwarding.find_version(target.version, self.sticky)
         ):
             self._later(self._prepare(forwarding))
-        elif forwarding.acquire_slot(self):
+        elif forwarding.acquire_slot():
             self._go_to_replica(forwarding, False)
 
-    async def _prepare(self, forwarding: Forwarding) -> None:
+    async def _prepare(self, forwarding: HttpForwarding) -> None:
         """Wait for what is not at hand: the model's lease, the request's sequence, the version; then take a slot."""
         route, target = forwarding.grant.route, self.target
         if not forwarding.find_lease():
             await forwarding.acquire_lease()
         if target.may_be_of_sequence and self._whole is None and route.must_know_sequence(target.version):
             await self._find_sequence(forwarding)
-        if not forwarding.find_version(target.version, self.head.sticky):
+        if not forwarding.find_version(target.version, self.sticky):
             await forwarding.await_version()
-        if forwarding.acquire_slot(self):
+        if forwarding.acquire_slot():
             self._go_to_replica(forwarding, False)
 
-    async def _find_sequence(self, forwarding: Forwarding) -> None:
+    async def _find_sequence(self, forwarding: HttpForwarding) -> None:
         """Learn which sequence it is of, unless the model knows none; it may know them where that cannot be learned."""
         route = forwarding.grant.route
-        if await route.sequences.find(self._shared.settings.connect_timeout_seconds) is False:
+        if await route.sequences.find(self.shared.settings.connect_timeout_seconds) is False:
             return
         self._whole = asyncio.get_running_loop().create_future()
         if self.body.complete:
@@ -227,13 +218,13 @@ class HttpRequest(Request):
         if (problem := self.body.let_come()) is not None:
             raise problem
         await self._whole
-        most = self._shared.body_limit_bytes
-        forwarding.sequence = route.kind.sequence_of(self.head.passed, self.body.whole(), most)
+        most = self.shared.body_limit_bytes
+        forwarding.sequence = route.kind.sequence_of(self.passed, self.body.whole(), most)
 
-    async def _look(self, forwarding: Forwarding) -> None:
+    async def _look(self, forwarding: HttpForwarding) -> None:
         """Answer what is only looked at: that loads no model, and keeps none."""
         route = forwarding.grant.route
-        own_bound = self.head.seconds >= self._shared.settings.request_timeout_seconds
+        own_bound = self.seconds >= self.shared.call_seconds
         answer = await route.kind.look(self.target, route.pool, self.deadline - monotonic(), own_bound)
         self._say(answer.status, answer.media_type, answer.body)
 
@@ -248,7 +239,7 @@ class HttpRequest(Request):
         except Exception as error:
             self._end_with(error)
 
-    def _go_to_replica(self, forwarding: Forwarding, waited: bool) -> None:
+    def _go_to_replica(self, forwarding: HttpForwarding, waited: bool) -> None:
         now = monotonic()
         replica = forwarding.pick(now, waited)
         if replica is not None and (connection := replica.take(now)) is not None:
@@ -256,8 +247,8 @@ class HttpRequest(Request):
         else:
             self._later(self._connect(forwarding, replica))
 
-    async def _connect(self, forwarding: Forwarding, replica: Replica | None) -> None:
-        seconds = self._shared.settings.connect_timeout_seconds
+    async def _connect(self, forwarding: HttpForwarding, replica: Replica | None) -> None:
+        seconds = self.shared.settings.connect_timeout_seconds
         found = await forwarding.connect(
             replica, lambda each: each.connect(seconds), lambda each, unused: each.give(unused, monotonic())
         )
@@ -266,29 +257,25 @@ class HttpRequest(Request):
         else:
             self._send(forwarding, *found)
 
-    def _send(self, forwarding: Forwarding, replica: Replica, connection: Connection) -> None:
-        forwarding.sent_to(replica)
-        self._leg = leg = UpstreamLeg(self, self._shared, forwarding, replica, connection)
-        connection.receiver = leg
-        leg.send_head(self.head.passed)
+    def _send(self, forwarding: HttpForwarding, replica: Replica, connection: Connection) -> None:
+        forwarding.send(replica, connection)
         if self.body.is_held:
             self.body.hold(False)
         if self._task is not None:  # otherwise the caller's connection flushes when it has read all that is at hand
-            leg.flush_request()
+            forwarding.flush_request()
 
     def flush_request(self) -> None:
         """Send on what has come so far: no more is at hand."""
-        if self._leg is not None:
-            self._leg.flush_request()
+        if self.forwarding is not None:
+            self.forwarding.flush_request()
 
     def failed_at(self, replica: Replica, reason: str) -> None:
         """Send it to another replica, or end it: this one gives no answer, or no more of it."""
         forwarding, body = self.forwarding, self.body
         assert forwarding is not None
-        assert self._leg is not None
         forwarding.count_failure(replica, "reset")
         bodiless = not body.length and not body.chunked  # what came of a body is gone
-        if not self._leg.began and self.target.method == b"GET" and bodiless and not forwarding.tried:
+        if not forwarding.began and self.target.method == b"GET" and bodiless and not forwarding.tried:
             forwarding.leave_replica(monotonic())
             body.parts.clear()
             self._later(self._connect(forwarding, forwarding.another(replica)))
@@ -298,19 +285,19 @@ class HttpRequest(Request):
     # --- to the caller
     def receiving_paused(self, paused: bool) -> None:
         """Learn whether the caller takes the answer slower than it comes."""
-        if self._leg is not None:
-            self._leg.receiving_paused(paused)
+        if self.forwarding is not None:
+            self.forwarding.receiving_paused(paused)
 
     def _say(self, status: int, media_type: str, body: bytes) -> None:
         """Answer with what is at hand."""
-        if not self.body.complete or self._shared.draining:
+        if not self.body.complete or self.shared.draining:
             self.keep_alive = False
         self._write(whole_answer(status, media_type, body, self.request_id, keep_alive=self.keep_alive))
-        self.finish(status)
+        self.finish(status, monotonic())
 
     def _write(self, answer: tuple[bytes, bytes]) -> None:
         head, body = answer
-        if self.head.method == b"HEAD":
+        if self.method == b"HEAD":
             body = b""
         self._own_bytes = len(body)
         self.caller.transport.write(head + body)
@@ -319,22 +306,23 @@ class HttpRequest(Request):
         """End it with a problem; where an answer has begun, only the end of the connection can tell."""
         if self.response_complete:
             return
-        if self._leg is not None:
-            self._leg.drop()
+        forwarding = self.forwarding
+        if forwarding is not None:
+            forwarding.drop()
         self._problem = problem.type.word
-        self._shared.meter.problems[problem.type.word] += 1
-        if self._leg is not None and self._leg.began:
+        self.shared.meter.problems[problem.type.word] += 1
+        if forwarding is not None and forwarding.began:
             # A body with a length or in chunks is seen to be cut short when the connection just ends; another is not.
             self.keep_alive = False
-            if not self.head.http_11:
+            if not self.http_11:
                 self.caller.transport.abort()
         else:
             body = self.body
             left = (body.length or 0) - body.received
-            if not body.complete and (body.chunked or left > MOST_DRAINED or self.head.expects_continue):
+            if not body.complete and (body.chunked or left > MOST_DRAINED or self.expects_continue):
                 self.keep_alive = False
             self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive))
-        self.finish(problem.type.status)
+        self.finish(problem.type.status, monotonic())
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with work that waits for something."""
@@ -353,41 +341,37 @@ class HttpRequest(Request):
             error = Problem(ProblemType.INTERNAL, "It is in the log, under this request's id.")
         self.fail(error)
 
-    def finish(self, status: int) -> None:
+    def finish(self, status: int, now: float) -> None:
         """End it: give back and count everything."""
         self.response_complete = True
-        shared, body = self._shared, self.body
+        shared, body = self.shared, self.body
         shared.open_calls.discard(self)
-        now = monotonic()
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
         if body.gathers:
             body.release()
-        seconds = now - self._started
-        if (forwarding := self.forwarding) is not None:
+        seconds = now - self.started
+        size, forwarding = self._own_bytes, self.forwarding
+        if forwarding is not None:
+            size = size or forwarding.size
             forwarding.finish(now)
             route = forwarding.grant.route
             count = route.http_count
             if count is None:
                 count = route.http_count = shared.meter.calls[route.server, route.name, "http"]
-            count.ended(status, seconds, body.received, self._answer_size)
+            count.ended(status, seconds, body.received, size)
         is_logged = shared.call_log.wants(status, now)
         if is_logged or self._span is not None:
-            self._tell(status, seconds, is_logged)
+            self._tell(status, seconds, (body.received, size), is_logged)
         self.caller.ended(self)
-        self._leg = None  # each knows the other: apart, they go without the collector of cycles
+        self.forwarding = None  # each knows the other: apart, they go without the collector of cycles
 
-    @property
-    def _answer_size(self) -> int:
-        """Bytes of the answer's body."""
-        return self._own_bytes or (self._leg.size if self._leg is not None else 0)
-
-    def _tell(self, status: int, seconds: float, is_logged: bool) -> None:
-        asked, size = (self.target.server, self.target.model), (self.body.received, self._answer_size)
-        verb, problem, shared = self.target.verb, self._problem, self._shared
+    def _tell(self, status: int, seconds: float, size: tuple[int, int], is_logged: bool) -> None:
+        asked = (self.target.server, self.target.model)
+        verb, problem, shared = self.target.verb, self._problem, self.shared
         said = call_record(self.forwarding, "http", self.request_id, verb, asked, problem, seconds, size)
         if is_logged:
             shared.call_log.say(status, {"status": status, **said})
         if self._span is not None and shared.tracer is not None:
-            version = "1.1" if self.head.http_11 else "1.0"
+            version = "1.1" if self.http_11 else "1.0"
             shared.tracer.http_ended(self._span, self.target, version, status, said)

@@ -42,7 +42,7 @@ class Receiver(Protocol):
     """What an answer is handed to."""
 
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
-        """Take the status and the header lines; `length` is None where the body's end is told otherwise."""
+        """Take the status and the header lines, the length among them; None where the body's end is told otherwise."""
 
     def answer_data(self, data: bytes) -> None:
         """Take a part of the body."""
@@ -194,8 +194,11 @@ class Connection(asyncio.Protocol):
         length = 0 if status in (204, 304) else self._length
         if self.receiver is not None:
             lines = b"".join(self._head)
-            self.receiver.answer_began(status, lines, None if length == -1 else length)
-            self._whole = (status, lines, length) if length is not None and length >= 0 else None
+            if length is None or length == -1:
+                self.receiver.answer_began(status, lines, None)
+            else:
+                self._whole = (status, lines + b"content-length: %d\r\n" % length, length)
+                self.receiver.answer_began(*self._whole)
 
     def on_body(self, body: bytes) -> None:
         """Hand a part of the body on."""

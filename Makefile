@@ -41,8 +41,13 @@ export RUFF_CACHE_DIR ?= $(TIDEGATE_CACHE)/ruff
 RUN = "$(shell '$(PYTHON)' requirements/install.py --where run)/bin/python"
 TEST = "$(shell '$(PYTHON)' requirements/install.py --where test)/bin/python"
 
-# Whether a switch is on: any word but 0, no and false.
-on = $(filter-out 0 no false,$($(1)))
+# Whether a switch is on; a word that is neither yes nor no must not be taken for one of them.
+YES_WORDS := 1 y yes on true
+NO_WORDS := 0 n no off false
+SWITCHES := ADOPT BACK DRY_RUN INSECURE KEEP_GOING REQUIRE_ALL RESUME YES
+lower = $(shell printf %s '$(subst ','"'"',$(value $(1)))' | tr A-Z a-z)
+on = $(if $(value $(1)),$(filter $(YES_WORDS),$(call lower,$(1))))
+$(foreach name,$(SWITCHES),$(if $(value $(name)),$(if $(filter $(YES_WORDS) $(NO_WORDS),$(call lower,$(name))),,$(error $(name) is a switch: say $(name)=1 or $(name)=0))))
 
 # Settings go to recipes as environment variables, so that no name of a file or stack is read as shell or make.
 override export DEFINITION := $(value DEFINITION)

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 
 
@@ -11,8 +12,9 @@ def collect_rarely() -> None:
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends it without a traceback, even while it is still being loaded."""
+    """Run the command line; Ctrl-C and SIGTERM end it without a traceback, even while it is still being loaded."""
     collect_rarely()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else what it began would stay, and nobody be told
     # A stream that the shell closed (`>&-`) is None in Python: nothing is to be seen there.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

@@ -1,10 +1,12 @@
 """`tidegate`, and `python -m tidegate`."""
 
+import signal
 import sys
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends it without a traceback, even while it is still being loaded."""
+    """Run the command line; Ctrl-C and SIGTERM end it without a traceback, even while it is still being loaded."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         from .cli.app import main
 

@@ -32,7 +32,9 @@ def spawn(program: str, command: Sequence[str], folder: Path, *, outlives: bool)
     stands in a session of its own, so that Ctrl-C at a terminal reaches only the starter, which then ends the programs
     itself.
     """
-    environment = {key: value for key, value in os.environ.items() if not _theirs(key)}
+    # Without what has a say in what these programs do, or whom they call.
+    theirs = {key for key in os.environ if key.startswith(("ETCD_", "KUBE")) or key.lower().endswith("_proxy")}
+    environment = {key: value for key, value in os.environ.items() if key not in theirs}
     marks = {FOLDER_MARK: str(folder), PROGRAM_MARK: program}
     launcher = [] if outlives else leash("KILL")
     with (folder / "logs" / f"{program}.log").open("wb") as log:
@@ -127,8 +129,3 @@ def _words(file: Path) -> list[bytes]:
         return file.read_bytes().split(b"\0")
     except OSError:  # it ended meanwhile, or belongs to somebody else
         return []
-
-
-def _theirs(setting: str) -> bool:
-    """Tell whether an environment variable would have a say in what these programs do, or whom they call."""
-    return setting.startswith(("ETCD_", "KUBE")) or setting.lower().endswith("_proxy")

@@ -190,8 +190,7 @@ class _Writer:
 
 
 def _name(source: Schema) -> str:
-    name: str = source["$ref"].removeprefix(_DEFS)
-    return name
+    return str(source["$ref"].removeprefix(_DEFS))
 
 
 def _only(source: Schema, *keys: str) -> Schema:

@@ -179,13 +179,16 @@ def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(monkeypatch: Pa
     assert (ended.code, ended.err) == (130, "stopped; nothing was changed\n")
 
 
-def test_ctrl_c_says_that_nothing_was_changed(start: Call, definition: Path, out: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_ctrl_c_and_sigterm_say_that_nothing_was_changed(
+    start: Call, definition: Path, out: Path, number: signal.Signals
+) -> None:
     with output.locked(out):  # so that the run waits, and cannot be done before it is stopped
         process: subprocess.Popen[str] = start("up", definition, "--out", out)
         assert process.stderr
         while "waiting: another run is writing" not in process.stderr.readline():
             pass
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines()[-1] == "stopped; nothing was changed"

@@ -79,6 +79,14 @@ def test_make_refuses_a_setting_that_it_does_not_know() -> None:
     assert "no setting is called DEFINTION: there are ADOPT" in done.stderr
 
 
+@pytest.mark.parametrize(("word", "yes"), [("YES", True), ("on", True), ("No", False), ("", False), ("maybe", None)])
+def test_make_takes_a_switch_for_on_or_off_and_nothing_else_for_either(word: str, yes: bool | None) -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(["make", "-n", "down", f"YES={word}"], cwd=root, capture_output=True, text=True)
+    assert ("YES is a switch: say YES=1 or YES=0" in done.stderr) == (done.returncode == 2) == (yes is None)
+    assert ("--yes" in done.stdout) == (yes is True)
+
+
 def test_a_second_run_says_that_nothing_changed_and_touches_nothing(rendered: Path, up: Call) -> None:
     before = rendered.stat().st_ino, (rendered / output.MARKER).stat().st_mtime_ns
     assert up().out.endswith("\nNothing changed.\n")

@@ -14,6 +14,7 @@ import typer.main
 from tidegate.calling.credentials import find_credential
 from tidegate.calling.proxy import ProxyClient
 from tidegate.cli.app import app
+from tidegate.cli.output import DEFECT
 from tidegate.errors import ExitCode
 
 from lab.demo.lifecycle import notebook
@@ -106,4 +107,4 @@ def test_the_page_names_every_command() -> None:
 
 
 def test_the_page_has_every_exit_code() -> None:
-    assert re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE) == [str(int(code)) for code in ExitCode]
+    assert re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE) == [*map(str, sorted([*map(int, ExitCode), DEFECT]))]

@@ -124,9 +124,12 @@ def _of_a_waiver(namespace: Object, waiver: Waiver, covers: Severity | None, tod
     """Say when a waiver has ended, or covers nothing; `covers` is how severe what it covers would be."""
     about = f" at {waiver.object}" if waiver.object else ""
     if covers is None:
-        what = f"waiver {waiver.name} covers nothing: {waiver.rule} is not broken{about}"
-        do = "Take the waiver away, or correct its rule or object."
-        yield _finding(Breach(namespace, what), UNUSED, "advisory", SETTINGS_RULES[UNUSED], do)
+        ended = today > waiver.until
+        what = f"ended on {waiver.until}, and nothing needs it" if ended else "covers nothing"
+        what = f"waiver {waiver.name} {what}: {waiver.rule} is not broken{about}"
+        do = "Take the waiver away." if ended else "Take the waiver away, or correct its rule or object."
+        rule = EXPIRED if ended else UNUSED
+        yield _finding(Breach(namespace, what), rule, "advisory", SETTINGS_RULES[rule], do)
     elif today > waiver.until:
         what = f"waiver {waiver.name} of {waiver.rule}{about} ended on {waiver.until}"
         do = f"Mend what it covered, or let {waiver.owner} give it another end. Its reason was: {waiver.reason}"

@@ -7,7 +7,7 @@ import pytest
 from policies.guardrails import check_all
 from tests.cases import GONE
 
-from .stacks import SMALL, TODAY, Broken, Edit, Kept, Objects, at, both, dev, in_small, pod, prod, settings
+from .stacks import SMALL, TODAY, Broken, Edit, Kept, Objects, at, both, dev, in_small, pod, prod, setting, settings
 
 READ_ONLY, RETAINED = "datasets-are-mounted-read-only", "volumes-are-retained"
 SHARED = "production-shares-nothing-that-others-may-write"
@@ -152,9 +152,20 @@ def test_production_may_serve_what_lies_apart_from_what_others_write(ours: Edit,
     assert shared(ours, theirs, ["models"]) == []
 
 
-def test_production_may_serve_what_nobody_writes() -> None:
-    assert shared(*OVERLAPPING[0], None) == []
-    assert shared(*OVERLAPPING[0], ["another-dataset"]) == []
+@pytest.mark.parametrize("written", [None, ["another-dataset"]])
+def test_production_may_not_serve_what_others_serve_too_where_nobody_says_who_writes_it(
+    written: list[str] | None,
+) -> None:
+    said = "models shares its files with models of dev, and nobody says who may write there (writers)"
+    for ours, theirs in OVERLAPPING:
+        assert shared(both(ours, setting(written=None)), theirs, written) == [said]
+
+
+def test_others_may_read_what_production_says_that_only_its_own_deployers_write() -> None:
+    folder_of_both = both(nfs("/exports"), folder("models"))
+    assert shared(both(folder_of_both, setting(written=["models"])), folder_of_both, None) == []
+    below = both(nfs("/exports"), folder("models/dev"))
+    assert len(shared(both(folder_of_both, setting(written=["models"])), below, None)) == 1, "a folder of its own"
 
 
 @pytest.mark.parametrize(

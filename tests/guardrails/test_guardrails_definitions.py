@@ -30,7 +30,13 @@ REFERENCE = DEFINITIONS[0]
 DECIDED = {
     "access-rules-name-their-callers",
     "access-rules-name-servers-or-models",
+    "calls-from-outside-are-encrypted",
+    "callers-are-not-the-whole-internet",
+    "every-workload-has-a-budget",
     "gpu-slices-stay-under-their-ceiling",
+    "issuers-are-asked-over-https",
+    "pods-do-not-reach-the-whole-internet-on-every-port",
+    "production-shares-nothing-that-others-may-write",
     "waivers-have-not-expired",
     "waivers-match-something",
 }
@@ -215,7 +221,7 @@ def test_production_alone_is_judged_among_the_stacks_that_are_not_asked_for(
     pin(sharing)
     if name == "preview":
         wrong = sharing.read_text()
-        sharing.write_text(wrong.replace("writers: [data-scientists]", ""))
+        sharing.write_text(wrong.replace("volumeHandle: fs-00000001", "volumeHandle: fs-00000003"))
         assert CliRunner().invoke(app, ["up", str(sharing), "--out", str(out)]).exit_code == 0
         sharing.write_text(wrong)
     ended = CliRunner().invoke(app, [name, str(sharing), *options, *folder])

@@ -82,9 +82,9 @@ def route(kind: str, **spec: Any) -> Edit:
     return adding(thing(kind, "side", spec=spec))
 
 
-def ingress(service_name: str, host: str = "side.example.com") -> Edit:
+def ingress(service_name: str, host: str = "side.example.com", **spec: Any) -> Edit:
     backend = {"backend": {"service": {"name": service_name, "port": {"number": 8000}}}}
-    return route("Ingress", rules=[{"host": host, "http": {"paths": [backend]}}])
+    return route("Ingress", rules=[{"host": host, "http": {"paths": [backend]}}], **spec)
 
 
 def policy(ports: list[int] | None, labels: dict[str, str] = SERVERS, end_port: int | None = None, **peer: Any) -> Edit:
@@ -120,7 +120,10 @@ BROKEN: Broken = {
     (ENTRY, "Service/door"): [
         (service({"tidegate.dev/pool": "small"}, type="LoadBalancer"), "LoadBalancer"),
         # Selected by what proxies and servers have in common: the port of the node leads to both.
-        (service({"app.kubernetes.io/instance": "prod"}, type="NodePort"), "NodePort"),
+        (
+            service({"app.kubernetes.io/instance": "prod"}, type="NodePort", ports=[{"name": "https", "port": 443}]),
+            "NodePort",
+        ),
     ],
     # A server that carries the proxy's role is a server still.
     (ENTRY, f"Service/{MAIN}"): [
@@ -157,12 +160,17 @@ KEPT: Kept = {
     ],
     ENTRY: [
         at("Service", PROXY, "spec/type", "LoadBalancer"),
-        service(PROXIES, type="NodePort"),
+        service(PROXIES, type="NodePort", ports=[{"name": "https", "port": 443}]),
         service({"app": "somebody-else"}, type="LoadBalancer"),
         service({"tidegate.dev/pool": "small"}, type="ClusterIP"),
-        ingress(PROXY),
-        ingress(PROXY, host=f"{SMALL}.example.com"),
-        route("HTTPRoute", hostnames=[f"{SMALL}.example.com"], rules=[{"backendRefs": [{"name": PROXY}]}]),
+        ingress(PROXY, tls=[{"hosts": ["side.example.com"]}]),
+        ingress(PROXY, host=f"{SMALL}.example.com", tls=[{"hosts": ["*.example.com"]}]),
+        route(
+            "HTTPRoute",
+            parentRefs=[{"name": "public", "sectionName": "https"}],
+            hostnames=[f"{SMALL}.example.com"],
+            rules=[{"backendRefs": [{"name": PROXY}]}],
+        ),
         policy([8002, 8091], namespaceSelector={}),
         policy([8000], podSelector={"matchLabels": PROXIES}),
         policy([8080], PROXIES, namespaceSelector={}),

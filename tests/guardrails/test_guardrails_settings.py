@@ -66,11 +66,21 @@ def test_a_breach_is_weighed_by_severities_waivers_and_their_days(
     assert weighed(breaking(**said), TODAY + timedelta(days)) == expected
 
 
-@pytest.mark.parametrize("days", [0, 1])
-def test_a_waiver_that_covers_nothing_is_an_advisory_whether_it_has_ended_or_not(days: int) -> None:
+@pytest.mark.parametrize(
+    ("days", "rule", "says"),
+    [
+        (0, "waivers-match-something", "waiver w covers nothing"),
+        (1, "waivers-have-not-expired", "waiver w ended on 2026-11-21, and nothing needs it"),
+    ],
+)
+def test_a_waiver_that_nothing_needs_is_an_advisory_that_says_whether_it_has_ended(
+    days: int, rule: str, says: str
+) -> None:
     objects = prod()
     settings(objects, waivers=[WAIVER])
-    assert weighed(objects, TODAY + timedelta(days)) == [IDLE]
+    (found,) = check(objects, TODAY + timedelta(days))
+    assert (found.rule, found.severity) == (rule, "advisory")
+    assert says in found.what
 
 
 def test_a_waived_finding_says_who_answers_for_it_why_and_how_long() -> None:

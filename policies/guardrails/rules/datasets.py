@@ -69,7 +69,8 @@ class Folder:
 def production_shares_nothing_that_others_may_write(environment: Environment) -> Iterator[Breach]:
     """No dataset of production lies in what another environment may write.
 
-    What people may change in dev, prod must not serve.
+    What people may change in dev, prod must not serve. Where nobody says by `writers` who writes what both serve, it
+    counts as written by everybody.
     """
     if environment.settings.kind != "production":
         return
@@ -78,13 +79,16 @@ def production_shares_nothing_that_others_may_write(environment: Environment) ->
         for other in environment.others
         if other.settings.kind != "production"
         for folder in folders(other)
-        if folder.label in other.settings.written
     ]
     for ours, by in folders(environment).items():
         for other, folder in theirs:
-            if ours.overlaps(folder):
+            written = folder.label in other.settings.written
+            # Who writes production's own folder is said: others then only read it.
+            ours_alone = ours.label in environment.settings.written and folder.path.strip("/") == ours.path.strip("/")
+            if ours.overlaps(folder) and (written or not ours_alone):
                 where = f"{folder.label} of {other.stack or other.namespace}"
-                yield Breach(by, f"{ours.label} shares its files with {where}, which others may write")
+                who = "which others may write" if written else "and nobody says who may write there (writers)"
+                yield Breach(by, f"{ours.label} shares its files with {where}, {who}")
 
 
 def folders(environment: Environment) -> dict[Folder, Mapping[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate_contracts import proxy_process
 
-from ..objects import Environment, at, items, mapping, mappings, matches, name_of, number, text
+from ..objects import Environment, Pod, at, items, mapping, mappings, matches, name_of, number, text
 from ..rule import Breach, guardrail
 from ..triton import exit_seconds
 
@@ -43,11 +43,16 @@ def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
                 yield Breach(pod.maker, f"container {one.get('name')} has no {' and no '.join(missing)}")
 
 
-@guardrail("Give it one PodDisruptionBudget with maxUnavailable: 1 or more.", shared="advisory", local="advisory")
+@guardrail(
+    "Give it one PodDisruptionBudget with a maxUnavailable of at least 1 and less than its replicas.",
+    shared="advisory",
+    local="advisory",
+)
 def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
-    """Every workload has one PodDisruptionBudget, which lets at least one pod go.
+    """Every workload has one PodDisruptionBudget, which lets at least one pod go, and of several not all at once.
 
-    Without one, drains of several nodes take all replicas at once; with one that lets no pod go, no node is drained.
+    Without one, or with one that lets all go, drains of several nodes take all replicas at once; with one that lets no
+    pod go, no node is drained.
     """
     budgets = environment.of_kind("PodDisruptionBudget")
     for pod in environment.workloads:
@@ -56,6 +61,8 @@ def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
             yield Breach(pod.maker, f"it has {len(ours) or 'no'} PodDisruptionBudget{'s' if len(ours) > 1 else ''}")
         elif not _lets_go(ours[0], number(at(pod.maker, "spec", "replicas"))):
             yield Breach(ours[0], f"it lets no pod of {name_of(pod.maker)} go, so no node is ever drained")
+        elif _lets_all_go(ours[0], least := _least_replicas(environment, pod)):
+            yield Breach(ours[0], f"it lets all {least} pods of {name_of(pod.maker)} go at once")
 
 
 @guardrail(
@@ -98,6 +105,22 @@ def _lets_go(budget: Mapping[str, Any], replicas: int | None) -> bool:
         return spec["maxUnavailable"] not in (0, "0", "0%")
     least = spec.get("minAvailable")
     return least != "100%" and (replicas is None or replicas == 0 or (number(least) or 0) < replicas)
+
+
+def _lets_all_go(budget: Mapping[str, Any], replicas: int) -> bool:
+    spec = mapping(budget.get("spec"))
+    most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
+    if replicas < 2:
+        return False
+    return most == "100%" or (number(most) or 0) >= replicas or (most is None and least in (0, "0", "0%"))
+
+
+def _least_replicas(environment: Environment, pod: Pod) -> int:
+    """Return how many replicas there are, or how many an autoscaler keeps; 0 where one may take all away."""
+    for item in environment.autoscalers(pod):
+        return number(at(item, "spec", "minReplicas") or at(item, "spec", "minReplicaCount")) or 0
+    replicas = number(at(pod.maker, "spec", "replicas"))
+    return 1 if replicas is None else replicas
 
 
 def _pause(container: Mapping[str, Any]) -> int:

@@ -1,0 +1,152 @@
+"""Openness: nobody comes in, and nothing goes out, because somebody forgot to say who and how."""
+
+import ipaddress
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tidegate_contracts import proxy_process
+
+from ..objects import Environment, at, items, mapping, mappings, name_of, text, texts
+from ..rule import Breach, guardrail
+
+_WIDEST = {4: 8, 6: 16}
+"""Bits by IP version that a range must fix at least: no network of one organisation is wider."""
+_CERTIFICATES = (
+    "alb.ingress.kubernetes.io/certificate-arn",
+    "ingress.gcp.kubernetes.io/pre-shared-cert",
+    "networking.gke.io/managed-certificates",
+    "networking.gke.io/certmap",
+    "route.openshift.io/termination",
+    "service.beta.kubernetes.io/aws-load-balancer-ssl-cert",
+)
+"""Annotations by which a load balancer of the cloud, or OpenShift's router, holds a certificate of its own."""
+_REDIRECT = "nginx.ingress.kubernetes.io/ssl-redirect"
+_IN_CLUSTER = (".svc", ".svc.cluster.local")
+
+
+@guardrail(
+    "Name ranges under network.callers, and for a load balancer in sourceRanges; what is meant for everybody gets a "
+    "waiver.",
+    shared="advisory",
+)
+def callers_are_not_the_whole_internet(environment: Environment) -> Iterator[Breach]:
+    """No address range that may call the proxy is the whole internet.
+
+    The proxy knows its callers, but whoever may knock may also try keys and exhaust it. A load balancer without
+    sourceRanges is open to everybody.
+    """
+    for policy in environment.of_kind("NetworkPolicy"):
+        if not any(pod.is_proxy for pod in environment.selected(at(policy, "spec", "podSelector"))):
+            continue
+        rules = mappings(at(policy, "spec", "ingress"))
+        if any(not mappings(rule.get("from")) for rule in rules):
+            yield Breach(policy, "it lets everybody come to the proxy")
+        elif wide := _wide(peer for rule in rules for peer in mappings(rule.get("from"))):
+            yield Breach(policy, f"it lets {wide} come to the proxy")
+
+
+@guardrail("Name addresses, or the ports that are needed there, in network.reach.", shared="advisory")
+def pods_do_not_reach_the_whole_internet_on_every_port(environment: Environment) -> Iterator[Breach]:
+    """No pod may reach the whole internet on every port.
+
+    What a model or a stolen token carries out goes where nobody looks. Object stores have no fixed addresses: there
+    the range may be wide where ports are named.
+    """
+    for policy in environment.of_kind("NetworkPolicy"):
+        rules = [rule for rule in mappings(at(policy, "spec", "egress")) if not items(rule.get("ports"))]
+        if any(not mappings(rule.get("to")) for rule in rules):
+            yield Breach(policy, "its pods may reach everything on every port")
+        elif wide := _wide(peer for rule in rules for peer in mappings(rule.get("to"))):
+            yield Breach(policy, f"its pods may reach {wide} on every port")
+
+
+@guardrail(
+    "Give the proxy a certificate (proxy.tls), or the controller in front one by its annotation; name a Gateway's "
+    "listener.",
+    shared="advisory",
+)
+def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breach]:
+    """No call from outside of the cluster comes in as plain HTTP.
+
+    Tokens, API keys and payloads could be read on the way. A route without a listener is attached to every listener of
+    its Gateway, those of plain HTTP too; what a listener that is named speaks stands in the Gateway, which is not seen.
+    """
+    doors = {name_of(each): each for each in environment.of_kind("Service") if _leads_to_proxies(environment, each)}
+    for service in doors.values():
+        kind, ports = at(service, "spec", "type"), mappings(at(service, "spec", "ports"))
+        is_encrypted = any(port.get("name") == "https" for port in ports) or _has_certificate(service)
+        if kind in ("LoadBalancer", "NodePort") and not is_encrypted:
+            numbers = ", ".join(str(port.get("port")) for port in ports)
+            yield Breach(service, f"it is of type {kind}, and none of its ports ({numbers}) is https")
+    for item in environment.of_kind("Ingress", "HTTPRoute"):
+        if doors.keys() & {value for _, value in texts(item.get("spec"))}:
+            yield from (Breach(item, what) for what in _plain(item))
+
+
+@guardrail(
+    "Write https:// in proxy.auth.oidc; only a jwksUrl at a Service of the cluster, such as "
+    "http://keycloak.identity.svc/certs, may do without.",
+    shared="advisory",
+)
+def issuers_are_asked_over_https(environment: Environment) -> Iterator[Breach]:
+    """Every issuer of tokens, and where its keys are, is asked over HTTPS.
+
+    Whoever can answer in its place hands out keys of their own, and is then whoever they like.
+    """
+    for item in environment.of_kind("ConfigMap"):
+        try:
+            tree = json.loads(text(mapping(item.get("data")).get(proxy_process.ACCESS_FILE)))
+        except (ValueError, RecursionError):
+            continue  # the proxy refuses such a table
+        for issuer in mappings(mapping(tree).get("issuers")):
+            for key in ("issuer", "jwksUrl"):
+                url = text(issuer.get(key))
+                inside = key == "jwksUrl" and _host(url).endswith(_IN_CLUSTER)
+                if url and not url.startswith("https://") and not inside:
+                    yield Breach(item, f"{key} {url} is asked without encryption")
+
+
+def _host(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0].partition(":")[0]
+
+
+def _wide(peers: Iterable[Mapping[str, Any]]) -> str:
+    """Return the ranges that are together as wide as the internet, in words; an empty text for none."""
+    found: dict[int, list[Any]] = {4: [], 6: []}
+    for peer in peers:
+        try:
+            network = ipaddress.ip_network(text(at(peer, "ipBlock", "cidr")), strict=False)
+        except ValueError:
+            continue
+        found[network.version].append(network)
+    collapsed = [each for networks in found.values() for each in ipaddress.collapse_addresses(networks)]
+    wide = [str(each) for each in collapsed if each.prefixlen < _WIDEST[each.version]]
+    return f"the whole internet ({', '.join(wide)})" if wide else ""
+
+
+def _has_certificate(item: Mapping[str, Any]) -> bool:
+    annotations = mapping(at(item, "metadata", "annotations"))
+    return any(text(annotations.get(key)) for key in _CERTIFICATES)
+
+
+def _leads_to_proxies(environment: Environment, service: Mapping[str, Any]) -> bool:
+    selector = at(service, "spec", "selector")
+    return bool(selector) and any(pod.is_proxy for pod in environment.selected({"matchLabels": selector}))
+
+
+def _plain(item: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ways in which an Ingress or a route lets plain HTTP in."""
+    for parent in mappings(at(item, "spec", "parentRefs")):
+        if not parent.get("sectionName") and not parent.get("port"):
+            yield f"it names no listener of Gateway {parent.get('name')}"
+    if item.get("kind") == "HTTPRoute":
+        return
+    if text(at(item, "metadata", "annotations", _REDIRECT)) == "false":
+        yield f"{_REDIRECT}: false lets calls in as plain HTTP"
+    if not _has_certificate(item):
+        covered = {text(host) for tls in mappings(at(item, "spec", "tls")) for host in items(tls.get("hosts"))}
+        for rule in mappings(at(item, "spec", "rules")) or [{}]:
+            host = text(rule.get("host"))
+            if not {host, f"*.{host.partition('.')[2]}"} & covered:
+                yield f"it has no TLS for {host or 'any host'}"

@@ -10,11 +10,12 @@ from tidegate_contracts import eviction_process, routing
 from tidegate_contracts.proxy_settings import variable
 
 from stacks.definition.environment import Domino
+from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 
 from .args import ModelArgs, OnDemandArgs, PoolArgs, ProxyArgs, ServerArgs
 from .kinds import ServerKind, by_kind
 from .place import PROXY_HEADLESS, Place, pool_headless_name
-from .values import either, flat, if_true, listed, merged, of_kind, picked, present, when
+from .values import either, equals, flat, if_true, listed, merged, of_kind, picked, present, when
 
 Tree = dict[str, Any]
 
@@ -101,6 +102,8 @@ def proxy_settings(proxy: ProxyArgs, place: Place, domino: Domino | None) -> Tre
             variable("tls"): either(proxy.tls, lambda _: "true", lambda: "false"),
             variable("api_keys"): either(proxy.auth.api_keys, lambda _: "true", lambda: "false"),
         },
+        of_kind(proxy.exposure, IngressExposure, lambda ingress: _exposed_at(ingress.path)),
+        of_kind(proxy.exposure, HttpRouteExposure, lambda route: _exposed_at(route.path)),
         when(
             proxy.tracing,
             lambda tracing: {
@@ -115,6 +118,11 @@ def proxy_settings(proxy: ProxyArgs, place: Place, domino: Domino | None) -> Tre
             ),
         ),
     )
+
+
+def _exposed_at(path: str) -> Tree | None:
+    """Return the setting by which the proxy knows the path: it comes as it is, for few controllers can rewrite it."""
+    return if_true(equals(path, "/"), lambda: None, lambda: {variable("path"): path})
 
 
 def _principal_url(domino: Domino) -> str:

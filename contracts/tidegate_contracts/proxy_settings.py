@@ -1,14 +1,21 @@
 """The proxy's settings that are in no mounted file: environment variables, named after the fields."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from .message import Message
-from .proxy_process import ENVIRONMENT_PREFIX
+from .proxy_process import AMBIGUOUS_PATH, ENVIRONMENT_PREFIX, PATH_PATTERN
 
 Positive = Annotated[int, Field(ge=1)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(str.lower)]
+
+
+def _unambiguous(path: str) -> str:
+    if re.search(AMBIGUOUS_PATH, path):
+        raise ValueError("the proxy's own addresses begin like this")
+    return path
 
 
 class ProxySettings(Message):
@@ -27,6 +34,8 @@ class ProxySettings(Message):
     log_level: LogLevel
     tls: bool  # Whether a certificate is mounted at `proxy_process.TLS_ROOT`, to serve HTTPS with.
     api_keys: bool  # Whether hashes of API keys are mounted at `proxy_process.API_KEYS_ROOT`.
+    path: Annotated[str, Field(pattern=PATH_PATTERN), AfterValidator(_unambiguous)] = "/"
+    """Path below which it is exposed over HTTP: it answers there as it does at `/`."""
     domino_principal_url: str | None = None
     otlp_endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")] | None = None
     """Base address of an OpenTelemetry collector that takes OTLP over HTTP; without it there are no spans."""

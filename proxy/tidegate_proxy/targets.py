@@ -45,6 +45,18 @@ def origin_form(url: bytes) -> bytes:
     return rest if rest[:1] == b"/" else b"/" + rest
 
 
+def without_path(url: bytes, path: bytes) -> bytes:
+    """Return a target in origin form without the path below which the proxy is exposed, which is taken away once.
+
+    A target that is not below that path is returned as it is; so is one that spells it otherwise (encoded, `//`), since
+    nothing else here would understand it.
+    """
+    rest = url.removeprefix(path)
+    if len(rest) == len(url) or rest[:1] not in (b"/", b"?", b""):
+        return url
+    return rest if rest[:1] == b"/" else b"/" + rest
+
+
 def plain_path(url: bytes) -> str | None:
     """Return the path of a request's target without its query; None for one that no kind of server has.
 

@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, core_schema
+from tidegate_contracts import proxy_process
 
 
 class Section(BaseModel):
@@ -176,7 +177,7 @@ Seconds = Annotated[int, Field(ge=1, le=86_400)]
 Text = Annotated[str, form(r"^\S(.*\S)?$", "one line of text, without white space at either end", min_length=1)]
 HttpPath = Annotated[
     str,
-    form(r"^/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?$", "a path such as / or /inference, without a slash at its end"),
+    form(proxy_process.PATH_PATTERN, "a path such as / or /inference, with no slash at its end, and no step . or .."),
 ]
 
 

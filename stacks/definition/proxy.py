@@ -34,6 +34,12 @@ HttpUrl = Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://idp
 _SOURCE = r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$"
 Source = Annotated[str, form(_SOURCE, "https://idp.example.com/realms/x, api-keys or domino")]
 
+_TWO_ADDRESSES = (
+    "begins like one of the proxy's own addresses, which it answers without the path, too: choose another, such as "
+    "/inference"
+)
+ExposurePath = Annotated[HttpPath, Without(proxy_process.AMBIGUOUS_PATH, _TWO_ADDRESSES)]
+
 
 class ClusterIpExposure(Section):
     """Reachable inside the cluster only."""
@@ -47,8 +53,8 @@ class IngressExposure(Section):
     kind: Literal["ingress"]
     host: Host
     """Host name; data planes may share it only behind something that divides the calls between them."""
-    path: HttpPath = "/"
-    """Path prefix."""
+    path: ExposurePath = "/"
+    """Path below which the proxy answers over HTTP; not one that begins like its own addresses (/v2, /docs …)."""
     class_name: ObjectName | None = None
     """IngressClass; the cluster's default without one."""
     annotations: Annotated[
@@ -67,8 +73,8 @@ class HttpRouteExposure(Section):
     kind: Literal["http-route"]
     host: Host
     """Host name; data planes may share it only behind something that divides the calls between them."""
-    path: HttpPath = "/"
-    """Path prefix."""
+    path: ExposurePath = "/"
+    """Path below which the proxy answers over HTTP; not one that begins like its own addresses (/v2, /docs …)."""
     gateway: ObjectName
     """Gateway to attach to."""
     gateway_namespace: DnsLabel

@@ -72,14 +72,18 @@ def services_lead_to_ports_that_containers_have_and_headless_ones_to_the_same_nu
 def exposures_lead_to_the_proxy_service(objects: Objects) -> None:
     service = named(objects, "Service", "inference-proxy")
     offered = {port["name"]: port["port"] for port in service["spec"]["ports"]}
+    settings = named(objects, "ConfigMap", "inference-proxy-settings")["data"]
+    path_it_knows = settings.get(proxy_settings.variable("path"), "/")
     for item in of_kind(objects, "Ingress"):
         for rule in item["spec"]["rules"]:
             for path in rule["http"]["paths"]:
                 backend = path["backend"]["service"]
                 assert backend["name"] == "inference-proxy"
                 assert backend["port"]["name"] in offered
+                assert (path["path"], path["pathType"]) == (path_it_knows, "Prefix")
     for item in of_kind(objects, "HTTPRoute"):
         for rule in item["spec"]["rules"]:
+            assert rule["matches"] == [{"path": {"type": "PathPrefix", "value": path_it_knows}}]
             for backend in rule["backendRefs"]:
                 assert backend["name"] == "inference-proxy"
                 assert backend["port"] in offered.values()

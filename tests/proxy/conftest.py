@@ -8,9 +8,9 @@ import pytest
 from tidegate_service.json_lines import JsonLines
 
 from .http.running_proxy import Caller, RunningProxy, served
-from .rigs.pytest_rigs import front, identity_provider, real_triton
+from .rigs.pytest_rigs import exposed, front, identity_provider, real_triton
 
-__all__ = ["anyio_backend", "front", "identity_provider", "real_triton"]
+__all__ = ["anyio_backend", "exposed", "front", "identity_provider", "real_triton"]
 
 
 @pytest.fixture

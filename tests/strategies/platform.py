@@ -186,7 +186,15 @@ def proxies() -> st.SearchStrategy[Tree]:
     exposures: list[Tree] = [
         {"exposure": {"kind": "cluster-ip"}},
         {"exposure": {"kind": "ingress", "host": "i.example.com", "path": "/inference", "className": "nginx"}},
-        {"exposure": {"kind": "http-route", "host": "i.example.com", "gateway": "g", "gatewayNamespace": "gateways"}},
+        {
+            "exposure": {
+                "kind": "http-route",
+                "host": "i.example.com",
+                "path": "/a/b.c",
+                "gateway": "g",
+                "gatewayNamespace": "gateways",
+            }
+        },
         {"exposure": {"kind": "load-balancer", "sourceRanges": ["10.0.0.0/8"]}},
         {"exposure": {"kind": "ingress", "host": "i.example.com"}, "tls": {"kind": "secret", "secret": "certificate"}},
         {"exposure": {"kind": "cluster-ip"}, "tls": {"kind": "cert-manager", "issuer": "internal-ca"}},

@@ -197,6 +197,14 @@
   {{- else }}
   "TIDEGATE_PROXY_TLS": "false",
   {{- end }}
+  {{- if and (eq ($.Values.proxy.exposure).kind "ingress") (not (eq (($.Values.proxy.exposure).path | default "/") "/"))
+        }}
+  "TIDEGATE_PROXY_PATH": {{ ($.Values.proxy.exposure).path | default "/" | quote }},
+  {{- end }}
+  {{- if and (eq ($.Values.proxy.exposure).kind "http-route") (not (eq (($.Values.proxy.exposure).path | default "/")
+        "/")) }}
+  "TIDEGATE_PROXY_PATH": {{ ($.Values.proxy.exposure).path | default "/" | quote }},
+  {{- end }}
   {{- if $.Values.proxy.tracing }}
   "TIDEGATE_PROXY_OTLP_ENDPOINT": {{ $.Values.proxy.tracing.endpoint | quote }},
   "TIDEGATE_PROXY_TRACE_PERCENT": {{ int64 (ternary $.Values.proxy.tracing.percent 1 (ne $.Values.proxy.tracing.percent nil)) | quote }},

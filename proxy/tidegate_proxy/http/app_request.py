@@ -17,9 +17,17 @@ log = logging.getLogger(__name__)
 
 
 def scope_of(
-    url: bytes, headers: list[tuple[bytes, bytes]], method: str, http_version: str, transport: asyncio.Transport
+    url: bytes,
+    headers: list[tuple[bytes, bytes]],
+    method: str,
+    http_version: str,
+    transport: asyncio.Transport,
+    root_path: str = "",
 ) -> dict[str, Any]:
-    """Return a request as ASGI has it; raises httptools.HttpParserError, UnicodeDecodeError for what is no address."""
+    """Return a request as ASGI has it; `root_path` is what was taken away from its address.
+
+    Raises httptools.HttpParserError, UnicodeDecodeError for what is no address.
+    """
     parsed = httptools.parse_url(url)
     path = parsed.path.decode("ascii")
     server, client = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
@@ -31,9 +39,9 @@ def scope_of(
         "client": client[:2] if client else None,
         "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
         "method": method,
-        "root_path": "",
-        "path": unquote(path) if "%" in path else path,
-        "raw_path": parsed.path,
+        "root_path": root_path,
+        "path": root_path + (unquote(path) if "%" in path else path),
+        "raw_path": root_path.encode() + parsed.path,
         "query_string": parsed.query or b"",
         "headers": [(name.lower(), value) for name, value in headers],
     }

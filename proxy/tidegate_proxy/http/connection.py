@@ -13,7 +13,7 @@ from ..headers import new_request_id
 from ..kinds import understand
 from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
-from ..targets import ANYTHING, LONGEST, Target, origin_form, plain_path
+from ..targets import ANYTHING, LONGEST, Target, origin_form, plain_path, without_path
 from .answers import problem_answer
 from .app_request import AppRequest, scope_of
 from .body import MOST_DRAINED
@@ -33,8 +33,11 @@ log = logging.getLogger(__name__)
 class _Targets(dict[bytes, Target | None]):
     """What the targets of requests ask of a model, None where one asks none; those of models are kept."""
 
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+
     def __missing__(self, url: bytes) -> Target | None:
-        target = understand(plain_path(origin_form(url)))
+        target = understand(plain_path(without_path(origin_form(url), self._path)))
         if target is not None and len(url) <= LONGEST:
             if len(self) >= MOST_KNOWN_TARGETS:
                 self.clear()
@@ -50,7 +53,8 @@ class HttpServer:
         self.app = app  # Answers what is no call of a model.
         self.connections: set[ClientConnection] = set()
         self.answered = 0  # Requests so far.
-        self.targets = _Targets()
+        self.path = shared.settings.path.rstrip("/").encode()  # Below it, everything is answered as it is without it.
+        self.targets = _Targets(self.path)
 
     def connection(self) -> "ClientConnection":
         """Return the proxy's end of a new connection."""
@@ -218,13 +222,15 @@ class ClientConnection(asyncio.Protocol):
     def _for_app(self) -> AppRequest:
         """Return a request of the application, which reads no bodies: a long one ends the connection."""
         parser = self._parser
-        url, method = origin_form(self._url), parser.get_method()
+        whole, method = origin_form(self._url), parser.get_method()
+        url = without_path(whole, self._server.path)
+        root = "" if url == whole else self._server.path.decode()
         if url == b"*" and method == b"OPTIONS":
             url = ANYTHING
         if url[:1] != b"/":
             raise httptools.HttpParserInvalidURLError(url[:LONGEST])
         version = parser.get_http_version()
-        scope = scope_of(url, self._headers, method.decode(), version, self.transport)
+        scope = scope_of(url, self._headers, method.decode(), version, self.transport, root)
         said = dict(scope["headers"])
         length, chunked = int(said.get(b"content-length", b"0")), b"transfer-encoding" in said
         expects_continue = said.get(b"expect", b"").lower() == b"100-continue"

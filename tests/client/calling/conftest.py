@@ -10,10 +10,10 @@ from tidegate_contracts import routing
 from lab.local_plane.proxy import write_tables
 from lab.local_plane.triton import Triton
 from tests.client.clock import Clock
-from tests.proxy.rigs.pytest_rigs import front, real_triton
+from tests.proxy.rigs.pytest_rigs import exposed, front, real_triton
 from tests.proxy.rigs.tables import access_table, routing_table, write_key
 
-__all__ = ["front", "real_triton"]
+__all__ = ["exposed", "front", "real_triton"]
 
 
 @pytest.fixture

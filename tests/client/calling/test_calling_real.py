@@ -18,7 +18,7 @@ from lab.local_plane.proxy import proxy
 from lab.local_plane.triton import Triton
 from tests.certificates import Authority
 from tests.counts import examples
-from tests.proxy.rigs.pytest_rigs import Front
+from tests.proxy.rigs.pytest_rigs import Exposed, Front
 from tests.proxy.rigs.tables import SERVER
 
 from .conftest import write_keyed
@@ -43,6 +43,20 @@ def test_what_triton_refuses_is_told_in_its_words(calls: ProxyClient) -> None:
         calls.infer("echo", {"INPUT": numpy.arange(3)})
     with pytest.raises(NotFoundError, match="version 7"):
         calls.infer("echo", {"INPUT": numpy.zeros(1, numpy.float32)}, version=7)
+
+
+def test_a_proxy_below_a_path_is_called_by_its_whole_address(exposed: Exposed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOMINO_INFERENCE_PROXY", f"http://{exposed.address}{exposed.path}/")
+    monkeypatch.setenv("TIDEGATE_API_KEY", exposed.key)
+    with ProxyClient() as calls:
+        assert calls.url == f"http://{exposed.address}{exposed.path}"
+        assert calls.whoami().principal == "ci"
+        numbers = numpy.arange(4, dtype=numpy.float32)
+        assert calls.infer("echo", {"INPUT": numbers}).outputs["OUTPUT"].tolist() == [0, 1, 2, 3]
+        assert [each["OUT"] for each in calls.stream("repeat", {"IN": [4, 5], "DELAY": [0, 0]})] == [4, 5]
+        assert calls.ready("echo")
+    with pytest.raises(UnreachableError, match="this does not answer as an inference proxy does"):
+        ProxyClient(f"http://{exposed.address}").whoami()
 
 
 def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_for(

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,21 @@ def nginx(folder: Path, upstream: int, core: int | None = None) -> Iterator[Serv
   }}
 """
     with _nginx(folder, servers, port, core) as peer:
+        yield peer
+
+
+@contextmanager
+def ingress(folder: Path, paths: Sequence[str], upstream: int) -> Iterator[Server]:
+    """Run nginx with the locations that Kubernetes' ingress controller for it makes of these paths of type Prefix.
+
+    As there, an address goes on as it came, and answers are not held back.
+    """
+    (port,) = free_ports(1)
+    steps = [path.rstrip("/") for path in paths]
+    places = [f"{step}/" for step in steps] + [f"= {step}" for step in steps if step]
+    forward = f"proxy_pass http://{HOST}:{upstream}; proxy_http_version 1.1; proxy_buffering off;"
+    locations = "".join(f"    location {place} {{ {forward} }}\n" for place in places)
+    with _nginx(folder, f"  server {{\n    listen {HOST}:{port};\n{locations}  }}\n", port, None) as peer:
         yield peer
 
 

@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import yaml
+from tidegate_contracts.proxy_settings import variable
 
 from lab.local_plane.process import CannotBeHadError
 from lab.local_plane.proxy import Proxy
 from lab.local_plane.triton import Triton, triton
 
+from . import peers
 from .issuer import Issuer, issuer
 from .repository import MODELS, write
 from .tables import CALLER, GROUP, keyed_proxy, routing_table
@@ -58,3 +62,32 @@ def front(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iter
     table = routing_table(real_triton.http_port, real_triton.grpc_port, [model.name for model in MODELS])
     with issuer() as provider, keyed_proxy(tmp_path_factory.mktemp("front"), table, [provider]) as (running, key):
         yield Front(real_triton, running, provider.token(CALLER, [GROUP]), key)
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """A proxy behind nginx, by the rules of an Ingress that has a path, in front of a real Triton."""
+
+    triton: Triton
+    proxy: Proxy
+    address: str  # Host and port of nginx.
+    path: str
+    key: str
+
+
+@pytest.fixture(scope="session")
+def exposed(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exposed]:
+    """One such proxy, with the path that an environment's objects give to the Ingress and to the proxy."""
+    rendered = Path(__file__).parents[2] / "components/expected/everything.yaml"
+    objects = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(rendered.read_text())}
+    (rule,) = objects["Ingress", "inference-proxy"]["spec"]["rules"]
+    paths = [each["path"] for each in rule["http"]["paths"]]
+    known = objects["ConfigMap", "inference-proxy-settings"]["data"][variable("path")]
+    table = routing_table(real_triton.http_port, real_triton.grpc_port, [model.name for model in MODELS])
+    folder = tmp_path_factory.mktemp("exposed")
+    with (
+        keyed_proxy(folder, table, path=known) as (running, key),
+        not_run("A REAL NGINX"),
+        peers.ingress(folder / "nginx", paths, running.http_port) as gate,
+    ):
+        yield Exposed(real_triton, running, gate.http, paths[0], key)

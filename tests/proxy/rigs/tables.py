@@ -56,11 +56,11 @@ def write_key(root: Path, key: str, caller: str = CALLER) -> None:
 
 @contextmanager
 def keyed_proxy(
-    root: Path, table: routing.RoutingTable, issuers: Sequence[Issuer] = (), caller: str = CALLER
+    root: Path, table: routing.RoutingTable, issuers: Sequence[Issuer] = (), caller: str = CALLER, **settings: str
 ) -> Iterator[tuple[Proxy, str]]:
-    """Run a proxy with these models, whose caller has the API key that is returned, too."""
+    """Run a proxy with these models and settings, whose caller has the API key that is returned, too."""
     key = new_key()
     write_tables(root, table, access_table(issuers, caller=caller))
     write_key(root, key, caller)
-    with proxy(root, settings={"api_keys": "true"}) as running:
+    with proxy(root, settings={"api_keys": "true"} | settings) as running:
         yield running, key

@@ -1,0 +1,148 @@
+"""Below the path of its exposure the proxy answers as it does without it, and nothing else is taken for that path."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, event, example, given, settings
+from hypothesis import strategies as st
+from tidegate_contracts import proxy_process, routing
+from tidegate_proxy.openapi import document
+from tidegate_proxy.targets import without_path
+
+from tests.counts import examples
+
+from ..rigs.tables import CALLER, MANY
+from ..test_paths import CONTROL, TRICKS
+from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, RunningProxy, request, served
+
+pytestmark = pytest.mark.anyio
+AT = "/inference"
+MODELS = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, "inference", "hidden")]
+NAMES = {"model": MODEL, "server": "vision", "version": "1"}
+DOCUMENTED = [
+    (method.upper(), path.format(**NAMES)) for path, said in document()["paths"].items() for method in said
+]  # fmt: skip
+METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT"]
+PIECES = [
+    "/v2", "/models", f"/{MODEL}", "/hidden", "/inference", "/infer", "/predict", "/docs", "/servers/vision", "/ready",
+    "/", "/..", "%2f", "%69nference", "?x=/inference", "X", ";a", "#", "*", "/versions/1", "/health", "/whoami",
+]  # fmt: skip
+known = st.sampled_from([path for _, path in DOCUMENTED] + ["/docs", "/openapi.json", "/", *CONTROL])
+tricks = st.sampled_from([path for path in TRICKS if path.startswith("/") and len(path) < 180])
+made = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
+odd = st.text("/v2modelsinferc%.;019?#*\\~é", max_size=40)
+paths = st.one_of(known, tricks, made.map(lambda text: f"/{text.lstrip('/')}"), odd.map("/{}".format))
+
+
+@pytest.fixture
+async def below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunningProxy]:
+    """A proxy that is exposed at a path; its one caller may do everything with two of the models."""
+    monkeypatch.setattr("tidegate_proxy.http.connection.LINGER_SECONDS", 0.01)
+    rule = routing.AccessRule(
+        name="two", principals=(CALLER,), actions=("infer", "inspect"), servers=("*",), models=(MODEL, "inference")
+    )
+    limit = routing.RateLimit(requests_per_minute=MANY, burst=MANY)
+    access = routing.AccessTable(rules=(rule,), rate_limit=limit)
+    async with served(tmp_path, models=MODELS, access=access, path=AT) as running:
+        yield running
+
+
+async def seen(proxy: RunningProxy, method: str, path: str, key: str | None = KEY) -> tuple[int, Any, Any, list[Any]]:
+    """Return status, headers and body of an answer, without the path in its texts, and what the replica was asked."""
+    proxy.replica.asked.clear()
+    async with proxy.caller() as caller:
+        await caller.send(request(path, ENVELOPE % BODY, method, key, X_Request_Id="mine", Connection="close"))
+        head, _, body = (await caller.reader.read()).partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines[1:] if not line.lower().startswith("content-length:"))
+    body = body.replace(AT.encode(), b"").replace(headers.pop("x-request-id").encode(), b"mine")
+    return int(lines[0].split()[1]), headers, body, [(asked.line, asked.body) for asked in proxy.replica.asked]
+
+
+@settings(parent=examples(400), suppress_health_check=list(HealthCheck))
+@example(path="", method="GET", key=KEY)
+@example(path="?x", method="GET", key=KEY)
+@example(path="/*", method="OPTIONS", key=None)
+@example(path="//healthz", method="GET", key=None)
+@given(path=paths, method=st.sampled_from(METHODS), key=st.sampled_from([KEY, KEY, None, "tgk_wrong"]))
+async def test_every_address_is_answered_below_the_path_as_it_is_without_it(
+    below: RunningProxy, path: str, method: str, key: str | None
+) -> None:
+    # What is itself below the path loses it, and would then have it twice.
+    assume(without_path(path.encode(), AT.encode()) == path.encode())
+    plain = await seen(below, method, path if path[:1] == "/" else f"/{path}", key)
+    event(str(plain[0]))
+    if "/openapi.json" in path and plain[0] == 200 and method == "GET":
+        return  # it says where it was read, as the next tests see
+    assert await seen(below, method, AT + path, key) == plain
+
+
+async def test_all_that_is_documented_is_answered_below_the_path(below: RunningProxy) -> None:
+    for method, path in DOCUMENTED:
+        plain = await seen(below, method, path)
+        assert plain[0] == 200 or path.endswith("/v2/models/stats"), path  # the replica here gives no statistics
+        assert await seen(below, method, AT + path) == plain
+
+
+async def test_the_pages_name_addresses_below_the_path_they_were_read_at(below: RunningProxy) -> None:
+    assert b"'/inference/openapi.json'" in (await below.ask(request(f"{AT}/docs", method="GET"))).body
+    found = (await below.ask(request(f"{AT}/openapi.json", method="GET"))).json()
+    assert found == {**document(), "servers": [{"url": AT}]}
+    assert (await below.ask(request("/openapi.json", method="GET"))).json() == document()
+    for path, docs in ((AT, f"{AT}/docs"), (f"{AT}/v2/models/-/infer", f"{AT}/docs"), ("/x", "/docs")):
+        reply = await below.ask(request(path, method="GET"))
+        assert reply.problem in ("unknown", "method-not-allowed")
+        assert reply.problem != "unknown" or reply.json()["detail"].endswith(f"See http://proxy{docs}.")
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["/inferenceX", "/inference.", "/Inference", "/inferenc%65", "/%69nference", "//inference", "/inference%2f",
+     "/inference/inference", "/inference/", "/inference/.", "/x/../inference", "/inference;x", "/inference%00"],
+)  # fmt: skip
+async def test_what_only_looks_like_the_path_leads_nowhere(below: RunningProxy, start: str) -> None:
+    for tail in (PATH, "/v2/models/hidden/infer", "/healthz", "/whoami", "/predict"):
+        reply = await below.ask(request(f"{start}{tail}", ENVELOPE % BODY, "GET" if len(tail) < 9 else "POST"))
+        assert (reply.status, reply.problem) == (404, "unknown"), (start, tail)
+    assert not below.replica.asked
+
+
+async def test_an_address_with_scheme_and_host_is_below_the_path_too(below: RunningProxy) -> None:
+    assert (await below.ask(request(f"http://other{AT}{PATH}"))).status == 200
+    assert (await below.ask(request(f"HTTP://other{AT}?x", method="GET"))).status == 404
+    assert (await below.ask(request("*", method="OPTIONS"))).headers["allow"] == "GET, POST"
+
+
+async def test_a_model_that_is_called_like_the_path_is_called_both_ways(below: RunningProxy) -> None:
+    url = "/v2/models/inference/infer"
+    for address in (url, f"{AT}{url}", url, f"{AT}{url}"):
+        assert (await below.ask(request(address))).status == 200
+        # What is understood is kept by the address as it came: the path is taken away once, and not at each call.
+        assert address.encode() in below.proxy.http.targets
+    assert {asked.line for asked in below.replica.asked} == {f"POST {url} HTTP/1.1"}
+    envelope = json.dumps({"inference_server_name": "vision", "model_name": "inference", "payload": {}}).encode()
+    assert (await below.ask(request(f"{AT}/predict", envelope))).status == 200
+
+
+async def test_what_the_caller_may_not_do_is_refused_below_the_path_too(below: RunningProxy) -> None:
+    for start in ("", AT):
+        reply = await below.ask(request(f"{start}/v2/models/hidden/infer"))
+        assert (reply.status, reply.problem) == (404, "unknown")
+        for path, method in ((PATH, "POST"), ("/whoami", "GET"), ("/v2/models/stats", "GET")):
+            assert (await below.ask(request(f"{start}{path}", method=method, key=None))).problem == "unauthenticated"
+        for path in ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"):
+            assert (await below.ask(request(f"{start}{path}", method="GET", key=None))).status == 200
+    assert not below.replica.asked
+
+
+async def test_without_a_path_nothing_is_taken_away(here: RunningProxy) -> None:
+    assert (await here.ask(request(AT + PATH))).status == 404
+    assert (await here.ask(request("/"))).status == 404
+
+
+def test_the_contract_knows_how_all_addresses_of_the_proxy_begin() -> None:
+    own = {path.split("/")[1] for _, path in DOCUMENTED} | {"docs", "openapi.json"}
+    assert own == set(proxy_process.FIRST_STEPS)

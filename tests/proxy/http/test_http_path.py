@@ -35,6 +35,8 @@ tricks = st.sampled_from([path for path in TRICKS if path.startswith("/") and le
 made = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
 odd = st.text("/v2modelsinferc%.;019?#*\\~é", max_size=40)
 paths = st.one_of(known, tricks, made.map(lambda text: f"/{text.lstrip('/')}"), odd.map("/{}".format))
+refused = [(method, path.replace(MODEL, "hidden")) for method, path in DOCUMENTED]
+calls = st.sampled_from(DOCUMENTED + refused) | st.tuples(st.sampled_from(METHODS), paths)
 
 
 @pytest.fixture
@@ -63,14 +65,15 @@ async def seen(proxy: RunningProxy, method: str, path: str, key: str | None = KE
 
 
 @settings(parent=examples(400), suppress_health_check=list(HealthCheck))
-@example(path="", method="GET", key=KEY)
-@example(path="?x", method="GET", key=KEY)
-@example(path="/*", method="OPTIONS", key=None)
-@example(path="//healthz", method="GET", key=None)
-@given(path=paths, method=st.sampled_from(METHODS), key=st.sampled_from([KEY, KEY, None, "tgk_wrong"]))
+@example(call=("GET", ""), key=KEY)
+@example(call=("GET", "?x"), key=KEY)
+@example(call=("OPTIONS", "/*"), key=None)
+@example(call=("GET", "//healthz"), key=None)
+@given(call=calls, key=st.sampled_from([KEY, KEY, None, "tgk_wrong"]))
 async def test_every_address_is_answered_below_the_path_as_it_is_without_it(
-    below: RunningProxy, path: str, method: str, key: str | None
+    below: RunningProxy, call: tuple[str, str], key: str | None
 ) -> None:
+    method, path = call
     # What is itself below the path loses it, and would then have it twice.
     assume(without_path(path.encode(), AT.encode()) == path.encode())
     plain = await seen(below, method, path if path[:1] == "/" else f"/{path}", key)
@@ -105,8 +108,11 @@ async def test_the_pages_name_addresses_below_the_path_they_were_read_at(below: 
 )  # fmt: skip
 async def test_what_only_looks_like_the_path_leads_nowhere(below: RunningProxy, start: str) -> None:
     for tail in (PATH, "/v2/models/hidden/infer", "/healthz", "/whoami", "/predict"):
-        reply = await below.ask(request(f"{start}{tail}", ENVELOPE % BODY, "GET" if len(tail) < 9 else "POST"))
-        assert (reply.status, reply.problem) == (404, "unknown"), (start, tail)
+        for path in (f"{start}{tail}", f"{AT}{tail[1:]}"):
+            reply = await below.ask(
+                request(path, ENVELOPE % BODY, "GET" if tail in ("/healthz", "/whoami") else "POST")
+            )
+            assert (reply.status, reply.problem) == (404, "unknown"), path
     assert not below.replica.asked
 
 

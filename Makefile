@@ -94,7 +94,7 @@ down: .run ## Take the stacks of CLUSTER=<context> down, datasets stay; local go
 	@$(RUN) -m rollout down "$$DEFINITION" $(ON_CLUSTER) $(if $(call on,YES),--yes)
 
 .PHONY: check
-check: .run ## Check the definition, and nothing else
+check: .run ## Check the definition: its form, its rules, and the guardrails; writes nothing
 	@$(RUN) -m rollout check "$$DEFINITION"
 
 .PHONY: environments

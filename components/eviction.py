@@ -19,6 +19,10 @@ from .values import either, if_true, joined, json_text, listed, needed, of_kind,
 Tree = dict[str, Any]
 
 
+_STATE, _DISK = "64Mi", "128Mi"
+"""Disk for what it remembers over a restart, and for that and its log."""
+
+
 def _settings(args: PoolArgs, loading: OnDemandArgs, repository: Any, grpc_tls: bool, kind: str | None) -> Tree:
     return {
         "version": eviction.VERSION,
@@ -112,7 +116,7 @@ def policy_volumes(pool: PoolContext) -> list[k8s.core.v1.VolumeArgs] | None:
         lambda _: [
             pods.memory_volume("control", "1Mi"),
             pods.config_volume("eviction-settings", _settings_name(pool)),
-            pods.scratch_volume("eviction-state", "64Mi"),
+            pods.scratch_volume("eviction-state", _STATE),
         ],
     )
 
@@ -139,7 +143,7 @@ def _container(
         {"lease": eviction_process.LEASE_PORT, "policy-admin": eviction_process.ADMIN_PORT},
         restart_policy="Always",
         command=["python", "-m", eviction_process.MODULE, "serve"],
-        resources=pods.container_resources(pool.args.policy_resources),
+        resources=pods.container_resources(pool.args.policy_resources, _DISK),
         startup_probe=pods.http_probe(eviction_process.STARTED_PATH, "policy-admin", 1, failures=60),
         liveness_probe=pods.http_probe(eviction_process.LIVE_PATH, "policy-admin", 10, failures=3),
         volume_mounts=joined(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
+from pulumi import Input
 from tidegate_contracts import eviction
 
 from stacks.definition.base import Labels, Resources, Toleration
@@ -70,7 +71,7 @@ class GpuPlacement(pulumi.ComponentResource):
         taints: list[k8s.core.v1.TolerationArgs] | None = none_if_empty(joined(on_gpu, each(more, toleration)))
         return taints
 
-    def resources(self, wanted: Resources) -> k8s.core.v1.ResourceRequirementsArgs:
+    def resources(self, wanted: Resources, scratch: Input[str]) -> k8s.core.v1.ResourceRequirementsArgs:
         """Return requests and limits of the container that uses the device."""
 
         def of_mig(mig: MigPlacement) -> dict[str, Any]:
@@ -87,7 +88,7 @@ class GpuPlacement(pulumi.ComponentResource):
             of_kind(args, SharedGpuPlacement, of_share),
         )
         claims = of_kind(args, DraPlacement, lambda _: [k8s.core.v1.ResourceClaimArgs(name=CLAIM_NAME)])
-        return container_resources(wanted, devices, claims)
+        return container_resources(wanted, scratch, devices, claims)
 
     @property
     def resource_claims(self) -> list[k8s.core.v1.PodResourceClaimArgs] | None:

@@ -13,7 +13,7 @@ from stacks.definition.proxy import PROXY
 
 from .args import NetworkBoundaryArgs
 from .kinds import KINDS
-from .place import ROLE, Place, Texts
+from .place import ROLE, SERVER, Place, Texts
 from .values import each, either, equals, flat, if_true, joined, merged, none_if_empty, when
 
 _EVERY_POD = k8s.meta.v1.LabelSelectorArgs()
@@ -88,14 +88,16 @@ class NetworkBoundary(pulumi.ComponentResource):
             lambda reach: policy(
                 f"reach-{reach.name}",
                 _reaching(reach, place),
-                egress=[_Egress(to=[_peer(reach)], ports=each(reach.ports, _port))],
+                egress=[_Egress(to=[_reached(reach)], ports=each(reach.ports, _port))],
             ),
         )
         # From GKE's metadata server pods get the tokens of their Google service account.
         when(
             google,
-            lambda _: [
-                policy(f"gke-metadata-{port}", servers, egress=[_to(address_peer(address), [_port(port)])])
+            lambda names: [
+                policy(
+                    f"gke-metadata-{port}", _servers(place, names), egress=[_to(address_peer(address), [_port(port)])]
+                )
                 for address, port in _GKE_METADATA
             ],
         )
@@ -154,17 +156,33 @@ def _peer(peer: Caller | Reach) -> Peer:
     )
 
 
+def _reached(reach: Reach) -> Peer:
+    return either(
+        none_if_empty(reach.except_),
+        lambda ranges: {"ipBlock": {"cidr": reach.cidr, "except": each(ranges, lambda cidr: cidr)}},
+        lambda: _peer(reach),
+    )
+
+
 def _pods_of(peer: Caller | Reach | PrometheusPeer, namespaces: Peer) -> Any:
     labels = none_if_empty(peer.pod_labels)
     return merged(namespaces, when(labels, lambda labels: {"podSelector": {"matchLabels": labels}}))
 
 
 def _reaching(reach: Reach, place: Place) -> k8s.meta.v1.LabelSelectorArgs:
-    """Return the pods that may reach it; both kinds carry the role label, so one selector serves either or both."""
+    """Return the pods that may reach it: of one server, or by the role label, which both kinds carry."""
     roles = each(reach.by, lambda pods: if_true(equals(pods, "servers"), lambda: "server", lambda: "proxy"))
+    return either(reach.server, lambda name: _servers(place, [name]), lambda: _labelled(place, ROLE, roles or []))
+
+
+def _servers(place: Place, names: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
+    return _labelled(place, SERVER, names)
+
+
+def _labelled(place: Place, key: str, values: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
     return k8s.meta.v1.LabelSelectorArgs(
         match_labels={"app.kubernetes.io/instance": place.environment},
-        match_expressions=[k8s.meta.v1.LabelSelectorRequirementArgs(key=ROLE, operator="In", values=roles)],
+        match_expressions=[k8s.meta.v1.LabelSelectorRequirementArgs(key=key, operator="In", values=values)],
     )
 
 

@@ -10,6 +10,7 @@ from .values import none_if_empty
 PROXY_HEADLESS: Final = f"{PROXY}-headless"
 ROLE: Final = "tidegate.dev/role"
 LOADING: Final = "tidegate.dev/loading"
+SERVER: Final = "tidegate.dev/server"
 
 Texts = dict[str, Any]
 
@@ -59,7 +60,7 @@ class Place:
         return {
             "app.kubernetes.io/name": kind,
             "app.kubernetes.io/instance": self.environment,
-            "tidegate.dev/server": server,
+            SERVER: server,
             "tidegate.dev/pool": pool,
         }
 

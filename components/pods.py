@@ -17,12 +17,17 @@ USER_ID = 1000  # User and group of all containers; Triton's own image has it as
 
 
 def container_resources(
-    wanted: Resources, devices: dict[str, Any] | None = None, claims: Sequence[Any] | None = None
+    wanted: Resources,
+    scratch: Input[str],
+    devices: dict[str, Any] | None = None,
+    claims: Sequence[Any] | None = None,
 ) -> k8s.core.v1.ResourceRequirementsArgs:
-    """Return requests and limits; `devices` are extended resources, which stand in the limits."""
+    """Return requests and limits; `scratch` is what it may write to the node's disk, its log included, and `devices`
+    are extended resources, which stand in the limits."""
+    disk = {"ephemeral-storage": scratch}
     return k8s.core.v1.ResourceRequirementsArgs(
-        requests={"cpu": wanted.cpu, "memory": wanted.memory},
-        limits=merged({"memory": wanted.memory}, devices, when(wanted.cpu_limit, lambda limit: {"cpu": limit})),
+        requests={"cpu": wanted.cpu, "memory": wanted.memory, **disk},
+        limits=merged({"memory": wanted.memory, **disk}, devices, when(wanted.cpu_limit, lambda limit: {"cpu": limit})),
         claims=claims,
     )
 

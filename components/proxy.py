@@ -23,6 +23,8 @@ CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"
 """Pod annotation that changes with the settings, so that new settings start new pods."""
 SETTINGS = f"{PROXY}-settings"
 ROUTING = f"{PROXY}-routing"
+_SCRATCH, _DISK = "256Mi", "512Mi"
+"""Size of /tmp, and of the disk for that and the log."""
 
 
 class Proxy(pulumi.ComponentResource):
@@ -113,7 +115,7 @@ def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs]) -> k8s.co
         termination_grace_period_seconds=total(args.timeouts.drain_seconds, GRACE_SECONDS),
         containers=[_container(args, upstream_cas)],
         volumes=joined(
-            [pods.config_volume("routing", ROUTING), pods.scratch_volume("tmp", "256Mi")],
+            [pods.config_volume("routing", ROUTING), pods.scratch_volume("tmp", _SCRATCH)],
             when(args.tls, lambda tls: [pods.secret_volume("tls", tls.secret)]),
             when(args.auth.api_keys, lambda keys: [pods.secret_volume("api-keys", keys.secret)]),
             when(upstream_cas, lambda sources: [_upstream_ca_volume(sources)]),
@@ -131,7 +133,7 @@ def _container(
         ports,
         command=["python", "-m", proxy_process.MODULE],
         env_from=[k8s.core.v1.EnvFromSourceArgs(config_map_ref=k8s.core.v1.ConfigMapEnvSourceArgs(name=SETTINGS))],
-        resources=pods.container_resources(args.resources),
+        resources=pods.container_resources(args.resources, _DISK),
         startup_probe=pods.http_probe(proxy_process.LIVE_PATH, "admin", 1, failures=60),
         readiness_probe=pods.http_probe(proxy_process.READY_PATH, "admin", 2, failures=2),
         liveness_probe=pods.http_probe(proxy_process.LIVE_PATH, "admin", 10, failures=6),

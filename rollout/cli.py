@@ -80,7 +80,7 @@ def down(
 
 @app.command()
 def check(definition: Definition) -> None:
-    """Check the definition, and nothing else."""
+    """Check the definition: its form, its rules, and the guardrails."""
     with answering():
         from .definition import check_definition
 

@@ -1,7 +1,7 @@
 """Commands about the definition alone.
 
-`check` says what is in it, `environments` what clients are told of it, `pin` asks the registries for the digests of its
-images, through crane, and writes `images.lock`.
+`check` says what is in it, and holds it to the guardrails as `up` does; `environments` what clients are told of it;
+`pin` asks the registries for the digests of its images, through crane, and writes `images.lock`.
 """
 
 import re
@@ -21,6 +21,8 @@ from stacks.validate import read_definition, validate
 
 from . import processes
 from .files import write_atomically
+from .guardrails import enforce
+from .render import render
 from .terminal import make, note, progress
 
 SECONDS = 120  # For one image.
@@ -30,15 +32,21 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def check_definition(path: Path) -> None:
-    """Read a definition and say in a line what is in it; raise DefinitionError with everything that is wrong."""
+    """Read a definition and say in a line what is in it, once nothing is wrong with it that `up` would refuse.
+
+    Raises DefinitionError with every broken rule, or CommandError with the guardrails that its stacks break.
+    """
     definition = read_definition(path)
+    stacks = progress(definition.stacks, len(definition.stacks), "stacks rendered")
+    guarded = enforce([render(stack, definition) for stack in stacks], definition, outcome="nothing was to be written")
     servers = {server.name for stack in definition.stacks for server in stack.platform.servers}
     models = {model.name for stack in definition.stacks for model in stack.platform.models}
     names = listed((stack.name for stack in definition.stacks), most=8)
     held = f"{counted(definition.stacks, 'stack')} ({names}), {counted(servers, 'server')}, {counted(models, 'model')}"
     print(f"{escaped(definition.file)}: ok – {held}")
-    if text := advisory_text(definition.advisories):
-        print(text)
+    for text in (advisory_text(definition.advisories), guarded):
+        if text:
+            print(text)
 
 
 def tell_clients(path: Path) -> None:

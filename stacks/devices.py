@@ -18,6 +18,8 @@ from .definition.placement import (
     WholeGpuPlacement,
 )
 from .definition.pools import OnDemand, Pool
+from .definition.servers import Server
+from .stack import Stack
 
 
 @dataclass(frozen=True)
@@ -109,3 +111,16 @@ def capacity_bytes(pool: Pool) -> int | None:
     memory = memory_bytes(pool)
     part, whole = MODELS_SHARE
     return None if memory is None else memory * part // whole
+
+
+def promised_bytes(stack: Stack, server: Server, pool: Pool) -> int:
+    """Return what models may take, or take by their footprints, on one replica; 0 where nothing is said of it."""
+    capacity = capacity_bytes(pool)
+    if capacity is not None:
+        return capacity
+    return sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
+
+
+def gb(count: int) -> str:
+    """Return bytes for people, in decimal gigabytes."""
+    return f"{count / 10**9:.1f} GB"

@@ -1,7 +1,10 @@
 """What a definition that can be used consists of: stacks, each one environment on one data plane."""
 
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from policies.guardrails.rules.datasets import Folder
 
 from .definition import DataPlane, Environment, Header, Platform
 from .definition.datasets import (
@@ -77,6 +80,26 @@ class Stack:
                 return ("hostPath", self.data_plane.name)
             case ClaimDataset():
                 return ("claim", self.data_plane.name, f"{self.namespace}/{dataset.claim_name}")
+
+    def folders(self, dataset: Dataset, below: str | None = None) -> Iterator[Folder]:
+        """Yield the names under which a folder is known: that in which a dataset's files lie, or one below it."""
+        root = dataset.path if isinstance(dataset, NfsDataset | HostPathDataset) else ""
+        path = posixpath.normpath(f"/{root}/{dataset.domino.folder if dataset.domino else ''}/{below or ''}")
+        point = dataset.access_point_id if isinstance(dataset, EfsDataset) else None
+        yield Folder(dataset.name, self.volume(dataset), path, point or "")
+        if isinstance(dataset, CsiDataset) and dataset.volume_attributes:
+            # The handle is often any unique name; what is mounted then stands in the attributes, as a bucket's name.
+            attributes = sorted(dataset.volume_attributes.items())
+            yield Folder(dataset.name, ("csi", dataset.driver, *(f"{key}={value}" for key, value in attributes)), path)
+
+    def repository(self, server: Server) -> tuple[Folder, ...]:
+        """Return the names under which the folder or prefix is known in which a server's models lie."""
+        said = server.repository
+        if isinstance(said, ObjectStoreRepository):
+            scheme, _, rest = said.url.partition("://")
+            return (Folder(said.url, (scheme, rest.partition("/")[0]), rest.partition("/")[2]),)
+        found = [dataset for dataset in self.platform.datasets if dataset.name == said.dataset]
+        return tuple(folder for dataset in found for folder in self.folders(dataset, said.path))
 
 
 @dataclass(frozen=True)

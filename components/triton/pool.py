@@ -210,7 +210,7 @@ def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -
             ),
             entries(server.triton.environment, lambda name, value: k8s.core.v1.EnvVarArgs(name=name, value=value)),
         ),
-        resources=placement.resources(args.resources),
+        resources=placement.resources(args.resources, args.scratch),
         # A probe every ten seconds, for as long as a start may take.
         startup_probe=pods.http_probe(triton.LIVE_PATH, "http", 10, failures=quotient(args.startup_seconds, 10)),
         # Without strict readiness this stays true when a model fails to load.

@@ -91,6 +91,12 @@ class Conditional(Section):
 
     conditions: ClassVar[tuple[Condition, ...]] = ()
 
+    @classmethod
+    def own_conditions(cls) -> list[Condition]:
+        """Return the conditions that this class brings in itself."""
+        inherited = [each for base in cls.__bases__ for each in getattr(base, "conditions", ())]
+        return [each for each in cls.conditions if each not in inherited]
+
     @model_validator(mode="after")
     def _conditions_hold(self) -> Self:
         part = {str(field.alias): getattr(self, name) for name, field in type(self).model_fields.items()}
@@ -191,6 +197,22 @@ Host = Annotated[
     str,
     form(rf"^{_LABEL}(\.{_LABEL})*$", "a host name such as inference.example.com", max_length=253),
     Without(r"^[0-9.]+$", "is an address, and a host name is wanted"),
+]
+
+
+def _address(host: str) -> str:
+    if re.fullmatch(r"[0-9.]+|.*:.*", host):
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise ValueError(f"{host!r} is neither a host name nor an address, such as 10.0.0.5") from None
+    return host
+
+
+HostOrAddress = Annotated[
+    str,
+    form(rf"^({_LABEL}(\.{_LABEL})*|[0-9a-f:.]*:[0-9a-f:.]*)$", "nfs.example.com or 10.0.0.5", max_length=253),
+    AfterValidator(_address),
 ]
 
 

@@ -2,11 +2,22 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from .base import NOT_IN_VALUES, ByteQuantity, Host, Named, ObjectName, RelativePath, Section, Text, Without, form
+from .base import (
+    NOT_IN_VALUES,
+    ByteQuantity,
+    HostOrAddress,
+    Named,
+    ObjectName,
+    RelativePath,
+    Section,
+    Text,
+    Without,
+    form,
+)
 
 AbsolutePath = Annotated[
     str,
@@ -65,8 +76,8 @@ class NfsSource(Section):
     """An NFS export."""
 
     kind: Literal["nfs"]
-    server: Host
-    """Host that exports it."""
+    server: HostOrAddress
+    """Host that exports it, by name or address."""
     path: AbsolutePath
     """Exported path."""
 
@@ -91,8 +102,26 @@ class CsiSource(Section):
     """Secret, in the environment's namespace, that the driver reads when it mounts."""
 
 
+_DISKS = {
+    "ebs.csi.aws.com": (),
+    "disk.csi.azure.com": ("ReadOnlyMany",),
+    "pd.csi.storage.gke.io": ("ReadOnlyMany",),
+}
+"""Drivers of the clouds' disks, with the access modes that they have of those that several nodes can share."""
+
+
 class CsiDataset(CsiSource, VolumeBase):
     """A volume of any CSI driver: S3 Mountpoint, GCS FUSE, Azure Blob, Ceph, …"""
+
+    @model_validator(mode="after")
+    def _a_disk_is_no_shared_volume(self) -> Self:
+        """A disk with a file system is attached to one node, or to several that only read it."""
+        modes = _DISKS.get(self.driver, (self.access_mode,))
+        if self.access_mode not in modes:
+            instead = f"say accessMode {modes[0]}, or " if modes else ""
+            shared = "use a file system or bucket that is shared"
+            raise ValueError(f"a disk of {self.driver} cannot be mounted {self.access_mode}: {instead}{shared}")
+        return self
 
 
 class HostPathSource(Section):

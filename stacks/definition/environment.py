@@ -1,17 +1,33 @@
 """What surrounds the servers in a namespace: network, Domino, monitoring."""
 
-from typing import Annotated, ClassVar, Literal
+import ipaddress
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from .base import NOT_IN_VALUES, Cidr, Condition, Conditional, DnsLabel, Labels, Named, ObjectName, Port, Section
+from .base import (
+    NOT_IN_VALUES,
+    Cidr,
+    Condition,
+    Conditional,
+    DnsLabel,
+    Labels,
+    Named,
+    ObjectName,
+    Port,
+    Section,
+    ServiceLabel,
+)
 
 _ALONE = "cidr stands alone: labels cannot be joined to an address range"
 _WHO = "say who: namespaceLabels (and podLabels), or a cidr"
+_BY_WHOM = "say which pods may reach it: by, or one server"
+_ONE_SERVER = "server stands alone: it is instead of by"
+_OF_A_RANGE = "except leaves addresses of a range out: it needs a cidr"
 
 
 class _Peer(Named, Conditional):
-    conditions: ClassVar = (
+    conditions: ClassVar[tuple[Condition, ...]] = (
         Condition("addresses_stand_alone", _ALONE, forbids=("namespaceLabels", "podLabels"), when={"cidr": ()}),
         Condition("somebody_is_meant", _WHO, needs=("namespaceLabels", "cidr")),
     )
@@ -30,10 +46,35 @@ class Caller(_Peer):
 class Reach(_Peer):
     """Pods or addresses outside the environment that its own pods may reach."""
 
-    by: Annotated[tuple[Literal["proxy", "servers"], ...], Field(min_length=1)]
+    conditions: ClassVar = (
+        *_Peer.conditions,
+        Condition("somebody_reaches_it", _BY_WHOM, needs=("by", "server")),
+        Condition("one_server_stands_alone", _ONE_SERVER, forbids=("by",), when={"server": ()}),
+        Condition("exceptions_are_of_a_range", _OF_A_RANGE, needs=("cidr",), when={"except": ()}),
+    )
+    by: tuple[Literal["proxy", "servers"], ...] = ()
     """Which pods may reach it: the proxy's, the servers', or both."""
+    server: ServiceLabel | None = None
+    """The one server whose pods may reach it, instead of by."""
     ports: tuple[Port, ...] = ()
     """TCP ports; every port without."""
+    except_: tuple[Cidr, ...] = Field(default=(), alias="except")
+    """Ranges of cidr that stay closed, such as the cluster's own where they are no private ones. The private ranges and
+    the clouds' metadata addresses that lie in a cidr stay closed anyway: what is meant there gets a cidr of its own."""
+
+    @model_validator(mode="after")
+    def _exceptions_lie_in_the_range(self) -> Self:
+        """Kubernetes refuses a range that is left out of another without lying in it."""
+        for left_out in self.except_:
+            if self.cidr is not None and not lies_within(left_out, self.cidr):
+                raise ValueError(f"except {left_out} lies not in the cidr {self.cidr}, or is all of it")
+        return self
+
+
+def lies_within(inner: str, outer: str) -> bool:
+    """Say whether an address range is a part of another, and not all of it."""
+    one, two = ipaddress.ip_network(inner), ipaddress.ip_network(outer)
+    return one.version == two.version and one != two and one.subnet_of(two)  # type: ignore[arg-type]
 
 
 class Dns(Section):

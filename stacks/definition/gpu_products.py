@@ -77,3 +77,17 @@ def _place(wanted: tuple[tuple[int, str], ...], taken: int) -> bool:
     starts = (0,) if compute in (4, 7) else (0, 2, 4) if compute == 2 else _STARTS[size]
     masks = (((1 << size) - 1) << start for start in starts)
     return any(not taken & mask and _place(wanted[1:], taken | mask) for mask in masks)
+
+
+_NOT_CUT: Final[Mapping[str, int]] = {
+    "NVIDIA-A10": 24, "NVIDIA-A10G": 24, "NVIDIA-L4": 24, "NVIDIA-L40": 48, "NVIDIA-L40S": 48, "Tesla-T4": 16,
+}  # fmt: skip
+"""Memory in decimal gigabytes of products that MIG cannot cut, where their label does not say it."""
+
+
+def gpu_bytes(label: str) -> int | None:
+    """Return the memory of a whole GPU by its node label; None for one that is not known and does not say it."""
+    product, said = gpu_product(label), re.search(r"-([0-9]+)GB(-|$)", label)
+    if product is None and said is None and label not in _NOT_CUT:
+        return None
+    return (product.memory_gb if product else int(said[1]) if said else _NOT_CUT[label]) * 10**9

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .base import LABEL_TEXT, Condition, Conditional, ObjectName, Section, Without, form
+from .base import LABEL_TEXT, ByteQuantity, Condition, Conditional, ObjectName, Section, Without, form
 from .gpu_products import fits_on_one_gpu, gpu_product
 
 _PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb$"
@@ -120,6 +120,9 @@ class GpuNodes(Conditional):
     """GPU product as its node label `nvidia.com/gpu.product` says it, without the -MIG-… or -SHARED ending."""
     per_node: Annotated[int, Field(ge=1, le=16)]
     """GPUs in each node."""
+    memory: ByteQuantity | None = None
+    """Memory that pods can have in each node, as `kubectl describe node` has it under Allocatable; pools that ask for
+    more are refused. Not looked at without."""
     mig: MigLayout | None = None
     """How each GPU is cut; whole without it and without sharing."""
     sharing: GpuSharing | None = None

@@ -137,7 +137,8 @@ class Pool(Named):
     shared_memory: ByteQuantity = "1Gi"
     """Size of /dev/shm, which backends in Python use; it is part of the memory limit."""
     scratch: ByteQuantity = "2Gi"
-    """Size of /tmp, where repositories from object storage are copied."""
+    """Size of /tmp, where repositories from object storage are copied; the node gives it from its disk, and the log of
+    the server counts against it."""
     node_selector: Labels = Field(default_factory=dict)
     """Further labels that nodes must carry."""
     tolerations: tuple[Toleration, ...] = ()

@@ -46,10 +46,27 @@ first line names.
 _CHECKING = """\
 ## Checking
 
-`make check` reads the definition and `images.lock`, and nothing else. Its exit code is 0 when the definition can be
-used; advisories may be printed. It is 2 when it cannot be used: every problem is printed, with file, line and column,
-what is wrong and what to do, and nothing is written. The form comes first (keys, types, what concerns one item alone):
-the [rules](#rules) are asked of each stack whose form is right, and those about all stacks once every form is.
+`make check` reads the definition and `images.lock`, renders every stack, and writes nothing: what it lets through,
+`make up` renders. Its exit code is 0 when the definition can be used; advisories may be printed. It is 2 when it cannot
+be used: every problem is printed, with file, line and column, what is wrong and what to do. The form comes first (keys,
+types, what concerns one item alone): the [rules](#rules) are asked of each stack whose form is right, and those about
+all stacks once every form is. It is 1 when every rule holds and a stack breaks a mandatory
+[guardrail](guardrails.md).
+
+Which of them a mistake is, one idea decides:
+
+- What can never work, or contradicts what the definition says elsewhere, is **refused** in every environment. No rule
+  of access could ever fit a caller; a disk is to be mounted by several nodes; shares of a GPU promise more memory than
+  it has.
+- What works, and leaves an environment open or unprotected because something was not said, is a **guardrail**:
+  mandatory in production, an advisory where people only share it, and waived by somebody who answers for it until a
+  day. Plain HTTP from outside; the internet as a caller; a volume that dev serves too.
+- What somebody may well want, and is a slip more often than not, is an **advisory**. So is what is likely and cannot be
+  known: whether the files of a bucket are as large as their footprints; in which region a file system lies, whose id
+  does not say it (one id in two regions does, where the contexts of data planes name them).
+
+What a Gateway's listener speaks, who stands behind an address, what memory nodes without a `memory` have: none of it
+stands in a definition, and nothing is said about it.
 """
 
 _WHOLE_DEFAULTS = """\
@@ -80,7 +97,7 @@ def model_rules(model: Model) -> Iterator[tuple[str, str]]:
     for name, decorator in model.__pydantic_decorators__.model_validators.items():
         if name in vars(model):
             yield name, inspect.cleandoc(decorator.func.__doc__ or "")
-    for condition in vars(model).get("conditions", ()):
+    for condition in model.own_conditions() if issubclass(model, Conditional) else ():
         yield condition.name, f"{condition.why}."
 
 

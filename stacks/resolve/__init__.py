@@ -20,6 +20,7 @@ from policies.guardrails.settings import Kind
 
 from ..definition.base import byte_count, extended
 from ..definition.datasets import ClaimDataset
+from ..definition.environment import Reach, lies_within
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.proxy import PROXY, REPLICAS, CertificateIssuer, ProxyTls, SecretTls
 from ..images_lock import ImagesLock
@@ -120,6 +121,23 @@ def _tls(tls: ProxyTls) -> TlsArgs:
 
 def _network(stack: Stack) -> NetworkBoundaryArgs:
     network = stack.platform.network
-    reach = tuple(each.model_copy(update={"by": tuple(sorted({*each.by}))}) for each in network.reach)
+    reach = tuple(
+        each.model_copy(update={"by": tuple(sorted({*each.by})), "except_": _left_out(each)}) for each in network.reach
+    )
     prometheus = stack.platform.monitoring.prometheus
     return extended(NetworkBoundaryArgs, network, reach=reach, prometheus=prometheus)
+
+
+_NEVER_BY_RANGE = (
+    *("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10"),
+    *("169.254.169.254/32", "fd00:ec2::254/128"),
+)
+"""Private and link-local ranges, where clusters lie, and the metadata addresses in them, which hand out credentials."""
+
+
+def _left_out(reach: Reach) -> tuple[str, ...]:
+    """Return what stays closed of a range: what is said, and what is reached only where a range of its own says so."""
+    if reach.cidr is None:
+        return ()
+    inside = {*reach.except_, *(cidr for cidr in _NEVER_BY_RANGE if lies_within(cidr, reach.cidr))}
+    return tuple(sorted(one for one in inside if not any(lies_within(one, other) for other in inside)))

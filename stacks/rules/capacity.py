@@ -4,10 +4,20 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .. import devices
+from ..definition import DataPlane
 from ..definition.base import byte_count
-from ..definition.gpu_products import gpu_product
-from ..definition.placement import DraPlacement, MigPlacement, WholeGpuPlacement
+from ..definition.gpu_products import gpu_bytes, gpu_product
+from ..definition.placement import (
+    CpuPlacement,
+    DraPlacement,
+    GpuNodes,
+    GpuSharing,
+    MigPlacement,
+    SharedGpuPlacement,
+    WholeGpuPlacement,
+)
 from ..definition.pools import OnDemand
+from ..devices import gb
 from ..problems import Problem
 from ..stack import Definition, Stack
 from .references import suggestion, unknown
@@ -33,9 +43,9 @@ def preloaded_models_fit_a_replica(stack: Stack) -> Iterator[Problem]:
             continue
         total = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
         if total > memory:
-            what = f"the declared footprints on {server.name}/{pool.name} sum to {_gb(total)}"
+            what = f"the declared footprints on {server.name}/{pool.name} sum to {gb(total)}"
             do = "Give replicas more memory, or move models to an on-demand pool."
-            yield stack.source.problem((*path, "placement"), f"{what}, and a replica has {_gb(memory)}", do=do)
+            yield stack.source.problem((*path, "placement"), f"{what}, and a replica has {gb(memory)}", do=do)
 
 
 def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
@@ -51,13 +61,13 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "loading"), what, do=do)
             continue
         if memory is not None and capacity > memory:
-            what = f"capacity {pool.loading.capacity} is more than the {_gb(memory)} that a replica has"
+            what = f"capacity {pool.loading.capacity} is more than the {gb(memory)} that a replica has"
             do = "Leave some of it to the server itself; without capacity, nine tenths are used."
             yield stack.source.problem((*path, "loading", "capacity"), what, do=do)
         models = stack.models_of(server, pool)
         for model in models:
             if model.footprint is not None and byte_count(model.footprint) > capacity:
-                room = f"{server.name}/{pool.name} has {_gb(capacity)}: it could never be loaded"
+                room = f"{server.name}/{pool.name} has {gb(capacity)}: it could never be loaded"
                 what = f'model "{model.name}" takes {model.footprint}, and {room}'
                 place = ("models", stack.platform.models.index(model), "footprint")
                 yield stack.source.problem(place, what, do="Put it on a pool whose replicas have more memory.")
@@ -69,7 +79,7 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
         for what, together in kept.items():
             total = sum(byte_count(model.footprint) for model in models if model.name in together and model.footprint)
             if total > capacity:
-                what = f"{what} of {server.name}/{pool.name} sum to {_gb(total)}, and its capacity is {_gb(capacity)}"
+                what = f"{what} of {server.name}/{pool.name} sum to {gb(total)}, and its capacity is {gb(capacity)}"
                 do = "Keep fewer models resident, or give replicas more memory."
                 yield stack.source.problem((*path, "loading"), what, do=do)
                 break
@@ -166,6 +176,94 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                 yield definition.document.problem(("dataPlanes", index, "gpus"), what, why=why, do=do)
 
 
+def shares_of_a_gpu_promise_no_more_than_it_has(definition: Definition) -> Iterator[Problem]:
+    """What models may take on all shares together is on the GPUs; time-slicing keeps nobody from taking more."""
+    for index, plane in enumerate(definition.header.data_planes):
+        stacks = [stack for stack in definition.stacks if stack.data_plane == plane]
+        pools = [(stack, *at, devices.promised_bytes(stack, *at[1:])) for stack in stacks for at in stack.pools()]
+        for group, sharing, memory in _shared_gpus(plane):
+            sharers = [
+                (promised, devices.most_replicas(pool), f"{stack.name} {server.name}/{pool.name}")
+                for stack, _, server, pool, promised in pools
+                if isinstance(pool.placement, SharedGpuPlacement) and pool.placement.kind == sharing.kind
+                if pool.placement.product in (None, group.product)
+            ]
+            # Each client of MPS is held to its part.
+            largest = memory // sharing.replicas if sharing.kind == "mps" else memory
+            together = sorted((each for each, count, _ in sharers for _ in range(count)), reverse=True)
+            gpus = group.nodes * group.per_node
+            crowd = sum(together[: sharing.replicas])
+            by = ", ".join(f"{name}: {count} × {gb(each)}" for each, count, name in sharers)
+            why, where = f"Models may take there, by capacity or footprints: {by}.", ("dataPlanes", index, "gpus")
+            do = "Lower loading.capacity, ask for fewer replicas, or cut the GPU into fewer shares."
+            if together and together[0] > largest:
+                has = f"a share of {group.product} has {gb(largest)}"
+                what = f'{has} in data plane "{plane.name}", and models may take {gb(together[0])} on one'
+                yield definition.document.problem(where, what, why, do)
+            elif len({each.product for each, _, _ in _shared_gpus(plane)}) == 1 and sum(together) > gpus * memory:
+                has = f'data plane "{plane.name}" shares {gpus} × {group.product} of {gb(memory)}'
+                yield definition.document.problem(where, f"{has}, and promises {gb(sum(together))} to models", why, do)
+            elif crowd > memory:
+                has = f'a {group.product} of data plane "{plane.name}" has {gb(memory)}'
+                what = f"{has}, and models of pods that may share it take up to {gb(crowd)}"
+                yield definition.document.problem(where, what, why, do, severity="advisory")
+
+
+def _shared_gpus(plane: DataPlane) -> list[tuple[GpuNodes, GpuSharing, int]]:
+    """Return the kinds of nodes whose GPUs are shared and of a known size, with that in bytes."""
+    groups = [(group, group.sharing, gpu_bytes(group.product)) for group in plane.gpus]
+    return [(group, sharing, memory) for group, sharing, memory in groups if sharing and memory]
+
+
+def memory_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
+    """A pod that asks for more memory than any node has stays Pending for ever, as do models larger than any GPU."""
+    plane = stack.data_plane
+    for path, server, pool in stack.pools():
+        product = getattr(pool.placement, "product", None)
+        groups = [group for group in plane.gpus if product in (None, group.product)]
+        if isinstance(pool.placement, CpuPlacement) or not groups:
+            continue
+        nodes = [byte_count(group.memory) for group in groups if group.memory is not None]
+        policy = byte_count(pool.policy_resources.memory) if isinstance(pool.loading, OnDemand) else 0
+        asked = byte_count(pool.resources.memory) + policy
+        if len(nodes) == len(groups) and asked > max(nodes):
+            what = f"{server.name}/{pool.name} asks for {gb(asked)} of memory, and no node has it"
+            why = f'The largest of data plane "{plane.name}" that it may run on gives pods {gb(max(nodes))}.'
+            do = "Ask for less (resources.memory, policyResources.memory), or tell of larger nodes under gpus."
+            yield stack.source.problem((*path, "placement"), what, why, do)
+        known = [gpu_bytes(group.product) for group in groups]
+        count = pool.placement.count if isinstance(pool.placement, WholeGpuPlacement) else 1
+        largest = max((each for each in known if each), default=0) * count
+        promised = devices.promised_bytes(stack, server, pool)
+        is_share = isinstance(pool.placement, SharedGpuPlacement)
+        if all(known) and promised > largest and not is_share and devices.memory_bytes(pool) is None:
+            what = f"models may take {gb(promised)} on a replica of {server.name}/{pool.name}"
+            what = f'{what}, and no GPU of data plane "{plane.name}" that it may get has more than {gb(largest)}'
+            yield stack.source.problem((*path, "loading"), what, do="Lower loading.capacity, or ask for larger GPUs.")
+
+
+def preloaded_models_have_a_replica_in_production(stack: Stack) -> Iterator[Problem]:
+    """Without a replica nobody answers for the models of a preload pool; in dev that saves a GPU."""
+    for path, server, pool in stack.pools() if stack.environment.production else ():
+        if not isinstance(pool.loading, OnDemand) and devices.most_replicas(pool) == 0:
+            what = f"{server.name}/{pool.name} has no replica in production, so calls of its models fail"
+            do = "Say replicas: 1 or more, where that is not meant."
+            yield stack.source.problem((*path, "replicas"), what, do=do, severity="advisory")
+
+
+def waiting_for_a_load_ends_before_the_proxys_time_out(stack: Stack) -> Iterator[Problem]:
+    """A caller who names no deadline is given up by the proxy, who then never hears "busy, try again"."""
+    most = stack.platform.proxy.timeouts.request_seconds
+    for path, server, pool in stack.pools():
+        if isinstance(pool.loading, OnDemand) and pool.loading.wait_seconds >= most:
+            wait = f"waitSeconds {pool.loading.wait_seconds} of {server.name}/{pool.name}"
+            what = f"{wait} is not less than {most}, the proxy's timeouts.requestSeconds"
+            why = "Only callers who name a longer deadline wait so long, or hear that the server is busy."
+            where = (*path, "loading", "waitSeconds") if "wait_seconds" in pool.loading.model_fields_set else path
+            do = "Lower waitSeconds, or raise proxy.timeouts.requestSeconds."
+            yield stack.source.problem(where, what, why, do, severity="advisory")
+
+
 def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Problem]:
     """A pod runs on one node, so its GPUs are there, all of them."""
     for stack in definition.stacks:
@@ -180,7 +278,3 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
                 what = f'{asks}, and data plane "{stack.data_plane.name}" has room for {room}'
                 do = "Ask for fewer GPUs a replica, or tell of nodes with more."
                 yield stack.source.problem((*path, "placement", "count"), what, do=do)
-
-
-def _gb(count: int) -> str:
-    return f"{count / 10**9:.1f} GB"

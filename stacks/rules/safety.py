@@ -1,14 +1,13 @@
 """Safety: what may not happen by accident, above all in production."""
 
-import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from policies.guardrails.rules.datasets import Folder
 
-from ..definition.datasets import CsiDataset, Dataset, EfsDataset, HostPathDataset, NfsDataset
+from ..definition.datasets import HostPathDataset
 from ..definition.proxy import HttpRouteExposure, IngressExposure, LoadBalancerExposure
 from ..load import PathInTree
 from ..problems import Problem
@@ -63,26 +62,39 @@ def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
 def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]:
     """Everything that is not named is refused, so an issuer's keys could not be fetched."""
     platform = stack.platform
-    if any("proxy" in reach.by for reach in platform.network.reach):
-        return
+    reached = [reach for reach in platform.network.reach if "proxy" in reach.by]
     for index, issuer in enumerate(platform.proxy.auth.oidc):
-        host = urlsplit(issuer.jwks_url or issuer.issuer).hostname or ""
+        url = urlsplit(issuer.jwks_url or issuer.issuer)
+        host, port = url.hostname or "", _port(url)
         in_platform = platform.domino is not None and platform.domino.platform_namespace in host.split(".")[1:2]
-        if not in_platform:
-            place = ("proxy", "auth", "oidc", index, "jwksUrl" if issuer.jwks_url else "issuer")
+        # Behind a Service pods listen on ports of their own, which an address does not tell.
+        if in_platform or any(not reach.ports or port in reach.ports or reach.cidr is None for reach in reached):
+            continue
+        place = ("proxy", "auth", "oidc", index, "jwksUrl" if issuer.jwks_url else "issuer")
+        if reached:
+            what = f"the proxy may not reach port {port} of {host}, so it cannot fetch the keys of this issuer"
+            do = f"Add {port} to the ports of its entry in network.reach."
+        else:
             what = f"the proxy may not reach {host}, so it cannot fetch the keys of this issuer"
             inside = "or, where it runs in Domino's platform namespace, name its service there in jwksUrl."
             do = f"Add the identity provider to network.reach with by: [proxy]; {inside}"
-            yield stack.source.problem(place, what, do=do)
+        yield stack.source.problem(place, what, do=do)
+
+
+def _port(url: SplitResult) -> int | None:
+    try:
+        return url.port or (443 if url.scheme == "https" else 80)
+    except ValueError:  # no number
+        return None
 
 
 def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
     """Everything that is not named is refused, so a repository in object storage could not be read."""
-    if any("servers" in reach.by for reach in stack.platform.network.reach):
-        return
     for index, server, bucket in stack.buckets():
+        if any("servers" in reach.by or reach.server == server.name for reach in stack.platform.network.reach):
+            continue
         what = f'server "{server.name}" may reach nothing outside, so it cannot read {bucket.url}'
-        do = "Add the object store and the cloud's token service to network.reach with by: [servers]."
+        do = f"Add the object store and the cloud's token service to network.reach with server: {server.name}."
         yield stack.source.problem(("servers", index, "repository", "url"), what, do=do)
 
 
@@ -143,6 +155,31 @@ def somebody_can_authenticate(stack: Stack) -> Iterator[Problem]:
         yield stack.source.problem(("proxy", "auth"), what, do=do, severity="advisory")
 
 
+def access_rules_can_match_somebody(stack: Stack) -> Iterator[Problem]:
+    """Tokens of issuers tell groups; API keys and Domino's principal endpoint tell a name, and no groups."""
+    auth = stack.platform.proxy.auth
+    for index, rule in enumerate(stack.platform.proxy.access):
+        believed = [source for source in auth.sources if rule.source in (None, source)]
+        if rule.groups and not rule.principals and believed and not set(believed) & {*auth.issuers}:
+            what = (
+                f'access rule "{rule.name}" names groups only, and {" and ".join(believed)} tell none: it fits nobody'
+            )
+            do = "Name principals, or add the issuer of the groups to proxy.auth.oidc."
+            yield stack.source.problem(("proxy", "access", index, "groups"), what, do=do)
+
+
+def an_ingress_speaks_what_the_proxy_serves(stack: Stack) -> Iterator[Problem]:
+    """A controller that speaks HTTPS to a proxy without a certificate, or plain HTTP to one with it, gets no answer."""
+    proxy = stack.platform.proxy
+    said = proxy.exposure.annotations if isinstance(proxy.exposure, IngressExposure) else {}
+    for key, value in said.items():
+        if key.endswith("/backend-protocol") and value.upper().endswith("S") == (proxy.tls is None):
+            serves = "plain HTTP: it has no tls" if proxy.tls is None else "HTTPS, by its tls"
+            what = f"{key} lets the controller speak {value} to the proxy, which serves {serves}"
+            do = "Add proxy.tls, or take the annotation away." if proxy.tls is None else "Write HTTPS."
+            yield stack.source.problem(("proxy", "exposure", "annotations", key), what, do=do)
+
+
 def a_gateway_is_given_no_certificate_of_the_proxy(stack: Stack) -> Iterator[Problem]:
     """A Gateway ends TLS itself, at its listener, and speaks plain HTTP to what is behind an HTTPRoute."""
     proxy = stack.platform.proxy
@@ -175,24 +212,9 @@ def _served(definition: Definition, *, production: bool) -> dict[Served, tuple[S
     for stack in (stack for stack in definition.stacks if stack.environment.production == production):
         name = stack.environment.name
         for index, dataset in enumerate(stack.platform.datasets):
-            served = name, f'dataset "{dataset.name}"', dataset.writers, tuple(_folders(stack, dataset))
+            served = name, f'dataset "{dataset.name}"', dataset.writers, tuple(stack.folders(dataset))
             found.setdefault(served, (stack, ("datasets", index)))
-        for index, _, bucket in stack.buckets():
-            scheme, _, rest = bucket.url.partition("://")
-            folder = Folder(bucket.url, (scheme, rest.partition("/")[0]), rest.partition("/")[2])
-            found.setdefault(
-                (name, bucket.url, bucket.writers, (folder,)), (stack, ("servers", index, "repository", "url"))
-            )
+        for index, server, bucket in stack.buckets():
+            served = name, bucket.url, bucket.writers, stack.repository(server)
+            found.setdefault(served, (stack, ("servers", index, "repository", "url")))
     return found
-
-
-def _folders(stack: Stack, dataset: Dataset) -> Iterator[Folder]:
-    """Yield the names under which the folder is known in which a dataset's files lie."""
-    root = dataset.path if isinstance(dataset, NfsDataset | HostPathDataset) else ""
-    path = posixpath.normpath(f"/{root}/{dataset.domino.folder if dataset.domino else ''}")
-    point = dataset.access_point_id if isinstance(dataset, EfsDataset) else None
-    yield Folder(dataset.name, stack.volume(dataset), path, point or "")
-    if isinstance(dataset, CsiDataset) and dataset.volume_attributes:
-        # The handle is often any unique name; what is mounted then stands in the attributes, as a bucket's name.
-        attributes = sorted(dataset.volume_attributes.items())
-        yield Folder(dataset.name, ("csi", dataset.driver, *(f"{key}={value}" for key, value in attributes)), path)

@@ -29,7 +29,9 @@ def test_two_models_of_one_name_would_share_their_api_path() -> None:
 
 
 def test_the_same_name_in_two_lists_is_no_clash() -> None:
-    assert problems(edited_at({"servers/other": server("warm", "cold"), "dataPlanes/lab/name": "dev"})) == []
+    apart = {**server("warm", "cold"), "repository": {"dataset": "models", "path": "apart"}}
+    changes = {"servers/main/repository/path": "main", "servers/other": apart, "dataPlanes/lab/name": "dev"}
+    assert problems(edited_at(changes)) == []
 
 
 @pytest.mark.parametrize("path", TWICE)

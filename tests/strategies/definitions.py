@@ -58,7 +58,7 @@ def definition_trees(draw: st.DrawFn) -> Tree:
         "servers": platform_servers,
         "proxy": draw(proxies()),
         "models": draw(models(platform_servers)),
-        "network": draw(networks()),
+        "network": _reached_by_one(draw(networks()), draw(st.sampled_from([None, *server_names]))),
         **draw(sometimes(optional)),
     }
     environment_names = draw(st.lists(names(6), min_size=1, max_size=3, unique=True))
@@ -76,6 +76,12 @@ def definition_trees(draw: st.DrawFn) -> Tree:
             environment["promotion"] = draw(promotions(environment_names[:number]))
     _stock_gpus(tree)
     return tree
+
+
+def _reached_by_one(network: Tree, server: str | None) -> Tree:
+    """Let one server reach something that no other does, where one is named."""
+    one: Tree = {"name": "one", "server": server, "cidr": "10.0.0.0/7", "ports": [443]}
+    return {**network, "reach": [*network["reach"], *([one] if server else [])]}
 
 
 def guardrails() -> st.SearchStrategy[Tree]:
@@ -143,7 +149,7 @@ def _stock_gpus(tree: Tree) -> None:
 def _nodes_for(placement: Tree) -> Tree:
     kind, profile = placement["kind"], placement.get("profile")
     made_in = next((product for product, profiles in PRODUCTS.items() if profile in profiles), min(PRODUCTS))
-    group = {"nodes": 500, "product": placement.get("product", made_in), "perNode": 4}
+    group: Tree = {"nodes": 500, "memory": "1Ti", "product": placement.get("product", made_in), "perNode": 4}
     if kind in ("time-slicing", "mps"):
         return {**group, "sharing": {"kind": kind, "replicas": 4}}
     strategy = "dra" if kind == "dra" else placement.get("strategy", "mixed")

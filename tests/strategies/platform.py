@@ -54,7 +54,7 @@ def datasets(name: str) -> st.SearchStrategy[Tree]:
     kinds: list[st.SearchStrategy[Tree]] = [
         identity.map(lambda i: {"kind": "efs", "fileSystemId": f"fs-{i}"}),
         identity.map(lambda i: {"kind": "efs", "fileSystemId": f"fs-{i}", "accessPointId": f"fsap-{i}"}),
-        identity.map(lambda i: {"kind": "nfs", "server": "nfs.example.com", "path": f"/export/{i}"}),
+        identity.map(lambda i: {"kind": "nfs", "server": "10.0.0.5", "path": f"/export/{i}"}),
         identity.map(lambda i: {**bucket, "volumeHandle": i, "volumeAttributes": {"bucketName": i}}),
     ]
     claim = names().map(lambda claim: {"name": name, "kind": "claim", "claimName": f"given-{claim}"})
@@ -186,6 +186,7 @@ def proxies() -> st.SearchStrategy[Tree]:
     exposures: list[Tree] = [
         {"exposure": {"kind": "cluster-ip"}},
         {"exposure": {"kind": "ingress", "host": "i.example.com", "path": "/inference", "className": "nginx"}},
+        {"exposure": {"kind": "http-route", "host": "i.example.com", "gateway": "g", "gatewayNamespace": "gateways"}},
         {
             "exposure": {
                 "kind": "http-route",
@@ -193,9 +194,12 @@ def proxies() -> st.SearchStrategy[Tree]:
                 "path": "/a/b.c",
                 "gateway": "g",
                 "gatewayNamespace": "gateways",
+                "listener": "https",
             }
         },
         {"exposure": {"kind": "load-balancer", "sourceRanges": ["10.0.0.0/8"]}},
+        {"exposure": {"kind": "load-balancer"}},
+        {"exposure": {"kind": "load-balancer"}, "tls": {"kind": "secret", "secret": "certificate"}},
         {"exposure": {"kind": "ingress", "host": "i.example.com"}, "tls": {"kind": "secret", "secret": "certificate"}},
         {"exposure": {"kind": "cluster-ip"}, "tls": {"kind": "cert-manager", "issuer": "internal-ca"}},
     ]
@@ -207,16 +211,25 @@ def proxies() -> st.SearchStrategy[Tree]:
         "logLevel": st.sampled_from(["debug", "info", "warning", "error"]),
         "nodeSelector": labels,
     }
+    realm = {"issuer": "https://idp.example.com/realms/x", "audiences": ["inference-proxy"]}
     auths: list[Tree] = [
         {},
         {"apiKeys": {"secret": "api-keys"}},
-        {"oidc": [{"issuer": "https://idp.example.com/realms/x", "audiences": ["inference-proxy"]}]},
+        {"oidc": [realm]},
+        {"oidc": [realm | {"issuer": "http://idp.example.com:8080/realms/x"}]},
+        {"oidc": [realm | {"jwksUrl": "http://keycloak.identity.svc/certs"}], "apiKeys": {"secret": "api-keys"}},
     ]
     globs = st.sampled_from(["*", "fraud-*"]).map(lambda glob: [glob])
     groups = st.sampled_from(GROUPS).map(lambda group: [group])
     rule = st.fixed_dictionaries({"name": names(), "groups": groups, "models": globs, "actions": st.just(["infer"])})
+
+    def made(exposure: Tree, auth: Tree, access: list[Tree], number: Tree, rest: Tree) -> Tree:
+        # Tokens of issuers alone tell groups.
+        rules = access if "oidc" in auth else [{**each, "principals": each["groups"]} for each in access]
+        return {**exposure, "auth": auth, "access": rules, **number, **rest}
+
     return st.builds(
-        lambda exposure, auth, access, number, rest: {**exposure, "auth": auth, "access": access, **number, **rest},
+        made,
         st.sampled_from(exposures),
         st.sampled_from(auths),
         st.lists(rule, max_size=3, unique_by=lambda item: str(item["name"])),
@@ -230,17 +243,26 @@ def networks() -> st.SearchStrategy[Tree]:
     callers: list[Tree] = [
         {"name": "ingress", "namespaceLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}},
         {"name": "office", "cidr": "192.0.2.0/24"},
+        {"name": "everybody", "cidr": "0.0.0.0/0"},
+        {"name": "half", "cidr": "::/1"},
+    ]
+    further: list[Tree] = [
+        {"name": "buckets", "by": ["servers"], "cidr": "0.0.0.0/0", "ports": [443], "except": ["198.51.100.0/24"]},
+        {"name": "anything", "by": ["servers"], "cidr": "0.0.0.0/0"},
+        {"name": "six", "by": ["proxy"], "cidr": "::/0", "ports": [443]},
     ]
     return st.builds(
-        lambda who, ports: {
+        lambda who, ports, more: {
             "callers": who,
             "reach": [
                 {"name": "identity-provider", "by": ["proxy"], "cidr": "198.51.100.0/24", "ports": ports},
                 {"name": "storage", "by": ["servers", "proxy"], "namespaceLabels": {"team": "storage"}},
+                *more,
             ],
         },
         st.lists(st.sampled_from(callers), max_size=2, unique_by=lambda item: str(item["name"])),
         st.sampled_from([[], [443], [443, 8443]]),
+        st.lists(st.sampled_from(further), max_size=2, unique_by=lambda item: str(item["name"])),
     )
 
 

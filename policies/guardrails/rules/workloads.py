@@ -16,7 +16,9 @@ _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 @guardrail(
-    "Run `make pin` where the registry can be reached; in a values file, write image: repository:tag@sha256:….",
+    "Run `make pin` where the registry can be reached; in a values file, write image: repository:tag@sha256:…. To "
+    "render without a registry, say guardrails: {severities: {images-are-pinned-by-digest: advisory}}: a cluster takes "
+    "no image without a digest all the same.",
     shared="advisory",
 )
 def images_are_pinned_by_digest(environment: Environment) -> Iterator[Breach]:

@@ -237,4 +237,5 @@ def own_rules(part: type[BaseModel]) -> Iterator[str]:
     if part is not Conditional:
         own = part.__pydantic_decorators__.model_validators
         yield from (f"{part.__name__}.{name}" for name in own if name in vars(part))
-        yield from (f"{part.__name__}.{each.name}" for each in vars(part).get("conditions", ()))
+        conditions = part.own_conditions() if issubclass(part, Conditional) else ()
+        yield from (f"{part.__name__}.{each.name}" for each in conditions)

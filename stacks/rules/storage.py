@@ -1,0 +1,92 @@
+"""Storage: repositories that are kept apart, volumes that can be mounted, room for what is copied."""
+
+import re
+from collections.abc import Iterator
+
+from .. import devices
+from ..definition.base import byte_count
+from ..definition.datasets import EfsDataset, NfsDataset
+from ..definition.pools import OnDemand
+from ..devices import gb
+from ..problems import Problem
+from ..stack import Definition, Stack
+
+_REGION = re.compile(
+    r"(?<![a-z0-9])(?:af|ap|ca|cn|eu|il|me|mx|sa|us)(?:-gov|-iso[a-z]?)?-(?:north|south|east|west|central){1,2}-[0-9](?![0-9])"
+)
+"""A region of AWS, as it stands in a cluster's ARN and in an EFS host name."""
+
+
+def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
+    """A preload pool loads every model that lies in its repository, those for another server's pools too."""
+    servers = stack.platform.servers
+    for path, server, pool in stack.pools():
+        if isinstance(pool.loading, OnDemand):
+            continue
+        ours = stack.repository(server)
+        for other in servers:
+            on_demand = [each.name for each in other.pools if isinstance(each.loading, OnDemand)]
+            theirs = stack.repository(other)
+            if other is server or not on_demand or not any(a.overlaps(b) for a in ours for b in theirs):
+                continue
+            what = f"{server.name}/{pool.name} preloads the repository from which {other.name}/{on_demand[0]} loads"
+            why = "It holds those models in memory too, all the time, called or not."
+            do = "Give each a path of its own, where that is not meant."
+            yield stack.source.problem((*path[:2], "repository"), f"{what} on demand", why, do, severity="advisory")
+
+
+def scratch_holds_what_is_copied_from_a_bucket(stack: Stack) -> Iterator[Problem]:
+    """Models of a bucket are copied to /tmp before they are loaded, and stay there while they are."""
+    for path, server, pool in stack.pools():
+        if not any(server is other for _, other, _ in stack.buckets()):
+            continue
+        copied = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
+        capacity = devices.capacity_bytes(pool)
+        copied = copied if capacity is None else min(copied, capacity)
+        if copied > byte_count(pool.scratch):
+            room = f"scratch of {server.name}/{pool.name} is {pool.scratch}"
+            what = f"{room}, and models of {gb(copied)} by their footprints are copied there"
+            why = "They are fetched from object storage into /tmp. A file is about as large as what it takes in memory."
+            do = "Raise scratch, unless the files are known to be smaller."
+            place = (*path, "scratch") if "scratch" in pool.model_fields_set else path
+            yield stack.source.problem(place, what, why, do, severity="advisory")
+
+
+def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[Problem]:
+    """A file system of EFS lies in one region, and a cluster elsewhere cannot mount it by its name.
+
+    Regions are known where they are told: in the context of a data plane, an EKS cluster's ARN perhaps, and in the host
+    name of an EFS mount. The id of a file system tells none; one id in two regions does.
+    """
+    seen: dict[str, tuple[str, str]] = {}
+    for stack in definition.stacks:
+        plane = stack.data_plane
+        found = _REGION.search(plane.context or plane.name)
+        for index, dataset in enumerate(stack.platform.datasets if found else ()):
+            here = found[0] if found else ""
+            told = _REGION.search(dataset.server) if isinstance(dataset, NfsDataset) else None
+            key, what = "server", f'dataset "{dataset.name}" lies in {told[0]}' if told else ""
+            if isinstance(dataset, EfsDataset):
+                there, other = seen.setdefault(dataset.file_system_id, (here, plane.name))
+                key, what = "fileSystemId", f'data plane "{other}" in {there} mounts {dataset.file_system_id} too'
+            else:
+                there = told[0] if told else here
+            if there != here:
+                why = "A file system of EFS lies in one region, and its name is not known in others."
+                do = "Name a file system of that region, in the data plane; replicate what lies in it."
+                where = ("datasets", index, key)
+                what = f'data plane "{plane.name}" is in {here}, and {what}'
+                yield stack.source.problem(where, what, why, do, severity="advisory")
+
+
+def storage_classes_are_of_datasets_that_are_there(definition: Definition) -> Iterator[Problem]:
+    """A class for a kind of dataset that a data plane has not is without effect: another kind was meant, perhaps."""
+    for index, plane in enumerate(definition.header.data_planes):
+        stacks = [stack for stack in definition.stacks if stack.data_plane == plane]
+        kinds = {dataset.kind for stack in stacks for dataset in stack.platform.datasets}
+        for kind, name in plane.storage_classes.model_dump(by_alias=True).items():
+            if name is not None and kind not in kinds:
+                what = f'data plane "{plane.name}" has a storage class for {kind}, {name}, and no dataset of that kind'
+                do = f"Take it away, or say it for one of: {', '.join(sorted(kinds)) or '(no dataset)'}."
+                where = ("dataPlanes", index, "storageClasses", kind)
+                yield definition.document.problem(where, what, do=do, severity="advisory")

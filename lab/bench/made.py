@@ -26,7 +26,7 @@ proxy:
       - issuer: https://idp.example.com/realms/platform
         audiences: [inference-proxy]
   access:
-    - {name: model-endpoints, groups: [model-endpoints], actions: [infer, inspect]}
+    - {name: model-endpoints, groups: [model-endpoints], actions: [infer, inspect], servers: [preload, on-demand]}
 network:
   callers:
     - name: model-endpoints
@@ -35,6 +35,8 @@ network:
     - {name: identity-provider, by: [proxy], cidr: 10.0.0.0/8, ports: [443]}
 monitoring:
   operator: true
+guardrails:
+  severities: {images-are-pinned-by-digest: advisory}
 """
 _ENVIRONMENTS = """\
 environments:

@@ -215,7 +215,7 @@ def runner(origin: Path, tmp_path: Path) -> Runner:
 def test_a_pull_request_is_previewed_and_summed_up(runner: Runner) -> None:
     summary = runner.home / "summary.md"
     done = runner.run(github("preview"), github_base_ref="main", GITHUB_STEP_SUMMARY=str(summary))
-    assert [one.returncode for one in done] == [0, 0, 0], done[-1].stderr
+    assert [one.returncode for one in done] == [0, 0], done[-1].stderr
     page = (runner.clone / "build/preview.md").read_text("utf-8")
     first = page.splitlines()[0]
     assert "3 stacks: 3 changed" in first
@@ -232,14 +232,14 @@ OF_MAIN = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": "origin/main"}
 def test_a_merge_request_is_previewed(runner: Runner) -> None:
     base = git(runner.clone, "merge-base", "origin/main", "HEAD")
     done = runner.run(gitlab("preview"), CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
-    assert [one.returncode for one in done] == [0, 0], done[-1].stderr
+    assert [one.returncode for one in done] == [0], done[-1].stderr
     assert "3 proxies restart" in (runner.clone / "build/preview.md").read_text("utf-8").splitlines()[0]
 
 
 def test_a_definition_that_is_wrong_fails_the_job_and_there_is_a_page_to_show(runner: Runner) -> None:
     definition = runner.clone / "stacks/inference.yaml"
     definition.write_text(definition.read_text("utf-8").replace("kind: efs", "kind: efz"), "utf-8")
-    only_preview = [command for command in github("preview") if "make check" not in command.text]
+    only_preview = github("preview")
     summary = runner.home / "summary.md"
     done = runner.run(only_preview, github_base_ref="main", GITHUB_STEP_SUMMARY=str(summary))
     assert [one.returncode for one in done] == [2, 0]

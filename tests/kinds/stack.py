@@ -57,7 +57,13 @@ def with_toys(**more: Any) -> Definition:
         {"name": "main", "loading": {"mode": "preload"}},
         {"name": "cold", "loading": {"mode": "on-demand"}, "replicas": 2},
     ]
-    server = {"name": "toys", "kind": "toy", "image": "toy", "repository": {"dataset": "models", "path": "toys"}, "pools": pools}
+    server = {
+        "name": "toys",
+        "kind": "toy",
+        "image": "toy",
+        "repository": {"dataset": "models", "path": "toys"},
+        "pools": pools,
+    }
     tree["servers"].append({**server, **more})
     tree["models"].append({"name": "greeter", "server": "toys", "pool": "cold"})
     return validate(parse(yaml.safe_dump(tree), "toys.yaml"), ImagesLock())

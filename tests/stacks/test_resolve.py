@@ -15,12 +15,13 @@ from components import Environment, EnvironmentArgs
 from components.evaluate import KubernetesObject, evaluate
 from components.proxy import CONFIG_CHECKSUM
 from stacks.definition.images import Image
+from stacks.images_lock import ImagesLock
 from stacks.load import load
 from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
 from tests.cases import GONE
 from tests.counts import examples
-from tests.stacks.definition.examples import edit
+from tests.stacks.definition.examples import edit, edited_at, valid
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 
@@ -176,3 +177,28 @@ def test_an_image_comes_from_the_mirror_of_its_registry(
     repository: str, registries: dict[str, str], expected: str
 ) -> None:
     assert Image(name="x", repository=repository, tag="1").mirrored(registries) == expected
+
+
+PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
+
+
+@pytest.mark.parametrize(
+    ("cidr", "said", "left_out"),
+    [
+        ("0.0.0.0/0", [], PRIVATE),
+        ("0.0.0.0/0", ["10.1.0.0/16", "203.0.113.0/24"], (*PRIVATE, "203.0.113.0/24")),
+        ("::/0", [], ("fc00::/7", "fe80::/10")),
+        ("fd00::/8", [], ("fd00:ec2::254/128",)),
+        ("169.254.0.0/16", [], ("169.254.169.254/32",)),
+        # What is meant has a range of its own.
+        ("169.254.169.254/32", [], ()),
+        ("10.0.0.0/8", ["10.1.0.0/16"], ("10.1.0.0/16",)),
+        ("198.51.100.0/24", [], ()),
+    ],
+)
+def test_a_wide_range_leaves_out_where_clusters_lie_and_the_metadata_addresses(
+    cidr: str, said: list[str], left_out: tuple[str, ...]
+) -> None:
+    reach = {"name": "identity", "by": ["proxy"], "cidr": cidr, "except": said}
+    (stack, _) = valid(edited_at({"network/reach": [reach]})).stacks
+    assert resolve(stack, ImagesLock()).network.reach[0].except_ == tuple(sorted(left_out))

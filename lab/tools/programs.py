@@ -85,6 +85,8 @@ PROGRAMS = {
         Program("cyclonus", "github.com/mattfenwick/cyclonus/cmd/cyclonus",
             ("github.com/mattfenwick/cyclonus/pkg/cli.version=v{version}",), ("version",), 50,
             pins.FOLDER / "cyclonus", newer=False),
+        Program("pod-security-checks", "k8s.io/pod-security-admission", ("main.version=v{version}",),
+            ("--version",), 40, pins.FOLDER / "pod-security", newer=False),
         # It has no versions that a Go module may have, only days: the pinned one is built, whatever is on the PATH.
         Program("minio", "github.com/minio/minio", ("github.com/minio/minio/cmd.CommitID={version}",),
             ("--version",), 140, pins.FOLDER / "minio", newer=False),

@@ -104,8 +104,7 @@ def _findings(environment: Environment, today: date) -> Iterator[Finding]:
             valid = next((waiver for waiver in waivers if today <= waiver.until), None)
             by = f"waived by {valid.owner} until {valid.until} ({valid.name}): {valid.reason}" if valid else ""
             yield _finding(breach, rule.name, "waived" if valid else severity, rule.why, rule.do, by)
-    namespaces = environment.of_kind("Namespace")
-    namespace = namespaces[0] if namespaces else {"kind": "Namespace", "metadata": {"name": environment.namespace}}
+    namespace = environment.itself
     for waiver in settings.waivers:
         yield from _of_a_waiver(namespace, waiver, covering.get(waiver), today)
     if settings.malformed:

@@ -179,6 +179,20 @@ class Environment:
         return [item for item in self.objects if item.get("kind") in kinds]
 
     @property
+    def itself(self) -> Object:
+        """Return the Namespace; where the stack has none, one with nothing but its name."""
+        found = self.of_kind("Namespace")
+        return found[0] if found else {"kind": "Namespace", "metadata": {"name": self.namespace}}
+
+    def variables(self, container: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the environment variables of a container, those from the stack's ConfigMaps included."""
+        maps = {name_of(item): mapping(item.get("data")) for item in self.of_kind("ConfigMap")}
+        found: dict[str, Any] = {}
+        for source in mappings(container.get("envFrom")):
+            found |= maps.get(text(at(source, "configMapRef", "name")), {})
+        return found | {text(one.get("name")): one.get("value") for one in mappings(container.get("env"))}
+
+    @property
     def workloads(self) -> list[Pod]:
         """The pods that run for ever."""
         return [pod for pod in self.pods if pod.maker.get("kind") in WORKLOADS]
@@ -205,7 +219,8 @@ def pods(objects: Iterable[Object]) -> Iterator[Pod]:
 def environments(objects: Iterable[Object], stack: str = "") -> list[Environment]:
     """Return the environments in a stack: the namespaces that hold something of Tidegate, with all that is in them.
 
-    A Namespace that says nothing about itself is held to what production is held to.
+    What is in no namespace, such as a ClusterRole, belongs to each of them. A Namespace that says nothing about itself
+    is held to what production is held to.
     """
     grouped: dict[str, list[Object]] = {}
     ours: dict[str, Settings] = {}
@@ -217,4 +232,9 @@ def environments(objects: Iterable[Object], stack: str = "") -> list[Environment
             ours[namespace] = settings_of(said)
         elif labels_of(item).get(PART_OF) == OURS:
             ours.setdefault(namespace, Settings())
-    return [Environment(name, tuple(grouped[name]), settings, stack) for name, settings in ours.items()]
+    everywhere = grouped.get("", []) if ours.keys() - {""} else []
+    return [
+        Environment(name, (*grouped[name], *everywhere), settings, stack)
+        for name, settings in ours.items()
+        if name or not everywhere
+    ]

@@ -66,6 +66,39 @@ A waived finding is still said, with who answers for it and until when. About wa
 """
 
 
+_NOT_JUDGED = """
+## What is not judged
+
+Whatever made them, these objects of a stack are looked at: all in a namespace that holds something of Tidegate, by the
+annotation on it or by the label `app.kubernetes.io/part-of: tidegate` on one of its objects; and all that are in no
+namespace, such as ClusterRoles, which count to each such namespace of the stack. Nobody judges:
+
+- **Other namespaces**: what a stack puts into one that holds nothing of Tidegate, a RoleBinding there included.
+- **Who writes the Namespace.** Kind, severities and waivers stand on it: whoever may change it may lower what is
+  asked.
+- **What the cluster adds**: tokens and sidecars by admission webhooks, defaults, what is applied beside the stack.
+- **Kinds of the whole cluster**, but for roles, bindings and volumes: admission webhooks, API services, custom
+  resource definitions, classes of priority, storage and ingress.
+- **What custom resources say**, but for those that lead to a Service: policies of a mesh, certificates and their
+  issuers, and whether the listener that an HTTPRoute belongs to has TLS. Other kinds of network policies are refused
+  unread.
+- **Whether who is named is right.** IPv4 ranges of /8 or smaller, and namespaces by a label, count as named. Callers
+  are told from Prometheus only within one rule of a NetworkPolicy. Where all addresses are allowed on named ports, the
+  cluster's own are among them. The metadata addresses are those of EC2, Azure and Google, GKE, ECS and EKS:
+  169.254.169.254, 169.254.169.252, 169.254.170.2, 169.254.170.23, fd00:ec2::254, fd00:ec2::23.
+- **What lies behind objects**: what Secrets, images and models hold, and what a cloud's load balancer does by other
+  annotations than those that give it a certificate.
+- **Other limits and options**: of processors, processes and ephemeral storage, and Triton's that are not named here.
+
+A role that may do more than read, and a binding to a role that the stack does not hold, are refused, though somebody
+may need them: a waiver with `object: RoleBinding/<name>` lets one be.
+"""
+
+_PROFILE = (
+    "Kubernetes' own checks are a library of Go, and guardrails run wherever Python does: so they are written "
+    "here once more. Tests hold them to the originals: to the Kubernetes project's examples, and about any pod "
+    "to its checks, built as a program (lab/tools/pod-security)."
+)
 _ONE_STACK = (
     "`make check-chart` has one values file and the policy pack one program: no other environment can be seen there, "
     "so they compare only the environments within that one stack. `make up`, `make preview` and `make rollout` compare "
@@ -85,13 +118,13 @@ def page() -> str:
         "Where there is a dash,\na guardrail is asked only when `severities` says how severe it is.\n\n"
         f"| guardrail | production | shared | local |\n|---|---|---|---|\n{rows}\n## The guardrails\n"
     )
-    return _BEGIN.format(annotation=ANNOTATION) + about + table + "".join(map(_section, RULES))
+    return _BEGIN.format(annotation=ANNOTATION) + about + table + "".join(map(_section, RULES)) + _NOT_JUDGED
 
 
 def _section(rule: Rule) -> str:
     text = f"\n### {rule.name}\n\n{fill(f'**{rule.sentence}** {rule.why}', _WIDTH)}\n\n{fill(rule.do, _WIDTH)}\n"
     if rule is pods_fulfil_pod_security_restricted:
-        text += "\n" + "".join(f"- {control}\n" for control in CONTROLS)
+        text += "\n" + "".join(f"- {control}\n" for control in CONTROLS) + f"\n{fill(_PROFILE, _WIDTH)}\n"
     if rule is production_shares_nothing_that_others_may_write:
         text += f"\n{fill(_ONE_STACK, _WIDTH)}\n"
     return text

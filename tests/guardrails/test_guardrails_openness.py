@@ -6,7 +6,7 @@ from typing import Any
 from tests.cases import GONE
 
 from .stacks import PROXY, Broken, Edit, Kept, adding, at, both, setting, thing
-from .test_guardrails_exposure import PROXIES, SERVERS, ingress, policy, route, service, table
+from .test_guardrails_exposure import PROXIES, SERVERS, balancer, ingress, policy, route, table
 
 CALLERS, EGRESS = "callers-are-not-the-whole-internet", "pods-do-not-reach-the-whole-internet-on-every-port"
 ENCRYPTED, ISSUERS = "calls-from-outside-are-encrypted", "issuers-are-asked-over-https"
@@ -30,7 +30,8 @@ def callers(*ranges: str) -> Edit:
 
 
 def issuer(**said: str) -> Edit:
-    return table(json.dumps({"version": 1, "issuers": [{"issuer": "https://idp.example.com", **said}], "rules": []}))
+    made = {"issuer": "https://idp.example.com", "audiences": ["inference"], **said}
+    return table(json.dumps({"version": 1, "issuers": [made], "rules": []}))
 
 
 def to_gateway(**parent: Any) -> Edit:
@@ -52,8 +53,7 @@ BROKEN: Broken = {
         (egress([]), "may reach everything on every port"),
     ],
     (ENCRYPTED, DOOR): [
-        (service(PROXIES, type="LoadBalancer"), "of type LoadBalancer, and none of its ports (80) is https"),
-        (service(PROXIES, type="NodePort"), "of type NodePort"),
+        (balancer(PROXIES), "of type LoadBalancer, and none of its ports (80) is https"),
     ],
     (ENCRYPTED, INGRESS): [
         (at("Ingress", PROXY, "spec/tls", GONE), "it has no TLS for inference.example.com"),
@@ -83,9 +83,9 @@ KEPT: Kept = {
         egress([], "10.0.0.0/8"),
     ],
     ENCRYPTED: [
-        service(PROXIES, type="LoadBalancer", ports=[{"name": "https", "port": 443}, {"name": "grpc", "port": 8001}]),
+        balancer(PROXIES, ports=[{"name": "https", "port": 443}, {"name": "grpc", "port": 8001}]),
         both(
-            service(PROXIES, type="LoadBalancer"),
+            balancer(PROXIES),
             at(
                 "Service",
                 "door",

@@ -107,7 +107,7 @@ GPU_BROKEN: Broken = {
 }
 GPU_KEPT: Kept = {
     AGREE: [
-        in_small("tolerations", [{"operator": "Exists"}]),
+        in_small("tolerations", [{"key": "nvidia.com/gpu", "operator": "Exists"}]),
         in_small("tolerations", [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]),
         whole_gpu(GONE),
         whole_gpu({"nvidia.com/gpu.product": "A-MIG-1g.5gb", "nvidia.com/mig.strategy": "single"}),
@@ -127,8 +127,13 @@ GPU_KEPT: Kept = {
 PODS, PROBES = "pods-fulfil-pod-security-restricted", "every-container-has-probes"
 BUDGET = "every-workload-has-a-budget"
 GRACE, SCALED = "grace-periods-hold-pause-and-stop", "autoscalers-own-the-number-of-replicas"
-SHELL = {"name": "sh", "image": f"a@sha256:{'0' * 64}"}
-ON_THE_HOST = {"spec": {"hostPID": True, "containers": []}}
+SHELL = {
+    "name": "sh",
+    "image": f"a@sha256:{'0' * 64}",
+    "resources": {"limits": {"memory": "1Mi"}},
+    "securityContext": {"readOnlyRootFilesystem": True},
+}
+ON_THE_HOST = {"spec": {"hostPID": True, "containers": [], "automountServiceAccountToken": False}}
 LABELS = {"app.kubernetes.io/instance": "prod", "tidegate.dev/pool": "small"}
 
 
@@ -166,10 +171,16 @@ BROKEN: Broken = {
     **GPU_BROKEN,
     (PODS, STATEFUL_SET): [
         (in_small("hostNetwork", True), "the pod sets hostNetwork"),
-        (in_small("initContainers/0/securityContext", GONE), "container eviction-policy does not"),
+        (
+            in_small("initContainers/0/securityContext/allowPrivilegeEscalation", GONE),
+            "container eviction-policy does not",
+        ),
     ],
     (PODS, "Pod/shell"): [
-        (adding(thing("Pod", "shell", spec={"containers": [SHELL]})), "container sh does not drop ALL")
+        (
+            adding(thing("Pod", "shell", spec={"containers": [SHELL], "automountServiceAccountToken": False})),
+            "container sh does not drop ALL",
+        )
     ],
     (PODS, "CronJob/nightly"): [
         (adding(thing("CronJob", "nightly", spec={"jobTemplate": {"spec": {"template": ON_THE_HOST}}})), "hostPID"),

@@ -1,4 +1,4 @@
-"""Access: the table that the proxy follows."""
+"""Access: the table that the proxy follows, and what the cluster's own API is told."""
 
 import json
 import re
@@ -7,9 +7,13 @@ from typing import Any
 
 from tidegate_contracts import proxy_process
 
-from ..objects import Environment, items, mapping, mappings, text
+from ..objects import Environment, at, items, mapping, mappings, name_of, text
 from ..rule import Breach, guardrail
 
+_READ = ("get", "list", "watch")
+_SENSITIVE = {"secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy"}
+"""What must not even be read: to get pods/exec is to run a command there."""
+_EVERYBODY = re.compile(r"system:(anonymous|authenticated|unauthenticated|serviceaccounts(:|$))")
 _SET = re.compile(r"\[!?\]?[^\]]*\]")  # A wildcard for one of several characters, as fnmatch has it.
 
 
@@ -38,7 +42,65 @@ def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Br
             yield Breach(item, f'access rule "{rule.get("name")}" is for every model of every server')
 
 
+@guardrail("Name the audiences in proxy.auth.oidc.", shared="mandatory", local="advisory")
+def issuers_name_their_audiences(environment: Environment) -> Iterator[Breach]:
+    """Tokens of every issuer count only when they were made for the proxy: it names audiences.
+
+    Without one, a token that somebody gave to any other service of the issuer is good here too.
+    """
+    for item, table in _tables(environment):
+        for one in mappings(table.get("issuers")):
+            audiences = items(one.get("audiences"))
+            if not audiences or not all(text(audience).strip() for audience in audiences):
+                yield Breach(item, f"tokens of {text(one.get('issuer'))} need no audience")
+
+
+@guardrail(
+    "Let a Role get, list and watch what it names, no Secrets among it; bind that, or the ClusterRole view.",
+    shared="mandatory",
+    local="advisory",
+)
+def roles_let_only_read(environment: Environment) -> Iterator[Breach]:
+    """Roles of the stack let only read what they name, no Secrets; bindings are of such a role, and to somebody.
+
+    No part of Tidegate asks the cluster's API. To create pods, or to get into one, is to be every account of the
+    namespace; a wildcard holds what is added later; and what a role from elsewhere grants is not seen here.
+    """
+    roles = environment.of_kind("Role", "ClusterRole")
+    for role in roles:
+        if role.get("aggregationRule"):
+            yield Breach(role, "it is made of other roles, which are not seen here")
+        for what in dict.fromkeys(what for rule in mappings(role.get("rules")) for what in _more_than_read(rule)):
+            yield Breach(role, f"it grants {what}")
+    ours = {(role.get("kind"), name_of(role)) for role in roles} | {("ClusterRole", "view")}
+    for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding"):
+        kind, name = (at(binding, "roleRef", key) for key in ("kind", "name"))
+        if (kind, name) not in ours:
+            yield Breach(binding, f"it grants {kind} {name}, which the stack does not hold")
+        for subject in mappings(binding.get("subjects")):
+            if _EVERYBODY.match(text(subject.get("name"))):
+                yield Breach(binding, f"it is for everybody: {subject['name']}")
+
+
+def _more_than_read(rule: Mapping[str, Any]) -> Iterator[str]:
+    for verb in items(rule.get("verbs")):
+        if verb not in _READ:
+            yield "all verbs" if verb == "*" else f"{verb}"
+    for resource in items(rule.get("resources")):
+        if "*" in text(resource) or resource in _SENSITIVE:
+            yield "all resources" if resource == "*" else f"{resource}"
+    if "*" in items(rule.get("apiGroups")):
+        yield "resources of all groups"
+    yield from (f"the address {url}" for url in items(rule.get("nonResourceURLs")) if "*" in text(url))
+
+
 def _rules(environment: Environment) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    for item, table in _tables(environment):
+        for rule in mappings(table.get("rules")):
+            yield item, rule
+
+
+def _tables(environment: Environment) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     for item in environment.of_kind("ConfigMap"):
         table = mapping(item.get("data")).get(proxy_process.ACCESS_FILE)
         if table is None:
@@ -47,8 +109,7 @@ def _rules(environment: Environment) -> Iterator[tuple[Mapping[str, Any], Mappin
             tree = json.loads(text(table))
         except (ValueError, RecursionError):
             continue  # the proxy refuses such a table: it grants nothing
-        for rule in mappings(mapping(tree).get("rules")):
-            yield item, rule
+        yield item, mapping(tree)
 
 
 def _any(globs: Any) -> bool:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..objects import Environment, at, items, mapping, mappings, text, texts
+from ..objects import Environment, at, items, mapping, mappings, name_of, text, texts
 from ..rule import Breach, guardrail
 
 _WORD = r"PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY|CREDENTIALS?"
@@ -67,6 +67,41 @@ def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
     for pod in environment.pods:
         for one in pod.containers:
             yield from (Breach(pod.maker, what) for what in dict.fromkeys(_in_container(one)))
+
+
+@guardrail(
+    "Set automountServiceAccountToken: false; a token for another service is projected with its audience.",
+    shared="mandatory",
+    local="advisory",
+)
+def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Breach]:
+    """No pod has a token of the cluster's API, and no ServiceAccount hands one out by default.
+
+    Nothing here asks the API. What is loaded as a model is code, and could use the token.
+    """
+    accounts = {
+        name_of(item): item.get("automountServiceAccountToken") for item in environment.of_kind("ServiceAccount")
+    }
+    for item in environment.of_kind("ServiceAccount"):
+        if item.get("automountServiceAccountToken") is not False:
+            yield Breach(item, "pods with this account have its token, where they do not say otherwise")
+    for item in environment.of_kind("Secret"):
+        if item.get("type") == "kubernetes.io/service-account-token":
+            yield Breach(item, "it is a token that never ends")
+    for pod in environment.pods:
+        said = pod.spec.get("automountServiceAccountToken")
+        account = text(pod.spec.get("serviceAccountName")) or text(pod.spec.get("serviceAccount")) or "default"
+        if (accounts.get(account) if said is None else said) is not False:
+            yield Breach(pod.maker, "the token of its service account is mounted")
+        for volume in mappings(pod.spec.get("volumes")):
+            for source in mappings(at(volume, "projected", "sources")):
+                if "serviceAccountToken" in source and _is_the_clusters(at(source, "serviceAccountToken", "audience")):
+                    yield Breach(pod.maker, f"volume {volume.get('name')} holds a token of the cluster's API")
+
+
+def _is_the_clusters(audience: Any) -> bool:
+    """Say whether a token with this audience is one for the cluster's API: one without is."""
+    return not text(audience) or "kubernetes.default" in text(audience)
 
 
 def _in_object(item: Mapping[str, Any]) -> Iterator[str]:

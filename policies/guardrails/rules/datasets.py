@@ -46,6 +46,18 @@ def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
             yield Breach(volume, f"its reclaim policy is {policy or 'not said'}")
 
 
+@guardrail("Give the dataset a store of its own: efs, nfs or csi.", shared="advisory")
+def volumes_are_no_folders_of_nodes(environment: Environment) -> Iterator[Breach]:
+    """No PersistentVolume is a folder or disk of a node.
+
+    A folder of a node is another one on each node, and who writes to it, or what else lies there, nobody knows.
+    """
+    for volume in environment.of_kind("PersistentVolume"):
+        for kind in ("hostPath", "local"):
+            if path := at(volume, "spec", kind):
+                yield Breach(volume, f"it is {text(at(path, 'path')) or 'a folder'} of a node ({kind})")
+
+
 @dataclass(frozen=True)
 class Folder:
     """A folder of a store, or a prefix of a bucket, that a pod mounts or reads."""

@@ -1,13 +1,17 @@
 """The proxy is the one entry point."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidegate_contracts import eviction_process, triton
+from tidegate_contracts import eviction_process, proxy_process, triton
 
-from ..objects import Environment, Pod, at, items, mappings, matches, name_of, namespace_of, text, texts
+from ..objects import Environment, Pod, at, items, mapping, mappings, matches, name_of, namespace_of, text, texts
 from ..rule import Breach, guardrail
+from .network import is_wide
 
+_SNIPPET = re.compile(r"/.*(snippet|mirror-target|(permanent|temporal)-redirect$)")
+_ADMIN = (proxy_process.ADMIN_PORT, "admin")
 _METRICS = (triton.METRICS_PORT, eviction_process.ADMIN_PORT)
 """Ports that are not for inference; other rules say which callers may read them."""
 _NO_DOOR = {"Service", "ConfigMap", "Deployment", "StatefulSet", "DaemonSet", "NetworkPolicy", "ScaledObject"}
@@ -36,6 +40,52 @@ def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
         if kind not in _NO_DOOR and kind.endswith(_DOORS):
             yield from _exposing(item, servers)
     yield from _network(environment)
+
+
+@guardrail(
+    "Name sourceRanges in proxy.exposure, or let an Ingress or a Gateway lead to the proxy.",
+    shared="advisory",
+)
+def the_proxy_is_exposed_to_named_callers(environment: Environment) -> Iterator[Breach]:
+    """A Service of the proxy is open within the cluster, or a load balancer for named addresses; not for its metrics.
+
+    What stands in a NetworkPolicy counts only where it is enforced, and where the caller's address is kept. A port of
+    every node is open wherever a node can be reached; an externalIP takes traffic that is for somebody else.
+    """
+    for service in environment.of_kind("Service"):
+        if not _servers(environment, service):
+            yield from (Breach(service, what) for what in _open(environment, service))
+    for item in environment.of_kind("Endpoints", "EndpointSlice"):
+        yield Breach(item, "it sends callers of a Service to addresses that no selector chose")
+
+
+@guardrail("Take the annotation away; what it does belongs into the proxy.", shared="mandatory", local="advisory")
+def routes_bring_no_configuration_of_their_own(environment: Environment) -> Iterator[Breach]:
+    """No annotation writes into an ingress controller's configuration, copies requests, or sends callers elsewhere.
+
+    A snippet runs in the controller, which holds the certificates of the whole cluster; a copy of a request holds its
+    token.
+    """
+    for item in environment.objects:
+        for key in mapping(at(item, "metadata", "annotations")):
+            if _SNIPPET.search(str(key)):
+                yield Breach(item, f"annotation {key} is not the proxy's business")
+
+
+def _open(environment: Environment, service: Mapping[str, Any]) -> Iterator[str]:
+    spec = mapping(service.get("spec"))
+    proxies = [pod for pod in environment.selected({"matchLabels": spec.get("selector")}) if spec.get("selector")]
+    kind = text(spec.get("type")) or "ClusterIP"
+    ranges = [text(each) for each in items(spec.get("loadBalancerSourceRanges"))]
+    if kind == "LoadBalancer":
+        if not ranges or any(map(is_wide, ranges)):
+            yield "it is open to all addresses: loadBalancerSourceRanges names nobody"
+    elif kind != "ClusterIP":
+        yield f"it is of type {kind}"
+    if spec.get("externalIPs"):
+        yield "it has externalIPs"
+    if proxies and any(port.get("targetPort", port.get("port")) in _ADMIN for port in mappings(spec.get("ports"))):
+        yield "it leads to the proxy's port for probes and metrics"
 
 
 def _servers(environment: Environment, service: Mapping[str, Any]) -> list[Pod]:

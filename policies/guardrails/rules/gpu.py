@@ -9,6 +9,7 @@ from ..rule import Breach, guardrail
 GPU = "nvidia.com/gpu"
 _SHARED = f"{GPU}.shared"
 _MIG = "nvidia.com/mig-"
+_VISIBLE = "NVIDIA_VISIBLE_DEVICES"  # NVIDIA's container runtime follows it, whatever the scheduler gave.
 _PRODUCT = "nvidia.com/gpu.product"
 _STRATEGY = "nvidia.com/mig.strategy"
 _SHARING = "nvidia.com/gpu.sharing-strategy"
@@ -77,6 +78,11 @@ def _is_device(key: Any) -> bool:
 
 def _of_the_containers(pod: Pod) -> Iterator[str]:
     for one in pod.containers:
+        if any(
+            each.get("name") == _VISIBLE and each.get("value") not in ("", "void", "none")
+            for each in mappings(one.get("env"))
+        ):
+            yield f"container {one.get('name')} takes devices that it did not ask for, by {_VISIBLE}"
         limits, requests = (mapping(at(one, "resources", key)) for key in ("limits", "requests"))
         for key in sorted({str(key) for key in (*limits, *requests) if _is_device(key)}):
             if number(limits.get(key)) is None:

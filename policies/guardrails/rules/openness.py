@@ -9,9 +9,8 @@ from tidegate_contracts import proxy_process
 
 from ..objects import Environment, at, items, mapping, mappings, name_of, text, texts
 from ..rule import Breach, guardrail
+from .network import WIDEST
 
-_WIDEST = {4: 8, 6: 16}
-"""Bits by IP version that a range must fix at least: no network of one organisation is wider."""
 _CERTIFICATES = (
     "alb.ingress.kubernetes.io/certificate-arn",
     "ingress.gcp.kubernetes.io/pre-shared-cert",
@@ -82,6 +81,13 @@ def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breac
     for item in environment.of_kind("Ingress", "HTTPRoute"):
         if doors.keys() & {value for _, value in texts(item.get("spec"))}:
             yield from (Breach(item, what) for what in _plain(item))
+    for item in environment.of_kind("Gateway"):
+        for listener in mappings(at(item, "spec", "listeners")):
+            if listener.get("protocol") in ("HTTP", "TCP"):
+                yield Breach(item, f"its listener {listener.get('name')} has no TLS")
+    for item in environment.of_kind("Route"):
+        if not at(item, "spec", "tls") or at(item, "spec", "tls", "insecureEdgeTerminationPolicy") == "Allow":
+            yield Breach(item, "it answers without TLS")
 
 
 @guardrail(
@@ -121,7 +127,7 @@ def _wide(peers: Iterable[Mapping[str, Any]]) -> str:
             continue
         found[network.version].append(network)
     collapsed = [each for networks in found.values() for each in ipaddress.collapse_addresses(networks)]
-    wide = [str(each) for each in collapsed if each.prefixlen < _WIDEST[each.version]]
+    wide = [str(each) for each in collapsed if each.prefixlen < WIDEST[each.version]]
     return f"the whole internet ({', '.join(wide)})" if wide else ""
 
 
@@ -146,7 +152,8 @@ def _plain(item: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_REDIRECT}: false lets calls in as plain HTTP"
     if not _has_certificate(item):
         covered = {text(host) for tls in mappings(at(item, "spec", "tls")) for host in items(tls.get("hosts"))}
-        for rule in mappings(at(item, "spec", "rules")) or [{}]:
+        rest: list[Mapping[str, Any]] = [{}] if at(item, "spec", "defaultBackend") else []
+        for rule in [*mappings(at(item, "spec", "rules")), *rest] or [{}]:
             host = text(rule.get("host"))
             if not {host, f"*.{host.partition('.')[2]}"} & covered:
                 yield f"it has no TLS for {host or 'any host'}"

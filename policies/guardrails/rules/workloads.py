@@ -12,6 +12,8 @@ from ..triton import exit_seconds
 
 _DEFAULT_GRACE = 30
 _DRAIN = f"{proxy_process.ENVIRONMENT_PREFIX}DRAIN_SECONDS"
+_NOTHING = re.compile(r"0+(\.0*)?[a-zA-Z]*")
+_CONTROL_PLANE = re.compile(r"node-role\.kubernetes\.io/(control-plane|master|etcd)")
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
@@ -101,6 +103,46 @@ def autoscalers_own_the_number_of_replicas(environment: Environment) -> Iterator
             yield Breach(pod.maker, f"it has {len(owners)} autoscalers: {', '.join(sorted(owners))}")
 
 
+@guardrail("Give the container limits.memory, and the volume a sizeLimit.", shared="advisory", local="advisory")
+def memory_and_scratch_have_limits(environment: Environment) -> Iterator[Breach]:
+    """Every container has a limit of memory, and every emptyDir a limit of size.
+
+    Without them one model that leaks takes the memory or the disk of the whole node, and pods of others are evicted.
+    """
+    for pod in environment.pods:
+        together = at(pod.spec, "resources", "limits", "memory")  # Of the whole pod, since Kubernetes 1.34.
+        for one in (*pod.init_containers, *pod.main_containers):
+            limit = at(one, "resources", "limits", "memory") or together
+            if not limit or _NOTHING.fullmatch(str(limit)):
+                yield Breach(pod.maker, f"container {one.get('name')} has no limit of memory")
+        for volume in mappings(pod.spec.get("volumes")):
+            limit = at(volume, "emptyDir", "sizeLimit")
+            if "emptyDir" in volume and (not limit or _NOTHING.fullmatch(str(limit))):
+                yield Breach(pod.maker, f"volume {volume.get('name')} has no limit of size")
+
+
+@guardrail(
+    "Name the taints of the nodes that are meant, and let the scheduler choose.", shared="mandatory", local="advisory"
+)
+def pods_go_only_where_they_are_meant_to(environment: Environment) -> Iterator[Breach]:
+    """No pod tolerates every taint, goes to the control plane's nodes or past the scheduler, or counts as the system's.
+
+    A model server beside an API server shares its kernel; with the system's priority it drives out
+    what runs the cluster.
+    """
+    for pod in environment.pods:
+        for one in mappings(pod.spec.get("tolerations")):
+            key = text(one.get("key"))
+            if not key:
+                yield Breach(pod.maker, "it tolerates every taint")
+            elif _CONTROL_PLANE.fullmatch(key):
+                yield Breach(pod.maker, f"it tolerates {key}")
+        if node := pod.spec.get("nodeName"):
+            yield Breach(pod.maker, f"it names node {node}, past the scheduler")
+        if (priority := text(pod.spec.get("priorityClassName"))).startswith("system-"):
+            yield Breach(pod.maker, f"its priority is the system's: {priority}")
+
+
 def _lets_go(budget: Mapping[str, Any], replicas: int | None) -> bool:
     spec = mapping(budget.get("spec"))
     if "maxUnavailable" in spec:
@@ -137,12 +179,4 @@ def _pause(container: Mapping[str, Any]) -> int:
 def _stop(environment: Environment, container: Mapping[str, Any]) -> int:
     words = " ".join(text(word) for key in ("command", "args") for word in items(container.get(key)))
     seconds = exit_seconds(words)
-    return number(_variables(environment, container).get(_DRAIN)) or 0 if seconds is None else seconds
-
-
-def _variables(environment: Environment, container: Mapping[str, Any]) -> dict[str, Any]:
-    maps = {name_of(item): mapping(item.get("data")) for item in environment.of_kind("ConfigMap")}
-    found: dict[str, Any] = {}
-    for source in mappings(container.get("envFrom")):
-        found |= maps.get(text(at(source, "configMapRef", "name")), {})
-    return found | {text(one.get("name")): one.get("value") for one in mappings(container.get("env"))}
+    return number(environment.variables(container).get(_DRAIN)) or 0 if seconds is None else seconds

@@ -1,0 +1,196 @@
+"""Network: nothing talks to anything that is not named."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Any
+
+from tidegate_contracts import proxy_process
+
+from ..objects import Environment, Pod, at, items, mapping, mappings, name_of, number, text
+from ..rule import Breach, guardrail
+
+Rules = Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]
+
+WIDEST = {4: 8, 6: 16}
+"""Bits by IP version that a range must fix at least: no network of one organisation is wider."""
+_MANY_PORTS = 1000  # A range of so many names none.
+METADATA = ("169.254.169.254", "169.254.169.252", "169.254.170.2", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23")
+"""Where clouds hand out credentials of nodes and pods: EC2, Azure and Google, GKE, ECS, EKS."""
+_METADATA_PORTS = (80, 988)
+_LINK_LOCAL = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::/32"))
+_GOOGLE = "iam.gke.io/gcp-service-account"
+_EVERY_NAMESPACE = "kubernetes.io/metadata.name"  # A label that each namespace has: that it exists says nothing.
+_ALL, _INTERNET = "everybody", "all addresses"
+_CALLED = (proxy_process.HTTP_PORT, proxy_process.GRPC_PORT)
+
+
+@guardrail(
+    "Add a NetworkPolicy with podSelector: {} and policyTypes: [Ingress, Egress], and no rules.",
+    shared="mandatory",
+    local="advisory",
+)
+def everything_is_refused_by_default(environment: Environment) -> Iterator[Breach]:
+    """One NetworkPolicy refuses every pod of the namespace everything, in both directions.
+
+    A pod that no policy names is open to all, and may reach all: one that is added later, or whose labels are changed.
+    Other kinds of network policies can let through what NetworkPolicies refuse.
+    """
+    policies = environment.of_kind("NetworkPolicy")
+    if not any(_refuses_all(mapping(policy.get("spec"))) for policy in policies):
+        yield Breach(environment.itself, "no NetworkPolicy refuses all of its pods everything, in both directions")
+    for item in environment.objects:
+        kind = text(item.get("kind"))
+        if kind.endswith("NetworkPolicy") and kind != "NetworkPolicy":
+            yield Breach(item, f"a {kind} may let through what NetworkPolicies refuse")
+
+
+@guardrail(
+    "Name namespaces or pods, and the ports that they need; network.callers does.",
+    shared="advisory",
+    local="advisory",
+)
+def callers_are_named(environment: Environment) -> Iterator[Breach]:
+    """No NetworkPolicy lets the pods of all namespaces in, and who calls the proxy does not reach its metrics.
+
+    A stolen token can be used by whoever may come. What other pods than the proxy's let in is not the whole internet
+    either.
+    """
+    for policy, rule in _rules(environment, "ingress"):
+        whom = _selects(policy)
+        proxies = any(pod.is_proxy for pod in environment.selected(at(policy, "spec", "podSelector")))
+        for who in _all_of(mappings(rule.get("from"))):
+            # That the whole internet may call the proxy is another rule's.
+            if not proxies or who not in (_ALL, _INTERNET):
+                yield Breach(policy, f"it lets {who} come to {whom}")
+        if proxies and _opens(rule, proxy_process.ADMIN_PORT, "admin") and any(_opens(rule, port) for port in _CALLED):
+            yield Breach(policy, f"it lets callers of the proxy come to its port {proxy_process.ADMIN_PORT} too")
+
+
+@guardrail(
+    "Name what is reached, and its ports, in network.reach.",
+    shared="advisory",
+    local="advisory",
+)
+def destinations_are_named(environment: Environment) -> Iterator[Breach]:
+    """No NetworkPolicy lets pods out to all namespaces, to nobody in particular, or to the metadata address of a cloud.
+
+    What is loaded as a model is code: it carries off what it reads wherever it can reach, and asks the metadata address
+    for the node's own credentials. All addresses are allowed on ports that are named; the metadata address only to
+    servers, where one of them has a Google service account.
+    """
+    for policy, rule in _rules(environment, "egress"):
+        whom = _selects(policy)
+        peers = mappings(rule.get("to"))
+        named = bool(items(rule.get("ports")))  # Without ports, the whole internet is another rule's.
+        for where in _all_of(peers, elsewhere=True):
+            if where not in (_ALL, _INTERNET) or (named and (where == _ALL or _opens_all(rule))):
+                yield Breach(policy, f"it lets {whom} out to {where}")
+        for peer in peers:
+            address = _metadata(mapping(peer.get("ipBlock")), rule)
+            everywhere = not named and is_wide(text(at(peer, "ipBlock", "cidr")))
+            if address and not everywhere and not _asks_google(environment, policy):
+                yield Breach(policy, f"it lets {whom} out to the metadata address {address}")
+
+
+def _rules(environment: Environment, direction: str) -> Rules:
+    for policy in environment.of_kind("NetworkPolicy"):
+        for rule in items(at(policy, "spec", direction)):
+            yield policy, mapping(rule)
+
+
+def _selects(policy: Mapping[str, Any]) -> str:
+    selector = mapping(at(policy, "spec", "podSelector"))
+    return "the pods that it selects" if _names_somebody(selector) else "every pod"
+
+
+def _refuses_all(spec: Mapping[str, Any]) -> bool:
+    selector = spec.get("podSelector")
+    every = isinstance(selector, Mapping) and not any(selector.values())
+    both = {"Ingress", "Egress"} <= {text(each) for each in items(spec.get("policyTypes"))}
+    return every and both and not spec.get("ingress") and not spec.get("egress")
+
+
+def _names_somebody(selector: Any) -> bool:
+    """Say whether a selector names a label that somebody has and others have not."""
+    if mapping(mapping(selector).get("matchLabels")):
+        return True
+    return any(
+        one.get("operator") == "In" or (one.get("operator") == "Exists" and one.get("key") != _EVERY_NAMESPACE)
+        for one in mappings(mapping(selector).get("matchExpressions"))
+    )
+
+
+def _all_of(peers: Sequence[Mapping[str, Any]], *, elsewhere: bool = False) -> Iterator[str]:
+    """Yield who is meant where that is nobody in particular; `elsewhere`, named pods may be in any namespace."""
+    if not peers:
+        yield _ALL
+    for peer in peers:
+        if "ipBlock" in peer:
+            if is_wide(text(at(peer, "ipBlock", "cidr"))):
+                yield _INTERNET
+        elif "namespaceSelector" in peer and not _names_somebody(peer["namespaceSelector"]):
+            if not (elsewhere and _names_somebody(peer.get("podSelector"))):
+                yield "the pods of all namespaces"
+        elif not {"namespaceSelector", "podSelector"} & peer.keys():
+            yield "whom an empty peer means"
+
+
+def is_wide(cidr: str) -> bool:
+    """Say whether a range of addresses is so wide that it names nobody."""
+    block = _block(cidr)
+    return block is not None and block.prefixlen < WIDEST[block.version]
+
+
+def _block(cidr: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(cidr, strict=False)
+    except ValueError:
+        return None
+
+
+def _opens(rule: Mapping[str, Any], port: int, name: str = "") -> bool:
+    """Say whether a rule opens a TCP port, by its number, its name or a range; one without ports opens all."""
+    ports = mappings(rule.get("ports"))
+    for one in ports:
+        first, last = number(one.get("port")), number(one.get("endPort"))
+        if one.get("protocol") not in (None, "TCP"):
+            continue
+        if one.get("port") is None or (name and one["port"] == name):
+            return True
+        if first is not None and first <= port <= (first if last is None else last):
+            return True
+    return not ports
+
+
+def _opens_all(rule: Mapping[str, Any]) -> bool:
+    ports = mappings(rule.get("ports"))
+    return not ports or any(
+        one.get("port") is None or (number(one.get("endPort")) or 0) - (number(one["port"]) or 0) >= _MANY_PORTS
+        for one in ports
+    )
+
+
+def _metadata(block: Mapping[str, Any], rule: Mapping[str, Any]) -> str:
+    """Return the metadata address that a rule opens, if it does: a wide range must open one of its ports, too."""
+    cidr = _block(text(block.get("cidr")))
+    without = [each for each in map(_block, map(text, items(block.get("except")))) if each is not None]
+    for address in map(ip_address, METADATA):
+        if cidr is None or address not in cidr or any(address in each for each in without):
+            continue
+        beside = any(cidr.version == near.version and cidr.subnet_of(near) for near in _LINK_LOCAL)  # type: ignore[arg-type]
+        if beside or any(_opens(rule, port) for port in _METADATA_PORTS):
+            return str(address)
+    return ""
+
+
+def _asks_google(environment: Environment, policy: Mapping[str, Any]) -> bool:
+    """Say whether a policy is for servers alone, of which one gets its tokens from GKE's metadata server."""
+    known = {
+        name_of(account)
+        for account in environment.of_kind("ServiceAccount")
+        if at(account, "metadata", "annotations", _GOOGLE)
+    }
+    selected: list[Pod] = environment.selected(at(policy, "spec", "podSelector"))
+    return not any(pod.is_proxy for pod in selected) and any(
+        text(pod.spec.get("serviceAccountName")) in known for pod in selected
+    )

@@ -1,0 +1,323 @@
+"""Dangerous changes of all that is around pods, by the guardrail that must find each.
+
+After Kubernetes' documentation: network policies, Services, ingress-nginx's annotations, Pod Security admission, RBAC
+good practices, service accounts, persistent volumes.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from tests.cases import GONE
+
+from .dangers import (
+    ACCESS,
+    ISSUERS,
+    Danger,
+    added,
+    allowed,
+    bound,
+    containers,
+    every,
+    granting,
+    in_issuer,
+    more,
+    policy,
+    put,
+    refusals,
+    removed,
+    role,
+    services,
+    specs,
+    together,
+    whole,
+)
+from .stacks import Objects
+
+ENFORCE = "metadata/labels/pod-security.kubernetes.io~enforce"
+NAMESPACES, ACCOUNTS = every("Namespace"), every("ServiceAccount")
+INGRESSES, ROUTES = every("Ingress"), every("Ingress", "HTTPRoute", "Service")
+VOLUMES = every("PersistentVolume")
+PROXY, SERVER = services("proxy"), services("server")
+NGINX = "metadata/annotations/nginx.ingress.kubernetes.io~"
+TO_PROXY = {"service": {"name": "inference-proxy", "port": {"name": "http"}}}
+METADATA = "169.254.169.254/32"
+EVERYWHERE = [{"ipBlock": {"cidr": "0.0.0.0/0"}}]
+
+
+def leading_to_a_server(stack: Objects) -> None:
+    server = SERVER(stack)[0]["metadata"]["name"]
+    added("Ingress", spec={"defaultBackend": {"service": {"name": server}}})(stack)
+
+
+def block(cidr: str) -> list[dict[str, dict[str, str]]]:
+    return [{"ipBlock": {"cidr": cidr}}]
+
+
+def out(cidr: str, *ports: int) -> Danger:
+    to = {"to": block(cidr), **({"ports": [{"port": port} for port in ports]} if ports else {})}
+    what = f"every pod may reach {cidr}, ports {', '.join(map(str, ports)) or 'all'}"
+    return what, whole, policy(policyTypes=["Egress"], egress=[to])
+
+
+def token(**projected: object) -> object:
+    return {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token", **projected}}]}}
+
+
+AROUND_PODS: Mapping[str, Sequence[Danger]] = {
+    "nothing-bypasses-the-proxy": [
+        ("servers on a load balancer", SERVER, put("spec/type", "LoadBalancer")),
+        ("servers on a port of every node", SERVER, put("spec/type", "NodePort")),
+        ("servers on an address of somebody else", SERVER, put("spec/externalIPs", ["203.0.113.9"])),
+        ("everybody may call servers", allowed("ingress", "servers-from-proxy"), put("from", GONE)),
+        ("a range of addresses may call servers", allowed("ingress", "servers-from"), put("from", block("10.0.0.0/8"))),
+        ("what no rule of an Ingress is for goes to a server", whole, leading_to_a_server),
+        ("their neighbours may hold leases", allowed("ingress", "policy-from"), put("from", [{"podSelector": {}}])),
+    ],
+    "everything-is-refused-by-default": [
+        ("nothing is refused by default", whole, removed("NetworkPolicy", "default-deny")),
+        ("there is no NetworkPolicy at all", whole, removed("NetworkPolicy")),
+        ("only what comes in is refused", refusals, put("spec/policyTypes", ["Ingress"])),
+        ("only what goes out is refused", refusals, put("spec/policyTypes", ["Egress"])),
+        ("only some pods are refused", refusals, put("spec/podSelector", {"matchLabels": {"a": "b"}})),
+        ("the refusal lets everything in", refusals, put("spec/ingress", [{}])),
+        ("the refusal lets everything out", refusals, put("spec/egress", [{}])),
+        ("Cilium may allow what is refused", whole, added("CiliumNetworkPolicy", spec={"egress": [{}]})),
+        ("an administrator's policy comes first", whole, added("AdminNetworkPolicy", spec={"priority": 1})),
+    ],
+    "callers-are-named": [
+        ("everybody may come in", allowed("ingress"), put("from", GONE)),
+        ("nobody in particular may come in", allowed("ingress"), put("from", [])),
+        ("an empty peer", allowed("ingress"), put("from", [{}])),
+        ("all of IPv4", allowed("ingress"), put("from", EVERYWHERE)),
+        ("all of IPv6", allowed("ingress"), put("from", block("::/0"))),
+        ("all of IPv4 in halves", allowed("ingress"), put("from", [*block("0.0.0.0/1"), *block("128.0.0.0/1")])),
+        ("every namespace", allowed("ingress"), put("from", [{"namespaceSelector": {}}])),
+        (
+            "every namespace that has a name",
+            allowed("ingress"),
+            put(
+                "from",
+                [
+                    {
+                        "namespaceSelector": {
+                            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "Exists"}]
+                        }
+                    }
+                ],
+            ),
+        ),
+        (
+            "every namespace but one",
+            allowed("ingress"),
+            put(
+                "from",
+                [{"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]}}],
+            ),
+        ),
+        (
+            "whoever calls itself a caller",
+            allowed("ingress"),
+            put("from", [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"caller": "true"}}}]),
+        ),
+        ("callers reach all ports of the proxy", allowed("ingress", "callers-to-proxy"), put("ports", GONE)),
+        ("callers reach its admin port", allowed("ingress", "callers-to-proxy"), more("ports", {"port": 8082})),
+        ("callers reach it by name", allowed("ingress", "callers-to-proxy"), more("ports", {"port": "admin"})),
+        (
+            "callers reach it in a range",
+            allowed("ingress", "callers-to-proxy"),
+            put("ports", [{"port": 8080, "endPort": 8089}]),
+        ),
+        ("a further policy lets everybody in", whole, policy(ingress=[{}])),
+        ("everybody may read metrics", allowed("ingress", "metrics-of"), put("from", GONE)),
+        ("all namespaces may read metrics", allowed("ingress", "metrics-of"), put("from", [{"namespaceSelector": {}}])),
+    ],
+    "destinations-are-named": [
+        ("pods may go anywhere", allowed("egress"), put("to", GONE)),
+        ("pods may go to nobody in particular", allowed("egress"), put("to", [])),
+        ("pods may go to an empty peer", allowed("egress"), put("to", [{}])),
+        ("pods may go to every namespace", allowed("egress"), put("to", [{"namespaceSelector": {}}])),
+        ("all of IPv4, on all ports", allowed("egress"), together(put("to", EVERYWHERE), put("ports", GONE))),
+        out("0.0.0.0/0"),
+        out("0.0.0.0/1"),
+        out("::/0"),
+        (
+            "a range that is all ports",
+            whole,
+            policy(policyTypes=["Egress"], egress=[{"to": EVERYWHERE, "ports": [{"port": 1, "endPort": 65535}]}]),
+        ),
+        ("a further policy lets everything out", whole, policy(policyTypes=["Egress"], egress=[{}])),
+        out(METADATA),
+        out(METADATA, 80),
+        out("169.254.0.0/16", 443),
+        out("169.254.169.252/32", 988),
+        out("169.254.170.23/32", 80),
+        out("fd00:ec2::254/128", 80),
+        out("0.0.0.0/0", 80),
+        ("the metadata address among others", allowed("egress", "dns"), more("to", *block(METADATA))),
+    ],
+    "the-proxy-is-exposed-to-named-callers": [
+        (
+            "a load balancer for everybody",
+            PROXY,
+            together(put("spec/type", "LoadBalancer"), put("spec/loadBalancerSourceRanges", GONE)),
+        ),
+        (
+            "a load balancer for all of IPv4",
+            PROXY,
+            together(
+                put("spec/type", "LoadBalancer"), put("spec/loadBalancerSourceRanges", ["10.0.0.0/8", "0.0.0.0/0"])
+            ),
+        ),
+        ("a port of every node", PROXY, put("spec/type", "NodePort")),
+        (
+            "another name instead",
+            PROXY,
+            together(put("spec/type", "ExternalName"), put("spec/externalName", "proxy.example.com")),
+        ),
+        ("an address of somebody else", PROXY, put("spec/externalIPs", ["203.0.113.9"])),
+        ("the admin port beside", PROXY, lambda item: more("ports", {"port": 9, "targetPort": 8082})(item["spec"])),
+        ("the admin port by name", PROXY, put("spec/ports/0/targetPort", "admin")),
+        ("addresses by hand", whole, added("EndpointSlice", endpoints=[{"addresses": ["10.0.0.9"]}])),
+        ("addresses by hand, the old way", whole, added("Endpoints", subsets=[])),
+    ],
+    "calls-from-outside-are-encrypted": [
+        (
+            "a load balancer without TLS",
+            PROXY,
+            together(
+                put("spec/type", "LoadBalancer"),
+                put("spec/ports", [{"name": "plain", "port": 80, "targetPort": "http"}]),
+            ),
+        ),
+        (
+            "an Ingress without TLS",
+            whole,
+            added(
+                "Ingress", spec={"rules": [{"host": "danger.example.com", "http": {"paths": [{"backend": TO_PROXY}]}}]}
+            ),
+        ),
+        (
+            "the Ingress has no TLS any more",
+            INGRESSES,
+            together(put("spec/tls", []), put("spec/rules/0/host", "danger.example.com")),
+        ),
+        ("the Ingress has TLS for another host", INGRESSES, put("spec/rules/0/host", "danger.example.com")),
+        ("the Ingress answers for every host", INGRESSES, put("spec/rules/0/host", GONE)),
+        ("the Ingress is the one for all the rest", INGRESSES, put("spec/defaultBackend", TO_PROXY)),
+        ("the Ingress answers without TLS too", INGRESSES, put(f"{NGINX}ssl-redirect", "false")),
+        ("a Gateway without TLS", whole, added("Gateway", spec={"listeners": [{"name": "h", "protocol": "HTTP"}]})),
+        ("a route of OpenShift without TLS", whole, added("Route", spec={"to": {"name": "inference-proxy"}})),
+    ],
+    "routes-bring-no-configuration-of-their-own": [
+        (f"nginx is told: {name}", ROUTES, put(f"{NGINX}{name}", "x"))
+        for name in (
+            "configuration-snippet",
+            "server-snippet",
+            "auth-snippet",
+            "stream-snippet",
+            "modsecurity-snippet",
+            "mirror-target",
+            "permanent-redirect",
+            "temporal-redirect",
+        )
+    ]
+    + [("NGINX' own controller is told", ROUTES, put("metadata/annotations/nginx.org~location-snippets", "x"))],
+    "namespaces-enforce-pod-security-restricted": [
+        ("nothing is enforced", NAMESPACES, put(ENFORCE, GONE)),
+        ("the baseline is enforced", NAMESPACES, put(ENFORCE, "baseline")),
+        ("all is allowed", NAMESPACES, put(ENFORCE, "privileged")),
+        ("a profile that there is not", NAMESPACES, put(ENFORCE, "Restricted")),
+        ("a profile of long ago", NAMESPACES, put(f"{ENFORCE}-version", "v1.22")),
+        ("a namespace that somebody else declares", whole, removed("Namespace")),
+    ],
+    "volumes-are-retained": [
+        ("models go with their claim", VOLUMES, put("spec/persistentVolumeReclaimPolicy", "Delete")),
+        ("models are wiped with their claim", VOLUMES, put("spec/persistentVolumeReclaimPolicy", "Recycle")),
+        ("models go, unsaid", VOLUMES, put("spec/persistentVolumeReclaimPolicy", GONE)),
+    ],
+    "volumes-are-no-folders-of-nodes": [
+        ("a folder of the node", VOLUMES, put("spec/hostPath", {"path": "/var/lib/kubelet"})),
+        ("a disk of the node", VOLUMES, put("spec/local", {"path": "/mnt/disks/1"})),
+        ("a further volume, of the node's root", whole, added("PersistentVolume", spec={"hostPath": {"path": "/"}})),
+    ],
+    "secrets-are-never-inline": [
+        ("a Secret with its data", whole, added("Secret", stringData={"password": "correct-horse"})),
+        ("a password in a variable", containers, more("env", {"name": "DB_PASSWORD", "value": "correct-horse-1"})),
+        ("a token among the arguments", containers, more("args", "--api-token=0123456789abcdef0123")),
+    ],
+    "pods-hold-no-token-of-the-cluster": [
+        ("its token is mounted", specs, put("automountServiceAccountToken", True)),
+        (
+            "the default account's token is mounted",
+            specs,
+            together(put("automountServiceAccountToken", GONE), put("serviceAccountName", "default")),
+        ),
+        (
+            "no account is named",
+            specs,
+            together(put("automountServiceAccountToken", GONE), put("serviceAccountName", GONE)),
+        ),
+        ("an account that hands its token out", ACCOUNTS, put("automountServiceAccountToken", True)),
+        ("an account that hands it out, unsaid", ACCOUNTS, put("automountServiceAccountToken", GONE)),
+        ("a token as a volume", specs, more("volumes", token())),
+        (
+            "a token for the API as a volume",
+            specs,
+            more("volumes", token(audience="https://kubernetes.default.svc.cluster.local")),
+        ),
+        ("a token that never ends", whole, added("Secret", type="kubernetes.io/service-account-token")),
+    ],
+    "access-rules-name-their-callers": [
+        ("everybody may call", ACCESS, granting(principals=["*"])),
+        ("every group may call", ACCESS, granting(groups=["?*"])),
+    ],
+    "access-rules-name-servers-or-models": [
+        ("all models there will ever be", ACCESS, granting(servers=["*"], models=["**"]))
+    ],
+    "issuers-name-their-audiences": [
+        ("no audience", ISSUERS, in_issuer(audiences=None)),
+        ("no audience in the list", ISSUERS, in_issuer(audiences=[])),
+        ("an audience without a name", ISSUERS, in_issuer(audiences=["inference", ""])),
+    ],
+    "issuers-are-asked-over-https": [
+        ("an issuer without TLS", ISSUERS, in_issuer(issuer="http://idp.example.com")),
+        ("keys without TLS", ISSUERS, in_issuer(jwksUrl="http://idp.example.com/keys")),
+    ],
+    "roles-let-only-read": [
+        *(
+            (f"{kind} to {to}", whole, bound(kind, to))
+            for kind in ("ClusterRoleBinding", "RoleBinding")
+            for to in ("cluster-admin", "admin", "edit", "system:masters")
+        ),
+        *(
+            (f"all of {subject} may look", whole, bound("RoleBinding", "view", subject))
+            for subject in (
+                "system:anonymous",
+                "system:unauthenticated",
+                "system:authenticated",
+                "system:serviceaccounts",
+                "system:serviceaccounts:inference-prod",
+            )
+        ),
+        role(verbs=["*"]),
+        role("ClusterRole", verbs=["*"], resources=["*"], apiGroups=["*"]),
+        role(resources=["*"]),
+        role(resources=["pods/*"]),
+        role(apiGroups=["*"]),
+        role("ClusterRole", resources=[], nonResourceURLs=["*"]),
+        role(resources=["secrets"]),
+        role(resources=["secrets"], verbs=["list"]),
+        role(verbs=["create"]),
+        role(resources=["pods/exec"]),
+        role(resources=["pods/portforward"], verbs=["create"]),
+        role("ClusterRole", resources=["nodes/proxy"]),
+        role(resources=["serviceaccounts/token"], verbs=["create"]),
+        role(resources=["networkpolicies"], apiGroups=["networking.k8s.io"], verbs=["delete"]),
+        role("ClusterRole", resources=["clusterroles"], apiGroups=["rbac.authorization.k8s.io"], verbs=["escalate"]),
+        role("ClusterRole", resources=["clusterroles"], apiGroups=["rbac.authorization.k8s.io"], verbs=["bind"]),
+        role("ClusterRole", resources=["users"], verbs=["impersonate"]),
+        role("ClusterRole", resources=["persistentvolumes"], verbs=["create"]),
+        role("ClusterRole", resources=["namespaces"], verbs=["patch"]),
+        ("a role made of others", whole, added("ClusterRole", aggregationRule={"clusterRoleSelectors": [{}]})),
+    ],
+}
+"""By guardrail: what is dangerous, in words; where it can be done; and how."""

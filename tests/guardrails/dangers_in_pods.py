@@ -1,0 +1,157 @@
+"""Dangerous changes of pods, by the guardrail that must find each.
+
+After Kubernetes' documentation (Pod Security Standards, resource limits, taints, volumes) and Triton's (securing a
+deployment, options).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from tests.cases import GONE
+
+from .dangers import (
+    RESTRICTED,
+    Danger,
+    accelerated,
+    added,
+    containers,
+    models,
+    more,
+    mounts,
+    put,
+    replaced,
+    scratch,
+    specs,
+    tritons,
+    whole,
+)
+from .stacks import Object
+
+BARE = {"containers": [{"name": "c", "image": "busybox"}]}
+
+
+def made_writable(found: tuple[Object, Object]) -> None:
+    pod, volume = found
+    volume["persistentVolumeClaim"].pop("readOnly", None)
+    for one in (*pod.get("initContainers", []), *pod["containers"]):
+        for mount in one.get("volumeMounts", []):
+            mount.pop("readOnly", None)
+
+
+def volume(**source: object) -> Danger:
+    return f"a volume of kind {', '.join(source)}", specs, more("volumes", {"name": "danger", **source})
+
+
+IN_PODS: Mapping[str, Sequence[Danger]] = {
+    "images-are-pinned-by-digest": [
+        ("an image by a tag that moves", containers, put("image", "nvcr.io/nvidia/tritonserver:latest")),
+        ("no image at all", containers, put("image", GONE)),
+    ],
+    "pods-fulfil-pod-security-restricted": [
+        ("the host's network", specs, put("hostNetwork", True)),
+        ("the host's processes", specs, put("hostPID", True)),
+        ("the host's IPC", specs, put("hostIPC", True)),
+        ("a privileged container", containers, put("securityContext/privileged", True)),
+        ("more rights than its parent", containers, put("securityContext/allowPrivilegeEscalation", True)),
+        ("more rights, unsaid", containers, put("securityContext/allowPrivilegeEscalation", GONE)),
+        ("no capability dropped", containers, put("securityContext/capabilities", GONE)),
+        ("the capability to do nearly all", containers, put("securityContext/capabilities/add", ["SYS_ADMIN"])),
+        ("root by number", containers, put("securityContext/runAsUser", 0)),
+        ("root by number, for the pod", specs, put("securityContext/runAsUser", 0)),
+        ("root is allowed", specs, put("securityContext/runAsNonRoot", False)),
+        ("root is allowed in one container", containers, put("securityContext/runAsNonRoot", False)),
+        ("no seccomp", specs, put("securityContext/seccompProfile", GONE)),
+        ("seccomp switched off", containers, put("securityContext/seccompProfile", {"type": "Unconfined"})),
+        ("AppArmor switched off", specs, put("securityContext/appArmorProfile", {"type": "Unconfined"})),
+        ("an SELinux user", specs, put("securityContext/seLinuxOptions", {"user": "system_u"})),
+        ("an SELinux type of the host", specs, put("securityContext/seLinuxOptions", {"type": "spc_t"})),
+        ("/proc unmasked", containers, put("securityContext/procMount", "Unmasked")),
+        (
+            "a setting of the node's kernel",
+            specs,
+            put("securityContext/sysctls", [{"name": "kernel.msgmax", "value": "1"}]),
+        ),
+        ("a port of its node", containers, put("ports", [{"containerPort": 8000, "hostPort": 8000}])),
+        ("a process of a Windows host", specs, put("securityContext/windowsOptions", {"hostProcess": True})),
+        (
+            "a probe that asks another host",
+            containers,
+            put("livenessProbe", {"httpGet": {"host": "example.com", "port": 80, "path": "/"}}),
+        ),
+        (
+            "a hook that asks another host",
+            containers,
+            put("lifecycle/postStart", {"tcpSocket": {"host": "example.com", "port": 80}}),
+        ),
+        volume(hostPath={"path": "/"}),
+        volume(hostPath={"path": "/run/containerd/containerd.sock", "type": "Socket"}),
+        volume(nfs={"server": "nfs.example.com", "path": "/"}),
+        volume(gitRepo={"repository": "https://example.com/x.git"}),
+        volume(iscsi={"targetPortal": "10.0.0.1", "iqn": "x", "lun": 0}),
+        ("a container for debugging, as root", specs, put("ephemeralContainers", [{"name": "debug", "image": "sh"}])),
+        ("a pod of nobody's", whole, added("Pod", spec=BARE)),
+        ("a pod on every node", whole, added("DaemonSet", spec={"template": {"spec": BARE}})),
+        ("a pod by the clock", whole, added("CronJob", spec={"jobTemplate": {"spec": {"template": {"spec": BARE}}}})),
+    ],
+    "containers-are-confined": [
+        ("its image can be written to", containers, put("securityContext/readOnlyRootFilesystem", False)),
+        ("its image can be written to, unsaid", containers, put("securityContext/readOnlyRootFilesystem", GONE)),
+        ("containers see each other's processes", specs, put("shareProcessNamespace", True)),
+        ("root's group", containers, put("securityContext/runAsGroup", 0)),
+        ("root's group, for the pod", specs, put("securityContext/runAsGroup", 0)),
+        ("volumes of root's group", specs, put("securityContext/fsGroup", 0)),
+        ("root's group beside others", specs, put("securityContext/supplementalGroups", [1000, 0])),
+        ("mounts that come out on the node", mounts, put("mountPropagation", "Bidirectional")),
+        ("mounts that come in from the node", mounts, put("mountPropagation", "HostToContainer")),
+        ("a raw disk", containers, put("volumeDevices", [{"name": "models", "devicePath": "/dev/xvda"}])),
+    ],
+    "tritons-keep-their-control-to-themselves": [
+        ("no restricted API over HTTP", tritons, replaced("--http-restricted-api", "--http-header")),
+        ("no restricted protocol over gRPC", tritons, replaced("--grpc-restricted-protocol", "--grpc-header")),
+        *(
+            (f"{name} is open", tritons, replaced(RESTRICTED, ",".join(set(RESTRICTED.split(",")) - {name})))
+            for name in RESTRICTED.split(",")
+        ),
+        ("started bare", tritons, put("command", ["tritonserver"])),
+        ("a secret that everybody can read", tritons, replaced("=$secret", "=letmein")),
+        ("SageMaker's front end", tritons, more("args", "--allow-sagemaker=true")),
+        ("Vertex AI's front end", tritons, more("args", "--allow-vertex-ai=1")),
+        ("models are handed tokens over HTTP", tritons, more("args", "--http-header-forward-pattern=.*")),
+        ("models are handed tokens over gRPC", tritons, more("args", "--grpc-header-forward-pattern=(?i)authoriz.*")),
+        ("backends out of the repository", tritons, more("args", "--backend-directory=/models/backends")),
+        ("backends that can be written to", tritons, more("args", "--backend-directory", "/tmp/backends")),
+        ("agents that can be written to", tritons, more("args", "--repoagent-directory=/tmp")),
+        ("caches out of shared memory", tritons, more("args", "--cache-directory=/dev/shm/caches")),
+    ],
+    "datasets-are-mounted-read-only": [("a server that can write to models", models, made_writable)],
+    "gpu-pods-have-limit-selector-and-toleration-that-agree": [
+        ("all GPUs of the node", containers, more("env", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"})),
+        ("one GPU of the node", containers, more("env", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"})),
+        ("devices of a second kind", accelerated, put("resources/limits/nvidia.com~mig-9g.99gb", "1")),
+    ],
+    "memory-and-scratch-have-limits": [
+        ("no limit at all", containers, put("resources/limits", GONE)),
+        ("no limit of memory", containers, put("resources/limits/memory", GONE)),
+        ("a limit of nothing is none", containers, put("resources/limits/memory", "0")),
+        ("a limit of no gibibytes is none", containers, put("resources/limits/memory", "0Gi")),
+        ("a disk without a limit", scratch, put("emptyDir", {})),
+        ("memory without a limit, as a disk", scratch, put("emptyDir", {"medium": "Memory"})),
+    ],
+    "pods-go-only-where-they-are-meant-to": [
+        ("it tolerates everything", specs, more("tolerations", {"operator": "Exists"})),
+        ("it stays on nodes that fail", specs, more("tolerations", {"operator": "Exists", "effect": "NoExecute"})),
+        (
+            "it goes to the control plane",
+            specs,
+            more("tolerations", {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}),
+        ),
+        (
+            "it goes to the control plane, the old way",
+            specs,
+            more("tolerations", {"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"}),
+        ),
+        ("it goes past the scheduler", specs, put("nodeName", "master-0")),
+        ("it is the most important of the node", specs, put("priorityClassName", "system-node-critical")),
+        ("it is the most important of all", specs, put("priorityClassName", "system-cluster-critical")),
+    ],
+}
+"""By guardrail: what is dangerous, in words; where it can be done; and how."""

@@ -218,6 +218,8 @@ def test_any_of_them_is_found_in_what_any_valid_definition_declares(tree: Tree, 
     for rule, danger in ALL:
         if count := len(danger[1](sound)):
             place = random.randrange(count)
-            if not said(changed(dumped, danger, place), rule) - said(sound, rule):
+            after = changed(dumped, danger, place)
+            # What a definition has itself, such as a load balancer for everybody, is no change.
+            if after != sound and not said(after, rule) - said(sound, rule):
                 missed.append((rule, danger[0], place))
     assert missed == []

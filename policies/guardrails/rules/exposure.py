@@ -79,7 +79,8 @@ def _open(environment: Environment, service: Mapping[str, Any]) -> Iterator[str]
     ranges = [text(each) for each in items(spec.get("loadBalancerSourceRanges"))]
     if kind == "LoadBalancer":
         if not ranges or any(map(is_wide, ranges)):
-            yield "it is open to all addresses: loadBalancerSourceRanges names nobody"
+            named = ", ".join(ranges) or "nobody"
+            yield f"it is open to all addresses: loadBalancerSourceRanges names {named}"
     elif kind != "ClusterIP":
         yield f"it is of type {kind}"
     if spec.get("externalIPs"):

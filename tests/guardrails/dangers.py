@@ -157,7 +157,14 @@ def granting(**changes: Any) -> Change:
 
     def change(item: Object) -> None:
         table = json.loads(item["data"]["access.json"])
-        rule = {"name": "d", "principals": [], "groups": ["g"], "actions": ["infer"], "servers": ["a"], "models": ["m"]}
+        rule = {
+            "name": "a danger",
+            "principals": [],
+            "groups": ["g"],
+            "actions": ["infer"],
+            "servers": ["a"],
+            "models": ["m"],
+        }
         item["data"]["access.json"] = json.dumps({**table, "rules": [*table["rules"], {**rule, **changes}]})
 
     return change

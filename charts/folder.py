@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 
-from policies.guardrails import ANNOTATION
 from stacks.resolve import resolve
 from stacks.validate import read_definition
 
@@ -97,7 +96,7 @@ def default_values() -> Values:
     (values,) = copy.deepcopy(_stacks(EXAMPLE)).values()
     # Helm merges the user's annotations over these: what the example is held to would be what a file without a word
     # about it is held to.
-    del values["namespace"]["annotations"][ANNOTATION]
+    values["namespace"]["annotations"] = {}  # what is said of no definition, a release is held to as production
     return values
 
 

@@ -21,6 +21,7 @@ from stacks.problems import Problem, in_order
 from stacks.reading.tree import Node
 from stacks.resolve.datasets import EFS_DRIVER
 from stacks.resolve.kinds import KINDS
+from stacks.resolve.settings import ANNOTATION as DEFINITION
 from stacks.rules import check_stack
 from stacks.schema_errors import problems_from
 from stacks.stack import Stack
@@ -114,6 +115,7 @@ class ReadBack(Document):
     def _environment(self, values: Tree) -> Tree:
         namespace: Tree = values["namespace"]
         annotations: Tree = namespace.setdefault("annotations", {})
+        annotations.pop(DEFINITION, None)  # of which no rule of values asks
         kind = settings_of(annotations.pop(ANNOTATION)).kind if ANNOTATION in annotations else Settings().kind
         places = {"name": ("name",), "namespace": ("namespace", "name")}
         places |= {key: ("namespace", key) for key in ("labels", "annotations")}

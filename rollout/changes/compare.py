@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from components.apply_order import apply_key
+from stacks.resolve import settings
 
 from .secrets import Hidden, hidden, hidden_tree
 
@@ -30,6 +31,7 @@ _MUTABLE_VOLUME = {
     "accessModes", "capacity", "claimRef", "mountOptions", "persistentVolumeReclaimPolicy", "storageClassName",
     "volumeAttributesClassName",
 }  # fmt: skip
+_DEFINITION = f"metadata.annotations[{settings.ANNOTATION}]"
 _LIST_KEYS = ("name", "mountPath", "containerPort", "port", "key")
 
 
@@ -51,7 +53,7 @@ class FieldChange:
                 out += f"[{step}]"
             else:
                 out += ("." if out else "") + step
-        return out
+        return out.replace(_DEFINITION, "definition")
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
     if notes:
         lines += ["", message("\n".join(notes), _NOTES)]
     sections: dict[str, Callable[[Sequence[StackChange], _Room], list[str]]] = {
+        "Weaker than before": _weaker,
+        "Who may newly call": _grants,
         "Deleted, replaced, no longer served": _dangerous,
         "Guardrails": _findings,
         "What restarts": _restarts,
@@ -100,7 +102,7 @@ def message(text: str, room: int) -> str:
 def _sign(changes: Sequence[StackChange], refused: int) -> str:
     if broken(changes):
         return "⛔"
-    if refused or any(change.dangerous or change.grave for change in changes):
+    if refused or any(change.dangerous or change.grave or change.is_weaker for change in changes):
         return "⚠️"
     return "✏️" if any(change.objects for change in changes) else "✅"
 
@@ -108,6 +110,24 @@ def _sign(changes: Sequence[StackChange], refused: int) -> str:
 def _places(stacks: Sequence[str]) -> str:
     more = f" and {len(stacks) - _MOST_STACKS} more" if len(stacks) > _MOST_STACKS else ""
     return ", ".join(map(code, stacks[:_MOST_STACKS])) + more
+
+
+def _weaker(changes: Sequence[StackChange], room: _Room) -> list[str]:
+    ways = alike((change.name, way) for change in changes for way in change.weaker)
+    lines = [f"- {_places(stacks)} **{prose(way)}**" for way, stacks in ways.items()]
+    return room.take(lines, "- **and is WEAKER in {} more ways**".format)
+
+
+def _grants(changes: Sequence[StackChange], room: _Room) -> list[str]:
+    found = alike((change.name, grant) for change in changes for grant in change.grants)
+    if not found:
+        return []
+    rows = [
+        (_places(stacks), code(each.who), code(each.action), code(each.models))
+        for each, stacks in sorted(found.items(), key=lambda item: not item[0].wider)
+    ]
+    titles, rule, *lines = table(("Stack", "Who", "May newly", "Models"), rows)
+    return [titles, rule, *room.take(lines, "\n**and {} more**".format)]
 
 
 def _dangerous(changes: Sequence[StackChange], room: _Room) -> list[str]:

@@ -16,7 +16,7 @@ from ..terminal import in_shell
 from . import restarts
 from .compare import DATASETS, KEPT, MISSING, WORDS, FieldChange, ObjectChange, Verb, tally
 from .secrets import Hidden
-from .stack_change import Devices, StackChange, findings_of, notices_of
+from .stack_change import Devices, StackChange, alike, findings_of, notices_of
 
 STYLES: Mapping[Verb, str] = {"created": "green", "changed": "yellow", "replaced": "bold red", "deleted": "bold red"}
 _OF_DATASETS = ", and datasets are protected: add a dataset of another name and move the servers to it"
@@ -173,8 +173,18 @@ def terminal_summary(changes: Sequence[StackChange]) -> Text:
         "Guardrails:": _findings(changes),
     }
     lines = [line for title, body in parts.items() if body for line in ((title, "bold"), *body)]
-    lines += [(line, "bold red") for line in _notices(changes, grave=True)]
+    lines += [(line, "bold red") for line in (*_notices(changes, grave=True), *_weaker(changes))]
     return Text("\n").join(Text(*line) for line in lines)
+
+
+def _weaker(changes: Sequence[StackChange]) -> list[str]:
+    ways = alike((change.name, way) for change in changes for way in change.weaker)
+    ways |= alike(
+        (change.name, f"newly lets {each.who} {each.action}: {each.models}")
+        for change in changes
+        for each in change.grants
+    )
+    return [escaped(f"{', '.join(stacks)} {way}") for way, stacks in ways.items()]
 
 
 def _of(devices: Devices) -> str:

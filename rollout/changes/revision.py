@@ -1,4 +1,4 @@
-"""What a git revision's own code makes of a definition."""
+"""What a git revision's own code makes of a definition; where no code lies beside it, what this program makes of it."""
 
 import os
 import subprocess
@@ -18,6 +18,7 @@ from ..terminal import note
 
 SECONDS = 600
 _TAIL = 12
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 class NothingToCompare(CommandError):
@@ -26,9 +27,9 @@ class NothingToCompare(CommandError):
 
 @contextmanager
 def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
-    """Yield a revision's commit, and a folder with a folder for each stack, which its own code has rendered.
+    """Yield a revision's commit, and a folder with a rendered folder for each stack.
 
-    Raises NothingToCompare where the revision has no such definition, no code, or a definition that is wrong.
+    Raises NothingToCompare where the revision has no such definition, or one that is wrong.
     """
     folder = definition.resolve().parent
     if not folder.is_dir():
@@ -54,10 +55,9 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
                 f"{escaped(revision)} has no {escaped(str(wanted))}, so there is nothing to compare with."
             )
         root = next((root for root in (tree / wanted).parents if (root / "rollout/__main__.py").is_file()), None)
-        if root is None or not root.is_relative_to(tree):
-            raise NothingToCompare(f"{escaped(revision)} cannot render itself: it has no `rollout` package yet.")
-        note(f"rendering {escaped(revision)} ({commit[:10]}) with its own code …")
-        _render(revision, root, (tree / wanted).relative_to(root), rendered)
+        has_code = root is not None and root.is_relative_to(tree)
+        note(f"rendering {escaped(revision)} ({commit[:10]}) with {'its own code' if has_code else 'this program'} …")
+        _render(revision, root if root is not None and has_code else _ROOT, tree / wanted, rendered)
         yield commit, rendered
 
 

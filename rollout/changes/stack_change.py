@@ -10,6 +10,7 @@ from stacks.problems import counted
 
 from .compare import DATASETS, ObjectChange, tally
 from .restarts import MODEL, Notice, Restart, notices, restarting, restarts
+from .weaker import Grant, grants, weaker
 from .workloads import gpu_slices
 
 State = Literal["new", "removed", "changed", "unchanged"]
@@ -39,11 +40,18 @@ class StackChange:
     devices: Sequence[Devices]
     findings: Sequence[Finding]  # Of the guardrails, after the change.
     known: Sequence[Finding]  # Those of before the change.
+    weaker: Sequence[str] = ()  # What it newly allows, or asks for no longer: sentences without a subject.
+    grants: Sequence[Grant] = ()  # Who may newly call what.
 
     @property
     def dangerous(self) -> list[ObjectChange]:
         """Objects that are deleted (first) or replaced."""
         return [change for verb in ("deleted", "replaced") for change in self.objects if change.verb == verb]
+
+    @property
+    def is_weaker(self) -> bool:
+        """Whether the change allows what was not allowed, or no longer asks for what was asked."""
+        return bool(self.weaker) or any(grant.wider for grant in self.grants)
 
     @property
     def grave(self) -> list[Notice]:
@@ -75,17 +83,20 @@ def stack_change(
     state: State = "unchanged"
     started: list[Restart] = []
     beside: list[Notice] = []
+    loosened: list[str] = []
+    granted: list[Grant] = []
     if before is None or after is None:
         state = "new" if before is None else "removed"
     elif changes:
         state, started = "changed", restarts(before, after)
         beside = notices(before, after, started)
+        loosened, granted = weaker(before, after), grants(before, after)
     was, will = gpu_slices(before or ()), gpu_slices(after or ())
     devices = [
         Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
         for kind in sorted(was.keys() | will.keys())
     ]
-    return StackChange(name, state, changes, started, beside, devices, findings, known)
+    return StackChange(name, state, changes, started, beside, devices, findings, known, loosened, granted)
 
 
 def _breach(finding: Finding) -> tuple[str, ...]:
@@ -129,11 +140,13 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     objects = [item for change in changes for item in change.objects]
     datasets = {item.name for item in objects if item.verb == "replaced" and item.kind in DATASETS}
     unserved = {notice.name for change in changes for notice in change.grave if notice.kind == MODEL}
+    ways = {way for change in changes for way in (*change.weaker, *(each for each in change.grants if each.wider))}
     devices = [one for change in changes for one in change.devices]
     before, after = sum(one.before for one in devices), sum(one.after for one in devices)
     parts = [
         broken(changes),
         f"the cluster REFUSES {counted(range(refused), 'object')}" if refused else "",
+        f"{counted(ways, 'thing')} WEAKER" if ways else "",
         f"{counted(datasets, 'dataset')} REPLACED" if datasets else "",
         f"{counted(unserved, 'model')} NO LONGER SERVED" if unserved else "",
         f"{counted(changes, 'stack')}: {kinds}",

@@ -25,6 +25,7 @@ from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.proxy import PROXY, REPLICAS, CertificateIssuer, ProxyTls, SecretTls
 from ..images_lock import ImagesLock
 from ..stack import Stack
+from . import settings
 from .datasets import claims, dataset_volumes
 from .servers import image_reference, server_args
 
@@ -76,7 +77,11 @@ def _namespace(stack: Stack) -> NamespaceArgs:
     return NamespaceArgs.model_construct(
         name=stack.namespace,
         labels=stack.environment.labels,
-        annotations={**stack.environment.annotations, guardrails.ANNOTATION: said},
+        annotations={
+            **stack.environment.annotations,
+            guardrails.ANNOTATION: said,
+            settings.ANNOTATION: settings.annotation(stack),
+        },
     )
 
 

@@ -174,7 +174,8 @@ def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message=first")
     ended = call("preview", folder / "two.yaml", "--base", "HEAD", "--summary", page, code=0)
-    assert "HEAD cannot render itself: it has no `rollout` package yet." in ended.err
+    assert "with this program" in ended.err
+    assert "Nothing would change in 2 stacks." in ended.out
     assert "<code>" in page.read_text("utf-8")
 
 
@@ -193,14 +194,21 @@ def test_against_a_definition_that_was_wrong_everything_is_new_and_it_says_so(re
     assert "Everything counts as new: HEAD cannot be rendered" in repo.said()
 
 
-def test_against_a_revision_without_the_code_or_without_the_definition_everything_is_new(repo: Repository) -> None:
+def test_against_a_revision_without_the_definition_everything_is_new(repo: Repository) -> None:
     shutil.copy(repo.definition, repo.folder / "definitions/new.yaml")
     ended = repo.against("HEAD", definition=repo.folder / "definitions/new.yaml")
     assert "HEAD has no definitions/new.yaml" in ended.err
     assert "In 2 of 2 stacks: " in ended.out
+
+
+def test_a_definition_of_another_repository_is_compared_with_its_own_revision(repo: Repository) -> None:
     git(repo.folder, "rm", "-r", "--quiet", "rollout")
     repo.commit("no code")
-    assert "HEAD cannot render itself: it has no `rollout` package yet." in repo.against("HEAD").err
+    repo.edit("replicas: 1\n", "replicas: 2\n")
+    ended = repo.against("HEAD")
+    assert "with this program" in ended.err
+    assert "spec.replicas 1 → 2" in ended.out
+    assert "In 1 of 2 stacks: 1 changed." in ended.out
 
 
 @pytest.mark.thorough

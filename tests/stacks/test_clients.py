@@ -164,7 +164,8 @@ def test_clients_read_back_what_they_are_told_and_of_models_it_is_what_the_proxy
     plain = {**tree, "environments": [{**item, "promotion": {}} for item in tree["environments"]]}
     for stack, other in zip(definition.stacks, read_tree(plain).stacks, strict=True):
         resolved = resolve(stack, definition.lock)
-        assert resolved == resolve(other, definition.lock), "promotion is for clients"
+        without = resolve(other, definition.lock)
+        assert without.model_copy(update={"namespace": resolved.namespace}) == resolved, "promotion is for clients"
         table = RoutingTable.model_validate(
             routing_table(Place(stack.environment.name, stack.namespace), resolved.servers)
         )

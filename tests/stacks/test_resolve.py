@@ -129,6 +129,7 @@ def test_without_overlays_environments_differ_in_nothing_but_their_names() -> No
 # What each value of the reference's overlays changes: kind and name of the objects, and the field.
 ACCESS = {"ConfigMap inference-proxy-routing: data.access.json"}
 GUARDRAILS = {"Namespace NAMESPACE: metadata.annotations.tidegate.dev/guardrails"}
+DEFINITION = {"Namespace NAMESPACE: metadata.annotations.tidegate.dev/definition"}
 
 
 @pytest.mark.parametrize(
@@ -143,10 +144,10 @@ GUARDRAILS = {"Namespace NAMESPACE: metadata.annotations.tidegate.dev/guardrails
         ("prod/proxy/access/model-endpoints/servers", ACCESS),
         ("prod/guardrails/gpuSlices", GUARDRAILS),
         ("prod/guardrails/severities", GUARDRAILS),
-        # how it is rolled out, and who promotes what, is no object of it
-        ("prod/rollout/canary", set()),
-        ("prod/promotion", set()),
-        ("prod/gate", set()),
+        # How it is rolled out, and who promotes what, is no object of its own.
+        ("prod/rollout/canary", DEFINITION),
+        ("prod/promotion", DEFINITION),
+        ("prod/gate", DEFINITION),
     ],
 )
 def test_each_value_of_an_overlay_changes_what_it_says_and_nothing_else(path: str, changed: set[str]) -> None:

@@ -1,0 +1,280 @@
+"""What a change weakens: what an environment newly allows, what it no longer asks for, and who may newly call what.
+
+All of it is read from objects; what no object needs rides on the Namespace as annotations.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from tidegate_contracts import proxy_process
+from tidegate_contracts.proxy_settings import variable
+
+from policies import guardrails
+from policies.guardrails.settings import settings_of
+from stacks.problems import listed
+from stacks.resolve import settings
+
+from .compare import json_tree
+from .workloads import Tree, at, items, mapping, text
+
+MOST_MODELS = 12
+_EVERY = "every port"
+_ANYBODY = "anybody"
+
+Ways = dict[str, float]
+"""Sentences without a subject, with how much there is of each: True, or a number."""
+_Peer = str | IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Models that somebody may newly call."""
+
+    who: str
+    action: str
+    models: str
+    wider: bool  # Whether models are among them that were served before.
+
+
+def weaker(before: Iterable[Tree], after: Iterable[Tree]) -> list[str]:
+    """Return what is weaker after a change, in sentences without a subject: `no longer asks for …`."""
+    before, after = list(before), list(after)
+    with_definition = all(_definition(objects) for objects in (before, after))  # an older version wrote none
+    was, now = (_allowed(objects, with_definition) for objects in (before, after))
+    lines = [_newly(way, was.get(way), amount) for way, amount in now.items() if way not in was or amount > was[way]]
+    lines += [f"newly lets {words}" for words in _reached(before, after)]
+    lines += [f"newly {words}" for words in _waived(before, after)]
+    had, has = (_asked(objects, with_definition) for objects in (before, after))
+    lines += [
+        f"{way}: {_shown(amount)} → {_shown(has[way])}" if way in has else f"no longer {way}"
+        for way, amount in had.items()
+        if way not in has or has[way] < amount
+    ]
+    return lines
+
+
+def _newly(way: str, was: float | None, now: float) -> str:
+    if was is not None:
+        return f"{way}: {_shown(was)} → {_shown(now)}"
+    return f"newly {way}" if now is True else f"newly {way}: {_shown(now)}"
+
+
+def _shown(amount: float) -> str:
+    return "any number" if amount == math.inf else f"{amount:g}"
+
+
+def _waived(before: list[Tree], after: list[Tree]) -> Iterator[str]:
+    old, new = (settings_of(_annotation(objects, guardrails.ANNOTATION)).waivers for objects in (before, after))
+    for each in new:
+        if not any(
+            had.rule == each.rule and had.object in (None, each.object) and had.until >= each.until for had in old
+        ):
+            about = f" for {each.object}" if each.object else ""
+            yield f"has an exception from {each.rule}{about} until {each.until}: {each.name}"
+
+
+def _named(objects: Iterable[Tree], kind: str) -> Iterator[tuple[str, Tree]]:
+    yield from ((text(item, "metadata", "name"), item) for item in objects if item.get("kind") == kind)
+
+
+def _annotation(objects: Iterable[Tree], name: str) -> str:
+    found = (at(item, "metadata", "annotations", name) for _, item in _named(objects, "Namespace"))
+    return next((said for said in found if isinstance(said, str)), "")
+
+
+def _definition(objects: Iterable[Tree]) -> Tree:
+    return mapping(json_tree(_annotation(objects, settings.ANNOTATION)))
+
+
+def _file(objects: Iterable[Tree], name: str) -> Tree:
+    found = (json_tree(at(item, "data", name)) for _, item in _named(objects, "ConfigMap"))
+    return next((tree for tree in found if isinstance(tree, Mapping)), {})
+
+
+# ---- what is allowed, and what is asked ----
+
+
+def _allowed(objects: list[Tree], with_definition: bool) -> Ways:
+    found: Ways = {}
+    if with_definition:
+        found |= _allowed_by_definition(_definition(objects))
+    held_to = settings_of(_annotation(objects, guardrails.ANNOTATION))
+    found["takes GPU slices"] = math.inf if held_to.gpu_slices is None else held_to.gpu_slices
+    if held_to.kind == "local":
+        found["is a local trial: folders of nodes and images without a digest are allowed"] = True
+    access = _file(objects, proxy_process.ACCESS_FILE)
+    for issuer in items(access, "issuers"):
+        for audience in at(issuer, "audiences") or ():
+            found[f"believes tokens of {text(issuer, 'issuer')} for {audience}"] = True
+    for key in ("requestsPerMinute", "burst"):
+        if isinstance(rate := at(access, "rateLimit", key), int):
+            found[f"lets one caller send a model ({key})"] = rate
+    for name, words in (("api_keys", "believes API keys"), ("domino_principal_url", "believes Domino's principals")):
+        if any(at(item, "data", variable(name)) not in (None, "false") for _, item in _named(objects, "ConfigMap")):
+            found[words] = True
+    for name, item in _named(objects, "Service"):
+        if (kind := text(item, "spec", "type", default="ClusterIP")) != "ClusterIP":
+            found[f"opens the Service {name} to the outside as {kind}"] = True
+    for kind in ("Ingress", "HTTPRoute"):
+        found |= {f"opens the proxy to the outside by {kind} {name}": True for name, _ in _named(objects, kind)}
+    return found
+
+
+def _allowed_by_definition(tree: Tree) -> Ways:
+    found: Ways = {}
+    promotion, rollout = mapping(tree, "promotion"), mapping(tree, "rollout")
+    who = [*(promotion.get("principals") or ()), *(promotion.get("groups") or ())]
+    for name in who or ["the writers of its repositories"]:
+        found[f"lets {name} bring in versions of models"] = True
+    found["rolls out to so many data planes at once"] = rollout.get("maxParallel", 1)
+    for name, dataset in mapping(tree, "datasets").items():
+        found |= {f"lets {writer} write the dataset {name}": True for writer in at(dataset, "writers") or ()}
+    for name, server in mapping(tree, "servers").items():
+        for writer in at(server, "repository", "writers") or ():
+            found[f"lets {writer} write the repository of {name}"] = True
+    for alert in at(tree, "gate", "alerts", "ignore") or ():
+        found[f"leaves the alert {alert} out of its gate"] = True
+    return found
+
+
+def _asked(objects: list[Tree], with_definition: bool) -> Ways:
+    found: Ways = _asked_by_definition(_definition(objects)) if with_definition else {}
+    held_to = settings_of(_annotation(objects, guardrails.ANNOTATION))
+    if held_to.kind == "production":
+        found["is held to production's rules"] = True
+    for rule in guardrails.BY_NAME.values():
+        if held_to.severities.get(rule.name, rule.severity(held_to.kind)) == "mandatory":
+            found[f"stops at the guardrail {rule.name}"] = True
+    for name, item in _named(objects, "Namespace"):
+        if (level := text(item, "metadata", "labels", "pod-security.kubernetes.io/enforce")) == "restricted":
+            found[f"enforces Pod Security {level} in {name}"] = True
+    for kind, words in (("NetworkPolicy", "keeps traffic in bounds by"), ("PodDisruptionBudget", "keeps pods by")):
+        found |= {f"{words} {kind} {name}": True for name, _ in _named(objects, kind)}
+    for name, item in _named(objects, "Ingress"):
+        if at(item, "spec", "tls"):
+            found[f"has TLS at Ingress {name}"] = True
+    if any(at(item, "data", variable("tls")) == "true" for _, item in _named(objects, "ConfigMap")):
+        found["answers HTTPS at the proxy itself"] = True
+    for name, item in _named(objects, "PeerAuthentication"):
+        if text(item, "spec", "mtls", "mode") == "STRICT":
+            found[f"takes callers of the mesh alone by PeerAuthentication {name}"] = True
+    for name, item in _named(objects, "PersistentVolume"):
+        if text(item, "spec", "persistentVolumeReclaimPolicy") == "Retain":
+            found[f"keeps the files of PersistentVolume {name} when it is deleted"] = True
+    return found
+
+
+def _asked_by_definition(tree: Tree) -> Ways:
+    found: Ways = {}
+    promotion, gate = mapping(tree, "promotion"), mapping(tree, "gate")
+    if source := promotion.get("from"):
+        found[f"asks that versions of models served in {source} before"] = True
+    if promotion.get("separationOfDuties"):
+        found["asks for separation of duties in promotions"] = True
+    if hours := promotion.get("soakHours"):
+        found["asks for hours of service before a promotion"] = hours
+    for key, words in (("probe", "has its gate ask a probe"), ("alerts", "has its gate look for alerts")):
+        if key in gate:
+            found[words] = True
+    found["has its gate hold for seconds"] = gate.get("settleSeconds", 0)
+    if canary := at(tree, "rollout", "canary"):
+        found[f"sends {canary} ahead as canary"] = True
+    found["comes in wave"] = at(tree, "dataPlane", "wave") or 1
+    return found
+
+
+# ---- the network ----
+
+
+def _reached(before: list[Tree], after: list[Tree]) -> Iterator[str]:
+    """Yield who may newly reach whom; addresses within those that were allowed are not new."""
+    old = [*_ways_through(before)]
+    for way in _ways_through(after):
+        name, direction, peer, port = way
+        if not any(each[:2] == way[:2] and each[3] in (port, _EVERY) and _covers(each[2], peer) for each in old):
+            ours = f"the pods of NetworkPolicy {name}"
+            yield f"{peer} reach {ours} at {port}" if direction == "ingress" else f"{ours} reach {peer} at {port}"
+
+
+def _ways_through(objects: Iterable[Tree]) -> Iterator[tuple[str, str, _Peer, str]]:
+    for name, policy in _named(objects, "NetworkPolicy"):
+        for direction, of in (("ingress", "from"), ("egress", "to")):
+            for rule in items(policy, "spec", direction):
+                ports = [f"{port.get('protocol', 'TCP')} {port.get('port', _EVERY)}" for port in items(rule, "ports")]
+                for peer in [*map(_peer, items(rule, of))] or [_ANYBODY]:
+                    yield from ((name, direction, peer, port) for port in ports or [_EVERY])
+
+
+def _peer(peer: Tree) -> _Peer:
+    if (cidr := text(peer, "ipBlock", "cidr")) and not at(peer, "ipBlock", "except"):
+        try:
+            return ip_network(cidr, strict=False)
+        except ValueError:
+            return cidr
+    if cidr:
+        return f"{cidr} except {', '.join(map(str, at(peer, 'ipBlock', 'except')))}"
+    pods, spaces = (_labels(mapping(peer, key)) for key in ("podSelector", "namespaceSelector"))
+    where = f" in namespaces {spaces}" if "namespaceSelector" in peer else ""
+    return f"pods {pods}{where}"
+
+
+def _labels(selector: Tree) -> str:
+    said = [f"{key}={value}" for key, value in sorted(mapping(selector, "matchLabels").items())]
+    said += [
+        f"{text(one, 'key')} {text(one, 'operator')} {', '.join(map(str, one.get('values') or ()))}".rstrip()
+        for one in items(selector, "matchExpressions")
+    ]
+    return ", ".join(said) or "of any label"
+
+
+def _covers(wide: _Peer, narrow: _Peer) -> bool:
+    if wide in (narrow, _ANYBODY):
+        return True
+    if isinstance(wide, IPv4Network) and isinstance(narrow, IPv4Network):
+        return narrow.subnet_of(wide)
+    return isinstance(wide, IPv6Network) and isinstance(narrow, IPv6Network) and narrow.subnet_of(wide)
+
+
+# ---- who may call what ----
+
+
+def grants(before: Iterable[Tree], after: Iterable[Tree]) -> list[Grant]:
+    """Return who may newly call which models; of a glob that matches none, what it is."""
+    before, after = list(before), list(after)
+    served = {*_models(before)}
+    had = {*_granted(before)}
+    found: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
+    for who, action, model in _granted(after):
+        if (who, action, model) not in had:
+            found.setdefault((who, action), {})[model] = None
+    return [
+        Grant(who, action, listed([_model(*model) for model in models], MOST_MODELS), not served.isdisjoint(models))
+        for (who, action), models in found.items()
+    ]
+
+
+def _model(server: str, name: str) -> str:
+    return f"{name} of {server}"
+
+
+def _models(objects: Iterable[Tree]) -> Iterator[tuple[str, str]]:
+    table = _file(objects, proxy_process.ROUTING_FILE)
+    yield from ((text(model, "server"), text(model, "name")) for model in items(table, "models"))
+
+
+def _granted(objects: list[Tree]) -> Iterator[tuple[str, str, tuple[str, str]]]:
+    models = [*_models(objects)]
+    for rule in items(_file(objects, proxy_process.ACCESS_FILE), "rules"):
+        source = f" of {text(rule, 'source')}" if text(rule, "source") else ""
+        names = [f"{kind} {name}{source}" for kind in ("principal", "group") for name in rule.get(f"{kind}s") or ()]
+        reached: list[tuple[str, str]] = []
+        for server in rule.get("servers") or ():
+            for glob in rule.get("models") or ():
+                some = [each for each in models if fnmatchcase(each[0], server) and fnmatchcase(each[1], glob)]
+                reached += [*some, (server, glob)] if any(sign in glob for sign in "*?[") or not some else some
+        for who in names:
+            for action in rule.get("actions") or ():
+                yield from ((who, str(action), model) for model in reached)

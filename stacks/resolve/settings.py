@@ -1,0 +1,49 @@
+"""What a definition says of a stack and no object would carry: it rides on the Namespace, so that previews see it.
+
+Promotion, the gate, waves, writers, the inventory and what clients are told decide what people may do and how changes
+arrive; a cluster needs none of it. Written beside the objects it changes as they do, whatever they are compared with.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..stack import Stack
+
+ANNOTATION: Final = "tidegate.dev/definition"
+"""On the Namespace; JSON, with the definition's own keys."""
+
+
+def annotation(stack: Stack) -> str:
+    """Return the text of the annotation; what is not said is not in it."""
+    environment, plane, platform = stack.environment, stack.data_plane, stack.platform
+    of_plane = plane.model_dump(mode="json", by_alias=True, exclude={"environments"})
+    tree = {
+        **environment.model_dump(mode="json", by_alias=True, include={"rollout", "promotion"}),
+        "dataPlane": {**of_plane, "context": plane.context or plane.name},
+        **platform.model_dump(mode="json", by_alias=True, include={"gate"}),
+        "images": _named(platform.images, {"backends"}),
+        "datasets": _named(platform.datasets, {"writers", "domino"}),
+        "servers": {
+            server.name: {
+                **server.model_dump(mode="json", by_alias=True, include={"repository"}),
+                # Objects have a start-up's bound in steps of the probe's ten seconds.
+                "pools": _named((pool for pool in server.pools if pool.startup_seconds % 10), {"startup_seconds"}),
+            }
+            for server in platform.servers
+        },
+        "network": {"callers": [each.name for each in platform.network.callers]},
+    }
+    return json.dumps(_said(tree), sort_keys=True, ensure_ascii=False)
+
+
+def _named(parts: Any, keys: set[str]) -> dict[str, Any]:
+    return {part.name: part.model_dump(mode="json", by_alias=True, include=keys) for part in parts}
+
+
+def _said(tree: Any) -> Any:
+    """Return a tree without what is not said; a list keeps its order."""
+    if isinstance(tree, Mapping):
+        said = {key: _said(value) for key, value in tree.items()}
+        return {key: value for key, value in said.items() if value not in (None, {}, [])}
+    return [_said(item) for item in tree] if isinstance(tree, list) else tree

@@ -1,0 +1,168 @@
+"""What a change weakens, in words: what is newly allowed, what is no longer asked, who may newly call what."""
+
+import json
+from typing import Any
+
+import pytest
+
+from rollout.changes.compare import compare
+from rollout.changes.page import page
+from rollout.changes.stack_change import stack_change, verdict
+from rollout.changes.weaker import Grant, grants, weaker
+
+from ..conftest import made
+
+Object = dict[str, Any]
+PROD: Object = {
+    "name": "prod",
+    "dataPlane": {"name": "east", "wave": 2},
+    "promotion": {"from": "dev", "groups": ["deployers"], "separationOfDuties": True, "soakHours": 24},
+    "gate": {"settleSeconds": 60, "probe": {"kind": "url"}, "alerts": {"kind": "prometheus"}},
+    "rollout": {"canary": "east", "maxParallel": 2},
+    "datasets": {"models": {"writers": ["deployers"]}},
+}
+
+
+def namespace(definition: Object, guardrails: Object | None = None, level: str = "restricted") -> Object:
+    item = made("Namespace", "prod")
+    held_to = {"kind": "production", "gpuSlices": 4, **(guardrails or {})}
+    item["metadata"]["annotations"] = {
+        "tidegate.dev/definition": json.dumps(definition),
+        "tidegate.dev/guardrails": json.dumps(held_to),
+    }
+    item["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": level}
+    return item
+
+
+def without(*path: str) -> Object:
+    tree: Object = json.loads(json.dumps(PROD))
+    at = tree
+    for step in path[:-1]:
+        at = at[step]
+    del at[path[-1]]
+    return tree
+
+
+def having(value: Any, *path: str) -> Object:
+    tree: Object = json.loads(json.dumps(PROD))
+    at = tree
+    for step in path[:-1]:
+        at = at.setdefault(step, {})
+    at[path[-1]] = value
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (without("promotion", "separationOfDuties"), "no longer asks for separation of duties in promotions"),
+        (without("promotion", "from"), "no longer asks that versions of models served in dev before"),
+        (having(4, "promotion", "soakHours"), "asks for hours of service before a promotion: 24 → 4"),
+        (having(["deployers", "all"], "promotion", "groups"), "newly lets all bring in versions of models"),
+        (without("gate", "probe"), "no longer has its gate ask a probe"),
+        (without("gate", "alerts"), "no longer has its gate look for alerts"),
+        (having(5, "gate", "settleSeconds"), "has its gate hold for seconds: 60 → 5"),
+        (without("rollout", "canary"), "no longer sends east ahead as canary"),
+        (having(50, "rollout", "maxParallel"), "rolls out to so many data planes at once: 2 → 50"),
+        (having(1, "dataPlane", "wave"), "comes in wave: 2 → 1"),
+        (having(["deployers", "x"], "datasets", "models", "writers"), "newly lets x write the dataset models"),
+    ],
+)
+def test_what_an_environment_no_longer_asks_for_is_said_and_the_way_back_is_not(after: Object, said: str) -> None:
+    old, new = [namespace(PROD)], [namespace(after)]
+    assert weaker(old, new) == [said]
+    assert weaker(new, old) == []
+
+
+WAIVER = {"name": "w", "rule": "images-are-pinned-by-digest", "owner": "o", "reason": "r", "until": "2027-03-31"}
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (namespace(PROD, {"gpuSlices": 9}), "takes GPU slices: 4 → 9"),
+        (namespace(PROD, {"gpuSlices": None}), "takes GPU slices: 4 → any number"),
+        (namespace(PROD, level="baseline"), "no longer enforces Pod Security restricted in prod"),
+        (
+            namespace(PROD, {"severities": {"images-are-pinned-by-digest": "advisory"}}),
+            "no longer stops at the guardrail images-are-pinned-by-digest",
+        ),
+        (
+            namespace(PROD, {"waivers": [WAIVER]}),
+            "newly has an exception from images-are-pinned-by-digest until 2027-03-31: w",
+        ),
+    ],
+)
+def test_guardrails_that_hold_less_are_said(after: Object, said: str) -> None:
+    assert weaker([namespace(PROD)], [after]) == [said]
+    assert weaker([after], [namespace(PROD)]) == []
+
+
+def test_an_exception_that_ends_sooner_weakens_nothing() -> None:
+    sooner, later = (namespace(PROD, {"waivers": [{**WAIVER, "until": day}]}) for day in ("2027-01-01", "2027-12-31"))
+    assert weaker([later], [sooner]) == []
+    assert len(weaker([sooner], [later])) == 1
+
+
+def policy(*sources: Object, ports: tuple[int, ...] = (8080,)) -> Object:
+    rules = {"from": list(sources), "ports": [{"port": port} for port in ports]}
+    return made("NetworkPolicy", "proxy", spec={"ingress": [rules]})
+
+
+def cidr(text: str) -> Object:
+    return {"ipBlock": {"cidr": text}}
+
+
+def test_addresses_within_those_that_came_in_before_are_not_new() -> None:
+    wide, narrow = policy(cidr("0.0.0.0/0")), policy(cidr("10.1.0.0/16"))
+    assert weaker([wide], [narrow]) == []
+    (line,) = weaker([narrow], [wide])
+    assert line == "newly lets 0.0.0.0/0 reach the pods of NetworkPolicy proxy at TCP 8080"
+
+
+def test_no_source_at_all_lets_anybody_in() -> None:
+    (line,) = weaker([policy(cidr("10.0.0.0/8"))], [policy()])
+    assert "anybody" in line
+
+
+def test_a_network_policy_that_goes_is_a_protection_that_goes() -> None:
+    assert weaker([policy()], []) == ["no longer keeps traffic in bounds by NetworkPolicy proxy"]
+
+
+def tables(rules: list[Object], *models: str) -> list[Object]:
+    routing = {"servers": [], "models": [{"server": "s", "pool": "p", "name": name} for name in models]}
+    access = {"rules": rules, "rateLimit": {"requestsPerMinute": 60, "burst": 1}}
+    return [made("ConfigMap", "proxy", data={"routing.json": json.dumps(routing), "access.json": json.dumps(access)})]
+
+
+def rule(*groups: str, models: tuple[str, ...] = ("*",)) -> Object:
+    return {"name": "r", "groups": groups, "actions": ["infer"], "servers": ["*"], "models": models}
+
+
+def test_who_may_newly_call_what_is_told_by_caller_and_models() -> None:
+    before, after = tables([rule("a", models=("one",))], "one", "two"), tables([rule("a", "b")], "one", "two")
+    assert grants(before, after) == [
+        Grant("group a", "infer", "two of s, * of *", True),
+        Grant("group b", "infer", "one of s, two of s, * of *", True),
+    ]
+    assert grants(after, before) == []
+
+
+def test_a_new_model_is_told_with_its_callers_and_weakens_nothing() -> None:
+    before, after = tables([rule("a")], "one"), tables([rule("a")], "one", "two")
+    assert grants(before, after) == [Grant("group a", "infer", "two of s", False)]
+
+
+def test_what_is_weaker_stands_first_and_never_under_a_tick() -> None:
+    before, after = [namespace(PROD)], [namespace(without("gate", "probe"))]
+    change = stack_change("prod-east", compare(before, after), before, after)
+    text = page([change], "A preview")
+    assert verdict([change]).startswith("1 thing WEAKER")
+    assert text.startswith("**⚠️ ")
+    assert text.index("Weaker than before") < text.index("#### Changes")
+    assert "no longer has its gate ask a probe" in text
+
+
+def test_against_a_rendering_that_says_nothing_of_its_definition_nothing_of_it_is_weaker() -> None:
+    silent = made("Namespace", "prod")
+    assert not [line for line in weaker([silent], [namespace(PROD)]) if "gate" in line or "bring in" in line]

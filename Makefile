@@ -20,17 +20,31 @@ VALUES ?=
 TRACE ?=
 REQUIRE_ALL ?=
 ALLOW_NOT_RUN ?=
+DIR ?=
+GPU ?=
+IMPORT ?=
 
 # A misspelt setting would be a command for all that there is.
-SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DRY_RUN ENGINE ENV FROM FUZZ INSECURE KEEP_GOING \
-  MUTATION OUT PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL RESUME ROOMS RUN STACK TIDEGATE_CACHE TRACE VALUES WORKERS YES
+SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DIR DRY_RUN ENGINE ENV FROM FUZZ GPU IMPORT INSECURE \
+  KEEP_GOING MUTATION OUT PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL RESUME ROOMS RUN STACK TIDEGATE TIDEGATE_CACHE \
+  TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
 SAID := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 $(if $(filter-out $(SETTINGS),$(SAID)),$(error no setting is called $(filter-out $(SETTINGS),$(SAID)): there are $(SETTINGS)))
+
+# Where the program is: here, or where a platform of one's own has it, whose Makefile includes this one (`make init`).
+ROOT := $(if $(TIDEGATE),$(abspath $(TIDEGATE)),$(CURDIR))
+OF_THE_PROGRAM := bench bench-eviction bench-iac bench-lifecycle bench-proxy docs format fuzz lock mutation test test-all
+ifneq ($(TIDEGATE),)
+$(if $(wildcard $(ROOT)/requirements/install.py),,$(error TIDEGATE=$(TIDEGATE) is no checkout of Tidegate))
+$(foreach goal,$(filter $(OF_THE_PROGRAM),$(MAKECMDGOALS)),$(error make $(goal) is about Tidegate itself: run it in a checkout of it))
+# No folder of the platform is taken for one of the program's packages.
+export PYTHONSAFEPATH := 1
+endif
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
 export TIDEGATE_CACHE
-export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/service:$(CURDIR)/proxy:$(CURDIR)/policies/eviction:$(CURDIR)/client
+export PYTHONPATH := $(ROOT):$(ROOT)/contracts:$(ROOT)/service:$(ROOT)/proxy:$(ROOT)/policies/eviction:$(ROOT)/client
 # Bytecode goes to the cache folder, that of tests too, so that each process of a run finds it and the tree stays clean.
 export PYTHONPYCACHEPREFIX ?= $(TIDEGATE_CACHE)/bytecode
 unexport PYTHONDONTWRITEBYTECODE
@@ -38,8 +52,8 @@ export MYPY_CACHE_DIR ?= $(TIDEGATE_CACHE)/mypy
 export RUFF_CACHE_DIR ?= $(TIDEGATE_CACHE)/ruff
 
 # Virtual environments, one for each set of locked requirements, in the cache folder.
-RUN = "$(shell '$(PYTHON)' requirements/install.py --where run)/bin/python"
-TEST = "$(shell '$(PYTHON)' requirements/install.py --where test)/bin/python"
+RUN = "$(shell '$(PYTHON)' '$(ROOT)/requirements/install.py' --where run)/bin/python"
+TEST = "$(shell '$(PYTHON)' '$(ROOT)/requirements/install.py' --where test)/bin/python"
 
 # Whether a switch is on; a word that is neither yes nor no must not be taken for one of them.
 YES_WORDS := 1 y yes on true
@@ -63,11 +77,15 @@ override export VALUES := $(value VALUES)
 override export TRACE := $(value TRACE)
 override export ALLOW_NOT_RUN := $(value ALLOW_NOT_RUN)
 override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
+override export DIR := $(value DIR)
+override export GPU := $(value GPU)
+override export IMPORT := $(value IMPORT)
+override export TIDEGATE_REPOSITORY := $(value TIDEGATE_REPOSITORY)
 
 .PHONY: help
 help: ## List what there is
 	@printf 'Tidegate: many models, few GPUs, one definition.\n\n'
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) $(if $(TIDEGATE),| grep -v $(OF_THE_PROGRAM:%=-e '^%:')) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context> BASE=<git revision> ENGINE=<pulumi or helm>\n' "$$DEFINITION" "$$OUT"
 
 # Files with fuzzers of the proxy: its parsers, its paths, and the fast path against the slow one.
@@ -93,6 +111,11 @@ up: .run ## Render every stack of the definition to YAML; with CLUSTER=<context>
 down: .run ## Take the stacks of CLUSTER=<context> down, datasets stay; local goes with all that is in it
 	@$(RUN) -m rollout down "$$DEFINITION" $(ON_CLUSTER) $(if $(call on,YES),--yes)
 
+.PHONY: init
+init: .run ## Write a platform of your own to DIR=<folder>: definition, Makefile, CI (GPU=<product> IMPORT=<blueprint's values.yaml>)
+	@$(RUN) -m rollout init "$$DIR" $(if $(GPU),--gpu "$$GPU") $(if $(IMPORT),--import "$$IMPORT") \
+	  $(if $(TIDEGATE_REPOSITORY),--repository "$$TIDEGATE_REPOSITORY")
+
 .PHONY: check
 check: .run ## Check the definition: its form, its rules, and the guardrails; writes nothing
 	@$(RUN) -m rollout check "$$DEFINITION"
@@ -113,7 +136,7 @@ rollout: .run ## Bring ENV=<environment> up plane after plane (FROM=<plane> DRY_
 
 .PHONY: chart
 chart: .run ## Write the Helm chart from the components
-	@$(RUN) -m charts generate
+	@$(RUN) -m charts generate $(if $(TIDEGATE),--out charts/tidegate)
 
 .PHONY: values
 values: .run ## Print the chart's values of STACK=<stack>
@@ -211,15 +234,21 @@ lock: .test ## Resolve all dependencies anew
 clean: ## Take away what was built here; the journals of rollouts and the cache folder stay
 	@[ ! -d build ] || find build -mindepth 1 -maxdepth 1 ! -name rollout -exec rm -rf {} +
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	@rm -rf */build policies/eviction/build
-	@find . \( -name __pycache__ -o -name '*.egg-info' \) -type d -prune -exec rm -rf {} +
+	@$(if $(TIDEGATE),rm -f .tidegate,rm -rf */build policies/eviction/build; \
+	  find . \( -name __pycache__ -o -name '*.egg-info' \) -type d -prune -exec rm -rf {} +)
 
 NEEDS_PYTHON = $(if $(shell command -v '$(PYTHON)'),,echo 'Tidegate needs Python 3.11 or later, and there is none: make PYTHON=<path> …' >&2; exit 1)
 
 .PHONY: .run .test .parts
 .run .test:
 	@$(NEEDS_PYTHON)
-	@$(PYTHON) requirements/install.py $(subst .,,$@)
+	@$(PYTHON) '$(ROOT)/requirements/install.py' $(subst .,,$@)
+	@$(if $(TIDEGATE),ln -sfn '$(ROOT)' .tidegate)
+
+# What a preview compares a platform with: its base, rendered by the program that the base pins.
+.PHONY: .rendering
+.rendering: .run
+	@$(RUN) -m rollout render "$$DEFINITION" --out "$$OUT"
 
 # What takes long the first time is made beside each other. A server that cannot be installed is told of by its tests.
 .parts:

@@ -21,22 +21,27 @@ app = typer.Typer(
 @app.command()
 def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 and name what is stale.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder of the chart; its own by default.")
+    ] = None,
 ) -> None:
     """Write the chart's folder, and say what changed."""
     with answering():
         from . import CHART
-        from .folder import contents, stale, write
+        from .folder import contents, require_chart, stale, write
 
+        chart = out or CHART
+        require_chart(chart)
         wanted = contents()
-        changed = (stale if check else write)(wanted)
+        changed = (stale if check else write)(wanted, chart)
         if check:
             for path in changed:
-                print(f"{CHART.name}/{path} is stale: run `make chart`", file=sys.stderr)
+                print(f"{chart.name}/{path} is stale: run `make chart`", file=sys.stderr)
             if changed:
                 raise typer.Exit(FAILED)
             return
         for path in changed:
-            print(f"{CHART.name}/{path}: {'written' if path in wanted else 'removed'}")
+            print(f"{chart.name}/{path}: {'written' if path in wanted else 'removed'}")
         print(f"{len(wanted)} files, {len(changed) or 'nothing'} changed.")
 
 

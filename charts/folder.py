@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 
+from stacks.command import CommandError
+from stacks.problems import escaped
 from stacks.resolve import resolve
 from stacks.validate import read_definition
 
 from . import CHART, templates, values_of
 from .generate import templates_of
-from .packaging import ROOT, chart_yaml
+from .packaging import NAME, ROOT, chart_yaml
 from .readme import readme
 from .smoke_test import SmokeTest
 from .values_file import Values, samples_of, values_text
@@ -59,6 +61,16 @@ def _notes(objects: Mapping[str, str]) -> dict[str, str]:
     files = " ".join(f'"{name}"' for name in sorted(objects) if name.endswith(".yaml"))
     parts = (_TEXT / "_notes.tpl").read_text("utf-8").replace("@TEMPLATES@", f"list {files}")
     return {"NOTES.txt": (_TEXT / "NOTES.txt").read_text("utf-8"), "_notes.tpl": parts}
+
+
+def require_chart(folder: Path) -> None:
+    """Refuse a folder that is not empty and holds no chart of ours: what is not generated is removed from it."""
+    about = folder / "Chart.yaml"
+    if folder.exists() and not (about.is_file() and f"name: {NAME}\n" in about.read_text("utf-8", "replace")):
+        if folder.is_dir() and not any(folder.iterdir()):
+            return
+        what = f"{escaped(str(folder))} is not empty, and holds no chart of Tidegate"
+        raise CommandError(f"{what}: generating one would remove what is in it.\nNothing was changed. Move it away.")
 
 
 def stale(wanted: Mapping[str, str], chart: Path = CHART) -> list[str]:

@@ -59,9 +59,9 @@ def link(venv: Path, requirements: Path) -> None:
     """Link .venv, where `pulumi` (Pulumi.yaml) and people find their Python: source .venv/bin/activate.
 
     The environment with the tests' requirements has all that the other has, so it stays once it is linked. A folder of
-    somebody's own stays too.
+    somebody's own stays too. It stands where make runs: in the checkout, or in a platform that pins it.
     """
-    place = HERE.parent / ".venv"
+    place = Path.cwd() / ".venv"
     if place.exists() and not (place.is_symlink() and requirements.stem == "test"):
         return
     if place.is_symlink() and place.resolve() == venv.resolve():

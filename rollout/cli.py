@@ -122,6 +122,26 @@ def preview(
         preview_changes(Wanted(definition, out, stack, base, cluster, summary))
 
 
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where: a folder that is empty, or is not there yet.")],
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="PRODUCT", help="GPU of the nodes, as labelled.")] = None,
+    values: Annotated[
+        Path | None, typer.Option("--import", metavar="FILE", help="Values of the Domino blueprint's chart.")
+    ] = None,
+    repository: Annotated[
+        str | None,
+        typer.Option("--repository", metavar="ADDRESS", help="Where Tidegate is fetched from; else `origin`."),
+    ] = None,
+) -> None:
+    """Write a repository for a platform of one's own, which pins this program."""
+    with answering() as outcome:
+        from .init.repository import Wanted, write_repository
+
+        outcome.text = "nothing was written"
+        write_repository(Wanted(folder, gpu, values, repository), outcome)
+
+
 @app.command(hidden=True)
 def render(definition: Definition, out: Out = DEFAULT_OUT) -> None:
     """Write what a definition renders to, without guardrails: what previews of later revisions compare with."""

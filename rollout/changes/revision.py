@@ -1,10 +1,15 @@
-"""What a git revision's own code makes of a definition; where no code lies beside it, what this program makes of it."""
+"""What a git revision's own code makes of a definition.
+
+Where no code lies beside it, the program that its Makefile pins takes its place; where none is pinned, this one.
+"""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -56,8 +61,15 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
             )
         root = next((root for root in (tree / wanted).parents if (root / "rollout/__main__.py").is_file()), None)
         has_code = root is not None and root.is_relative_to(tree)
-        note(f"rendering {escaped(revision)} ({commit[:10]}) with {'its own code' if has_code else 'this program'} …")
-        _render(revision, root if root is not None and has_code else _ROOT, tree / wanted, rendered)
+        pinned = next((folder for folder in (tree / wanted).parents if _pins(folder / "Makefile")), None)
+        if root is not None and has_code:
+            command, using = _by_code(root, tree / wanted, rendered), "its own code"
+        elif pinned is not None and pinned.is_relative_to(tree):
+            command, using = _by_make(pinned, tree / wanted, rendered), "the Tidegate that it pins"
+        else:
+            command, using = _by_code(_ROOT, tree / wanted, rendered), "this program"
+        note(f"rendering {escaped(revision)} ({commit[:10]}) with {using} …")
+        _render(revision, command)
         yield commit, rendered
 
 
@@ -70,18 +82,46 @@ def render_for_previews(definition: Path, out: Path) -> None:
             (out / stack.name / name).write_bytes(text.encode())
 
 
-def _render(revision: str, root: Path, definition: Path, out: Path) -> None:
-    command: list[str | Path] = [sys.executable, "-m", "rollout", "render", definition, "--out", out]
+@dataclass(frozen=True)
+class _Command:
+    words: list[str | Path]
+    folder: Path
+    environment: Mapping[str, str]
+
+
+def _by_code(root: Path, definition: Path, out: Path) -> _Command:
     path = {"PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
+    return _Command([sys.executable, "-m", "rollout", "render", definition, "--out", out], root, path)
+
+
+def _pins(makefile: Path) -> bool:
+    return makefile.is_file() and "\nTIDEGATE_REVISION :=" in makefile.read_text("utf-8", "replace")
+
+
+def _by_make(folder: Path, definition: Path, out: Path) -> _Command:
+    words: list[str | Path] = ["make", "--no-print-directory", ".rendering", f"DEFINITION={definition}", f"OUT={out}"]
+    return _Command(words, folder, {"MAKEFLAGS": "", "MAKELEVEL": ""})  # not with what this make was told
+
+
+def _render(revision: str, command: _Command) -> None:
     try:
-        done = processes.run(command, seconds=SECONDS, cwd=root, environment=path)
+        done = processes.run(command.words, seconds=SECONDS, cwd=command.folder, environment=command.environment)
     except subprocess.TimeoutExpired:
         raise CommandError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
     if done.returncode:
-        said = "".join(f"\n    {escaped(line)}" for line in done.stderr.strip().splitlines()[-_TAIL:])
-        error = NothingToCompare if done.returncode == WRONG_INPUT else CommandError
-        code = f"exit code {done.returncode}"
-        raise error(f"{escaped(revision)} cannot be rendered: its own `rollout render` ended with {code}:{said}")
+        lines = done.stderr.strip().splitlines()
+        # make ends with 2 whatever failed, and says the code of what did.
+        of_make = (
+            re.fullmatch(r"make: \*\*\* .* Error ([0-9]+)", lines.pop())
+            if command.words[0] == "make" and lines
+            else None
+        )
+        code = int(of_make[1]) if of_make else done.returncode
+        said = "".join(f"\n    {escaped(line)}" for line in lines[-_TAIL:])
+        error = NothingToCompare if code == WRONG_INPUT else CommandError
+        raise error(
+            f"{escaped(revision)} cannot be rendered: its own `rollout render` ended with exit code {code}:{said}"
+        )
 
 
 def _git(folder: Path, *arguments: str, error: str, code: int = FAILED, more: Mapping[str, str] | None = None) -> str:

@@ -127,7 +127,7 @@ def _here(cli: PulumiCli, stack: Stack) -> PulumiCli:
     (folder / "state").mkdir(parents=True, exist_ok=True, mode=0o700)
     project = yaml.safe_load((pulumi_cli.ROOT / "Pulumi.yaml").read_text("utf-8"))
     project["main"] = os.path.relpath(pulumi_cli.ROOT, folder)
-    project["runtime"]["options"]["virtualenv"] = str(pulumi_cli.ROOT / project["runtime"]["options"]["virtualenv"])
+    project["runtime"]["options"]["virtualenv"] = str(pulumi_cli.PROJECT / project["runtime"]["options"]["virtualenv"])
     del project["stackConfigDir"]
     (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project, sort_keys=False), "utf-8")
     state = {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}

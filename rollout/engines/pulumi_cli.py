@@ -1,4 +1,4 @@
-"""The user's own Pulumi: runs the program in the root with `pulumi up`, against the user's backend and cluster.
+"""The user's own Pulumi: runs the program with `pulumi up`, against the user's backend and cluster.
 
 Environment variables of the user are handed on as they are: PULUMI_BACKEND_URL, PULUMI_ACCESS_TOKEN, PULUMI_HOME,
 PULUMI_CONFIG_PASSPHRASE (or …_FILE) and KUBECONFIG. What a run needs beyond them stands in `PulumiCli.environment`.
@@ -27,6 +27,9 @@ from ..kubectl import explained, in_words
 from ..terminal import make, note
 
 ROOT = Path(__file__).resolve().parents[2]
+_HERE = Path("Pulumi.yaml")
+PROJECT = Path.cwd() if _HERE.is_file() and "name: tidegate\n" in _HERE.read_text("utf-8", "replace") else ROOT
+"""Folder of the Pulumi project: that of a platform of one's own (`make init`), else the root of the checkout."""
 DEFAULT_DEFINITION = "stacks/inference.yaml"  # What the program reads when a stack's configuration names no definition.
 OLDEST = (3, 219, 0)  # The first version that reads `requiredPulumiVersion`, which stands in Pulumi.yaml too.
 GET_PULUMI = "How to install Pulumi: https://www.pulumi.com/docs/install"
@@ -46,7 +49,7 @@ class PulumiCli:
 
     path: str
     version: str
-    folder: Path | None = None  # Folder of the Pulumi project; the root of the checkout without.
+    folder: Path | None = None  # Folder of the Pulumi project; PROJECT without.
     environment: Mapping[str, str] = field(default_factory=lambda: {"PULUMI_SKIP_UPDATE_CHECK": "true"})
     """Environment variables of this run, beside the user's: a roll-out is no moment to ask for a newer version."""
 
@@ -123,11 +126,11 @@ def _prepare(cli: PulumiCli, stack: Stack, definition: Path, resources: Mapping[
     with _understanding("config"):
         configuration = json.loads(ask(cli, stack, ["config", "--json", "--stack", stack.name]))
         now = {key.removeprefix("tidegate:"): item.get("value") for key, item in configuration.items()}
-    path = definition.resolve()
+    path, base = definition.resolve(), PROJECT if cli.folder is None else ROOT
     wanted = {
         "environment": stack.environment.name,
         "dataPlane": stack.data_plane.name,
-        "definition": str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path),
+        "definition": str(path.relative_to(base) if path.is_relative_to(base) else path),
     }
     if cli.folder is not None:
         wanted["context"] = context_of(stack.data_plane)
@@ -166,7 +169,7 @@ def _is_readable_again(cli: PulumiCli, said: str) -> bool:
     if not url.startswith("file://"):
         return False
     place = unquote(url.removeprefix("file://").partition("?")[0])
-    state = (cli.folder or ROOT) / Path(place).expanduser() / ".pulumi"
+    state = (cli.folder or PROJECT) / Path(place).expanduser() / ".pulumi"
     try:
         empty = [path for path in state.rglob("*.attrs") if path.stat().st_size == 0]
         for path in empty:
@@ -182,9 +185,9 @@ def _is_readable_again(cli: PulumiCli, said: str) -> bool:
 
 
 def _run(cli: PulumiCli, command: Sequence[str], seconds: float) -> tuple[int, str]:
-    """Run a short command in the root; return its exit code and its output, or what it complained of."""
+    """Run a short command; return its exit code and its output, or what it complained of."""
     try:
-        done = processes.run(command, seconds=seconds, cwd=cli.folder or ROOT, environment=cli.environment)
+        done = processes.run(command, seconds=seconds, cwd=cli.folder or PROJECT, environment=cli.environment)
     except CommandError as error:
         raise CommandError(f"{error} {GET_PULUMI}") from None
     except subprocess.TimeoutExpired:
@@ -194,14 +197,14 @@ def _run(cli: PulumiCli, command: Sequence[str], seconds: float) -> tuple[int, s
 
 
 def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str, str]:
-    """Run a long command in the root, and show what it says while it says it.
+    """Run a long command, and show what it says while it says it.
 
     Returns its exit code, all that it said, and the tracebacks in it, which are held back: where the API server refuses
     an object, the language host ends with one, and it says nothing that the refusal does not say better.
     """
     said: list[str] = []
     tracebacks = _Tracebacks()
-    with processes.started(command, cwd=cli.folder or ROOT, env={**os.environ, **cli.environment}) as process:
+    with processes.started(command, cwd=cli.folder or PROJECT, env={**os.environ, **cli.environment}) as process:
 
         def show() -> None:
             for line in process.stdout or ():

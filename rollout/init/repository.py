@@ -1,0 +1,217 @@
+"""Writes the repository of a platform: its definition, and what runs this program, at the revision that it pins."""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from pydantic import TypeAdapter, ValidationError
+
+from charts.packaging import ROOT, version
+from charts.values_file import scalar
+from stacks.command import WRONG_INPUT, CommandError, Outcome
+from stacks.definition.gpu_products import gpu_bytes, gpu_product
+from stacks.definition.placement import Product
+from stacks.images_lock import FILE_NAME, ImagesLock, lock_text
+from stacks.load import load, parse
+from stacks.problems import DefinitionError, Problem, escaped, in_order
+from stacks.stack import Definition
+from stacks.validate import validate
+
+from ..terminal import in_shell, make, note
+from .blueprint import Slot, read_values
+
+TEXTS = Path(__file__).parent / "text"
+DEFINITION = "stacks/inference.yaml"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for."""
+
+    folder: Path
+    gpu: str | None = None
+    values: Path | None = None
+    repository: str | None = None
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """The revision of this program that a platform begins with, and where others find it."""
+
+    revision: str
+    repository: str
+
+
+def write_repository(wanted: Wanted, outcome: Outcome) -> None:
+    """Write a platform's repository into an empty folder, and say what it is and how to go on.
+
+    Raises CommandError or DefinitionError before anything is written.
+    """
+    if wanted.folder == Path():  # an empty text
+        raise CommandError("Say where the platform is to be written, as in DIR=../platform.", WRONG_INPUT)
+    _require_empty(wanted.folder)
+    values = None if wanted.values is None else load(wanted.values)
+    slot, gpus = _placed(wanted.gpu if wanted.gpu is not None else _asked())
+    left: list[Problem] = []
+    if values is None:
+        capacity = (
+            f"\n          capacity: {slot.capacity} # ← what models may take of its memory" if slot.capacity else ""
+        )
+        parts = {"placement": slot.placement, "capacity": capacity}
+    else:
+        parts, left = read_values(values, slot)
+    name = "inference.yaml" if values is None else "blueprint.yaml"
+    text = _filled(name, version=version(), gpus=gpus, **parts)
+    try:
+        definition = validate(parse(text, DEFINITION), ImagesLock())
+    except DefinitionError as error:
+        what = f"the definition that {escaped(str(wanted.values))} becomes does not hold"
+        raise CommandError(f"{what}:\n{error}", WRONG_INPUT) from None
+    pinned = _pinned(wanted.repository)
+    files = _files(text, definition, pinned)
+    outcome.text = f"{wanted.folder} is not complete"
+    for name, content in files.items():
+        path = wanted.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, "utf-8")
+    if not _git(wanted.folder, "rev-parse", "--show-toplevel"):
+        _git(wanted.folder, "init", "--quiet")
+    _tell(wanted, pinned, values is not None, left)
+
+
+def _files(text: str, definition: Definition, pinned: Pinned) -> dict[str, str]:
+    config = {
+        f"stacks/Pulumi.{stack.name}.yaml": "config:\n"
+        f"  tidegate:environment: {stack.environment.name}\n"
+        f"  tidegate:dataPlane: {stack.data_plane.name}\n"
+        for stack in definition.stacks
+    }
+    return {
+        "Makefile": _filled("Makefile", revision=pinned.revision, repository=_in_make(pinned.repository)),
+        DEFINITION: text,
+        f"stacks/{FILE_NAME}": lock_text(()),
+        **config,
+        "Pulumi.yaml": (ROOT / "Pulumi.yaml").read_text("utf-8"),
+        "__main__.py": (TEXTS / "program.txt").read_text("utf-8"),
+        ".github/workflows/tidegate.yaml": (TEXTS / "workflow.yaml").read_text("utf-8"),
+        ".gitignore": "/build/\n/charts/tidegate/\n/.tidegate\n/.venv\n__pycache__/\n",
+    }
+
+
+def _filled(name: str, **parts: str) -> str:
+    return Template((TEXTS / name).read_text("utf-8")).substitute(parts)
+
+
+def _tell(wanted: Wanted, pinned: Pinned, imported: bool, left: list[Problem]) -> None:
+    folder = escaped(str(wanted.folder))
+    print(
+        f"{folder}: a platform that pins Tidegate {version()} ({pinned.revision[:10]} of {escaped(pinned.repository)})"
+    )
+    print(f"  {DEFINITION:<32} the definition; what you must replace is marked with ←")
+    print(f"  {'Makefile':<32} the pin; every command of Tidegate runs from here: make help")
+    print(f"  {'Pulumi.yaml, __main__.py':<32} for plain `pulumi up`; helm and kubectl need none of it")
+    print(f"  {'.github/workflows/tidegate.yaml':<32} previews each pull request (GitLab: docs/ci.md)")
+    if imported:
+        print("Not carried over:" if left else "Every value was carried over.")
+        for problem in in_order(left):
+            print(f"  {problem}".replace("\n", "\n  "))
+    print(f"Go on there:\n  cd {in_shell(wanted.folder)}\n  make check && make up")
+    print("  git add --all && git commit --message='Our platform'")
+
+
+# ---- what is asked of this machine ----
+
+
+def _require_empty(folder: Path) -> None:
+    """Refuse a folder of this checkout, and one with anything in it but a repository of git that was just made."""
+    if folder.resolve().is_relative_to(ROOT):
+        what = "lies in this checkout of Tidegate, and a platform is a repository of its own"
+    elif folder.is_dir():
+        names = sorted(path.name for path in folder.iterdir() if path.name != ".git")
+        if not names:
+            return
+        what = f"is not empty: it holds {', '.join(map(escaped, names[:5]))}{', …' if len(names) > 5 else ''}"
+    elif folder.exists() or folder.is_symlink():
+        what = "is no folder"
+    else:
+        return
+    again = make("init", DIR="../platform")
+    raise CommandError(f"{escaped(str(folder))} {what}.\nNothing was written. Name another: {again}", WRONG_INPUT)
+
+
+def _pinned(repository: str | None) -> Pinned:
+    revision = _git(ROOT, "rev-parse", "HEAD")
+    if not revision or _git(ROOT, "rev-parse", "--show-toplevel") != str(ROOT):
+        what = f"{escaped(str(ROOT))} is no git checkout, so there is no revision that a platform could pin"
+        raise CommandError(f"{what}.\nClone Tidegate with git, and run `make init` there.")
+    found = repository or _git(ROOT, "config", "remote.origin.url")
+    # A token must not be written down; git asks for it, or its credential helper knows it.
+    found = re.sub(r"^(https?://)[^/@]*@", r"\1", found)
+    if not found:
+        what = (
+            "this checkout has no remote `origin`: the platform fetches Tidegate from its folder, which nobody else has"
+        )
+        note(f"{what}.\nSay where they find it: {make('init', DIR='<folder>', TIDEGATE_REPOSITORY='<address>')}")
+        found = str(ROOT)
+    if Path(found).exists():
+        found = str(Path(found).resolve())
+    elif not _git(ROOT, "branch", "--remotes", "--contains", revision):
+        note(f"{revision[:10]} is on no branch of `origin`: push it, or nobody else can fetch what the platform pins.")
+    if _git(ROOT, "status", "--porcelain", "--untracked-files=no"):
+        note(f"this checkout has changes that are not committed: the platform gets {revision[:10]}, without them.")
+    return Pinned(revision, found)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Return what git says; nothing where it fails or there is no git."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _in_make(text: str) -> str:
+    """Return a text as it must stand in a Makefile, within single quotes of a shell there."""
+    if re.search(r"['\n\\#]", text):
+        raise CommandError(
+            f"{escaped(text)} cannot stand in a Makefile: name another address with TIDEGATE_REPOSITORY=…"
+        )
+    return text.replace("$", "$$")
+
+
+# ---- GPUs ----
+
+
+def _asked() -> str | None:
+    """Ask for the GPU where somebody sits at a terminal; elsewhere there is none."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    print(
+        "GPU product of the nodes, as their label nvidia.com/gpu.product says it, such as NVIDIA-A100-SXM4-80GB"
+        " (Enter: none): ", end="", file=sys.stderr, flush=True,
+    )  # fmt: skip
+    return sys.stdin.readline().strip() or None
+
+
+def _placed(gpu: str | None) -> tuple[Slot, str]:
+    """Return what a replica runs on, and the GPUs of a data plane in YAML, for a GPU product or none."""
+    if gpu is None:
+        return Slot("{kind: cpu}"), ""
+    try:
+        TypeAdapter(Product).validate_python(gpu)
+    except ValidationError:
+        what = f"GPU={in_shell(gpu)} is no GPU product"
+        do = "Say the node label nvidia.com/gpu.product, such as NVIDIA-A100-SXM4-80GB, without -MIG-… or -SHARED"
+        raise CommandError(f"{what}.\n{do}.", WRONG_INPUT) from None
+    known, memory = gpu_product(gpu), gpu_bytes(gpu)
+    nodes = f"\n    gpus: # ←\n      - nodes: {1 if known else 2}\n        product: {scalar(gpu)}\n        perNode: 1"
+    if known is None:
+        capacity = f"{memory * 9 // 10 // 2**30}Gi" if memory else "8Gi"
+        return Slot(f"{{kind: gpu, product: {scalar(gpu)}}}", capacity), nodes
+    half = next(profile for profile in known.profiles if profile.startswith("3g."))
+    cut = f"\n        mig: {{slices: {{{half}: 2}}}} # how NVIDIA's GPU operator cuts each of them"
+    return Slot(f"{{kind: mig, profile: {half}, product: {scalar(gpu)}}}"), nodes + cut

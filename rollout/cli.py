@@ -136,10 +136,10 @@ def init(
 ) -> None:
     """Write a repository for a platform of one's own, which pins this program."""
     with answering() as outcome:
-        from .init.repository import Wanted, write_repository
+        from .init.repository import InitRequest, write_repository
 
         outcome.text = "nothing was written"
-        write_repository(Wanted(folder, gpu, values, repository), outcome)
+        write_repository(InitRequest(folder, gpu, values, repository), outcome)
 
 
 @app.command(hidden=True)

@@ -28,7 +28,7 @@ DEFINITION = "stacks/inference.yaml"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class InitRequest:
     """What the command line asks for."""
 
     folder: Path
@@ -45,16 +45,16 @@ class Pinned:
     repository: str
 
 
-def write_repository(wanted: Wanted, outcome: Outcome) -> None:
+def write_repository(request: InitRequest, outcome: Outcome) -> None:
     """Write a platform's repository into an empty folder, and say what it is and how to go on.
 
     Raises CommandError or DefinitionError before anything is written.
     """
-    if wanted.folder == Path():  # an empty text
+    if request.folder == Path():  # an empty text
         raise CommandError("Say where the platform is to be written, as in DIR=../platform.", WRONG_INPUT)
-    _require_empty(wanted.folder)
-    values = None if wanted.values is None else load(wanted.values)
-    slot, gpus = _placed(wanted.gpu if wanted.gpu is not None else _asked())
+    _require_empty(request.folder)
+    values = None if request.values is None else load(request.values)
+    slot, gpus = _placed(request.gpu if request.gpu is not None else _asked())
     left: list[Problem] = []
     if values is None:
         capacity = (
@@ -68,18 +68,18 @@ def write_repository(wanted: Wanted, outcome: Outcome) -> None:
     try:
         definition = validate(parse(text, DEFINITION), ImagesLock())
     except DefinitionError as error:
-        what = f"the definition that {escaped(str(wanted.values))} becomes does not hold"
+        what = f"the definition that {escaped(str(request.values))} becomes does not hold"
         raise CommandError(f"{what}:\n{error}", WRONG_INPUT) from None
-    pinned = _pinned(wanted.repository)
+    pinned = _pinned(request.repository)
     files = _files(text, definition, pinned)
-    outcome.text = f"{wanted.folder} is not complete"
+    outcome.text = f"{request.folder} is not complete"
     for name, content in files.items():
-        path = wanted.folder / name
+        path = request.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, "utf-8")
-    if not _git(wanted.folder, "rev-parse", "--show-toplevel"):
-        _git(wanted.folder, "init", "--quiet")
-    _tell(wanted, pinned, values is not None, left)
+    if not _git(request.folder, "rev-parse", "--show-toplevel"):
+        _git(request.folder, "init", "--quiet")
+    _tell(request, pinned, values is not None, left)
 
 
 def _files(text: str, definition: Definition, pinned: Pinned) -> dict[str, str]:
@@ -105,8 +105,8 @@ def _filled(name: str, **parts: str) -> str:
     return Template((TEXTS / name).read_text("utf-8")).substitute(parts)
 
 
-def _tell(wanted: Wanted, pinned: Pinned, imported: bool, left: list[Problem]) -> None:
-    folder = escaped(str(wanted.folder))
+def _tell(request: InitRequest, pinned: Pinned, imported: bool, left: list[Problem]) -> None:
+    folder = escaped(str(request.folder))
     print(
         f"{folder}: a platform that pins Tidegate {version()} ({pinned.revision[:10]} of {escaped(pinned.repository)})"
     )
@@ -118,7 +118,7 @@ def _tell(wanted: Wanted, pinned: Pinned, imported: bool, left: list[Problem]) -
         print("Not carried over:" if left else "Every value was carried over.")
         for problem in in_order(left):
             print(f"  {problem}".replace("\n", "\n  "))
-    print(f"Go on there:\n  cd {in_shell(wanted.folder)}\n  make check && make up")
+    print(f"Go on there:\n  cd {in_shell(request.folder)}\n  make check && make up")
     print("  git add --all && git commit --message='Our platform'")
 
 

@@ -26,6 +26,11 @@ NOT_IN_A_COPY = shutil.ignore_patterns(
     ".*", "__pycache__", "build", "tests", "bench", "docs", "tools", "encryptionsalt"
 )
 
+
+def copied(into: Path) -> None:
+    shutil.copytree(ROOT, into, ignore=NOT_IN_A_COPY)
+
+
 Object = dict[str, Any]
 Key = tuple[str, str, str, str]
 
@@ -105,9 +110,10 @@ class Project:
         }
 
     @classmethod
-    def create(cls, engine: Engine, root: Path) -> "Project":
+    def create(cls, engine: Engine, root: Path, write: Callable[[Path], object] = copied) -> "Project":
+        """Make a project of a copy of this checkout, or of what `write` puts into its place."""
         project = cls(engine, root)
-        shutil.copytree(ROOT, project.checkout, ignore=NOT_IN_A_COPY)
+        write(project.checkout)
         for folder in ("home", "state"):
             (root / folder).mkdir()
         if engine.plugins is not None:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from rollout.init.repository import InitRequest, write_repository
 from rollout.render import render
+from stacks.command import Outcome
 from stacks.validate import read_definition
 
 from .conftest import OTHERS, REFERENCE
-from .engine import Project, key
+from .engine import ROOT, Engine, Project, key
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,19 @@ def test_pulumi_renders_every_stack_as_we_do(brought_up: Project, definition: st
     stack = next(stack for stack in found.stacks if name in (None, stack.name))
     ours = {key(item): item for item in render(stack, found).objects}
     assert brought_up.rendered(stack.name) == ours
+
+
+def test_pulumi_renders_a_platform_of_ones_own_with_the_program_that_it_pins(engine: Engine, tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        write_repository(InitRequest(folder), Outcome())
+        (folder / ".tidegate").symlink_to(ROOT)
+
+    project = Project.create(engine, tmp_path, write)
+    project.up(project.add_rendering_stack("prod-main", "prod", "main"))
+    found = read_definition(project.checkout / "stacks/inference.yaml")
+    stack = next(stack for stack in found.stacks if stack.name == "prod-main")
+    assert project.rendered("prod-main") == {key(item): item for item in render(stack, found).objects}
+    project.end_processes()
 
 
 def test_a_second_up_changes_nothing(project: Project) -> None:

@@ -1,0 +1,192 @@
+"""A platform of one's own: what `make init` writes, and that every command works from there."""
+
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rollout.init.repository import DEFINITION, InitRequest, write_repository
+from stacks.command import CommandError, Outcome
+from stacks.validate import read_definition
+from tests.docs.test_ci import GITHUB, git, surroundings
+from tests.rollout.conftest import Call, Tree, change
+
+from .conftest import ROOT, Program, commit
+
+
+def test_a_platform_is_checked_rendered_committed_and_previewed(program: Program, tmp_path: Path) -> None:
+    """Its own make fetches the revision that it pins; nothing is known but its folder."""
+    platform = program.platform(tmp_path / "a platform")
+    said = program.make(platform, "check")
+    assert f"{DEFINITION}: ok – 2 stacks (dev-lab, prod-main)" in said.stdout
+    assert "53 files written for 2 stacks" in program.make(platform, "up").stdout
+    said = program.make(platform, "preview", "BASE=HEAD")
+    assert "with the Tidegate that it pins" in said.stderr
+    assert (platform / "build/preview.md").read_text("utf-8").startswith("**✅ ")
+    revision = git(program.repository, "rev-parse", "HEAD")
+    assert os.path.realpath(platform / ".tidegate") == os.path.realpath(program.cache / "program" / revision)
+    assert git(platform, "status", "--short") == "", "what is made there is none of the repository's"
+    assert git(program.cache / "program" / revision, "status", "--short") == "", "the pinned program is only read"
+
+
+@pytest.mark.thorough
+def test_every_other_command_without_a_cluster_works_from_there(program: Program, tmp_path: Path) -> None:
+    platform = program.platform(tmp_path / "platform")
+    listed = re.findall(r"^  make (\S+)", program.make(platform, "help").stdout, re.MULTILINE)
+    assert {"up", "check", "preview", "rollout", "chart", "demo"} <= {*listed}
+    assert not {"test", "lock", "bench", "docs"} & {*listed}, "what is about Tidegate itself is none of the platform's"
+    assert "make test is about Tidegate itself" in program.make(platform, "test", code=2).stderr
+    assert [each["name"] for each in yaml.safe_load(program.make(platform, "environments").stdout)["environments"]] == [
+        "dev", "prod",
+    ]  # fmt: skip
+    (platform / "values.yaml").write_text(program.make(platform, "values", "STACK=prod-main").stdout, "utf-8")
+    assert "held to: production" in program.make(platform, "check-chart", "VALUES=values.yaml").stdout
+    program.make(platform, "chart")
+    written = {path.relative_to(platform / "charts") for path in (platform / "charts/tidegate").rglob("*")}
+    assert written == {path.relative_to(ROOT / "charts") for path in (ROOT / "charts/tidegate").rglob("*")}
+    assert "nothing changed" in program.make(platform, "chart").stdout
+    assert list((platform / "build").rglob("*.tgz")) == []
+    program.make(platform, "package")
+    assert len(list((platform / "build/charts").glob("tidegate-*.tgz"))) == 1
+    change(platform / DEFINITION, "replicas: 2}", "replicas: 3}")
+    assert "spec.replicas 2 → 3" in program.make(platform, "preview", "BASE=HEAD", "STACK=prod-main").stdout
+    program.make(platform, "up")
+    assert "Nothing would change" in program.make(platform, "preview").stdout
+    again = tmp_path / "another"
+    program.make(platform, "init", f"DIR={again}", "GPU=NVIDIA-L4")
+    assert (again / "Makefile").read_text("utf-8") == (platform / "Makefile").read_text("utf-8")
+    program.make(platform, "clean")
+    assert {path.name for path in platform.iterdir()} >= {"stacks", "charts", "Makefile"}
+    assert not (platform / ".venv").is_symlink()
+
+
+@pytest.mark.thorough
+def test_an_upgrade_is_one_line_and_a_preview_says_what_it_changes(program: Program, tmp_path: Path) -> None:
+    """The base is rendered by the program that the base pins, not by the one that runs."""
+    platform = program.platform(tmp_path / "platform")
+    git(program.repository, "checkout", "--quiet", "-b", "newer")
+    change(program.repository / "components/pods.py", "topology.kubernetes.io/zone", "example.com/rack")
+    newer = commit(program.repository, "spread over racks")
+    git(program.repository, "checkout", "--quiet", "main")
+    before = git(program.repository, "rev-parse", "main")
+    change(platform / "Makefile", before, newer)
+    said = program.make(platform, "preview", "BASE=HEAD")
+    assert "topology.kubernetes.io/zone → example.com/rack" in said.stdout
+    # Another checkout in the place of the pinned one, for one run: the base is rendered as it pins all the same.
+    git(platform, "checkout", "--quiet", "Makefile")
+    git(program.repository, "checkout", "--quiet", "newer")
+    said = program.make(platform, "preview", "BASE=HEAD", f"TIDEGATE={program.repository}")
+    git(program.repository, "checkout", "--quiet", "main")
+    assert "topology.kubernetes.io/zone → example.com/rack" in said.stdout
+
+
+def test_a_revision_that_cannot_be_had_is_one_message(program: Program, tmp_path: Path) -> None:
+    platform = program.platform(tmp_path / "platform")
+    change(platform / "Makefile", git(program.repository, "rev-parse", "HEAD"), "0" * 40)
+    said = program.make(platform, "check", code=2).stderr
+    assert f"Tidegate {'0' * 40} cannot be had from {program.repository}: is it there, and may you read it?" in said
+    assert not [path for path in (program.cache / "program").iterdir() if path.name.startswith("0000")]
+    said = program.make(platform, "check", f"TIDEGATE={tmp_path}", code=2).stderr
+    assert "No rule to make target" in said
+
+
+def test_a_folder_with_something_in_it_is_refused_and_left_as_it_is(call: Call, tmp_path: Path, tree: Tree) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/notes.txt").write_text("mine")
+    before = tree(tmp_path)
+    ended = call("init", tmp_path / "there", code=2)
+    assert ended.err.startswith(f"{tmp_path / 'there'} is not empty: it holds notes.txt.\nNothing was written.")
+    assert "is no folder" in call("init", tmp_path / "there/notes.txt", code=2).err
+    assert "lies in this checkout of Tidegate" in call("init", ROOT / "build/platform", code=2).err
+    assert call("init", "", code=2).err == "Say where the platform is to be written, as in DIR=../platform.\n"
+    assert tree(tmp_path) == before
+
+
+def test_a_repository_that_was_just_made_is_written_into(call: Call, tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch=ours")
+    call("init", tmp_path, code=0)
+    assert git(tmp_path, "symbolic-ref", "--short", "HEAD") == "ours"
+
+
+@pytest.mark.parametrize("gpu", [None, "NVIDIA-A100-SXM4-80GB", "NVIDIA-H200", "NVIDIA-L4", "Some-GPU"])
+def test_what_is_written_holds_as_it_stands(call: Call, tmp_path: Path, gpu: str | None) -> None:
+    said = call("init", tmp_path / "platform", *(("--gpu", gpu) if gpu else ()), code=0)
+    assert f"cd {tmp_path / 'platform'}\n  make check && make up" in said.out
+    checked = call("check", tmp_path / "platform" / DEFINITION, code=0)
+    assert "ok – 2 stacks" in checked.out
+    definition = read_definition(tmp_path / "platform" / DEFINITION)
+    for stack in definition.stacks:
+        (pool,) = stack.platform.servers[0].pools
+        assert getattr(pool.placement, "product", None) == gpu
+        config = yaml.safe_load((tmp_path / f"platform/stacks/Pulumi.{stack.name}.yaml").read_text("utf-8"))["config"]
+        assert config == {
+            "tidegate:environment": stack.environment.name, "tidegate:dataPlane": stack.data_plane.name,
+        }  # fmt: skip
+
+
+def test_a_gpu_that_is_none_is_refused(call: Call, tmp_path: Path) -> None:
+    ended = call("init", tmp_path / "platform", "--gpu", "NVIDIA-A100-MIG-1g.5gb", code=2)
+    assert ended.err.startswith(
+        "GPU=NVIDIA-A100-MIG-1g.5gb is no GPU product.\nSay the node label nvidia.com/gpu.product"
+    )
+    assert not (tmp_path / "platform").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "placement"), [("NVIDIA-L4", "gpu"), pytest.param("", "cpu", marks=pytest.mark.thorough)]
+)
+def test_on_a_terminal_the_gpu_is_asked_for(tmp_path: Path, answer: str, placement: str) -> None:
+    ours, theirs = pty.openpty()
+    command = ["make", "init", f"DIR={tmp_path / 'platform'}"]
+    process = subprocess.Popen(command, cwd=ROOT, env=surroundings(), stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(ours, f"{answer}\n".encode())
+    said = b""
+    try:
+        while part := os.read(ours, 4096):
+            said += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(timeout=60) == 0, said.decode()
+    assert "GPU product of the nodes" in said.decode()
+    assert f"placement: {{kind: {placement}" in (tmp_path / "platform" / DEFINITION).read_text("utf-8")
+
+
+def test_its_workflow_is_the_preview_of_the_page_about_ci(tmp_path: Path) -> None:
+    write_repository(InitRequest(tmp_path), Outcome())
+    text = (tmp_path / ".github/workflows/tidegate.yaml").read_text("utf-8")
+    found = yaml.load(text, yaml.BaseLoader)
+    assert found["jobs"].keys() == {"preview", "comment"}
+    assert found["permissions"] == GITHUB["permissions"]
+    for name, job in found["jobs"].items():
+        assert yaml.dump(job) == yaml.dump(GITHUB["jobs"][name]).replace("requirements/*.txt", "Makefile")
+
+
+def test_no_token_of_an_address_is_written_down(tmp_path: Path) -> None:
+    address = "https://someone:secret@git.example.com/tidegate.git"
+    write_repository(InitRequest(tmp_path, repository=address), Outcome())
+    makefile = (tmp_path / "Makefile").read_text("utf-8")
+    assert "TIDEGATE_REPOSITORY := https://git.example.com/tidegate.git\n" in makefile
+    assert "secret" not in makefile
+
+
+def test_an_address_that_would_be_more_than_text_to_make_or_a_shell_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="cannot stand in a Makefile"):
+        write_repository(InitRequest(tmp_path / "it", repository="x'; rm -rf '"), Outcome())
+    assert not (tmp_path / "it").exists()
+
+
+def test_the_pulumi_program_is_the_pinned_one(tmp_path: Path) -> None:
+    """Without an engine there is no configuration, for which it asks: so all that it imports was found."""
+    write_repository(InitRequest(tmp_path), Outcome())
+    command = ["python", "__main__.py"]
+    alone = subprocess.run(command, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, check=False)
+    assert "Run `make up` once" in alone.stderr
+    (tmp_path / ".tidegate").symlink_to(ROOT)
+    done = subprocess.run(command, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, check=False)
+    assert "Missing required configuration variable" in done.stderr, done.stderr

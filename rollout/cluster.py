@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError, Outcome
 from stacks.problems import advisory_text, escaped, listed
-from stacks.stack import Definition, Stack
+from stacks.stack import Definition, Home, Stack
 from stacks.validate import read_definition
 
 from . import engines
@@ -18,6 +18,7 @@ from .engines.ownership import owner_of
 from .guardrails import compared_with, enforce
 from .kubectl import Kubectl
 from .live import INSTANCE, PART_OF, namespace_of
+from .orphans import Orphan, orphans_in, stacks_in
 from .terminal import console, in_shell, make, note
 
 
@@ -127,30 +128,42 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         contexts = listed(dict.fromkeys(context_of(plane) for plane in definition.header.data_planes))
         ways = f"CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine"
         raise CommandError(f"Which cluster? {ways}.", WRONG_INPUT)
-    stacks: Sequence[Stack]
     if request.context == LOCAL:
         from . import local
 
-        stacks = [_here(stack) for stack in local.local_stacks(definition, request.stack)]
         how = make("down", CLUSTER=request.context)
         if not local.is_there(f"No stack can be taken down alone. Take all of it down:\n  {how}"):
             print("There is no local cluster.")
             return
-    else:
-        stacks = on_cluster(definition, request.context, request.stack)
-        dear = [stack.name for stack in stacks if stack.environment.production]
-        if dear and not sure:
-            wanted = {"DEFINITION": request.definition, "STACK": request.stack, "ENGINE": request.engine}
-            command = make("down", CLUSTER=request.context, **wanted, YES="1")
-            whose = f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production"
-            what = f"{whose}: every model there stops being served. Nothing was changed."
-            raise CommandError(f"{what}\nIf that is meant: {command}", WRONG_INPUT)
-    kube = Kubectl(context_of(stacks[0].data_plane))
-    for stack in stacks:
-        _down(request, definition, stack, kube, outcome)
+    described, homes = True, list[Home]()
+    try:
+        stacks = stacks_in(definition, request.context, request.stack)
+        homes += map(_here, stacks) if request.context == LOCAL else stacks
+    except CommandError as error:
+        described, orphans = False, orphans_in(definition, request.context, request.stack, error)
+        homes += [each.home for each in orphans if each.engine in engines.FINDERS and not each.moved]
+        if not (request.stack and homes):  # orphans go one by one
+            raise CommandError("\n".join(["Nothing was changed.", *_told(request, orphans)]), WRONG_INPUT) from None
+    dear = [home.name for home in homes if home.environment.production]
+    if dear and not sure and request.context != LOCAL:
+        wanted = {"DEFINITION": request.definition, "STACK": request.stack, "ENGINE": request.engine}
+        command = make("down", CLUSTER=request.context, **wanted, YES="1")
+        whose = f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production"
+        what = f"{whose}: every model there stops being served. Nothing was changed."
+        raise CommandError(f"{what}\nIf that is meant: {command}", WRONG_INPUT)
+    kube = Kubectl(context_of(homes[0].data_plane))
+    for home in homes:
+        _down(request, home, kube, outcome, described=described)
+    if described and not request.stack:
+        for text in _told(request, orphans_in(definition, request.context, None)):
+            note(text)
 
 
-def _down(request: Request, definition: Definition, stack: Stack, kube: Kubectl, outcome: Outcome) -> None:
+def _told(request: Request, orphans: Sequence[Orphan]) -> list[str]:
+    return [f"{each.home.name} {each.words}\n  {each.command(request.definition)}".rstrip() for each in orphans]
+
+
+def _down(request: Request, stack: Home, kube: Kubectl, outcome: Outcome, *, described: bool) -> None:
     owner = owner_of(kube, stack)
     if owner is None:
         print(f"{stack.name} is not there: {escaped(kube.context)} has no namespace {stack.namespace}.")
@@ -160,16 +173,17 @@ def _down(request: Request, definition: Definition, stack: Stack, kube: Kubectl,
     engine = engines.find_engine(wanted)
     note(f"Taking {stack.name} in {escaped(kube.context)} down with {engine.title} …")
     outcome.text = f"stack {stack.name} may be partly down; run the same command again"
-    [rendered] = engine.render([stack], definition)
     try:
-        engine.down(Bundle(stack, rendered, definition.lock, request.definition))
+        engine.down(stack, request.definition)
     except CommandError as error:
         raise CommandError(f"stack {stack.name} is not down: {error}", error.code) from None
     print(f"Down in {escaped(kube.context)}: {stack.name}.")
-    _say_what_stays(stack, kube)
+    _say_what_stays(stack, kube, described=described)
+    if engine.name == "pulumi" and not described:
+        note(f"Pulumi's state still lists what stays; to let it forget that: `pulumi stack rm --force {stack.name}`.")
 
 
-def _say_what_stays(stack: Stack, kube: Kubectl) -> None:
+def _say_what_stays(stack: Home, kube: Kubectl, *, described: bool) -> None:
     selector = f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.name}"
     stays: dict[str, list[str]] = {kind: [] for kind in KEPT}
     for item in kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector):
@@ -178,7 +192,7 @@ def _say_what_stays(stack: Stack, kube: Kubectl) -> None:
     namespaces, volumes, claims = (stays[kind] for kind in KEPT)
     kubectl = f"  kubectl --context {in_shell(kube.context)} delete"
     if namespaces or volumes or claims:
-        print("Its datasets stay, and the next `make up` finds them:")
+        print(f"Its datasets stay{', and the next `make up` finds them' if described else ''}:")
         for kind in KEPT[1:]:
             for name in stays[kind]:
                 print(f"  {kind} {name}")

@@ -17,14 +17,19 @@ def context_of(plane: DataPlane) -> str:
     return plane.context or plane.name
 
 
+def context_in(definition: Definition, cluster: str) -> str:
+    """Return the kubeconfig context of a cluster, which is said by it or by the data plane's name."""
+    contexts = {plane.name: context_of(plane) for plane in definition.header.data_planes}
+    return cluster if cluster in contexts.values() else contexts.get(cluster, cluster)
+
+
 def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[Stack, ...]:
     """Return the stacks that live in a cluster, which is said by its kubeconfig context or by its data plane's name."""
-    planes = definition.header.data_planes
-    plane = next((plane for plane in planes if context_of(plane) == context), None)
-    plane = plane or next((plane for plane in planes if plane.name == context), None)
+    cluster = context_in(definition, context)
+    plane = next((plane for plane in definition.header.data_planes if context_of(plane) == cluster), None)
     if plane is None:
         no_plane = f"No data plane of {escaped(definition.file)} has the context {escaped(context)}"
-        raise none_such(no_plane, context, (context_of(plane) for plane in planes))
+        raise none_such(no_plane, context, map(context_of, definition.header.data_planes))
     stacks = tuple(stack for stack in chosen(definition, name) if stack.data_plane == plane)
     if not stacks:
         where = context_of(chosen(definition, name)[0].data_plane)

@@ -73,6 +73,10 @@ class Kubectl:
         except ValueError:
             raise CommandError("what `kubectl get` answers cannot be understood.") from None
 
+    def is_known(self) -> bool:
+        """Say whether the kubeconfig has the context; the cluster itself is not asked."""
+        return self.context in self.run("config", "get-contexts", "-o", "name").stdout.splitlines()
+
     def ask_ahead(self) -> None:
         """Begin to ask for what `kinds` returns in this process: the API server answers while a stack is rendered."""
         answer = _asked_ahead[self.context, os.environ.get("KUBECONFIG")] = Future()

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from components.apply_order import APPLY_ORDER, apply_key
+from stacks.stack import Home
 
 from . import managed_fields
 from .changes.compare import KEPT, Identity, compare, identity
@@ -75,34 +76,39 @@ class LiveState:
     declared: list[KubernetesObject]
     gone: list[KubernetesObject]  # What is no longer rendered, without what is kept for its data.
     kept: list[KubernetesObject]
-    marks: Mapping[str, str]  # The labels that every object of the stack carries.
-
-    @property
-    def everything(self) -> list[KubernetesObject]:
-        """All that may be deleted when the stack is taken down: nothing that somebody else gave the name of one."""
-        may_go = [item for item in (*self.declared, *self.gone) if item["kind"] not in KEPT]
-        return [item for item in may_go if self.marks.items() <= (item["metadata"].get("labels") or {}).items()]
 
 
 def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject], known: Kinds | None = None) -> LiveState:
     """Return every object that a stack has in its cluster, whether it is still rendered or not."""
     known = known or kube.kinds()
     namespace = next(item for item in rendered if item["kind"] == "Namespace")["metadata"]
-    marks = {label: namespace["labels"][label] for label in (PART_OF, INSTANCE)}
-    resources = {
-        name for (version, kind), name in known.items() if kind in APPLY_ORDER and version.partition("/")[0] in _GROUPS
-    }
-    found = kube.find(sorted(resources), "-A", "-l", ",".join(map("=".join, marks.items())))
+    found = _labelled(kube, known, namespace["labels"][INSTANCE], "-A")
     versions = {identity(item): item["apiVersion"] for item in rendered}
     ours = {identity(item): item for item in found if item["apiVersion"] == versions.get(identity(item))}
     unseen = [item for item in rendered if identity(item) not in ours and (item["apiVersion"], item["kind"]) in known]
     declared = [*ours.values(), *kube.like(unseen)]  # such as what has lost its labels
     strange = [item for item in found if identity(item) not in versions and namespace_of(item) == namespace["name"]]
-    # What a controller made for one of ours, such as KEDA's autoscaler, goes with it.
-    goes = {"ownerReferences", "deletionTimestamp"}
-    left = [item for item in strange if not goes & item["metadata"].keys()]
+    left = [item for item in strange if not _goes(item)]
     kept = [item for item in left if item["kind"] in KEPT]
-    return LiveState(declared, [item for item in left if item not in kept], kept, marks)
+    return LiveState(declared, [item for item in left if item not in kept], kept)
+
+
+def left_of(kube: Kubectl, home: Home) -> list[KubernetesObject]:
+    """Return what the cluster has of an environment, but for what is kept for its data, whoever describes it."""
+    found = _labelled(kube, kube.kinds(), home.environment.name, "-n", home.namespace)
+    return [item for item in found if item["kind"] not in KEPT and not _goes(item)]
+
+
+def _labelled(kube: Kubectl, known: Kinds, environment: str, *where: str) -> list[KubernetesObject]:
+    resources = {
+        name for (version, kind), name in known.items() if kind in APPLY_ORDER and version.partition("/")[0] in _GROUPS
+    }
+    return kube.find(sorted(resources), *where, "-l", f"{PART_OF}=tidegate,{INSTANCE}={environment}")
+
+
+def _goes(item: KubernetesObject) -> bool:
+    """Say whether an object goes by itself: what a controller made for one of ours, such as KEDA's, goes with it."""
+    return not {"ownerReferences", "deletionTimestamp"}.isdisjoint(item["metadata"])
 
 
 def as_declared(kube: Kubectl, look: Callable[[], LiveState], rendered: Sequence[KubernetesObject]) -> bool:

@@ -5,7 +5,7 @@ Against a revision or a cluster, what is said goes to a page of Markdown too, fo
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ from .changes.page import code, failed_page, page
 from .changes.report import report, terminal_summary, total
 from .changes.revision import NothingToCompare, rendering_of
 from .changes.stack_change import StackChange, stack_change
-from .contexts import LOCAL, context_of, on_cluster
+from .contexts import LOCAL, context_in
 from .files import write_atomically
 from .guardrails import enforce, findings, today
+from .orphans import Orphan, orphans_in, stacks_in
 from .render import Rendered, render
 from .terminal import console, make, note, progress
 from .up import changes_since, parsed
@@ -58,6 +59,7 @@ class Comparison:
     notes: tuple[str, ...] = ()  # What people must know to read it right.
     commit: str = ""
     refused: int = 0  # How many objects the cluster would not take.
+    orphans: Sequence[Orphan] = ()
 
 
 def preview_changes(wanted: Wanted) -> None:
@@ -89,6 +91,9 @@ def preview_changes(wanted: Wanted) -> None:
             screen.print(text, soft_wrap=True)
     nothing = f"Nothing would change in {counted(comparison.changes, 'stack')}."
     screen.print(total(comparison.changes) or nothing)
+    if comparison.orphans:
+        names = listed(each.home.name for each in comparison.orphans)
+        screen.print(f"Not described, and in the cluster: {names}; see above.", soft_wrap=True)
     if writes:
         note(f"written for reviewers: {escaped(str(wanted.summary))}")
     enforce(rendering, definition, outcome="nothing was changed", local_cluster=wanted.cluster == LOCAL)
@@ -114,10 +119,17 @@ def _stack_changes(
             there=there.get(name),
             findings=found.get(name, ()),
             known=known.get(name, ()),
+            definition=definition.file,
         )
         # A stack that nobody asked for is said where one of those that are asked for breaks something in it.
         for name in {**comparison.changes, **found}
-    ]
+    ] + [_orphan_change(each, definition) for each in comparison.orphans]
+
+
+def _orphan_change(orphan: Orphan, definition: Definition) -> StackChange:
+    """Return what there is to say of an orphan: no `up` changes it, and it goes on taking its devices."""
+    as_it_is = stack_change(orphan.home.name, (), orphan.objects, orphan.objects)
+    return replace(as_it_is, state="orphaned", stays=orphan.words, down=orphan.command(definition.file))
 
 
 def _write(path: Path, text: str) -> None:
@@ -132,12 +144,16 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
     """Return what is declared, rendered, and how it compares with what is asked for."""
     if wanted.cluster is not None:
         if wanted.cluster == LOCAL:
-            stacks, context = _local_stacks(definition, wanted.only), LOCAL
-        else:
-            stacks = on_cluster(definition, wanted.cluster, wanted.only)
-            context = context_of(stacks[0].data_plane)
+            _require_local(definition)
+        stacks: Sequence[Stack] = ()
+        wrong: CommandError | None = None
+        try:
+            stacks = stacks_in(definition, wanted.cluster, wanted.only)
+        except CommandError as error:
+            wrong = error
+        orphans = orphans_in(definition, wanted.cluster, wanted.only, wrong)
         rendering = _rendered(definition, stacks)
-        return rendering, _with_cluster(context, rendering)
+        return rendering, replace(_with_cluster(context_in(definition, wanted.cluster), rendering), orphans=orphans)
     stacks = chosen(definition, wanted.only)
     notes: tuple[str, ...] = ()
     texts: Texts = {}
@@ -168,14 +184,12 @@ def _rendered(definition: Definition, stacks: Sequence[Stack]) -> list[Rendered]
     return [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks evaluated")]
 
 
-def _local_stacks(definition: Definition, only: str | None) -> tuple[Stack, ...]:
-    from .local import is_there, local_stacks
+def _require_local(definition: Definition) -> None:
+    from .local import is_there
 
-    stacks = local_stacks(definition, only)
     how = make("up", CLUSTER=LOCAL, DEFINITION=definition.file)
     if not is_there(f"Start it anew, empty:\n  {how}"):
         raise CommandError(f"there is no local cluster to compare with. Start one:\n  {how}")
-    return stacks
 
 
 def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:

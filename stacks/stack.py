@@ -25,13 +25,11 @@ from .problems import Problem
 
 
 @dataclass(frozen=True)
-class Stack:
-    """One environment on one data plane, with all overlays laid."""
+class Home:
+    """One environment on one data plane, whatever it consists of."""
 
     environment: Environment
     data_plane: DataPlane
-    platform: Platform
-    source: Document = field(repr=False, compare=False)  # Where each value of `platform` came from.
 
     @property
     def name(self) -> str:
@@ -42,6 +40,14 @@ class Stack:
     def namespace(self) -> str:
         """Namespace of the environment."""
         return self.environment.namespace_name
+
+
+@dataclass(frozen=True)
+class Stack(Home):
+    """What an environment consists of on a data plane, with all overlays laid."""
+
+    platform: Platform
+    source: Document = field(repr=False, compare=False)  # Where each value of `platform` came from.
 
     def pools(self) -> Iterator[tuple[tuple[str | int, ...], Server, Pool]]:
         """Yield every pool, with its path in the definition and its server."""

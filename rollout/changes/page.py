@@ -102,7 +102,7 @@ def message(text: str, room: int) -> str:
 def _sign(changes: Sequence[StackChange], refused: int) -> str:
     if broken(changes):
         return "⛔"
-    if refused or any(change.dangerous or change.grave or change.is_weaker for change in changes):
+    if refused or any(change.dangerous or change.grave or change.is_weaker or change.stays for change in changes):
         return "⚠️"
     return "✏️" if any(change.objects for change in changes) else "✅"
 
@@ -131,12 +131,12 @@ def _grants(changes: Sequence[StackChange], room: _Room) -> list[str]:
 
 
 def _dangerous(changes: Sequence[StackChange], room: _Room) -> list[str]:
-    """Return what is worst first: stacks that are gone, then datasets, models, and all other objects."""
+    """Return what is worst first: stacks that are not described, then datasets, models, and all other objects."""
     removed = [
-        f"- **REMOVED** {code(change.name)}: it is no longer described. Its {len(change.objects)} objects stay in its "
-        "cluster, and what they serve is served, until somebody takes them away"
+        f"- **{change.state.upper()}** {code(change.name)} {prose(change.stays)}"
+        + (f". To take it down: {code(change.down)}" if change.down else "")
         for change in changes
-        if change.state == "removed"
+        if change.stays
     ]
     staying = [change for change in changes if change.state != "removed"]
     objects = alike((change.name, _dangerous_object(item)) for change in staying for item in change.dangerous)

@@ -61,7 +61,10 @@ def left_behind(changes: Mapping[str, Sequence[ObjectChange]], contexts: Mapping
     for stack, found in changes.items():
         if stack not in contexts:
             # No commands: a stack of another name, on a plane that was named anew, may have these very objects now.
-            lines.append(f"{escaped(stack)} is no longer described: what it has in a cluster stays there.")
+            lines.append(
+                f"{escaped(stack)} is no longer described: what it has in a cluster stays there;"
+                " `make preview CLUSTER=<context>` shows it, and the command that takes it down."
+            )
             continue
         for change in reversed(found):
             if change.verb == "deleted" and change.kind in KEPT:
@@ -173,7 +176,7 @@ def terminal_summary(changes: Sequence[StackChange]) -> Text:
         "Guardrails:": _findings(changes),
     }
     lines = [line for title, body in parts.items() if body for line in ((title, "bold"), *body)]
-    lines += [(line, "bold red") for line in (*_notices(changes, grave=True), *_weaker(changes))]
+    lines += [(line, "bold red") for line in (*_notices(changes, grave=True), *_weaker(changes), *_stays(changes))]
     return Text("\n").join(Text(*line) for line in lines)
 
 
@@ -185,6 +188,16 @@ def _weaker(changes: Sequence[StackChange]) -> list[str]:
         for each in change.grants
     )
     return [escaped(f"{', '.join(stacks)} {way}") for way, stacks in ways.items()]
+
+
+def _stays(changes: Sequence[StackChange]) -> list[str]:
+    return [
+        line
+        for change in changes
+        if change.stays
+        for line in (escaped(f"{change.name} {change.stays}"), f"  {change.down}")
+        if line.strip()
+    ]
 
 
 def _of(devices: Devices) -> str:

@@ -3,17 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from policies.guardrails import Finding
 from stacks.problems import counted
 
+from ..terminal import make
 from .compare import DATASETS, ObjectChange, tally
 from .restarts import MODEL, Notice, Restart, notices, restarting, restarts
-from .weaker import Grant, grants, weaker
-from .workloads import gpu_slices
+from .weaker import Grant, definition_in, grants, weaker
+from .workloads import gpu_slices, text
 
-State = Literal["new", "removed", "changed", "unchanged"]
+State = Literal["new", "removed", "orphaned", "changed", "unchanged"]
 Thing = TypeVar("Thing")
 _ORDER = ("mandatory", "advisory", "waived")
 
@@ -42,6 +43,8 @@ class StackChange:
     known: Sequence[Finding]  # Those of before the change.
     weaker: Sequence[str] = ()  # What it newly allows, or asks for no longer: sentences without a subject.
     grants: Sequence[Grant] = ()  # Who may newly call what.
+    stays: str = ""  # Of one that is not described: what stays in its cluster; a sentence without a subject.
+    down: str = ""  # The command that takes that down.
 
     @property
     def dangerous(self) -> list[ObjectChange]:
@@ -78,15 +81,25 @@ def stack_change(
     there: Mapping[str, int] | None = None,
     findings: Sequence[Finding] = (),
     known: Sequence[Finding] = (),
+    definition: object = None,
 ) -> StackChange:
-    """Return what changes for a stack; `before` or `after` is None where there is no such stack."""
+    """Return what changes for a stack; `before` or `after` is None where there is no such stack.
+
+    `definition` is the file that commands name.
+    """
     state: State = "unchanged"
     started: list[Restart] = []
     beside: list[Notice] = []
     loosened: list[str] = []
     granted: list[Grant] = []
-    if before is None or after is None:
-        state = "new" if before is None else "removed"
+    stays = down = ""
+    if before is None:
+        state = "new"
+    elif after is None:
+        state = "removed"
+        stays = f"is no longer described: its {counted(changes, 'object')} stay in its cluster, and serve on"
+        if context := text(definition_in(before), "dataPlane", "context"):
+            down = make("down", CLUSTER=context, STACK=name, DEFINITION=definition)
     elif changes:
         state, started = "changed", restarts(before, after)
         beside = notices(before, after, started)
@@ -96,7 +109,7 @@ def stack_change(
         Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
         for kind in sorted(was.keys() | will.keys())
     ]
-    return StackChange(name, state, changes, started, beside, devices, findings, known, loosened, granted)
+    return StackChange(name, state, changes, started, beside, devices, findings, known, loosened, granted, stays, down)
 
 
 def _breach(finding: Finding) -> tuple[str, ...]:
@@ -135,7 +148,7 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     `refused` counts the objects that the cluster would not take.
     """
     states = Counter(change.state for change in changes)
-    words: Mapping[State, str] = {"new": "new", "removed": "REMOVED", "changed": "changed", "unchanged": "unchanged"}
+    words = {state: state.upper() if state in ("removed", "orphaned") else state for state in get_args(State)}
     kinds = ", ".join(f"{states[state]} {word}" for state, word in words.items() if states[state])
     objects = [item for change in changes for item in change.objects]
     datasets = {item.name for item in objects if item.verb == "replaced" and item.kind in DATASETS}

@@ -42,7 +42,7 @@ class Grant:
 def weaker(before: Iterable[Tree], after: Iterable[Tree]) -> list[str]:
     """Return what is weaker after a change, in sentences without a subject: `no longer asks for …`."""
     before, after = list(before), list(after)
-    with_definition = all(_definition(objects) for objects in (before, after))  # an older version wrote none
+    with_definition = all(definition_in(objects) for objects in (before, after))  # an older version wrote none
     was, now = (_allowed(objects, with_definition) for objects in (before, after))
     lines = [_newly(way, was.get(way), amount) for way, amount in now.items() if way not in was or amount > was[way]]
     lines += [f"newly lets {words}" for words in _reached(before, after)]
@@ -85,7 +85,8 @@ def _annotation(objects: Iterable[Tree], name: str) -> str:
     return next((said for said in found if isinstance(said, str)), "")
 
 
-def _definition(objects: Iterable[Tree]) -> Tree:
+def definition_in(objects: Iterable[Tree]) -> Tree:
+    """Return what the definition says of a stack beyond its objects; an empty mapping where they do not say it."""
     return mapping(json_tree(_annotation(objects, settings.ANNOTATION)))
 
 
@@ -100,7 +101,7 @@ def _file(objects: Iterable[Tree], name: str) -> Tree:
 def _allowed(objects: list[Tree], with_definition: bool) -> Ways:
     found: Ways = {}
     if with_definition:
-        found |= _allowed_by_definition(_definition(objects))
+        found |= _allowed_by_definition(definition_in(objects))
     held_to = settings_of(_annotation(objects, guardrails.ANNOTATION))
     found["takes GPU slices"] = math.inf if held_to.gpu_slices is None else held_to.gpu_slices
     if held_to.kind == "local":
@@ -141,7 +142,7 @@ def _allowed_by_definition(tree: Tree) -> Ways:
 
 
 def _asked(objects: list[Tree], with_definition: bool) -> Ways:
-    found: Ways = _asked_by_definition(_definition(objects)) if with_definition else {}
+    found: Ways = _asked_by_definition(definition_in(objects)) if with_definition else {}
     held_to = settings_of(_annotation(objects, guardrails.ANNOTATION))
     if held_to.kind == "production":
         found["is held to production's rules"] = True

@@ -22,7 +22,7 @@ from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
 from stacks.images_lock import ImagesLock
 from stacks.problems import escaped
 from stacks.resolve import resolve
-from stacks.stack import Definition, Stack
+from stacks.stack import Definition, Home, Stack
 
 from .. import processes
 from ..changes.workloads import workloads
@@ -30,7 +30,7 @@ from ..contexts import context_of
 from ..handover import keep_scale, mend, prune, to_helm
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
-from ..live import LiveState, as_declared, of_stack
+from ..live import LiveState, as_declared, left_of, of_stack
 from ..render import Rendered, rendered
 from ..terminal import note
 from . import lease, ownership
@@ -119,7 +119,7 @@ class Helm:
             command += ["--disable-openapi-validation", "--timeout", f"{seconds}s"]
             if wait:
                 command.append("--wait")
-            failure = run_watched(command, kube, objects, hold, stdin=json.dumps(values), watch=wait)
+            failure = run_watched(command, kube, hold, objects if wait else (), stdin=json.dumps(values))
             if failure is not None:
                 raise CommandError(_why(failure, kube, stack))
             hold.require()
@@ -132,22 +132,22 @@ class Helm:
             )
         return True
 
-    def down(self, bundle: Bundle) -> None:
+    def down(self, home: Home, definition: Path) -> None:
         """Uninstall a stack's release; the chart keeps volumes, claims and the namespace that holds them."""
-        stack, objects = bundle.stack, bundle.rendered.objects
-        kube = Kubectl(context_of(stack.data_plane))
-        if ownership.require(kube, stack, "helm") is None:
+        del definition
+        kube = Kubectl(context_of(home.data_plane))
+        if ownership.require(kube, home, "helm") is None:
             return
-        with lease.held(kube, stack.namespace) as hold:
-            command = [*self._uninstall(kube, stack), "--ignore-not-found"]
-            if (failure := run_watched(command, kube, objects, hold, watch=False)) is not None:
-                raise CommandError(_why(failure, kube, stack))
+        with lease.held(kube, home.namespace) as hold:
+            command = [*self._uninstall(kube, home), "--ignore-not-found"]
+            if (failure := run_watched(command, kube, hold)) is not None:
+                raise CommandError(_why(failure, kube, home))
             hold.require()
-            left = of_stack(kube, objects).everything
-            prune(kube, [item for item in left if helm_release(item) in (None, release_of(stack))])
+            left = left_of(kube, home)
+            prune(kube, [item for item in left if helm_release(item) in (None, release_of(home))])
             # What `helm test` left to be read: Helm takes hooks for nobody's.
             tests = "--selector=app.kubernetes.io/name=helm-test,app.kubernetes.io/part-of=tidegate"
-            kube.run("delete", "pods,networkpolicies", "--namespace", stack.namespace, tests, "--wait=false")
+            kube.run("delete", "pods,networkpolicies", "--namespace", home.namespace, tests, "--wait=false")
 
     def _strangers(self, live: LiveState, stack: Stack, kube: Kubectl) -> list[KubernetesObject]:
         """Return what is not the release's; raise CommandError unless it is to be adopted."""
@@ -155,7 +155,7 @@ class Helm:
             ownership.require_ours(strangers, stack, kube.context, adopt=self.adopt)
         return strangers
 
-    def _uninstall(self, kube: Kubectl, stack: Stack) -> list[str]:
+    def _uninstall(self, kube: Kubectl, stack: Home) -> list[str]:
         name, how = release_of(stack)[0], ("--wait", f"--timeout={_DOWN_SECONDS}s")
         return [self.path, "uninstall", name, *_where(kube, stack), *how]
 
@@ -246,11 +246,11 @@ def _not_of_release(live: LiveState, stack: Stack) -> list[KubernetesObject]:
     return [item for item in (*live.declared, *live.gone) if helm_release(item) != release_of(stack)]
 
 
-def _where(kube: Kubectl, stack: Stack) -> tuple[str, ...]:
+def _where(kube: Kubectl, stack: Home) -> tuple[str, ...]:
     return "--kube-context", kube.context, "--namespace", stack.namespace
 
 
-def _why(said: str, kube: Kubectl, stack: Stack) -> str:
+def _why(said: str, kube: Kubectl, stack: Home) -> str:
     lines = [line for line in said.splitlines() if "warnings.go" not in line and not line.startswith("level=")]
     said = "\n".join(lines) or said
     return explained(said, kube.context) or f"Helm did not bring {stack.name} to its end: {in_words(said)}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stacks.command import CommandError
 from stacks.problems import escaped, listed
-from stacks.stack import Stack
+from stacks.stack import Home
 
 from .. import managed_fields
 from ..kubectl import BEING_DELETED, Kubectl, KubernetesObject
@@ -19,7 +19,7 @@ Release = tuple[str, str]  # Name and namespace of a Helm release.
 _LONGEST_NAME = 53
 
 
-def release_of(stack: Stack) -> Release:
+def release_of(stack: Home) -> Release:
     """Return a stack's release: of its own name, or where that is too long for Helm, its begin and a hash."""
     if len(stack.name) <= _LONGEST_NAME:
         return stack.name, stack.namespace
@@ -27,7 +27,7 @@ def release_of(stack: Stack) -> Release:
     return f"{stack.name[: _LONGEST_NAME - 9].rstrip('-')}-{digest}", stack.namespace
 
 
-def helm_marks(stack: Stack) -> dict[str, dict[str, str]]:
+def helm_marks(stack: Home) -> dict[str, dict[str, str]]:
     """Return what Helm writes on the objects of a stack's release."""
     name, namespace = release_of(stack)
     annotations = {HELM_NAME: name, HELM_NAMESPACE: namespace}
@@ -40,7 +40,7 @@ def helm_release(item: KubernetesObject) -> Release | None:
     return (annotations[HELM_NAME], annotations.get(HELM_NAMESPACE, "")) if HELM_NAME in annotations else None
 
 
-def records(kube: Kubectl, stack: Stack, *which: str) -> list[KubernetesObject]:
+def records(kube: Kubectl, stack: Home, *which: str) -> list[KubernetesObject]:
     """Return Helm's records of a stack's release, oldest first; `which` are further conditions on their labels."""
     selector = ",".join(("owner=helm", f"name={release_of(stack)[0]}", *which))
     found = kube.find(["secrets"], "-n", stack.namespace, "-l", selector)
@@ -55,7 +55,7 @@ class Owner:
     release: Release | None = None
 
 
-def owner_of(kube: Kubectl, stack: Stack) -> Owner | None:
+def owner_of(kube: Kubectl, stack: Home) -> Owner | None:
     """Return who has a stack's namespace; None where there is no such namespace."""
     namespace = kube.get("namespace", stack.namespace)
     if namespace is None:
@@ -78,7 +78,7 @@ def owner_of(kube: Kubectl, stack: Stack) -> Owner | None:
     return Owner("pulumi" if manager is not None and manager.name.startswith("pulumi") else "kubectl")
 
 
-def require(kube: Kubectl, stack: Stack, engine: str, *, adopt: bool = False) -> Owner | None:
+def require(kube: Kubectl, stack: Home, engine: str, *, adopt: bool = False) -> Owner | None:
     """Return who has a stack; raise CommandError where that is another engine, and it is not to be adopted."""
     owner = owner_of(kube, stack)
     if owner is None or adopt or (owner.engine == engine and owner.release in (None, release_of(stack))):
@@ -93,7 +93,7 @@ def require(kube: Kubectl, stack: Stack, engine: str, *, adopt: bool = False) ->
     raise CommandError(f"{whose}\n    {_how_to_move(owner, stack, engine, kube.context)}")
 
 
-def require_ours(objects: Sequence[KubernetesObject], stack: Stack, context: str, *, adopt: bool) -> None:
+def require_ours(objects: Sequence[KubernetesObject], stack: Home, context: str, *, adopt: bool) -> None:
     """Raise CommandError for objects that exist and are not the release's, unless they are to be adopted."""
     foreign = [item for item in objects if not _is_labelled(item, stack) and item["kind"] != "Namespace"]
     foreign = foreign or [item for item in objects if helm_release(item) not in (None, release_of(stack))]
@@ -109,12 +109,12 @@ def require_ours(objects: Sequence[KubernetesObject], stack: Stack, context: str
     raise CommandError(f"{stack.name} {what}.\n    {do}")
 
 
-def _is_labelled(item: KubernetesObject, stack: Stack) -> bool:
+def _is_labelled(item: KubernetesObject, stack: Home) -> bool:
     marks = {PART_OF: "tidegate", INSTANCE: stack.environment.name}
     return marks.items() <= (item["metadata"].get("labels") or {}).items()
 
 
-def _how_to_move(owner: Owner, stack: Stack, engine: str, context: str) -> str:
+def _how_to_move(owner: Owner, stack: Home, engine: str, context: str) -> str:
     goal = make("up", CLUSTER=context, STACK=stack.name, ENGINE=engine, ADOPT="1")
     if owner.release not in (None, release_of(stack)):
         return "Nothing was changed. Uninstall that release first; its volumes stay, and are found again."

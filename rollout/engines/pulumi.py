@@ -7,19 +7,20 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from lab.local_cluster.folder import PULUMI
 from stacks.command import CommandError
-from stacks.stack import Definition, Stack
+from stacks.stack import Definition, Home, Stack
 
 from .. import local
 from ..contexts import LOCAL, context_of
 from ..handover import keep_scale, mend, prune, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
-from ..live import of_stack
+from ..live import left_of, of_stack
 from ..render import Rendered, render
 from . import ownership, pulumi_cli
 from .bundle import Bundle
@@ -97,15 +98,13 @@ class Pulumi:
         prune(kube, gone)
         return True
 
-    def down(self, bundle: Bundle) -> None:
+    def down(self, home: Home, definition: Path) -> None:
         """Take a stack down; its datasets are protected, and what holds them stays too."""
-        stack = bundle.stack
-        kube = Kubectl(context_of(stack.data_plane))
-        ownership.require(kube, stack, "pulumi")
-        cli = _here(self.cli, stack)
-        _finish(cli, pulumi_cli.operate(cli, stack, bundle.definition, pulumi_cli.DESTROY))
-        left = of_stack(kube, bundle.rendered.objects).everything
-        prune(kube, [item for item in left if helm_release(item) is None])
+        kube = Kubectl(context_of(home.data_plane))
+        ownership.require(kube, home, "pulumi")
+        cli = _here(self.cli, home)
+        _finish(cli, pulumi_cli.operate(cli, home, definition, pulumi_cli.DESTROY))
+        prune(kube, [item for item in left_of(kube, home) if helm_release(item) is None])
 
 
 def find(adopt: bool = False) -> Pulumi | None:
@@ -119,7 +118,7 @@ def _finish(cli: PulumiCli, code: int) -> None:
         raise CommandError(f"{cli} ended with exit code {code}; what it says stands above.")
 
 
-def _here(cli: PulumiCli, stack: Stack) -> PulumiCli:
+def _here(cli: PulumiCli, stack: Home) -> PulumiCli:
     """Return Pulumi with a project and a state of its own for the local cluster, with which they vanish."""
     if context_of(stack.data_plane) != LOCAL:
         return cli

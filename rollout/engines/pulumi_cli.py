@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from stacks.command import CommandError
 from stacks.problems import escaped
-from stacks.stack import Stack
+from stacks.stack import Home
 
 from .. import processes
 from ..contexts import context_of
@@ -74,7 +74,7 @@ def find() -> PulumiCli | None:
     return PulumiCli(path, version)
 
 
-def stacks(cli: PulumiCli, stack: Stack) -> dict[str, int]:
+def stacks(cli: PulumiCli, stack: Home) -> dict[str, int]:
     """Return the stacks that there are, and how many resources each has."""
     with _understanding("stack ls"):
         found = json.loads(ask(cli, stack, ["stack", "ls", "--json"]))
@@ -82,7 +82,7 @@ def stacks(cli: PulumiCli, stack: Stack) -> dict[str, int]:
 
 
 def operate(
-    cli: PulumiCli, stack: Stack, definition: Path, command: Sequence[str], resources: Mapping[str, int] | None = None
+    cli: PulumiCli, stack: Home, definition: Path, command: Sequence[str], resources: Mapping[str, int] | None = None
 ) -> int:
     """Run `UP`, `DESTROY` or `preview` for a stack, showing what Pulumi says, and return its exit code.
 
@@ -104,7 +104,7 @@ def operate(
     return code
 
 
-def ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
+def ask(cli: PulumiCli, stack: Home, arguments: Sequence[str]) -> str:
     """Return what a short command says; raise CommandError when it fails."""
     whole = [cli.path, *arguments, "--non-interactive"]
     code, said = _run(cli, whole, _SHORT_SECONDS)
@@ -116,7 +116,7 @@ def ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
     return said
 
 
-def _prepare(cli: PulumiCli, stack: Stack, definition: Path, resources: Mapping[str, int]) -> None:
+def _prepare(cli: PulumiCli, stack: Home, definition: Path, resources: Mapping[str, int]) -> None:
     """Make the stack where there is none, and let its configuration say what it is brought up from.
 
     It is written down, in stacks/Pulumi.<stack>.yaml, because a plain `pulumi up` must do the same later.
@@ -253,7 +253,7 @@ def _is_locked_by_the_dead(said: str) -> bool:
     return bool(locks) and all(host == socket.gethostname() and not processes.lives(int(pid)) for host, pid in locks)
 
 
-def _explanation(said: str, stack: Stack) -> str | None:
+def _explanation(said: str, stack: Home) -> str | None:
     context = context_of(stack.data_plane)
     known = {
         "PULUMI_ACCESS_TOKEN must be set": (

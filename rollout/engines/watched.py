@@ -30,31 +30,31 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 def run_watched(
     command: Sequence[str],
     kube: Kubectl,
-    objects: Sequence[KubernetesObject],
     hold: Hold,
+    objects: Sequence[KubernetesObject] = (),
     *,
-    watch: bool,
     stdin: str = "",
 ) -> str | None:
     """Run a command until it ends; return None when it succeeded, else what it said, or why it could not succeed.
 
-    Where pods are refused for good the command is interrupted, as by Ctrl-C: it then notes that it failed. Where the
-    lease is lost it is killed, and CommandError raised: what it would note now goes into another run's records.
+    What these objects lack is said meanwhile. Where their pods are refused for good the command is interrupted, as by
+    Ctrl-C: it then notes that it failed. Where the lease is lost it is killed, and CommandError raised: what it would
+    note now goes into another run's records.
     """
     said: list[str] = []
     process = processes.started(command, stdin=subprocess.PIPE, preexec_fn=_end_with_parent)
     reader = threading.Thread(target=lambda: said.append(process.communicate(stdin)[0]), daemon=True)
     reader.start()
-    looking = _ReadinessWatch(kube, objects, from_now=watch)  # takes note of earlier refusals before the command runs
+    looking = _ReadinessWatch(kube, objects) if objects else None  # takes note of earlier refusals first
     next_look = time.monotonic() + LOOK_EVERY
     try:
-        while process.poll() is None and not looking.given_up:
+        while process.poll() is None and not (looking and looking.given_up):
             hold.require()
-            if watch and time.monotonic() >= next_look:
+            if looking and time.monotonic() >= next_look:
                 looking.look()
                 next_look = time.monotonic() + LOOK_EVERY
             reader.join(_HEED_EVERY)
-        if looking.given_up:
+        if looking and looking.given_up:
             _interrupt(process)
     except BaseException:
         if hold.lost:
@@ -68,12 +68,12 @@ def run_watched(
         return None
     why = "".join(said)
     is_late = any(words in why for words in ("deadline exceeded", "not ready", "timed out"))
-    return looking.given_up or (is_late and looking.late()) or why
+    return (looking and (looking.given_up or (is_late and looking.late()))) or why
 
 
 def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float) -> str | None:
     """Wait for so many seconds until what stands already is ready; return None when it is, else why it is not."""
-    looking = _ReadinessWatch(kube, objects, from_now=True)
+    looking = _ReadinessWatch(kube, objects)
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
     while not looking.look():
         if looking.given_up:
@@ -88,10 +88,10 @@ def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: flo
 class _ReadinessWatch:
     """Looks at a stack while it comes up, and says what has changed since the last look."""
 
-    def __init__(self, kube: Kubectl, objects: Sequence[KubernetesObject], *, from_now: bool) -> None:
+    def __init__(self, kube: Kubectl, objects: Sequence[KubernetesObject]) -> None:
         self._kube = kube
         self._target = target_of(objects)
-        self._old = _refusals(kube, self._target.namespace) if from_now else {}
+        self._old = _refusals(kube, self._target.namespace)
         self._said: list[str] = []
         self._since: float | None = None
         self.given_up = ""  # Why it will never be ready, when pods have been refused for too long.

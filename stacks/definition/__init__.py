@@ -119,6 +119,8 @@ class DataPlane(Named):
     """Its kubeconfig context; by default its name."""
     environments: Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
     """Environments that live there."""
+    platform: DnsLabel | None = None
+    """Name of the platform, where those of several definitions share the cluster: it tells whose stacks are whose."""
     wave: Annotated[int, Field(ge=1, le=100)] = 1
     """Place in a rollout: planes of a lower wave come first, those of the same wave together."""
     registries: dict[RegistryHost, RegistryMirror] = Field(default_factory=dict)

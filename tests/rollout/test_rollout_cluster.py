@@ -14,7 +14,7 @@ from rollout import engines, local
 from rollout.engines import Bundle
 from rollout.render import Rendered, render
 from stacks.command import CommandError
-from stacks.stack import Definition, Stack
+from stacks.stack import Definition, Home, Stack
 
 from .conftest import Call, Edit, Patch
 
@@ -49,8 +49,8 @@ class Engine:
             raise self.ends
         return name not in self.stands
 
-    def down(self, bundle: Bundle) -> None:
-        raise AssertionError(f"{bundle.stack.name} was taken down")
+    def down(self, home: Home, definition: Path) -> None:
+        raise AssertionError(f"{home.name} of {definition} was taken down")
 
     def found(self, adopt: bool) -> "Engine":
         self.adopts.append(adopt)

@@ -129,12 +129,12 @@ def destroyed(monkeypatch: Patch) -> list[str]:
 
 @pytest.mark.parametrize("labels", [{}, OURS])
 def test_pulumi_takes_nothing_down_that_it_has_not_brought_up(
-    bundle: Bundle, destroyed: list[str], labels: dict[str, str], monkeypatch: Patch
+    stack: Stack, definition: Path, destroyed: list[str], labels: dict[str, str], monkeypatch: Patch
 ) -> None:
     cluster = Cluster([made("Namespace", "tidegate-dev", labels=labels), made("ConfigMap", "inference-proxy-routing")])
     monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
     with pytest.raises(CommandError, match=r"Nothing was changed"):
-        Pulumi(PulumiCli("pulumi", "3.260.0")).down(bundle)
+        Pulumi(PulumiCli("pulumi", "3.260.0")).down(stack, definition)
     assert (cluster.deleted, destroyed) == ([], [])
 
 
@@ -142,12 +142,12 @@ THEIRS = {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace"
 
 
 def test_pulumi_takes_its_own_down_and_leaves_what_is_a_helm_releases(
-    bundle: Bundle, destroyed: list[str], monkeypatch: Patch
+    stack: Stack, definition: Path, destroyed: list[str], monkeypatch: Patch
 ) -> None:
     namespace = made("Namespace", "tidegate-dev", managedFields=by("pulumi-kubernetes", "Update"))
     cluster = Cluster([namespace, made("ConfigMap", "forgotten"), made("ConfigMap", "of-helm", annotations=THEIRS)])
     monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
-    Pulumi(PulumiCli("pulumi", "3.260.0")).down(bundle)
+    Pulumi(PulumiCli("pulumi", "3.260.0")).down(stack, definition)
     assert (cluster.deleted, destroyed) == (["forgotten"], ["dev-lab"])
 
 
@@ -285,7 +285,7 @@ def test_what_stands_already_is_waited_for_until_it_is_ready(
     assert why == "not everything became ready in time:\n    StatefulSet small-main: 0 of 1 pods are new"
 
 
-def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(rendered: Rendered, tmp_path: Path) -> None:
+def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(tmp_path: Path) -> None:
     cluster: Any = Cluster()
     ready, wrote = tmp_path / "ready", tmp_path / "wrote"
     script = (
@@ -304,7 +304,7 @@ def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(rendered: R
     begin = time.monotonic()
     command, hold = [sys.executable, "-c", script, str(ready), str(wrote)], Taken("tidegate-dev")
     with pytest.raises(CommandError, match=r"somebody@elsewhere, process 7 has taken over the work in tidegate-dev"):
-        watched.run_watched(command, cluster, rendered.objects, hold, watch=False)
+        watched.run_watched(command, cluster, hold)
     assert time.monotonic() - begin < 20
     assert not wrote.exists()
 

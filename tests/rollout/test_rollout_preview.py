@@ -145,7 +145,7 @@ def test_a_stack_that_is_no_longer_described_is_all_deleted_and_its_name_is_only
     repo.against("main")
     text = repo.said()
     assert text.startswith("**⚠️ 2 stacks: 1 REMOVED, 1 unchanged · objects: ")
-    assert "- **REMOVED** <code>prod-east</code>: it is no longer described. Its 26 objects stay in its cluster" in text
+    assert "- **REMOVED** <code>prod-east</code> is no longer described: its 26 objects stay in its cluster" in text
     assert "- **DELETED** <code>StatefulSet small-main</code>" in text[text.index("#### Changes") :]
 
 
@@ -336,6 +336,7 @@ def test_what_the_cluster_would_refuse_stands_in_the_verdict_of_the_page(
 ) -> None:
     live = Live(before=[], after=[], refused=("the quota is used up", "no kind ScaledObject"))
     monkeypatch.setattr("rollout.live.live_objects", lambda *_: {"dev-lab": live})
+    monkeypatch.setattr("rollout.orphans.Kubectl.find", lambda *_: [])
     call("preview", definition, "--cluster", "kind-lab", "--summary", page, code=0)
     text = page.read_text("utf-8")
     assert text.startswith("**⚠️ the cluster REFUSES 2 objects · 1 stack: ")

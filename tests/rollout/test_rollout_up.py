@@ -116,7 +116,7 @@ def test_objects_and_stacks_that_vanish_are_named_and_removed(rendered: Path, ed
     edit("  - {name: east, environments: [prod]}\n", "")
     said = up().out
     assert "prod-east: 25 DELETED" in said
-    assert said.endswith("\nprod-east is no longer described: what it has in a cluster stays there.\n")
+    assert said.endswith(" shows it, and the command that takes it down.\n")
     # A plane that is named anew gives a stack of another name, whose objects such commands would delete.
     assert " delete " not in said
     assert sorted(path.name for path in rendered.iterdir()) == [output.MARKER, "dev-lab"]

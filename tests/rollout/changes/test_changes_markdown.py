@@ -169,7 +169,7 @@ def test_a_stack_that_is_no_longer_described_loses_nothing_in_its_cluster() -> N
     text = page([stack_change("old", compare(before, []), before, None)], "x")
     assert text.startswith("**⚠️ 1 stack: 1 REMOVED · objects: 3 DELETED")
     loud = text[: text.index("<details>")]
-    assert "- **REMOVED** <code>old</code>: it is no longer described. Its 3 objects stay in its cluster" in loud
+    assert "- **REMOVED** <code>old</code> is no longer described: its 3 objects stay in its cluster" in loud
     assert "Service one" not in loud
     assert "NO LONGER SERVED" not in text
 

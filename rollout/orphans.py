@@ -1,0 +1,140 @@
+"""Orphans: what a cluster still has of an environment, or of a data plane, that has left the definition.
+
+A cluster itself says what they are: by the labels and annotations of a Namespace, and by the marks of engines.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from policies import guardrails
+from policies.guardrails.settings import settings_of
+from stacks.command import WRONG_INPUT, CommandError, none_such
+from stacks.definition import DataPlane, Environment
+from stacks.problems import counted, escaped, listed
+from stacks.stack import Definition, Home, Stack
+
+from .changes.weaker import definition_in
+from .changes.workloads import mapping, text
+from .contexts import LOCAL, context_in, context_of, on_cluster
+from .engines.ownership import helm_release, owner_of
+from .kubectl import Kubectl, KubernetesObject
+from .live import INSTANCE, PART_OF, left_of
+from .terminal import in_shell, make
+
+_BY = {"helm": "Helm", "pulumi": "Pulumi"}
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """What stands in a namespace that the definition does not describe."""
+
+    home: Home
+    engine: str  # That brought it up, as `Owner` has it.
+    since: str  # Day on which its namespace was made.
+    objects: Sequence[KubernetesObject]  # But for volumes, claims and the namespace.
+    moved: str = ""  # Where the definition has the stack of this name now, which is never taken for this one.
+
+    @property
+    def words(self) -> str:
+        """What it is: a sentence without its subject, the stack's name, and without its full stop."""
+        by = _BY.get(self.engine, "kubectl or a GitOps controller")
+        there = f"namespace {self.home.namespace}, since {self.since}, {counted(self.objects, 'object')} by {by}"
+        if self.moved:
+            return f"still stands where it was ({there}): take it down with the definition of then, before {self.moved}"
+        stranger = "" if self.home.data_plane.platform else "; another definition's? Then give each a `platform`"
+        return f"is no longer described, and still there ({there}){stranger}"
+
+    def command(self, definition: object) -> str:
+        """Return the command that takes it down; its volumes stay. Empty where none may."""
+        name, context, namespace = self.home.name, context_of(self.home.data_plane), self.home.namespace
+        if self.moved:
+            return ""
+        if self.engine in _BY:
+            return make("down", CLUSTER=context, STACK=name, DEFINITION=definition)
+        kinds = ",".join(sorted({item["kind"].lower() for item in self.objects}))
+        labels = f"{PART_OF}=tidegate,{INSTANCE}={self.home.environment.name}"
+        return f"kubectl --context {in_shell(context)} delete {kinds} -n {namespace} -l {labels}"
+
+
+def stacks_in(definition: Definition, cluster: str, name: str | None) -> tuple[Stack, ...]:
+    """Return the stacks that the definition has in a cluster; raise CommandError where it has none, or not that one."""
+    if cluster != LOCAL:
+        return on_cluster(definition, cluster, name)
+    from .local import local_stacks
+
+    return local_stacks(definition, name)
+
+
+def orphans_in(
+    definition: Definition, cluster: str, name: str | None, wrong: CommandError | None = None
+) -> list[Orphan]:
+    """Return the orphans of a cluster, or the one of that name; a local cluster must be there.
+
+    `wrong` is what `stacks_in` raised: it is raised again, with the names that the cluster has, where no orphan is
+    meant instead.
+    """
+    kube, described = Kubectl(context_in(definition, cluster)), [stack.name for stack in definition.stacks]
+    elsewhere = name in described or (name is None and cluster == LOCAL)
+    has_plane = cluster == LOCAL or any(context_of(plane) == kube.context for plane in definition.header.data_planes)
+    if wrong is not None and (elsewhere or not (has_plane or kube.is_known())):
+        raise wrong
+    found = list(_orphans(kube, definition))
+    chosen = [each for each in found if name in (None, each.home.name)]
+    if wrong is None or chosen:
+        return chosen
+    if name is None:
+        raise wrong
+    nowhere = f"There is no stack {escaped(name)}, neither in {escaped(definition.file)} nor in {escaped(kube.context)}"
+    only = [each.home.name for each in found]
+    there = f" Of these, only the cluster has: {listed(only)}." if only else ""
+    raise CommandError(f"{none_such(nowhere, name, [*described, *only])}{there}", WRONG_INPUT)
+
+
+def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
+    planes = definition.header.data_planes
+    here = [plane for plane in planes if context_of(plane) == kube.context]
+    platforms = {plane.platform for plane in here or planes}
+    known = {stack.name: stack for stack in definition.stacks}
+    lived_in = {each.namespace for each in known.values() if kube.context == LOCAL or each.data_plane in here}
+    for namespace in kube.find(["namespaces"], "-l", f"{PART_OF}=tidegate"):
+        said = mapping(definition_in([namespace]), "dataPlane")
+        name = namespace["metadata"]["name"]
+        plane, platform = text(said, "name") or _plane_name(namespace, here, kube.context), said.get("platform")
+        home = _home(namespace, plane, kube.context, platform)
+        if home is None or name in lived_in or platform not in platforms:
+            continue
+        if "deletionTimestamp" in namespace["metadata"]:
+            continue
+        moved = ""
+        if now := known.get(home.name):
+            context = context_of(now.data_plane)
+            if (now.namespace, context) == (name, said.get("context")):
+                continue  # of a data plane that is the same cluster by another context
+            moved = f"namespace {now.namespace}" + (f" of {context}" if context != kube.context else "")
+        objects = left_of(kube, home)
+        owner = owner_of(kube, home) if objects else None  # what was taken down has left but what is kept
+        if owner is not None:
+            yield Orphan(home, owner.engine, namespace["metadata"]["creationTimestamp"][:10], objects, moved)
+
+
+def _plane_name(namespace: KubernetesObject, here: Sequence[DataPlane], context: str) -> str:
+    """Return the data plane of a namespace that does not say it, as those of older versions."""
+    release = helm_release(namespace)
+    if release is not None:
+        return release[0].removeprefix(f"{text(namespace, 'metadata', 'labels', INSTANCE)}-")
+    return here[0].name if here else context
+
+
+def _home(namespace: KubernetesObject, plane: str, context: str, platform: str | None) -> Home | None:
+    """Return whose home a namespace is; None where somebody labelled it so who is not Tidegate."""
+    environment = text(namespace, "metadata", "labels", INSTANCE)
+    kind = settings_of(text(namespace, "metadata", "annotations", guardrails.ANNOTATION)).kind
+    try:
+        return Home(
+            Environment(name=environment, namespace=namespace["metadata"]["name"], production=kind == "production"),
+            DataPlane(name=plane, context=context, platform=platform, environments=(environment,)),
+        )
+    except ValidationError:
+        return None

@@ -1,0 +1,316 @@
+"""Which stacks a cluster still has and no definition describes, how they are told of, and how they go."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollout import cluster, engines, live, orphans
+from rollout.changes.page import page
+from rollout.changes.report import terminal_summary
+from rollout.changes.stack_change import stack_change
+from rollout.orphans import Orphan
+from rollout.preview import _orphan_change
+from stacks.command import CommandError
+from stacks.stack import Home
+from stacks.validate import read_definition
+
+from .conftest import Call, Edit, Patch
+
+Object = dict[str, Any]
+MARKS = {"app.kubernetes.io/part-of": "tidegate"}
+INSTANCE = "app.kubernetes.io/instance"
+KINDS = {("v1", "Namespace"): "namespaces", ("v1", "Service"): "services", ("apps/v1", "StatefulSet"): "statefulsets"}
+KINDS |= {("v1", "PersistentVolumeClaim"): "persistentvolumeclaims"}
+
+
+@dataclass
+class Cluster:
+    """Stands for kubectl: has objects, and finds them by kind, namespace and label."""
+
+    context: str
+    objects: Sequence[Object]
+    contexts: Sequence[str] = ("kind-lab", "east", "eks-old")
+
+    def is_known(self) -> bool:
+        return self.context in self.contexts
+
+    def kinds(self) -> dict[tuple[str, str], str]:
+        return KINDS
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        assert (kind, namespace) == ("namespace", "")
+        return next((item for item in self.find(["namespaces"]) if item["metadata"]["name"] == name), None)
+
+    def find(self, kinds: Sequence[str], *arguments: str) -> list[Object]:
+        said = dict(zip(arguments[::2], arguments[1::2], strict=True)) if "-A" not in arguments else {}
+        wanted = {part for part in said.get("-l", "").split(",") if part}
+        return [
+            item
+            for item in self.objects
+            if f"{item['kind'].lower()}s" in kinds
+            and item["metadata"].get("namespace") in (None, said.get("-n"))
+            and wanted <= {f"{key}={value}" for key, value in item["metadata"].get("labels", {}).items()}
+        ]
+
+
+def namespace(name: str, environment: str, plane: str = "lab", context: str = "kind-lab", **more: Any) -> Object:
+    """A namespace as an `up` leaves it, brought up with Pulumi; `more` goes to its data plane and its head."""
+    platform = {"platform": more.pop("platform")} if "platform" in more else {}
+    said = {"dataPlane": {"name": plane, "context": context, **platform}}
+    notes = {"tidegate.dev/definition": json.dumps(said), "tidegate.dev/guardrails": '{"kind": "shared"}'}
+    pulumi = {"manager": "pulumi-kubernetes", "operation": "Update", "time": "2026-01-01T00:00:00Z"}
+    head = {"labels": {**MARKS, INSTANCE: environment}, "annotations": notes, "managedFields": [pulumi]}
+    head |= {"creationTimestamp": "2026-01-01T10:00:00Z", **more}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **head}}
+
+
+def inside(kind: str, where: Object) -> Object:
+    """An object in a namespace, with its environment's labels."""
+    head = {"name": "it", "namespace": where["metadata"]["name"], "labels": where["metadata"]["labels"]}
+    return {"apiVersion": "v1", "kind": kind, "metadata": head}
+
+
+def stack_in(*arguments: Any, **more: Any) -> list[Object]:
+    """What stands in a namespace: something that runs, and a volume's claim."""
+    where = namespace(*arguments, **more)
+    return [where, inside("StatefulSet", where), inside("PersistentVolumeClaim", where)]
+
+
+OLD = stack_in("tidegate-old", "old")
+HELM = {"meta.helm.sh/release-name": "old-west", "meta.helm.sh/release-namespace": "tidegate-old"}
+
+
+@pytest.fixture
+def there(monkeypatch: Patch) -> Callable[..., None]:
+    """Let every cluster have these objects."""
+
+    def have(*objects: Object) -> None:
+        for module in (orphans, cluster, live):
+            monkeypatch.setattr(module, "Kubectl", lambda context: Cluster(context, objects))
+
+    return have
+
+
+def found(definition: Path, where: str = "kind-lab", name: str | None = None) -> list[Orphan]:
+    read = read_definition(definition)
+    try:
+        orphans.stacks_in(read, where, name)
+    except CommandError as error:
+        return orphans.orphans_in(read, where, name, error)
+    return orphans.orphans_in(read, where, name)
+
+
+Have = Callable[..., None]
+
+
+# ---- what counts as one ----
+
+
+def test_what_runs_where_no_stack_of_the_definition_lives_is_an_orphan(definition: Path, there: Have) -> None:
+    there(*stack_in("tidegate-dev", "dev"), *OLD)
+    (orphan,) = found(definition)
+    assert (orphan.home.name, orphan.home.namespace, orphan.home.data_plane.context) == (
+        "old-lab", "tidegate-old", "kind-lab",
+    )  # fmt: skip
+    assert orphan.words == (
+        "is no longer described, and still there (namespace tidegate-old, since 2026-01-01, 1 object by Pulumi)"
+        "; another definition's? Then give each a `platform`"
+    )
+    assert orphan.command(definition) == f"make down CLUSTER=kind-lab STACK=old-lab DEFINITION={definition}"
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param(stack_in("tidegate-dev", "dev"), id="described"),
+        pytest.param(stack_in("tidegate-dev", "before", "west"), id="in a namespace that is described"),
+        pytest.param(stack_in("tidegate-prod", "prod", "east", "east"), id="described, by another context"),
+        pytest.param(stack_in("tidegate-old", "old", platform="theirs"), id="another platform's"),
+        pytest.param([OLD[0], OLD[2]], id="taken down, but for its volumes"),
+        pytest.param(stack_in("tidegate-old", "old", deletionTimestamp="2026-01-02T00:00:00Z"), id="being deleted"),
+        pytest.param(stack_in("kube-system", "old"), id="labelled so by somebody who is not Tidegate"),
+        pytest.param(stack_in("tidegate-old", "No Name"), id="labelled with what is no environment's name"),
+    ],
+)
+def test_what_is_none(definition: Path, there: Have, objects: list[Object]) -> None:
+    there(*objects)
+    assert found(definition) == []
+
+
+def test_a_platform_sees_its_own_orphans_alone(definition: Path, there: Have, edit: Edit) -> None:
+    edit("context: kind-lab, ", "context: kind-lab, platform: ours, ")
+    there(*OLD, *stack_in("a", "a", platform="ours"), *stack_in("b", "b", platform="theirs"))
+    assert [each.home.name for each in found(definition)] == ["a-lab"]
+
+
+@pytest.mark.parametrize(("notes", "name"), [(HELM, "old-west"), ({}, "old-lab")])
+def test_those_of_older_versions_are_named_by_their_release_or_by_the_data_plane_there(
+    definition: Path, there: Have, notes: dict[str, str], name: str
+) -> None:
+    there(*stack_in("tidegate-old", "old", annotations=notes))
+    (orphan,) = found(definition)
+    assert orphan.home.name == name
+    assert orphan.home.environment.production, "where nobody says what it is, it is treated with the greatest care"
+
+
+def test_a_cluster_that_no_data_plane_has_any_more_is_looked_at_where_the_kubeconfig_knows_it(
+    definition: Path, there: Have
+) -> None:
+    there(*stack_in("tidegate-prod", "prod", "west", "eks-old"))
+    assert [each.home.name for each in found(definition, "eks-old")] == ["prod-west"]
+    with pytest.raises(CommandError, match=r"has the context nope\. There are: kind-lab, east\.") as caught:
+        found(definition, "nope")
+    assert caught.value.code == 2
+    there()
+    with pytest.raises(CommandError, match=r"has the context eks-old\."):
+        found(definition, "eks-old")
+
+
+@pytest.mark.parametrize(
+    ("objects", "cluster_", "now"),
+    [
+        (stack_in("before", "dev"), "kind-lab", "namespace tidegate-dev"),
+        (stack_in("tidegate-prod", "prod", "east", "eks-old"), "eks-old", "namespace tidegate-prod of east"),
+    ],
+)
+def test_what_a_stack_left_where_it_was_is_never_taken_for_the_stack(
+    definition: Path, there: Have, objects: list[Object], cluster_: str, now: str
+) -> None:
+    """Its name is another's now: no command may be told."""
+    there(*objects)
+    (orphan,) = found(definition, cluster_)
+    assert orphan.words.startswith("still stands where it was (namespace ")
+    assert orphan.words.endswith(f": take it down with the definition of then, before {now}")
+    assert orphan.command(definition) == ""
+
+
+def test_a_name_that_nobody_has_lists_those_of_the_definition_and_those_of_the_cluster(
+    definition: Path, there: Have
+) -> None:
+    there(*OLD)
+    with pytest.raises(CommandError) as caught:
+        found(definition, name="old-lob")
+    assert str(caught.value) == (
+        f"There is no stack old-lob, neither in {definition} nor in kind-lab: did you mean old-lab?"
+        " There are: dev-lab, prod-east, old-lab. Of these, only the cluster has: old-lab."
+    )
+    assert caught.value.code == 2
+    with pytest.raises(CommandError, match="stack prod-east does not live in kind-lab, but in east"):
+        found(definition, name="prod-east")
+
+
+# ---- how they are told of ----
+
+
+def test_a_preview_with_an_orphan_is_not_green(definition: Path, there: Have) -> None:
+    there(*OLD)
+    dev = stack_change("dev-lab", (), [OLD[0]], [OLD[0]])
+    (orphan,) = found(definition)
+    changes = [dev, _orphan_change(orphan, read_definition(definition))]
+    assert page([dev], "It").startswith("**✅ 1 stack: 1 unchanged**")
+    text = page(changes, "It")
+    assert text.startswith("**⚠️ 2 stacks: 1 ORPHANED, 1 unchanged**")
+    assert "- **ORPHANED** <code>old-lab</code> is no longer described, and still there" in text
+    assert "To take it down: <code>make down CLUSTER=kind-lab STACK=old-lab DEFINITION=" in text
+    terminal = terminal_summary(changes).plain.splitlines()
+    assert terminal == [f"old-lab {orphan.words}", f"  {orphan.command(definition)}"]
+
+
+def test_a_cluster_that_holds_nothing_else_is_previewed_too(
+    call: Call, definition: Path, there: Have, tmp_path: Path
+) -> None:
+    there(*stack_in("tidegate-prod", "prod", "west", "eks-old"))
+    ended = call("preview", definition, "--cluster", "eks-old", "--summary", tmp_path / "page.md", code=0)
+    assert (tmp_path / "page.md").read_text("utf-8").startswith("**⚠️ 1 stack: 1 ORPHANED**")
+    assert f"  make down CLUSTER=eks-old STACK=prod-west DEFINITION={definition}\n" in ended.out
+    assert ended.out.endswith("Not described, and in the cluster: prod-west; see above.\n")
+
+
+def test_a_stack_that_a_change_removes_is_told_with_the_command_that_takes_it_down() -> None:
+    removed = stack_change("old-lab", (), [OLD[0]], None, definition="a.yaml")
+    assert removed.down == "make down CLUSTER=kind-lab STACK=old-lab DEFINITION=a.yaml"
+    assert f"To take it down: <code>{removed.down}</code>" in page([removed], "It")
+
+
+# ---- how they go ----
+
+
+@dataclass
+class Engine:
+    """Stands for an engine: notes what it takes down."""
+
+    name: str = "pulumi"
+    title: str = "Stand-in 1.0"
+    gone: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def down(self, home: Home, definition: Path) -> None:
+        self.gone.append((home.name, home.namespace, definition.name))
+
+
+@pytest.fixture
+def engine(monkeypatch: Patch) -> Engine:
+    engine = Engine()
+    monkeypatch.setattr(engines, "FINDERS", {"pulumi": lambda _: engine})
+    return engine
+
+
+@pytest.fixture
+def down(call: Call, definition: Path) -> Call:
+    return partial(call, "down", definition, "--cluster", "kind-lab")
+
+
+def test_an_orphan_is_taken_down_by_its_name_and_what_holds_its_data_is_told(
+    down: Call, engine: Engine, there: Have
+) -> None:
+    there(*OLD)
+    ended = down("--stack", "old-lab", code=0)
+    assert engine.gone == [("old-lab", "tidegate-old", "two.yaml")]
+    assert ended.out.startswith("Down in kind-lab: old-lab.\n")
+    assert "`pulumi stack rm --force old-lab`" in ended.err
+
+
+def test_without_a_name_only_what_is_described_goes_and_orphans_are_told_of(
+    down: Call, engine: Engine, there: Have
+) -> None:
+    there(*stack_in("tidegate-dev", "dev"), *OLD)
+    ended = down(code=0)
+    assert [name for name, *_ in engine.gone] == ["dev-lab"]
+    assert "old-lab is no longer described" in ended.err
+    assert "STACK=old-lab" in ended.err
+
+
+def test_where_all_are_orphans_each_goes_by_its_name(call: Call, definition: Path, engine: Engine, there: Have) -> None:
+    there(*stack_in("tidegate-prod", "prod", "west", "eks-old"))
+    ended = call("down", definition, "--cluster", "eks-old", code=2)
+    assert engine.gone == []
+    assert f"  make down CLUSTER=eks-old STACK=prod-west DEFINITION={definition}" in ended.err
+    call("down", definition, "--cluster", "eks-old", "--stack", "prod-west", code=0)
+    assert [name for name, *_ in engine.gone] == ["prod-west"]
+
+
+def test_one_of_production_goes_only_when_somebody_is_sure(down: Call, engine: Engine, there: Have) -> None:
+    production = stack_in("tidegate-old", "old")
+    production[0]["metadata"]["annotations"]["tidegate.dev/guardrails"] = '{"kind": "production"}'
+    there(*production)
+    ended = down("--stack", "old-lab", code=2)
+    assert engine.gone == []
+    assert "old-lab is production: every model there stops being served. Nothing was changed." in ended.err
+    down("--stack", "old-lab", "--yes", code=0)
+    assert [name for name, *_ in engine.gone] == ["old-lab"]
+
+
+def test_what_no_engine_brought_up_is_left_to_who_did(down: Call, engine: Engine, there: Have) -> None:
+    """A GitOps controller would bring it back."""
+    there(*stack_in("tidegate-old", "old", managedFields=[]))
+    ended = down("--stack", "old-lab", code=2)
+    assert engine.gone == []
+    assert "1 object by kubectl or a GitOps controller" in ended.err
+    assert (
+        "kubectl --context kind-lab delete statefulset -n tidegate-old"
+        " -l app.kubernetes.io/part-of=tidegate,app.kubernetes.io/instance=old"
+    ) in ended.err

@@ -85,8 +85,12 @@ override export TIDEGATE_REPOSITORY := $(value TIDEGATE_REPOSITORY)
 .PHONY: help
 help: ## List what there is
 	@printf 'Tidegate: many models, few GPUs, one definition.\n\n'
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) $(if $(TIDEGATE),| grep -v $(OF_THE_PROGRAM:%=-e '^%:')) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
-	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context> BASE=<git revision> ENGINE=<pulumi or helm>\n' "$$DEFINITION" "$$OUT"
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) $(if $(TIDEGATE),| grep -v $(OF_THE_PROGRAM:%=-e '^%:')) | \
+	  awk -F ':.*## ' '{name[NR] = $$1; said[NR] = $$2; if (length($$1) > wide) wide = length($$1)} \
+	  END {for (i = 1; i <= NR; i++) {row = sprintf("  make %-" wide "s ", name[i]); words = split(said[i], word, " "); \
+	    for (j = 1; j <= words; j++) {if (length(row) + length(word[j]) >= 120) {print row; row = sprintf("%" wide + 8 "s", "")} \
+	      row = row " " word[j]}; print row}}'
+	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context>\n%10sBASE=<git revision> ENGINE=<pulumi or helm>\n' "$$DEFINITION" "$$OUT" ""
 
 # Files with fuzzers of the proxy: its parsers, its paths, and the fast path against the slow one.
 FUZZERS = tests/proxy/http/test_http_agree.py tests/proxy/http/test_http_attacks.py \

@@ -196,15 +196,19 @@ def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
     from .live import live_objects
 
     found = live_objects(context, rendering)
+    changes = {name: compare(live.before, live.after) for name, live in found.items()}
     notes = []
     for name, live in found.items():
+        if absent := [f"{each.kind} {each.name}" for each in changes[name] if live.before and each.verb == "created"]:
+            told = f"not in the cluster: {listed(absent, most=5)}"
+            notes.append(f"{name}: {told}. What is not new in the definition, somebody deleted")
         notes += [f"{name}: the cluster would refuse this: {sentence}" for sentence in live.refused]
         notes += [f"{name}: {kept} is no longer described, and stays for the data in it" for kept in live.kept]
     for said in notes:
         note(said)
     return Comparison(
         f"the cluster {escaped(context)}",
-        {name: compare(live.before, live.after) for name, live in found.items()},
+        changes,
         {name: live.before or None for name, live in found.items()},
         {name: live.after for name, live in found.items()},
         tuple(notes),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from .load import Document
 from .model_keys import Model, bare, branches, hint_of, keys_of
@@ -90,6 +90,7 @@ class _Mistake:
             self.hint = hint_of(annotation) or self.hint
             if self.about_key:
                 break
+        self.annotation = annotation
         self.tags = tuple(branches(annotation))  # Of a choice whose tag is wrong or missing: all that there are.
 
     def problem(self) -> Problem:
@@ -162,7 +163,7 @@ class _Mistake:
             return f"Write a value, or remove the line. {self.hint}".strip()
         written = shown(value) if raw is None else raw
         if isinstance(value, bool | int | float) and (kind == "string_type" or written in choices):
-            return f'quote it: "{escaped(shortened(written))}"'
+            return self._refused(written) or f'quote it: "{escaped(shortened(written))}"'
         if kind == "bool_type" and isinstance(value, str) and (word := value.lower()) in _YES:
             return f"write it without quotes: {word}" if word == _YES[word] else f"write {_YES[word]}"
         if kind in _NUMBER and isinstance(value, str) and re.fullmatch(_NUMBER[kind], value):
@@ -170,6 +171,16 @@ class _Mistake:
         if kind == "tuple_type" and isinstance(value, str | int | float):
             return f"write it as a list: [{shown(value) if isinstance(value, str) else written}]"
         return self.hint
+
+    def _refused(self, text: str) -> str:
+        """Return what would be wrong with a text in the place of the value; an empty text where it may stand there."""
+        try:
+            TypeAdapter(self.annotation).validate_python(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            own = first["msg"].removeprefix("Value error, ") if first["type"] == "value_error" else self.hint
+            return f"quotes alone do not help: {own or first['msg']}"
+        return ""
 
     def _wrong_value(self) -> Problem:
         if self.type in _BOUNDS:

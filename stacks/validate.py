@@ -103,6 +103,8 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
                     sources[name, plane] = layers.laid(("dataPlanes", index), PLATFORM_KEYS, environments[name])
     hosted_names = {name for name, _ in sources}
     sources |= {(name, None): source for name, source in environments.items() if name not in hosted_names}
+    if not document.get(("environments",)):  # that lay what is missing
+        sources["", None] = common
     problems += layers.vain_removals
     found = {}
     for key, source in sources.items():

@@ -12,14 +12,18 @@ from ..load import Document, PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
 
+_MOST_NAMES = 8
 _CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return what to do about an unknown name: the nearest known one, and all of them."""
+    """Return what to do about an unknown name: the nearest known one, and all of them, or the few most like it."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=1)
+    near = get_close_matches(name.strip("*?"), names, n=1)
     guess = f'Did you mean "{near[0]}"? ' if near else ""
+    if len(names) > _MOST_NAMES:
+        alike = get_close_matches(name, names, n=_MOST_NAMES, cutoff=0)
+        return f"{guess}There are {len(names)}, such as {', '.join(sorted(alike))}."
     return guess + (f"There are: {', '.join(names)}." if names else "There are none.")
 
 

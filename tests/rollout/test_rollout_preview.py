@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from rollout.live import Live
+from rollout.render import render
+from stacks.validate import read_definition
 
 from .conftest import LOCK, ROOT, Call, Edit, Patch, Tree, change
 
@@ -341,3 +343,18 @@ def test_what_the_cluster_would_refuse_stands_in_the_verdict_of_the_page(
     text = page.read_text("utf-8")
     assert text.startswith("**⚠️ the cluster REFUSES 2 objects · 1 stack: ")
     assert "dev-lab: the cluster would refuse this: the quota is used up\n" in text
+
+
+def test_what_is_gone_from_a_cluster_is_told_as_deleted_by_somebody(
+    call: Call, definition: Path, monkeypatch: Patch
+) -> None:
+    found = read_definition(definition)
+    everything = list(render(found.stacks[0], found).objects)
+    there = [item for item in everything if item["kind"] != "Service"]
+    gone = "dev-lab: not in the cluster: Service "
+    for before, is_said in ((there, True), ([], False), (everything, False)):
+        live = Live(before=before, after=everything)
+        monkeypatch.setattr("rollout.live.live_objects", lambda *_, live=live: {"dev-lab": live})
+        ended = call("preview", definition, "--cluster", "kind-lab", code=0)
+        assert (gone in ended.err) == is_said, ended.err
+        assert ("What is not new in the definition, somebody deleted" in ended.err) == is_said

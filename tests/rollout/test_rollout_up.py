@@ -72,6 +72,19 @@ def test_a_command_to_copy_leaves_out_what_the_makefile_says_itself_and_quotes_t
     )
 
 
+def test_the_columns_of_makes_help_are_aligned() -> None:
+    root = Path(__file__).resolve().parents[2]
+    lines = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = lines[2 : lines.index("", 2)]
+    commands = [line for line in listed if line.startswith("  make ")]
+    column = 9 + max(len(line.split()[1]) for line in commands)
+    assert len(commands) > 20
+    for line in listed:
+        assert len(line) <= 120
+        assert line[column - 2 : column] == "  ", line
+        assert line[column] != " ", line
+
+
 def test_make_refuses_a_setting_that_it_does_not_know() -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(["make", "check", "DEFINTION=x"], cwd=root, capture_output=True, text=True)

@@ -77,6 +77,15 @@ def test_a_missing_key_is_reported_at_its_parent() -> None:
         (f"{COLD}/nodeSelector", {"a": "RAW 26.10"}, "expected text, got the number 26.10", 'quote it: "26.10"'),
         (f"{COLD}/nodeSelector", {"a": "RAW 0x10"}, "expected text, got the number 0x10", 'quote it: "0x10"'),
         (f"{COLD}/nodeSelector", {"a": True}, "expected text, got true", 'quote it: "true"'),
+        (f"{COLD}/resources", {"cpu": 2}, "expected text, got the number 2", 'quote it: "2"'),
+        # A hint that leads into the next mistake is none.
+        (
+            f"{COLD}/resources",
+            {"memory": 24},
+            "got the number 24",
+            "quotes alone do not help: '24' is 24 bytes: is a unit",
+        ),
+        (f"{COLD}/nodeSelector", {"a": 1.5e300}, "expected text", "a Kubernetes label value"),
         (f"{COLD}/nodeSelector", {"a b": "x"}, 'the key "a b": it does not have the right form', "label key, such as"),
         ("proxy/logLevel", "debgu", "expected one of: debug, info, warning, error, got the text", 'mean "debug"?'),
         ("proxy/resources", "1g.10gb", 'expected a mapping (key: value), got the text "1g.10gb"', ""),

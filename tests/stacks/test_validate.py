@@ -58,6 +58,12 @@ def test_stacks_that_nothing_tells_apart_share_one_platform() -> None:
 # ---- what is no definition at all ----
 
 
+def test_what_an_empty_definition_lacks_is_told_all_at_once() -> None:
+    assert [problem.what for problem in problems("{}")] == [
+        f'"{key}" is missing' for key in ("environments", "dataPlanes", "images", "servers")
+    ]
+
+
 @examples(60)
 @given(st.text(max_size=60), st.integers(0, len(BASE)), st.integers(0, 40))
 def test_whatever_is_written_into_a_definition_only_problems_come_of_it(insert: str, at: int, gone: int) -> None:

@@ -9,10 +9,18 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from components.values import Placeholder
+from stacks.definition.base import FACTORS
 from stacks.model_keys import bare, tag_values
 
 from .arguments import Argument, arguments, classes, is_list, item_type, tag
 from .recording import AS_TEXT, TOKEN, File, Guard, Recording, Spread, Value, enclosed, go_text, types_of
+
+_FACTORS = " ".join(f'"{unit or ""}" {factor}' for unit, factor in FACTORS.items())
+_BYTES = f"""\
+{{{{- $unit := regexFind "[A-Za-z]*$" . -}}}}
+{{{{- $factors := dict {_FACTORS} -}}}}
+{{{{- mulf (trimSuffix $unit .) (get $factors $unit) | int64 -}}}}"""
+"""Named template that gives the bytes of a quantity, as `components.values.in_bytes` does."""
 
 
 class _Open(Placeholder):
@@ -103,9 +111,21 @@ class _Open(Placeholder):
         elif question == "number_in":
             after, before, times = other
             made = Value(f"mul (trimSuffix {go_text(before)} (last (splitList {go_text(after)} {it}))) {times}", int)
+        elif question == "in_bytes":
+            made = Value(self._in_bytes(it), int)
+        elif question == "share_of":
+            without, part, parts = other
+            more = f"(sub ({self._in_bytes(it)}) ({self._in_bytes(enclosed(without._value.known))}))"
+            made = Value(f"div (mul {more} {part}) {parts}", int)
+        elif question == "whole":
+            made = Value(value.expression, Any)
         else:
             made = Value(f"div (add {it} {other - 1}) {other}", int)
         return placeholder(self._recording, made)
+
+    def _in_bytes(self, quantity: str) -> str:
+        self._recording.helpers.setdefault("tidegate.bytes", _BYTES)
+        return f'int64 (include "tidegate.bytes" {quantity})'
 
 
 class Leaf(_Open, str):

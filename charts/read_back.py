@@ -109,14 +109,16 @@ class ReadBack(Document):
             "proxy": self._proxy(values["proxy"]),
             "network": network,
             "monitoring": {**(monitoring or {}), "operator": monitoring is not None, "prometheus": prometheus},
-            **{key: values.get(key) for key in ("pullSecrets", "domino")},
+            **{key: values.get(key) for key in ("pullSecrets", "pods", "domino")},
         }
 
     def _environment(self, values: Tree) -> Tree:
         namespace: Tree = values["namespace"]
         annotations: Tree = namespace.setdefault("annotations", {})
         annotations.pop(DEFINITION, None)  # of which no rule of values asks
-        kind = settings_of(annotations.pop(ANNOTATION)).kind if ANNOTATION in annotations else Settings().kind
+        held_to = (
+            settings_of(annotations.pop(ANNOTATION)) if ANNOTATION in annotations else unsaid(values["proxy"]["image"])
+        )
         places = {"name": ("name",), "namespace": ("namespace", "name")}
         places |= {key: ("namespace", key) for key in ("labels", "annotations")}
         self._origins |= {(ENVIRONMENT, key): place for key, place in places.items()}
@@ -124,8 +126,8 @@ class ReadBack(Document):
             "name": values["name"],
             "namespace": namespace.pop("name"),
             **namespace,
-            "production": kind == "production",
-            "local": kind == "local",
+            "production": held_to.kind == "production",
+            "local": held_to.kind == "local",
         }
 
     def _images(self, values: Tree) -> Iterator[Tree]:
@@ -176,22 +178,14 @@ class ReadBack(Document):
         for index, pool in enumerate(server["pools"]):
             inside = (*place, "pools", index)
             _without_replicas(pool)
-            if pool["loading"]["mode"] == "on-demand":
-                capacity = self._moved(pool["loading"], (*inside, "loading"), "capacityBytes", "capacity")
-                pool["loading"]["capacity"] = _quantity(capacity)
             for at, model in enumerate(pool.pop("models", None) or []):
                 self._origins["models", len(models)] = (*inside, "models", at)
-                footprint = self._moved(
-                    model, (*inside, "models", at), "footprintBytes", "footprint", ("models", len(models))
-                )
-                own = {"server": server["name"], "pool": pool["name"], "footprint": _quantity(footprint)}
-                models.append({**model, **own})
+                models.append({**model, "server": server["name"], "pool": pool["name"]})
         return server
 
     def _proxy(self, proxy: Tree) -> Tree:
         del proxy["image"]
         _without_replicas(proxy)
-        proxy["bodyLimit"] = _quantity(self._moved(proxy, ("proxy",), "bodyLimitBytes", "bodyLimit"))
         tls = proxy.get("tls")
         if tls and (certificate := tls.pop("certificate", None)) is not None:
             self._origins |= {("proxy", "tls", key): ("proxy", "tls", "certificate", key) for key in certificate}
@@ -199,6 +193,14 @@ class ReadBack(Document):
         elif tls:
             proxy["tls"] = {"kind": "secret", **tls}
         return proxy
+
+
+def unsaid(proxy_image: str) -> Settings:
+    """Return what values are held to that do not say it: production, but where images are built on the node itself.
+
+    That is a trial on one machine, such as the chart's own values: no other node could pull the image.
+    """
+    return Settings("local") if proxy_image.startswith("localhost/") else Settings()
 
 
 def _given(values: Tree) -> dict[str, str]:
@@ -212,10 +214,6 @@ def _at(tree: Any, path: Path) -> Any:
     for step in path:
         tree = tree.get(step) if isinstance(tree, Mapping) else tree[step]
     return tree
-
-
-def _quantity(count: int | None) -> str | None:
-    return None if count is None else str(count)
 
 
 def _without_replicas(part: Tree) -> None:

@@ -11,7 +11,7 @@ from tidegate_contracts import proxy_process
 
 from components import EnvironmentArgs, pods
 from components.place import PROXY_HEADLESS, Place
-from components.values import each, joined, none_if_empty
+from components.values import each, joined, merged, none_if_empty, when, whole
 from stacks.definition.proxy import PROXY
 
 NAME = "helm-test"
@@ -55,7 +55,8 @@ class SmokeTest(pulumi.ComponentResource):
             ),
             opts=child,
         )
-        k8s.core.v1.Pod(name, metadata=place.metadata(NAME, labels, _POD_HOOK), spec=_pod(args, place), opts=child)
+        metadata = place.metadata(NAME, labels, merged(args.pods.annotations, _POD_HOOK))
+        k8s.core.v1.Pod(name, metadata=metadata, spec=_pod(args, place), opts=child)
         self.register_outputs({})
 
 
@@ -66,10 +67,12 @@ def _pod(args: EnvironmentArgs, place: Place) -> k8s.core.v1.PodSpecArgs:
         restart_policy="Never",
         node_selector=none_if_empty(args.proxy.node_selector),
         tolerations=each(args.proxy.tolerations, pods.toleration),
+        affinity=when(args.proxy.affinity, whole),
         containers=[
             pods.container(
                 "ask",
                 args.proxy.image,
+                args.pods,
                 command=["python", "-c", _PROGRAM.read_text("utf-8")],
                 args=joined(
                     [host, port, proxy_process.READY_PATH],

@@ -24,7 +24,7 @@ _DEFINITIONS = "#/definitions/"
 _NOT_OURS = ("title", "hint", "default")
 
 
-_GLOBAL: Schema = {
+GLOBAL: Schema = {
     "description": "Values that Helm hands to all charts of a release. This chart's notes look at one of them.",
     "type": "object",
     "properties": {
@@ -46,7 +46,7 @@ def values_schema() -> Schema:
     """Return the JSON schema of the values; nobody changes it."""
     writer = _SchemaWriter()
     section = writer.section(EnvironmentArgs)
-    section["properties"]["global"] = _GLOBAL
+    section["properties"]["global"] = GLOBAL
     return {
         "$schema": DIALECT,
         "title": "Values of the Tidegate chart",

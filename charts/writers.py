@@ -101,7 +101,7 @@ class Writer:
 
     def number(self, mark: Value) -> str:
         """Return the expression of a value that is no text; Helm reads integers as floating-point numbers."""
-        is_whole = types_of(mark.kind) != (int,) or mark.known.startswith(("add ", "div ", "mul "))
+        is_whole = types_of(mark.kind) != (int,) or mark.known.startswith(("add ", "div ", "int64 ", "mul "))
         return mark.known if is_whole else f"int64 {enclosed(mark.known)}"
 
     def text(self, text: str) -> str:
@@ -204,6 +204,8 @@ class YamlWriter(Writer):
         mark = self.recording.mark(value)
         if isinstance(mark, File):
             yield from self._file(start, key, mark, indent)
+        elif isinstance(mark, Value) and mark.kind is Any:
+            yield f"{start} {{{{ toJson {mark.expression} }}}}"
         elif isinstance(mark, Value) and is_mapping(mark.kind):
             yield start
             yield from self._entries(mark.expression, indent + 2)

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from stacks.definition import Namespace, NamespaceLabels
 from stacks.definition.base import (
-    LEAST_BYTES,
-    MOST_NUMBER,
     NOT_IN_VALUES,
     Annotations,
     DnsLabel,
@@ -17,7 +15,6 @@ from stacks.definition.base import (
     RelativePath,
     Section,
     ServiceLabel,
-    byte_count,
     form,
 )
 from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, ObjectStoreUrl, VolumeBase
@@ -25,7 +22,8 @@ from stacks.definition.environment import Domino, Network, PrometheusPeer, PullS
 from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.images import REPOSITORY
 from stacks.definition.models import Model
-from stacks.definition.pools import OnDemand, Pool, Preload
+from stacks.definition.pods import Pods
+from stacks.definition.pools import Pool
 from stacks.definition.proxy import REPLICAS, CertificateIssuer
 from stacks.definition.proxy import Proxy as ProxySettings
 from stacks.definition.servers import Identity
@@ -36,7 +34,6 @@ from .values import of_kind
 Made = TypeVar("Made")
 _TAG_AND_DIGEST = r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
 ImageReference = Annotated[str, form(f"^{REPOSITORY}{_TAG_AND_DIGEST}$", "repository:tag@sha256:digest")]
-Bytes = Annotated[int, Field(ge=LEAST_BYTES, le=MOST_NUMBER)]
 
 PRE_STOP_SECONDS: Final = 10
 """Between the news that a pod goes and SIGTERM: its address leaves Services, DNS and the proxies' tables meanwhile."""
@@ -62,22 +59,6 @@ class ProxyArgs(ProxySettings):
     """How many; without effect where an autoscaler owns the number."""
     tls: TlsArgs | None = None  # type: ignore[assignment]
     """Certificate it serves HTTPS with; plain HTTP without one."""
-    body_limit_bytes: Bytes = byte_count(ProxySettings().body_limit)
-    """Largest request body."""
-
-
-class OnDemandArgs(OnDemand):
-    """The eviction policy loads a model when it is called, and makes room for it when it must."""
-
-    capacity_bytes: Bytes | None = None
-    """Bytes that models may take on each replica; nine tenths of the slice where a MIG profile tells its size."""
-
-
-class ModelArgs(Model):
-    """One model that clients may call."""
-
-    footprint_bytes: Bytes | None = None
-    """GPU memory it takes when loaded; measured when not declared."""
 
 
 class PulumiTimeouts(Section):
@@ -92,11 +73,9 @@ class PulumiTimeouts(Section):
 class PoolArgs(Pool):
     """Replicas of one server on one kind of slice; one process holds one slice."""
 
-    loading: Annotated[Preload | OnDemandArgs, Field(discriminator="mode")]
-    """Which models are in memory: all of them (preload), or those in use (on-demand)."""
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
     """How many; without effect where an autoscaler owns the number."""
-    models: tuple[ModelArgs, ...] = ()
+    models: tuple[Model, ...] = ()
     """Models that it serves."""
     pulumi_timeouts: Annotated[PulumiTimeouts | None, NOT_IN_VALUES] = None
     """How long Pulumi's engine waits; ten minutes without it."""
@@ -180,6 +159,8 @@ class EnvironmentArgs(Section):
     """The namespace that the environment has to itself."""
     pull_secrets: tuple[PullSecret, ...] = ()
     """Secrets to pull images with."""
+    pods: Pods = Pods()
+    """What all pods carry."""
     datasets: tuple[DatasetVolumeArgs, ...] = ()
     """Volumes that hold model repositories."""
     claims: tuple[ClaimArgs, ...] = ()
@@ -211,6 +192,7 @@ class PoolContext:
     server: ServerArgs
     place: Place
     policy_image: ImageReference | None
+    every_pod: Pods
     domino: Domino | None
 
     @property

@@ -72,13 +72,13 @@ class Environment(pulumi.ComponentResource):
                     server.pools,
                     lambda pool: kind.declare_pool(
                         f"{name}-pool-{server.name}-{pool.name}",
-                        PoolContext(pool, server, place, args.eviction_policy_image, args.domino),
+                        PoolContext(pool, server, place, args.eviction_policy_image, args.pods, args.domino),
                         ready,
                     ),
                 ),
             ),
         )
-        Proxy(f"{name}-proxy", args.proxy, place, args.servers, args.domino, ready)
+        Proxy(f"{name}-proxy", args.proxy, place, args.servers, args.pods, args.domino, ready)
         when(args.monitoring, lambda monitoring: Monitoring(f"{name}-monitoring", monitoring, place, inside))
         when(args.domino, lambda domino: when(domino.mesh, lambda mesh: Mesh(f"{name}-mesh", mesh, place, inside)))
         self.register_outputs({})

@@ -3,18 +3,21 @@
 The words of the settings are those of `tidegate_contracts.eviction`, as the policy reads them.
 """
 
+from functools import partial
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction, eviction_process
 
-from stacks.definition.placement import DraPlacement, MigPlacement
+from stacks.definition.models import Model
+from stacks.definition.placement import CpuPlacement, DraPlacement, MigPlacement
+from stacks.definition.pools import OnDemand
 
 from . import pods
-from .args import ModelArgs, OnDemandArgs, PoolArgs, PoolContext
+from .args import PoolArgs, PoolContext
 from .gpu_placement import models_share
-from .values import either, if_true, joined, json_text, listed, needed, of_kind, picked, when
+from .values import either, if_true, in_bytes, joined, json_text, listed, needed, of_kind, picked, share_of, when
 
 Tree = dict[str, Any]
 
@@ -23,14 +26,14 @@ _STATE, _DISK = "64Mi", "128Mi"
 """Disk for what it remembers over a restart, and for that and its log."""
 
 
-def _settings(args: PoolArgs, loading: OnDemandArgs, repository: Any, grpc_tls: bool, kind: str | None) -> Tree:
+def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool, kind: str | None) -> Tree:
     return {
         "version": eviction.VERSION,
         "kind": kind,
         "policy": loading.policy,
         "repository": repository,
         "grpcTls": grpc_tls,
-        "capacityBytes": either(loading.capacity_bytes, lambda capacity: capacity, lambda: _of_slice(args, loading)),
+        "capacityBytes": either(loading.capacity, in_bytes, lambda: _of_slice(args, loading)),
         "idleSeconds": loading.idle_seconds,
         "leaseSeconds": loading.lease_seconds,
         "waitSeconds": loading.wait_seconds,
@@ -42,9 +45,10 @@ def _settings(args: PoolArgs, loading: OnDemandArgs, repository: Any, grpc_tls: 
     }
 
 
-def _of_slice(args: PoolArgs, loading: OnDemandArgs) -> int:
-    """Return what of a MIG slice models may take; elsewhere nothing tells how much there is."""
-    why = "capacityBytes is needed where no MIG profile tells how much memory there is"
+def _of_slice(args: PoolArgs, loading: OnDemand) -> int:
+    """Return what models may take of a MIG slice, or of the memory without a GPU; else nothing tells how much it is."""
+    why = "capacity is needed where no MIG profile tells how much memory there is"
+    by_memory = partial(share_of, args.resources.memory, args.shared_memory, *eviction.MODELS_SHARE)
     return of_kind(
         args.placement,
         MigPlacement,
@@ -53,17 +57,19 @@ def _of_slice(args: PoolArgs, loading: OnDemandArgs) -> int:
             args.placement,
             DraPlacement,
             lambda claim: models_share(needed(claim.profile, why)),
-            lambda: needed(loading.capacity_bytes, why),
+            lambda: of_kind(
+                args.placement, CpuPlacement, lambda _: by_memory(), lambda: in_bytes(needed(loading.capacity, why))
+            ),
         ),
     )
 
 
-def _model(model: ModelArgs) -> Tree:
+def _model(model: Model) -> Tree:
     return {
         "name": model.name,
         "idleSeconds": model.idle_seconds,
         "pinned": model.pinned,
-        "footprintBytes": model.footprint_bytes,
+        "footprintBytes": when(model.footprint, in_bytes),
         # Versions without traffic need not be loaded.
         "versions": joined(
             listed(model.versions, lambda share: if_true(share.weight, lambda: share.version)),
@@ -89,7 +95,7 @@ def settings_map(
     """
     return of_kind(
         pool.args.loading,
-        OnDemandArgs,
+        OnDemand,
         lambda loading: k8s.core.v1.ConfigMap(
             f"{name}-eviction",
             metadata=pool.place.metadata(_settings_name(pool), pool.labels),
@@ -103,7 +109,7 @@ def lease_ports(pool: PoolContext) -> list[k8s.core.v1.ServicePortArgs] | None:
     """Return the port at which proxies ask the policy for leases, as the headless Service has it."""
     return of_kind(
         pool.args.loading,
-        OnDemandArgs,
+        OnDemand,
         lambda _: [pods.service_port("lease", eviction_process.LEASE_PORT, eviction_process.LEASE_PORT)],
     )
 
@@ -112,7 +118,7 @@ def policy_volumes(pool: PoolContext) -> list[k8s.core.v1.VolumeArgs] | None:
     """Return the policy's volumes; the server mounts `control` as well, from which it reads its secret."""
     return of_kind(
         pool.args.loading,
-        OnDemandArgs,
+        OnDemand,
         lambda _: [
             pods.memory_volume("control", "1Mi"),
             pods.config_volume("eviction-settings", _settings_name(pool)),
@@ -130,7 +136,7 @@ def policy_sidecars(
     loaded, but what is resident still answers. While a crashed policy waits for its restart, Kubernetes counts the pod
     as not ready, and takes its address out of DNS: `tidegate_contracts.routing.Pool.host` says what follows.
     """
-    return of_kind(pool.args.loading, OnDemandArgs, lambda _: [_container(pool, more_mounts)])
+    return of_kind(pool.args.loading, OnDemand, lambda _: [_container(pool, more_mounts)])
 
 
 def _container(
@@ -140,6 +146,7 @@ def _container(
     return pods.container(
         "eviction-policy",
         image,
+        pool.every_pod,
         {"lease": eviction_process.LEASE_PORT, "policy-admin": eviction_process.ADMIN_PORT},
         restart_policy="Always",
         command=["python", "-m", eviction_process.MODULE, "serve"],

@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 from pulumi import Input
 from tidegate_contracts import eviction
 
-from stacks.definition.base import Labels, Resources, Toleration
+from stacks.definition.base import Labels, Resources
 from stacks.definition.placement import (
     DraPlacement,
     MigPlacement,
@@ -21,6 +21,7 @@ from stacks.definition.placement import (
     SharedGpuPlacement,
     WholeGpuPlacement,
 )
+from stacks.definition.pods import Toleration
 
 from .place import Place, Texts
 from .pods import container_resources, toleration

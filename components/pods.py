@@ -7,11 +7,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pulumi import Input
 
-from stacks.definition.base import CpuScaling, Resources, Toleration
+from stacks.definition.base import CpuScaling, Resources
+from stacks.definition.pods import Pods, Toleration
 
 from .args import PRE_STOP_SECONDS
 from .place import Texts
-from .values import either, merged, when
+from .values import either, entries, joined, merged, none_if_empty, when
 
 USER_ID = 1000  # User and group of all containers; Triton's own image has it as `triton-server`.
 
@@ -36,7 +37,9 @@ def toleration(taint: Toleration) -> k8s.core.v1.TolerationArgs:
     """Return a toleration as Kubernetes has it."""
     return k8s.core.v1.TolerationArgs(
         key=taint.key,
-        operator=either(taint.value, lambda _: "Equal", lambda: "Exists"),
+        operator=either(
+            taint.operator, lambda said: said, lambda: either(taint.value, lambda _: "Equal", lambda: "Exists")
+        ),
         value=taint.value,
         effect=taint.effect,
     )
@@ -59,9 +62,17 @@ def pod_spec(account: Input[str], **more: Any) -> k8s.core.v1.PodSpecArgs:
 
 
 def container(
-    name: str, image: Input[str], ports: Mapping[str, int] | None = None, **more: Any
+    name: str,
+    image: Input[str],
+    every_pod: Pods,
+    ports: Mapping[str, int] | None = None,
+    env: list[k8s.core.v1.EnvVarArgs] | None = None,
+    **more: Any,
 ) -> k8s.core.v1.ContainerArgs:
-    """Return a container that fulfils its part of "restricted", with TCP ports by name and a read-only root."""
+    """Return a container that fulfils its part of "restricted", with TCP ports by name and a read-only root.
+
+    `env` are variables of its own, beside those that every pod has.
+    """
     named = [
         k8s.core.v1.ContainerPortArgs(name=name, container_port=port, protocol="TCP")
         for name, port in (ports or {}).items()
@@ -69,6 +80,8 @@ def container(
     return k8s.core.v1.ContainerArgs(
         name=name,
         image=image,
+        image_pull_policy=every_pod.image_pull_policy,
+        env=none_if_empty(joined(env, variables(every_pod.environment))),
         ports=named or None,
         security_context=k8s.core.v1.SecurityContextArgs(
             allow_privilege_escalation=False,
@@ -77,6 +90,11 @@ def container(
         ),
         **more,
     )
+
+
+def variables(values: dict[str, str]) -> list[k8s.core.v1.EnvVarArgs] | None:
+    """Return environment variables as a container has them."""
+    return entries(values, lambda name, value: k8s.core.v1.EnvVarArgs(name=name, value=value))
 
 
 def pre_stop() -> k8s.core.v1.LifecycleArgs:

@@ -8,6 +8,7 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
 
 from stacks.definition.environment import Domino
+from stacks.definition.pods import Pods
 from stacks.definition.proxy import PROXY
 from stacks.definition.servers import ServerTls
 
@@ -17,7 +18,7 @@ from .exposure import certificate, expose
 from .kinds import by_kind
 from .place import ROLE, Place
 from .proxy_files import access_table, proxy_settings, routing_table
-from .values import checksum, each, either, joined, json_text, merged, none_if_empty, total, when
+from .values import checksum, each, either, joined, json_text, merged, none_if_empty, total, when, whole
 
 CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"
 """Pod annotation that changes with the settings, so that new settings start new pods."""
@@ -36,6 +37,7 @@ class Proxy(pulumi.ComponentResource):
         args: ProxyArgs,
         place: Place,
         servers: Sequence[ServerArgs],
+        every_pod: Pods,
         domino: Domino | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -70,9 +72,9 @@ class Proxy(pulumi.ComponentResource):
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(
                         labels=merged(labels, {ROLE: "proxy"}, when(domino, lambda found: _domino_labels(args, found))),
-                        annotations={CONFIG_CHECKSUM: checksum(variables)},
+                        annotations=merged(every_pod.annotations, {CONFIG_CHECKSUM: checksum(variables)}),
                     ),
-                    spec=_pod(args, place, servers),
+                    spec=_pod(args, place, servers, every_pod),
                 ),
             ),
             # New pods read the settings once, when they start.
@@ -98,7 +100,7 @@ def _domino_labels(args: ProxyArgs, domino: Domino) -> dict[str, Any] | None:
     )
 
 
-def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs]) -> k8s.core.v1.PodSpecArgs:
+def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs], every_pod: Pods) -> k8s.core.v1.PodSpecArgs:
     upstream_cas = each(
         servers,
         lambda server: by_kind(
@@ -109,11 +111,12 @@ def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs]) -> k8s.co
         PROXY,
         node_selector=none_if_empty(args.node_selector),
         tolerations=each(args.tolerations, pods.toleration),
+        affinity=when(args.affinity, whole),
         topology_spread_constraints=pods.spread_over_nodes(place.proxy_selector),
         priority_class_name=args.priority_class,
         # The pause before SIGTERM, then what requests in flight may take, then a margin.
         termination_grace_period_seconds=total(args.timeouts.drain_seconds, GRACE_SECONDS),
-        containers=[_container(args, upstream_cas)],
+        containers=[_container(args, upstream_cas, every_pod)],
         volumes=joined(
             [pods.config_volume("routing", ROUTING), pods.scratch_volume("tmp", _SCRATCH)],
             when(args.tls, lambda tls: [pods.secret_volume("tls", tls.secret)]),
@@ -124,12 +127,13 @@ def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs]) -> k8s.co
 
 
 def _container(
-    args: ProxyArgs, upstream_cas: list[k8s.core.v1.VolumeProjectionArgs] | None
+    args: ProxyArgs, upstream_cas: list[k8s.core.v1.VolumeProjectionArgs] | None, every_pod: Pods
 ) -> k8s.core.v1.ContainerArgs:
     ports = {"http": proxy_process.HTTP_PORT, "grpc": proxy_process.GRPC_PORT, "admin": proxy_process.ADMIN_PORT}
     return pods.container(
         "proxy",
         args.image,
+        every_pod,
         ports,
         command=["python", "-m", proxy_process.MODULE],
         env_from=[k8s.core.v1.EnvFromSourceArgs(config_map_ref=k8s.core.v1.ConfigMapEnvSourceArgs(name=SETTINGS))],

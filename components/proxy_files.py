@@ -10,12 +10,14 @@ from tidegate_contracts import eviction_process, routing
 from tidegate_contracts.proxy_settings import variable
 
 from stacks.definition.environment import Domino
+from stacks.definition.models import Model
+from stacks.definition.pools import OnDemand
 from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 
-from .args import ModelArgs, OnDemandArgs, PoolArgs, ProxyArgs, ServerArgs
+from .args import PoolArgs, ProxyArgs, ServerArgs
 from .kinds import ServerKind, by_kind
 from .place import PROXY_HEADLESS, Place, pool_headless_name
-from .values import either, equals, flat, if_true, listed, merged, of_kind, picked, present, when
+from .values import either, equals, flat, if_true, in_bytes, listed, merged, of_kind, picked, present, when
 
 Tree = dict[str, Any]
 
@@ -52,11 +54,11 @@ def _pool(place: Place, kind: ServerKind, server: ServerArgs, pool: PoolArgs) ->
         "grpcPort": kind.grpc_port,
         "grpcTls": present(kind.grpc_tls(server)),
         "loading": pool.loading.mode,
-        "leasePort": of_kind(pool.loading, OnDemandArgs, lambda _: eviction_process.LEASE_PORT),
+        "leasePort": of_kind(pool.loading, OnDemand, lambda _: eviction_process.LEASE_PORT),
     }
 
 
-def _model(server: ServerArgs, pool: PoolArgs, model: ModelArgs) -> Tree:
+def _model(server: ServerArgs, pool: PoolArgs, model: Model) -> Tree:
     return {
         "name": model.name,
         "server": server.name,
@@ -67,10 +69,10 @@ def _model(server: ServerArgs, pool: PoolArgs, model: ModelArgs) -> Tree:
         "idleSeconds": either(
             model.idle_seconds,
             lambda seconds: seconds,
-            lambda: of_kind(pool.loading, OnDemandArgs, lambda loading: loading.idle_seconds),
+            lambda: of_kind(pool.loading, OnDemand, lambda loading: loading.idle_seconds),
         ),
         "pinned": model.pinned,
-        "footprintBytes": model.footprint_bytes,
+        "footprintBytes": when(model.footprint, in_bytes),
     }
 
 
@@ -93,7 +95,7 @@ def proxy_settings(proxy: ProxyArgs, place: Place, domino: Domino | None) -> Tre
         {
             variable("environment"): place.environment,
             variable("replicas_host"): f"{PROXY_HEADLESS}.{place.namespace}.svc",
-            variable("body_limit_bytes"): f"{proxy.body_limit_bytes}",
+            variable("body_limit_bytes"): f"{in_bytes(proxy.body_limit)}",
             variable("concurrency"): f"{proxy.concurrency}",
             variable("connect_timeout_seconds"): f"{proxy.timeouts.connect_seconds}",
             variable("request_timeout_seconds"): f"{proxy.timeouts.request_seconds}",

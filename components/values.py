@@ -12,7 +12,10 @@ from contextvars import ContextVar
 from itertools import chain
 from typing import Any, TypeVar, cast, overload
 
+from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
+
+from stacks.definition.base import byte_count
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -154,6 +157,25 @@ def number_in(text: str, after: str, before: str, times: int) -> int:
     if isinstance(text, Placeholder):
         return cast("int", text.asked("number_in", (after, before, times)))
     return int(text.rpartition(after)[2].removesuffix(before)) * times
+
+
+def in_bytes(quantity: str) -> int:
+    """Return a quantity of memory or storage, such as 2Gi, in bytes."""
+    return cast("int", quantity.asked("in_bytes")) if isinstance(quantity, Placeholder) else byte_count(quantity)
+
+
+def share_of(quantity: str, without: str, part: int, parts: int) -> int:
+    """Return so many parts of the bytes by which a quantity is more than another, in whole bytes."""
+    if isinstance(quantity, Placeholder):
+        return cast("int", quantity.asked("share_of", (without, part, parts)))
+    return (byte_count(quantity) - byte_count(without)) * part // parts
+
+
+def whole(part: BaseModel) -> Any:
+    """Return a part of the definition as it is written, for a field of Kubernetes that has the same keys."""
+    if isinstance(part, Placeholder):
+        return part.asked("whole")
+    return part.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def joined(*parts: Iterable[Made] | None) -> list[Made]:

@@ -7,13 +7,12 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, triton
 
 from stacks.definition.base import CpuScaling
-from stacks.definition.pools import Preload, QueueScaling
+from stacks.definition.pools import OnDemand, Preload, QueueScaling
 from stacks.definition.servers import AzureIdentity
 
 from .. import pods
 from ..args import (
     GRACE_SECONDS,
-    OnDemandArgs,
     PoolArgs,
     PoolContext,
     VolumeRepositoryArgs,
@@ -23,7 +22,20 @@ from ..eviction import lease_ports, policy_sidecars, policy_volumes, settings_ma
 from ..gpu_placement import GpuPlacement
 from ..identity import pod_labels
 from ..place import LOADING, ROLE, service_account
-from ..values import either, entries, equals, if_true, joined, merged, of_kind, present, quotient, total, when
+from ..values import (
+    either,
+    equals,
+    if_true,
+    joined,
+    merged,
+    none_if_empty,
+    of_kind,
+    present,
+    quotient,
+    total,
+    when,
+    whole,
+)
 from .server import TritonServerArgs
 
 _STARTED = "/tmp/started"
@@ -86,7 +98,8 @@ class TritonPool(pulumi.ComponentResource):
                                 pool.domino,
                                 lambda found: when(found.mesh, lambda _: {"sidecar.istio.io/inject": "false"}),
                             ),
-                        )
+                        ),
+                        annotations=none_if_empty(pool.every_pod.annotations),
                     ),
                     spec=_pod(pool, server, placement),
                 ),
@@ -166,6 +179,7 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
         service_account(server.kind, server.name),
         node_selector=placement.node_selector(args.node_selector),
         tolerations=placement.tolerations(args.tolerations),
+        affinity=when(args.affinity, whole),
         topology_spread_constraints=pods.spread_over_nodes(pool.selector),
         priority_class_name=args.priority_class,
         resource_claims=placement.resource_claims,
@@ -176,7 +190,7 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
             _repository_mounts(server),
             when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
         ),
-        containers=[_triton(args, server, placement)],
+        containers=[_triton(pool, server, placement)],
         volumes=joined(
             [pods.memory_volume("shm", args.shared_memory), pods.scratch_volume("tmp", args.scratch)],
             of_kind(server.repository, VolumeRepositoryArgs, lambda repository: [_repository_volume(repository)]),
@@ -186,7 +200,8 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
     )
 
 
-def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
+def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
+    args = pool.args
     # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its place.
     start = if_true(
         equals(args.loading.mode, "on-demand"),
@@ -196,6 +211,7 @@ def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -
     return pods.container(
         "triton",
         server.image,
+        pool.every_pod,
         {"http": triton.HTTP_PORT, "grpc": triton.GRPC_PORT, "metrics": triton.METRICS_PORT},
         command=["/bin/sh", "-c", start, "tritonserver"],
         args=_arguments(server, args),
@@ -208,7 +224,7 @@ def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -
                 AzureIdentity,
                 lambda _: [k8s.core.v1.EnvVarArgs(name="AZURE_STORAGE_AUTH_TYPE", value="default")],
             ),
-            entries(server.triton.environment, lambda name, value: k8s.core.v1.EnvVarArgs(name=name, value=value)),
+            pods.variables(server.triton.environment),
         ),
         resources=placement.resources(args.resources, args.scratch),
         # A probe every ten seconds, for as long as a start may take.
@@ -222,7 +238,7 @@ def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -
             [pods.mount("shm", "/dev/shm", read_only=False), pods.mount("tmp", "/tmp", read_only=False)],
             _repository_mounts(server),
             when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
-            of_kind(args.loading, OnDemandArgs, lambda _: [pods.mount("control", eviction_process.CONTROL_ROOT)]),
+            of_kind(args.loading, OnDemand, lambda _: [pods.mount("control", eviction_process.CONTROL_ROOT)]),
         ),
     )
 
@@ -237,7 +253,7 @@ def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
             Preload,
             lambda loading: ["--model-control-mode=poll", f"--repository-poll-secs={loading.poll_seconds}"],
         ),
-        of_kind(pool.loading, OnDemandArgs, lambda _: ["--model-control-mode=explicit"]),
+        of_kind(pool.loading, OnDemand, lambda _: ["--model-control-mode=explicit"]),
         [
             # One model that fails to load must not take the others down.
             "--exit-on-error=false",

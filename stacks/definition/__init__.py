@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .base import Annotations, DnsLabel, Labels, Named, Section, Text, Without
+from .base import DnsLabel, ForeignAnnotations, Labels, Named, Section, Text, Without
 from .datasets import Dataset
 from .environment import Domino, Monitoring, Network, PullSecret
 from .guardrails import Guardrails
@@ -17,6 +17,7 @@ from .images import Image, RegistryHost, RegistryMirror
 from .kinds import AnyServer
 from .models import Model
 from .placement import GpuNodes
+from .pods import Pods
 from .promotion import Promotion
 from .proxy import Proxy
 from .rollout import Gate, RolloutOrder
@@ -29,6 +30,8 @@ class Platform(Section):
     """Container images, by name and tag."""
     pull_secrets: tuple[PullSecret, ...] = ()
     """Secrets to pull images with."""
+    pods: Pods = Pods()
+    """What all pods carry."""
     datasets: tuple[Dataset, ...] = ()
     """Volumes that hold model repositories."""
     servers: Annotated[tuple[AnyServer, ...], Field(min_length=1)]
@@ -66,7 +69,7 @@ class Environment(Named):
     """Whether it is a trial on one machine: host paths and images without a digest are allowed."""
     labels: NamespaceLabels = Field(default_factory=dict)
     """Further labels of its namespace."""
-    annotations: Annotations = Field(default_factory=dict)
+    annotations: ForeignAnnotations = Field(default_factory=dict)
     """Annotations of its namespace."""
     rollout: RolloutOrder = RolloutOrder()
     """In which order it comes to its data planes."""
@@ -84,13 +87,6 @@ class Environment(Named):
         name = self.namespace or f"tidegate-{self.name}"
         if len(name) > 63:
             raise ValueError(f"the namespace {name} has {len(name)} characters, and it may have 63; say namespace")
-        return self
-
-    @model_validator(mode="after")
-    def _annotations_leave_ours_alone(self) -> Self:
-        for key in self.annotations:
-            if key.partition("/")[0] == "tidegate.dev":
-                raise ValueError(f"annotations may not set {key}: Tidegate sets it itself")
         return self
 
     @property

@@ -175,6 +175,7 @@ _VALUE = "a Kubernetes label value: at most 63 letters, digits, dashes, dots and
 LabelValue = Annotated[str, form(f"^({LABEL_TEXT})?$", _VALUE)]
 Labels = dict[LabelKey, LabelValue]
 Annotations = dict[LabelKey, str]
+ForeignAnnotations = Annotated[Annotations, Without(r"^tidegate\.dev/", "is an annotation that Tidegate sets itself")]
 EnvironmentName = Annotated[
     str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "a name of an environment variable: letters, digits and underscores")
 ]
@@ -226,7 +227,7 @@ def _network(cidr: str) -> str:
 Cidr = Annotated[str, AfterValidator(_network), Field(json_schema_extra={"examples": ["10.0.0.0/8"]})]
 
 _QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$")
-_FACTORS: dict[str | None, int | Decimal] = {
+FACTORS: dict[str | None, int | Decimal] = {
     None: 1,
     "m": Decimal("0.001"),
     **{suffix: 1000**power for power, suffix in enumerate("kMGTP", 1)},
@@ -249,7 +250,7 @@ def quantity_value(quantity: str) -> Decimal:
         near = _QUANTITY.fullmatch(re.sub(r"\s|B(ytes?)?$", "", quantity))
         guess = f": did you mean {near[0]}?" if near else ""
         raise ValueError(f"{quantity!r} is no Kubernetes quantity, such as 500m, 2 or 16Gi{guess}")
-    return Decimal(match[1]) * _FACTORS[match[2]]
+    return Decimal(match[1]) * FACTORS[match[2]]
 
 
 def byte_count(quantity: str) -> int:
@@ -344,17 +345,6 @@ class PolicyResources(Resources):
     """CPU cores asked for."""
     memory: ByteQuantity = "256Mi"
     """Memory asked for, and its limit."""
-
-
-class Toleration(Section):
-    """A taint that pods may be scheduled on."""
-
-    key: LabelKey
-    """Key of the taint."""
-    value: LabelValue | None = None
-    """Its value; without one every value is tolerated."""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Its effect; all of them without one."""
 
 
 class ReplicaBounds(Section):

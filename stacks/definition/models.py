@@ -60,7 +60,7 @@ class Model(Conditional):
     """Seconds of idleness after which it may be evicted; by default its pool's."""
     pinned: bool = False
     """Loaded at start and never evicted (on-demand pools)."""
-    footprint: Annotated[ByteQuantity | None, NOT_IN_VALUES] = None
+    footprint: ByteQuantity | None = None
     """GPU memory it takes when loaded; measured when not declared."""
 
     @model_validator(mode="after")

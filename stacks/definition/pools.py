@@ -9,7 +9,6 @@ from cronsim import CronSim, CronSimError
 from pydantic import Field, model_validator
 
 from .base import (
-    NOT_IN_VALUES,
     ByteQuantity,
     CpuScaling,
     Labels,
@@ -21,13 +20,13 @@ from .base import (
     Section,
     ServerResources,
     Text,
-    Toleration,
     byte_count,
     form,
     replicas_or_autoscaling,
 )
 from .models import ModelName
 from .placement import CpuPlacement, Placement
+from .pods import Affinity, Toleration
 
 
 class Preload(Section):
@@ -84,7 +83,7 @@ class OnDemand(Section):
     however short its idleness), or cost-aware (weighs bytes, load seconds and use against each other)."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] = 300
     """A model that was idle for at least this long may be evicted."""
-    capacity: Annotated[ByteQuantity | None, NOT_IN_VALUES] = None
+    capacity: ByteQuantity | None = None
     """Bytes that models may take on each replica. By default nine tenths of the slice's memory; on CPU, of the memory
     without sharedMemory. For shares of a GPU, whose size nothing tells, it must be said."""
     lease_seconds: Annotated[int, Field(ge=2, le=600)] = 15
@@ -141,6 +140,8 @@ class Pool(Named):
     the server counts against it."""
     node_selector: Labels = Field(default_factory=dict)
     """Further labels that nodes must carry."""
+    affinity: Affinity | None = None
+    """Where its pods may be and would better be, beyond that; they are spread over zones and nodes anyway."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints to tolerate beside NVIDIA's own."""
     priority_class: ObjectName | None = None

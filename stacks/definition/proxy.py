@@ -6,7 +6,6 @@ from pydantic import Field, model_validator
 from tidegate_contracts import proxy_process, routing
 
 from .base import (
-    NOT_IN_VALUES,
     Annotations,
     ByteQuantity,
     Cidr,
@@ -23,11 +22,11 @@ from .base import (
     Seconds,
     Section,
     Text,
-    Toleration,
     Without,
     form,
     replicas_or_autoscaling,
 )
+from .pods import Affinity, Toleration
 
 HttpUrl = Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://idp.example.com/realms/x")]
 
@@ -250,7 +249,7 @@ class Proxy(Section):
     """Who may do what; what no rule grants is refused."""
     rate_limit: RateLimit = RateLimit()
     """How much one principal may ask."""
-    body_limit: Annotated[ByteQuantity, NOT_IN_VALUES] = "64Mi"
+    body_limit: ByteQuantity = "64Mi"
     """Largest request body."""
     concurrency: Annotated[int, Field(ge=1, le=100_000)] = 1024
     """Requests that one replica works on at once; more wait in a bounded queue."""
@@ -262,6 +261,8 @@ class Proxy(Section):
     """Where spans of its calls go; none are made without it."""
     node_selector: Labels = Field(default_factory=dict)
     """Labels that its nodes must carry."""
+    affinity: Affinity | None = None
+    """Where its pods may be and would better be, beyond that; they are spread over zones and nodes anyway."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints to tolerate."""
     priority_class: ObjectName | None = None

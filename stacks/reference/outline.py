@@ -51,7 +51,7 @@ class Part:
     @property
     def anchor(self) -> str:
         """What links to it point at."""
-        return "-".join(self.path)
+        return "-".join(self.path).replace(" ", "-")
 
 
 def keys(model: Model) -> list[Key]:

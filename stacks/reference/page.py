@@ -22,6 +22,21 @@ _INTRODUCTION = """\
 
 # The definition
 
+The first of two that are complete: one model server on CPUs, in a cluster that people share.
+
+```yaml
+{small}```
+
+The second: GPUs that many models share, in dev, and in production on two clusters.
+
+```yaml
+{shared}```
+
+`make check DEFINITION=<file>` says of both that they can be used, and what they leave open; `make up` renders them. A
+cluster takes production once `make pin` has written the digests of its images.
+
+## What it consists of
+
 A definition is one YAML file, [`stacks/inference.yaml`](../stacks/inference.yaml) unless you name another, that says
 everything about the platform. It has three layers:
 
@@ -43,6 +58,9 @@ Editors that speak YAML check and complete the file by [`definition.schema.json`
 first line names.
 """
 
+WORKED = ("small", "shared")
+"""Definitions beside this, with which the page begins."""
+_HERE = FilePath(__file__).parent
 _CHECKING = """\
 ## Checking
 
@@ -112,7 +130,8 @@ class _Page:
         sections.append("## Parts that stand in several places\n")
         sections += [self.section(part) for part in self.shared.values()]
         whole_defaults = [_WHOLE_DEFAULTS] if any("| `{" in section for section in sections) else []
-        blocks = [_INTRODUCTION, *whole_defaults, self.contents(), _merging(), _CHECKING, *sections]
+        worked = {name: _HERE.joinpath(f"{name}.yaml").read_text("utf-8") for name in WORKED}
+        blocks = [_INTRODUCTION.format(**worked), *whole_defaults, self.contents(), _merging(), _CHECKING, *sections]
         blocks += [_kinds_of_text(), self.rules()]
         return re.sub("\n{3,}", "\n\n", "\n".join(blocks)).rstrip() + "\n"
 

@@ -1,8 +1,8 @@
 """Resolves a stack: one environment on one data plane, as the components' arguments.
 
-Defaults are filled in, overlays are laid over, images have their digests and mirrors, quantities that somebody counts
-with are bytes. What needs no resolving goes on as it is: the components take the definition's own types. Names, labels,
-selectors and files are not made here: components compose them of what they are told.
+Defaults are filled in, overlays are laid over, images have their digests and mirrors. What needs no resolving goes on
+as it is: the components take the definition's own types. Names, labels, selectors and files are not made here:
+components compose them of what they are told.
 
 Pure: the same stack and lock give the same result, and nothing is read or written.
 """
@@ -18,7 +18,7 @@ from components.args import EnvironmentArgs, NamespaceArgs, NetworkBoundaryArgs,
 from policies import guardrails
 from policies.guardrails.settings import Kind
 
-from ..definition.base import byte_count, extended
+from ..definition.base import extended
 from ..definition.datasets import ClaimDataset
 from ..definition.environment import Reach, lies_within
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
@@ -43,6 +43,7 @@ def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
         name=stack.environment.name,
         namespace=_namespace(stack),
         pull_secrets=platform.pull_secrets,
+        pods=platform.pods,
         datasets=dataset_volumes(stack),
         claims=claims(stack),
         eviction_policy_image=image_reference(stack, lock, POLICY_IMAGE) if POLICY_IMAGE in images else None,
@@ -114,7 +115,6 @@ def _proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
         image=image_reference(stack, lock, PROXY_IMAGE),
         replicas=settings.replicas or REPLICAS,
         tls=_tls(settings.tls) if settings.tls else None,
-        body_limit_bytes=byte_count(settings.body_limit),
     )
 
 

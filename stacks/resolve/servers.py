@@ -1,10 +1,10 @@
 """Servers of every kind, their pools and their models."""
 
-from components.args import GRACE_SECONDS, ModelArgs, OnDemandArgs, PoolArgs, PulumiTimeouts, ServerArgs
+from components.args import GRACE_SECONDS, PoolArgs, PulumiTimeouts, ServerArgs
 
-from ..definition.base import byte_count, extended
-from ..definition.models import Model
-from ..definition.pools import OnDemand, Pool, Preload
+from ..definition.base import extended
+from ..definition.placement import WholeGpuPlacement
+from ..definition.pools import Loading, OnDemand, Pool
 from ..definition.servers import Server
 from ..devices import capacity_bytes, most_replicas
 from ..images_lock import ImagesLock
@@ -42,7 +42,7 @@ def _pool(stack: Stack, server: Server, pool: Pool, exit_seconds: int) -> PoolAr
         pool,
         loading=_loading(pool),
         replicas=1 if pool.replicas is None else pool.replicas,
-        models=tuple(_model(model) for model in stack.models_of(server, pool)),
+        models=tuple(stack.models_of(server, pool)),
         pulumi_timeouts=PulumiTimeouts(
             ready=pool.startup_seconds + READY_MARGIN_SECONDS,
             # An update goes from pod to pod.
@@ -51,14 +51,12 @@ def _pool(stack: Stack, server: Server, pool: Pool, exit_seconds: int) -> PoolAr
     )
 
 
-def _loading(pool: Pool) -> Preload | OnDemandArgs:
-    loading = pool.loading
-    if not isinstance(loading, OnDemand):
-        return loading
-    # What follows from the slice is left to follow, should anybody change the profile in the chart's values.
-    follows = loading.capacity is None and getattr(pool.placement, "profile", None) is not None
-    return extended(OnDemandArgs, loading, capacity_bytes=None if follows else capacity_bytes(pool))
+def _loading(pool: Pool) -> Loading:
+    """Return how models are loaded; of a whole GPU, of which a pod tells no size, with the capacity that follows.
 
-
-def _model(model: Model) -> ModelArgs:
-    return extended(ModelArgs, model, footprint_bytes=byte_count(model.footprint) if model.footprint else None)
+    What follows from a slice, or from the memory, is left to follow, should anybody change it in the chart's values.
+    """
+    capacity = capacity_bytes(pool) if isinstance(pool.placement, WholeGpuPlacement) else None
+    if capacity is None or not isinstance(pool.loading, OnDemand) or pool.loading.capacity is not None:
+        return pool.loading
+    return pool.loading.model_copy(update={"capacity": f"{capacity // 10**6}M"})

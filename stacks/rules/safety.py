@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 from policies.guardrails.rules.datasets import Folder
 
 from ..definition.datasets import HostPathDataset
-from ..definition.proxy import HttpRouteExposure, IngressExposure, LoadBalancerExposure
+from ..definition.proxy import PROXY, HttpRouteExposure, IngressExposure, LoadBalancerExposure
 from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
@@ -51,12 +51,48 @@ def _all_match(names: list[str], globs: Iterable[str]) -> bool:
 
 def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
     """The definition stands in version control and in manifests."""
+    for *place, name in [("pods", "environment", name) for name in stack.platform.pods.environment] + [
+        ("servers", index, server.kind, "environment", name)
+        for index, server in enumerate(stack.platform.servers)
+        for name in server.variables
+    ]:
+        if _SECRET_NAME.search(name):
+            what = f"{name} looks like a secret, and the definition is no place for one"
+            do = "Use the server's identity for object storage; keep credentials in a Secret."
+            yield stack.source.problem((*place, name), what, do=do)
+
+
+def no_variable_stands_twice(stack: Stack) -> Iterator[Problem]:
+    """A container has each environment variable once."""
     for index, server in enumerate(stack.platform.servers):
-        for name in server.variables:
-            if _SECRET_NAME.search(name):
-                what = f"{name} looks like a secret, and the definition is no place for one"
-                do = "Use the server's identity for object storage; keep credentials in a Secret."
-                yield stack.source.problem(("servers", index, server.kind, "environment", name), what, do=do)
+        for name in sorted({*server.variables} & {*stack.platform.pods.environment}):
+            what = f'{name} is a variable of all pods, and of server "{server.name}" too'
+            do = "Say it here or in pods.environment, and not in both."
+            yield stack.source.problem(("servers", index, server.kind, "environment", name), what, do=do)
+
+
+def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
+    """The web proxy of a company cannot call what is in the cluster, such as Domino or a collector of traces."""
+    platform = stack.platform
+    inside = [f"{PROXY}.{stack.namespace}.svc"]
+    if platform.domino is not None:
+        inside.append(f"nucleus-frontend.{platform.domino.platform_namespace}")
+    through = [host for host in inside if any(_web_proxy(stack, scheme, host) for scheme in ("http", "https"))]
+    if through:
+        what = f"calls to {' and '.join(through)} would go by the web proxy as well"
+        names = [f".{host.rpartition('.')[2]}" for host in inside]
+        do = f"Add NO_PROXY: {','.join([*names, '.cluster.local'])}."
+        name = next(name for name in platform.pods.environment if name.lower() in ("http_proxy", "https_proxy"))
+        yield stack.source.problem(("pods", "environment", name), what, do=do, severity="advisory")
+
+
+def _web_proxy(stack: Stack, scheme: str, host: str) -> str:
+    """Return the address of the web proxy by which pods call a host; an empty text where they call it themselves."""
+    said = {name.lower(): value for name, value in stack.platform.pods.environment.items()}
+    called_without = (name.strip(" .") for name in said.get("no_proxy", "").split(","))
+    if any(name == "*" or (name and f".{host}".endswith(f".{name}")) for name in called_without):
+        return ""
+    return said.get(f"{scheme}_proxy", "")
 
 
 def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]:
@@ -65,6 +101,8 @@ def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]
     reached = [reach for reach in platform.network.reach if "proxy" in reach.by]
     for index, issuer in enumerate(platform.proxy.auth.oidc):
         url = urlsplit(issuer.jwks_url or issuer.issuer)
+        if way := _web_proxy(stack, url.scheme, url.hostname or ""):
+            url = urlsplit(way if "//" in way else f"//{way}")  # which is called instead
         host, port = url.hostname or "", _port(url)
         in_platform = platform.domino is not None and platform.domino.platform_namespace in host.split(".")[1:2]
         # Behind a Service pods listen on ports of their own, which an address does not tell.

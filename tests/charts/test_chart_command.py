@@ -131,6 +131,46 @@ def test_a_file_without_the_annotation_is_held_to_what_production_is_held_to(val
     assert "\nheld to: production; severities changed: none; waivers: none; GPU slices: any number\n" in result.stderr
 
 
+def test_the_charts_own_values_and_small_files_over_them_are_a_trial(tmp_path: Path) -> None:
+    """Nothing but a node that builds them has images of localhost; what is said of it in the file counts before."""
+    trial = "held to: local; severities changed: none; waivers: none; GPU slices: any number\n    namespace.annotations"
+    own = charts("check", CHART / "values.yaml")
+    assert own.exit_code == 0, own.stderr
+    assert trial in own.stdout
+    small = tmp_path / "small.yaml"
+    small.write_text("name: demo\nproxy: {replicas: 3, bodyLimit: 1Gi}\nnamespace: {name: demo}\n")
+    assert trial in charts("check", small).stdout
+    for kind in ("production", "shared"):
+        said = json.dumps({"kind": kind})
+        small.write_text(yaml.safe_dump({"namespace": {"annotations": {"tidegate.dev/guardrails": said}}}))
+        result = charts("check", small)
+        assert result.exit_code == 2
+        assert "is a hostPath, and environment" in result.stderr
+    small.write_text("proxy: {image: registry.example.com/proxy:1}\n")
+    assert charts("check", small).exit_code == 2, "it is held to what production is held to"
+
+
+def test_a_global_key_that_the_chart_does_not_read_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "global.yaml"
+    file.write_text("global:\n  lokup: false\n  imageRegistry: mirror.example.com\n")
+    result = charts("check", file)
+    assert result.exit_code == 0, result.stderr
+    assert f"{file}:2:3: global.lokup: advisory: this chart reads no such key" in result.stdout
+    assert 'did you mean "lookup"? It reads: lookup.' in result.stdout
+    assert f"{file}:3:3: global.imageRegistry: advisory" in result.stdout
+    file.write_text("global: {lookup: false}\n")
+    assert "global" not in charts("check", file).stdout.replace(str(file), "")
+
+
+def test_a_first_check_says_that_helm_is_built(values_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "built" not in charts("check", values_file).stderr
+    monkeypatch.setattr(tools, "missing", lambda *names: names)
+    assert (
+        "Helm renders the chart, and none that fits is on the PATH: it is built first"
+        in charts("check", values_file).stderr
+    )
+
+
 def test_the_check_says_what_it_held_the_file_to(values_file: Path) -> None:
     held = "held to: shared; severities changed: none; waivers: none; GPU slices: 3; written from outside: models"
     assert charts("check", values_file).stdout.splitlines()[-1] == held

@@ -43,7 +43,22 @@ XLARGE = {
     "replicas": 2,
     "resources": {"cpu": "16", "memory": "96Gi"},
 }
-TRANSLATE = {"name": "translate", "footprintBytes": 40 << 30}
+TRANSLATE = {"name": "translate", "footprint": "40Gi"}
+
+
+TOLERATIONS = [
+    {"key": "a", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": "b", "operator": "Equal", "value": ""},
+]
+ON_FAST = {"matchExpressions": [{"key": "speed", "operator": "In", "values": ["1e3", "yes"]}]}
+NEAR = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "preference": ON_FAST}]}}
+OTHERS = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "0x1", "b": ""}}}
+APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**OTHERS, "namespaceSelector": {}}]}}
+PODS = {
+    "annotations": {"example.com/text": "{{ a }}: 'b'\n"},
+    "environment": {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".svc,.example.com,.domino-platform"},
+    "imagePullPolicy": "IfNotPresent",
+}
 
 
 def and_one(item: Tree) -> Callable[[list[Tree]], list[Tree]]:
@@ -59,15 +74,21 @@ EDITS = {
         {f"{SERVERS}.pools": and_one({**XLARGE, "loading": {"mode": "on-demand", "capacity": "72Gi"}}),
          "models": and_one({"name": "translate", "server": "ondemand", "pool": "xlarge", "footprint": "40Gi"})},
         {f"{SERVERS}.pools": and_one(
-            {**XLARGE, "loading": {"mode": "on-demand", "capacityBytes": 72 << 30}, "models": [TRANSLATE]})}),
+            {**XLARGE, "loading": {"mode": "on-demand", "capacity": "72Gi"}, "models": [TRANSLATE]})}),
     "switch autoscaling off": Edit({f"{PROD}.proxy.autoscaling": GONE, f"{PROD}.proxy.replicas": 4},
         {"proxy.autoscaling": None, "proxy.replicas": 4}),
     "let everything be what it is by default": Edit({"proxy": plain, f"{PROD}.proxy": plain},
-        {f"proxy.{'bodyLimitBytes' if key == 'bodyLimit' else key}": None for key in PLAIN}),
+        {f"proxy.{key}": None for key in PLAIN}),
     "scale a pool to nothing": Edit({f"{PROD}.{POOL}.replicas": 0}, {f"{POOL}.replicas": 0}),
     "change a MIG profile, from which the capacity follows": Edit(
         {f"{POOL}.placement.profile": "2g.20gb", f"{POOL}.loading.capacity": GONE},
-        {f"{POOL}.placement.profile": "2g.20gb", f"{POOL}.loading.capacityBytes": GONE}),
+        {f"{POOL}.placement.profile": "2g.20gb", f"{POOL}.loading.capacity": GONE}),
+    "take the CPU, from whose memory the capacity follows": Edit(
+        {f"{POOL}.placement": GONE, f"{POOL}.loading.capacity": GONE, f"{POOL}.sharedMemory": "1500Mi"},
+        {f"{POOL}.placement": None, f"{POOL}.loading.capacity": GONE, f"{POOL}.sharedMemory": "1500Mi"}),
+    "tolerate and prefer":
+        Edit({f"{POOL}.tolerations": TOLERATIONS, f"{POOL}.affinity": NEAR, "proxy.affinity": APART}),
+    "say something of all pods": Edit({"pods": PODS}),
     "take whole GPUs instead of slices": Edit({f"{POOL}.placement": {"kind": "gpu", "count": 2}}),
     "change the eviction policy's image": Edit({"images[eviction-policy].tag": "0.2.0"},
         {"evictionPolicyImage": "registry.example.com/tidegate/eviction-policy:0.2.0"}),

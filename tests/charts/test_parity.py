@@ -12,6 +12,7 @@ from components import EnvironmentArgs
 from components.args import ClaimArgs
 from components.triton.server import TritonServerArgs
 from stacks.definition.base import Section
+from stacks.definition.pods import Affinity, LabelSelector, PodAffinity, PodTerm
 from stacks.definition.proxy import IngressExposure
 from stacks.definition.servers import AwsIdentity
 from stacks.resolve import resolve
@@ -90,11 +91,20 @@ def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) ->
     ]
     assert isinstance(args.proxy.exposure, IngressExposure)
     exposure = changed(args.proxy.exposure, annotations=keyed)
+    labels = {f"example.com/key-{number}": text for number, text in enumerate(printable)}
+    others = PodTerm.model_construct(
+        topology_key=printable[0], label_selector=LabelSelector.model_construct(match_labels=labels)
+    )
+    apart = PodAffinity.model_construct(required_during_scheduling_ignored_during_execution=(others,))
+    affinity = Affinity.model_construct(pod_anti_affinity=apart)
     return changed(
         args,
         namespace=changed(args.namespace, annotations={**noted, **keyed}, labels=keyed),
         servers=servers,
-        proxy=changed(args.proxy, access=rules, exposure=exposure, priority_class=texts[0]),
+        pods=changed(
+            args.pods, annotations=keyed, environment={f"ALL_{name}": text for name, text in variables.items()}
+        ),
+        proxy=changed(args.proxy, access=rules, exposure=exposure, priority_class=texts[0], affinity=affinity),
         datasets=[changed(dataset, mount_options=texts) for dataset in args.datasets],
     )
 
@@ -117,14 +127,14 @@ def test_numbers_arrive_as_they_were_typed(everything: EnvironmentArgs) -> None:
                     changed(
                         pool,
                         replicas=number,
-                        models=[changed(model, footprint_bytes=some, idle_seconds=number) for model in pool.models],
+                        models=[changed(model, footprint=f"{some}", idle_seconds=number) for model in pool.models],
                     )
                     for pool in server.pools
                 ],
             )
             for server in everything.servers
         ]
-        proxy = changed(everything.proxy, body_limit_bytes=some, autoscaling=None, replicas=some)
+        proxy = changed(everything.proxy, body_limit=f"{some}", autoscaling=None, replicas=some)
         assert_alike(changed(everything, servers=servers, proxy=proxy), "--skip-schema-validation")
 
 

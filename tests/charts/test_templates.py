@@ -14,9 +14,9 @@ from charts.generate import templates_of
 from charts.placeholders import Recorder, placeholder
 from charts.recording import Value
 from components import EnvironmentArgs
-from components.args import OnDemandArgs
 from components.values import each, of_kind, when
 from stacks.definition.base import CpuScaling
+from stacks.definition.pools import OnDemand
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,7 @@ def test_helpers_hold_files_and_conditions_that_are_no_expressions_and_nothing_e
         "tidegate.access.json",
         "tidegate.any.server.identity.cloud.gcp",
         "tidegate.any.server.triton.grpcTls",
+        "tidegate.bytes",
         "tidegate.eviction.json",
         "tidegate.routing.json",
         "tidegate.settings-checksum",
@@ -98,8 +99,8 @@ def test_a_field_that_only_some_kinds_have_is_asked_for_of_that_kind(root: Any) 
 
 
 def test_a_class_that_a_value_can_never_be_is_refused(root: Any) -> None:
-    with pytest.raises(TypeError, match="can be no OnDemandArgs"):
-        of_kind(root.proxy.exposure, OnDemandArgs, lambda _: "x")
+    with pytest.raises(TypeError, match="can be no OnDemand"):
+        of_kind(root.proxy.exposure, OnDemand, lambda _: "x")
 
 
 def test_a_loop_inside_a_loop_of_the_same_variable_is_refused(root: Any) -> None:

@@ -41,8 +41,11 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "an unknown kind of server": (f"{SERVER}.kind", "vllm", "triton"),
     "an unknown loading mode": (f"{PRELOAD}.loading.mode", "sometimes", "preload"),
     "a key of another loading mode": (f"{PRELOAD}.loading.leaseSeconds", 15, "no such key"),
-    "a capacity beyond what readers of JSON can count":
-        (f"{ON_DEMAND}.loading.capacityBytes", 2**53 + 2, "at most 9,007,199,254,740,992"),
+    "a capacity as a number of bytes": (f"{ON_DEMAND}.loading.capacity", 2**30, "text is wanted"),
+    "a capacity that is no quantity": (f"{ON_DEMAND}.loading.capacity", "8 GB", "such as 512Mi or 16Gi"),
+    "a toleration whose operator is none": ("proxy.tolerations", [{"key": "a", "operator": "Is"}], "Exists"),
+    "an affinity with an unknown key": ("proxy.affinity", {"nodes": {}}, "no such key"),
+    "a pull policy that is none": ("pods", {"imagePullPolicy": "Sometimes"}, "IfNotPresent"),
     "cores that are no quantity": ("proxy.resources.cpu", "two", "Expected a Kubernetes quantity, such as 500m or 2."),
     "a MIG profile that is none": (f"{PRELOAD}.placement.profile", "1gb.10g", "form"),
     "a node label that is none": (f"{PRELOAD}.nodeSelector", {"a b": "c"}, "no such key"),

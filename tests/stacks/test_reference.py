@@ -13,13 +13,14 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from rollout.definition import check_definition
 from stacks import reference
 from stacks.definition import Header, Platform
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse
 from stacks.problems import DefinitionError
 from stacks.reference.outline import keys
-from stacks.validate import validate
+from stacks.validate import read_definition, validate
 
 EXAMPLE = reference.ROOT / reference.EXAMPLE
 SCHEMA = reference.definition_schema()
@@ -194,6 +195,20 @@ def test_every_link_leads_somewhere() -> None:
         assert (reference.ROOT / reference.PAGE).parent.joinpath(file).resolve().exists()
 
 
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(("example", "stacks"), [*zip(EXAMPLES[:2], (1, 3), strict=True)])
+def test_the_page_begins_with_complete_definitions_that_can_be_used(example: str, stacks: int, tmp_path: Path) -> None:
+    file = tmp_path / "copied.yaml"
+    file.write_text(example, "utf-8")
+    VALIDATOR.validate(yaml.safe_load(example))
+    check_definition(file)
+    found = read_definition(file)
+    assert len(found.stacks) == stacks
+    assert all("has no digest" in advisory.what for advisory in found.advisories), found.advisories
+
+
 def everything(tree: Any) -> Iterator[Any]:
     yield tree
     for below in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
@@ -201,7 +216,7 @@ def everything(tree: Any) -> Iterator[Any]:
 
 
 def test_every_part_of_the_common_part_has_an_example_that_stands_in_the_reference_definition() -> None:
-    examples = [yaml.safe_load(example) for example in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+    _, _, *examples = [yaml.safe_load(example) for example in EXAMPLES]
     assert {key.name for key in keys(Platform)} <= {name for example in examples for name in example}
     known = list(everything(TREE))
     for (value,) in (example.values() for example in examples):

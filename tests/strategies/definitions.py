@@ -48,6 +48,13 @@ def definition_trees(draw: st.DrawFn) -> Tree:
         "guardrails": guardrails(),
         "monitoring": monitorings,
         "pullSecrets": st.just([{"name": "registry"}]),
+        "pods": sometimes(
+            {
+                "annotations": st.just({"example.com/team": "inference"}),
+                "environment": st.just({"REGION": "eu"}),
+                "imagePullPolicy": st.sampled_from(["Always", "IfNotPresent", "Never"]),
+            }
+        ),
     }
     tree: Tree = {
         "images": [

@@ -109,6 +109,26 @@ def counts(scaled_by_queue: bool) -> st.SearchStrategy[Tree]:
     return st.one_of(ways)
 
 
+TOLERATIONS = [
+    [{"key": "dedicated", "value": "inference", "effect": "NoSchedule"}],
+    [{"key": "dedicated", "operator": "Equal", "value": "inference"}, {"key": "spot", "operator": "Exists"}],
+]
+_EXPRESSIONS = [{"key": "zone", "operator": "In", "values": ["a", "b"]}, {"key": "slow", "operator": "DoesNotExist"}]
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": _EXPRESSIONS}]}
+    },
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": 1,
+                "podAffinityTerm": {"topologyKey": "rack", "labelSelector": {"matchExpressions": _EXPRESSIONS}},
+            }
+        ]
+    },
+}
+
+
 def pools(name: str) -> st.SearchStrategy[Tree]:
     """A pool."""
     always = {"loading": loadings(), "placement": placements(), "resources": resources(least_memory=4)}
@@ -116,7 +136,8 @@ def pools(name: str) -> st.SearchStrategy[Tree]:
         "sharedMemory": st.just("512Mi"),
         "scratch": gigabytes,
         "nodeSelector": labels,
-        "tolerations": st.just([{"key": "dedicated", "value": "inference", "effect": "NoSchedule"}]),
+        "tolerations": st.sampled_from(TOLERATIONS),
+        "affinity": st.just(AFFINITY),
         "priorityClass": names(),
         "startupSeconds": st.integers(30, 3600),
         "maxUnavailable": st.integers(1, 2),
@@ -209,6 +230,7 @@ def proxies() -> st.SearchStrategy[Tree]:
         "timeouts": st.integers(1, 600).map(lambda seconds: {"drainSeconds": seconds}),
         "bodyLimit": gigabytes,
         "logLevel": st.sampled_from(["debug", "info", "warning", "error"]),
+        "affinity": st.just(AFFINITY),
         "nodeSelector": labels,
     }
     realm = {"issuer": "https://idp.example.com/realms/x", "audiences": ["inference-proxy"]}

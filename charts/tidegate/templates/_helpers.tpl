@@ -43,18 +43,26 @@
 {{- range $server := $.Values.servers }}{{ if ($server.triton).grpcTls }}true{{ end }}{{ end }}
 {{- end }}
 
+{{- define "tidegate.bytes" -}}
+{{- $unit := regexFind "[A-Za-z]*$" . -}}
+{{- $factors := dict "" 1 "m" 0.001 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "P" 1000000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- mulf (trimSuffix $unit .) (get $factors $unit) | int64 -}}
+{{- end }}
+
 {{- define "tidegate.eviction.json" -}}
 {{- $pool := .pool }}
 {{- $server := .server }}
 {
-  {{- if ne $pool.loading.capacityBytes nil }}
-  "capacityBytes": {{ int64 $pool.loading.capacityBytes }},
+  {{- if ne $pool.loading.capacity nil }}
+  "capacityBytes": {{ int64 (include "tidegate.bytes" $pool.loading.capacity) }},
   {{- else if eq ($pool.placement).kind "mig" }}
   "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." ($pool.placement).profile))) 900000000 }},
   {{- else if eq ($pool.placement).kind "dra" }}
-  "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." (required "capacityBytes is needed where no MIG profile tells how much memory there is" ($pool.placement).profile)))) 900000000 }},
+  "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." (required "capacity is needed where no MIG profile tells how much memory there is" ($pool.placement).profile)))) 900000000 }},
+  {{- else if eq (($pool.placement).kind | default "cpu") "cpu" }}
+  "capacityBytes": {{ div (mul (sub (int64 (include "tidegate.bytes" (($pool.resources).memory | default "8Gi"))) (int64 (include "tidegate.bytes" ($pool.sharedMemory | default "1Gi")))) 9) 10 }},
   {{- else }}
-  "capacityBytes": {{ int64 (required "capacityBytes is needed where no MIG profile tells how much memory there is" $pool.loading.capacityBytes) }},
+  "capacityBytes": {{ int64 (include "tidegate.bytes" (required "capacity is needed where no MIG profile tells how much memory there is" $pool.loading.capacity)) }},
   {{- end }}
   "grpcTls": {{ not (empty ($server.triton).grpcTls) }},
   "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
@@ -65,8 +73,8 @@
       {{- if ne $model.alias nil }}
       "alias": {{ $model.alias | quote }},
       {{- end }}
-      {{- if ne $model.footprintBytes nil }}
-      "footprintBytes": {{ int64 $model.footprintBytes }},
+      {{- if ne $model.footprint nil }}
+      "footprintBytes": {{ int64 (include "tidegate.bytes" $model.footprint) }},
       {{- end }}
       {{- if ne $model.idleSeconds nil }}
       "idleSeconds": {{ int64 $model.idleSeconds }},
@@ -119,8 +127,8 @@
       {{- if ne $model.alias nil }}
       "alias": {{ $model.alias | quote }},
       {{- end }}
-      {{- if ne $model.footprintBytes nil }}
-      "footprintBytes": {{ int64 $model.footprintBytes }},
+      {{- if ne $model.footprint nil }}
+      "footprintBytes": {{ int64 (include "tidegate.bytes" $model.footprint) }},
       {{- end }}
       {{- if ne $model.idleSeconds nil }}
       "idleSeconds": {{ int64 $model.idleSeconds }},
@@ -184,7 +192,7 @@
   {{- else }}
   "TIDEGATE_PROXY_API_KEYS": "false",
   {{- end }}
-  "TIDEGATE_PROXY_BODY_LIMIT_BYTES": {{ int64 ($.Values.proxy.bodyLimitBytes | default 67108864) | quote }},
+  "TIDEGATE_PROXY_BODY_LIMIT_BYTES": {{ int64 (include "tidegate.bytes" ($.Values.proxy.bodyLimit | default "64Mi")) | quote }},
   "TIDEGATE_PROXY_CONCURRENCY": {{ int64 ($.Values.proxy.concurrency | default 1024) | quote }},
   "TIDEGATE_PROXY_CONNECT_TIMEOUT_SECONDS": {{ int64 (($.Values.proxy.timeouts).connectSeconds | default 2) | quote }},
   "TIDEGATE_PROXY_DRAIN_SECONDS": {{ int64 (($.Values.proxy.timeouts).drainSeconds | default 60) | quote }},

@@ -112,7 +112,8 @@ def _in_object(item: Mapping[str, Any]) -> Iterator[str]:
         return
     for place, value in texts({key: value for key, value in item.items() if key != "status"}):
         yield from (f"{place} holds {what}" for what, pattern in KNOWN if pattern.search(value))
-    for key, value in mapping(at(item, "metadata", "annotations")).items():
+    on_pods = mapping(at(item, "spec", "template", "metadata", "annotations"))
+    for key, value in (*mapping(at(item, "metadata", "annotations")).items(), *on_pods.items()):
         name = str(key).rpartition("/")[2]
         # Annotations name Secrets as often as not, and short words choose among ways.
         if "secret" not in name and len(text(value)) >= 8 and _is_credential(name, value):

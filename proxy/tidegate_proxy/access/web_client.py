@@ -42,7 +42,7 @@ class HttpResponse:
 
 
 class WebClient:
-    """A client with the system's trust store."""
+    """A client with the system's trust store, by the web proxy that the environment names (HTTPS_PROXY, NO_PROXY)."""
 
     def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
         self._timeout = aiohttp.ClientTimeout(total=seconds)
@@ -73,7 +73,8 @@ class WebClient:
 
     async def _get(self, url: URL, headers: Mapping[str, str]) -> tuple[HttpResponse, URL | None]:
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar())
+            jar = aiohttp.DummyCookieJar()
+            self._session = aiohttp.ClientSession(timeout=self._timeout, cookie_jar=jar, trust_env=True)
         headers = {"accept": "application/json", "accept-encoding": "identity", **headers}
         async with self._session.get(url, headers=headers, allow_redirects=False) as response:
             if response.status in _REDIRECTS:

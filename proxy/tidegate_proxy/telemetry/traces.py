@@ -141,7 +141,8 @@ class Tracer:
         """Send what there is; what a collector does not take within so many seconds is lost, and counted."""
         if not self._waiting:
             return
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session:
+        limit = aiohttp.ClientTimeout(total=seconds)
+        async with aiohttp.ClientSession(timeout=limit, trust_env=True) as session:
             for _ in range(0, len(self._waiting), BATCH):
                 spans = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
                 why = await self._send(session, spans)

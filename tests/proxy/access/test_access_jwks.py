@@ -35,6 +35,16 @@ async def test_keys_are_found_by_discovery(provider: Provider) -> None:
     assert (provider.discovered, provider.asked) == (1, 1)
 
 
+async def test_an_issuer_is_asked_by_the_web_proxy_that_the_environment_names(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", provider.issuer.removesuffix("/realms/dev"))
+    provider.issuer = "http://idp.invalid/realms/dev"
+    assert await gate_for(provider).identify(provider.bearer())
+    monkeypatch.setenv("NO_PROXY", ".invalid")
+    assert await kind_of(gate_for(provider), provider.bearer()) is ProblemType.BUSY
+
+
 @pytest.mark.parametrize(
     "said",
     [{"said_issuer": "https://elsewhere.example"}]

@@ -1,0 +1,168 @@
+"""What pods are told beside what they run: what all of them carry, and on which nodes some may be."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from .base import (
+    Condition,
+    Conditional,
+    EnvironmentName,
+    ForeignAnnotations,
+    LabelKey,
+    Labels,
+    LabelValue,
+    Section,
+    Without,
+)
+
+_SET_BY_US = "is a variable that Tidegate sets itself"
+_EQUAL = "operator Equal compares with a value: say value"
+_EXISTS = "operator Exists tolerates every value: take value away"
+_COMPARED = "this operator compares with values: say values"
+_PRESENCE = "this operator asks whether there is such a label: take values away"
+_WITH_VALUES = ("In", "NotIn", "Gt", "Lt")
+
+
+class Pods(Section):
+    """What all pods of an environment carry, those of its servers and of its proxy."""
+
+    annotations: ForeignAnnotations = Field(default_factory=dict)
+    """Annotations of the pods."""
+    environment: Annotated[
+        dict[EnvironmentName, str], Without("^(HOME|AZURE_STORAGE_AUTH_TYPE|TIDEGATE_.*)$", _SET_BY_US)
+    ] = Field(default_factory=dict)
+    """Environment variables of all containers, such as HTTPS_PROXY and NO_PROXY for the web proxy of a company, which
+    network.reach has to let them reach. Never a secret."""
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    """When nodes pull images; without it only those that they lack, and always where the tag is latest."""
+
+
+class Toleration(Conditional):
+    """A taint that pods may be scheduled on."""
+
+    conditions: ClassVar = (
+        Condition("equal_has_a_value", _EQUAL, needs=("value",), when={"operator": ("Equal",)}),
+        Condition("exists_has_none", _EXISTS, forbids=("value",), when={"operator": ("Exists",)}),
+    )
+    key: LabelKey
+    """Key of the taint."""
+    operator: Literal["Equal", "Exists"] | None = None
+    """Equal (the taint has this value) or Exists (whatever it has); by default Equal where there is a value."""
+    value: LabelValue | None = None
+    """Its value; without one every value is tolerated."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Its effect; all of them without one."""
+
+
+class LabelRequirement(Conditional):
+    """What one label has to be."""
+
+    conditions: ClassVar = (
+        Condition("comparisons_have_values", _COMPARED, needs=("values",), when={"operator": _WITH_VALUES}),
+        Condition("presence_has_none", _PRESENCE, forbids=("values",), when={"operator": ("Exists", "DoesNotExist")}),
+    )
+    key: LabelKey
+    """Key of the label."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """How it is compared."""
+    values: tuple[LabelValue, ...] | None = None
+    """What it is compared with."""
+
+
+class NodeRequirement(LabelRequirement):
+    """What one label of a node has to be."""
+
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]  # type: ignore[assignment]
+    """How it is compared; Gt and Lt, as numbers."""
+
+    @model_validator(mode="after")
+    def _numbers_are_compared_with_one_number(self) -> Self:
+        """Gt and Lt have one whole number."""
+        if self.operator in ("Gt", "Lt") and not (len(self.values or ()) == 1 and (self.values or "x")[0].isdecimal()):
+            raise ValueError(f'operator {self.operator} compares with one whole number, such as values: ["40000"]')
+        return self
+
+
+class LabelSelector(Section):
+    """Labels by which pods or namespaces are found; all of them without any."""
+
+    match_labels: Labels | None = None
+    """Labels that they have."""
+    match_expressions: tuple[LabelRequirement, ...] | None = None
+    """What their labels fulfil, all of it."""
+
+
+class NodeTerm(Section):
+    """Labels of nodes."""
+
+    match_expressions: Annotated[tuple[NodeRequirement, ...], Field(min_length=1)]
+    """What they fulfil, all of it."""
+
+
+class NodeTerms(Section):
+    """Nodes that come into question."""
+
+    node_selector_terms: Annotated[tuple[NodeTerm, ...], Field(min_length=1)]
+    """Terms of which a node fulfils one."""
+
+
+Weight = Annotated[int, Field(ge=1, le=100)]
+
+
+class PreferredNodes(Section):
+    """Nodes that are preferred."""
+
+    weight: Weight
+    """How much, against other preferences."""
+    preference: NodeTerm
+    """Which nodes."""
+
+
+class NodeAffinity(Section):
+    """On which nodes pods may be, and would better be."""
+
+    required_during_scheduling_ignored_during_execution: NodeTerms | None = None
+    """Nodes that come into question."""
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNodes, ...] | None = None
+    """Nodes that are preferred among them."""
+
+
+class PodTerm(Section):
+    """Other pods, and what counts as beside them."""
+
+    topology_key: LabelKey
+    """Label of nodes that are one place, such as kubernetes.io/hostname or topology.kubernetes.io/zone."""
+    label_selector: LabelSelector
+    """Which pods."""
+    namespace_selector: LabelSelector | None = None
+    """In which namespaces; in the environment's own without it."""
+
+
+class PreferredPods(Section):
+    """Other pods, beside which it is better, or worse, to be."""
+
+    weight: Weight
+    """How much, against other preferences."""
+    pod_affinity_term: PodTerm
+    """Which pods."""
+
+
+class PodAffinity(Section):
+    """Beside which other pods pods have to be, or must not be, and would better be, or not."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodTerm, ...] | None = None
+    """What has to hold."""
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredPods, ...] | None = None
+    """What is preferred."""
+
+
+class Affinity(Section):
+    """Where pods may be and would better be, in Kubernetes' own words; nodeSelector says the simple case."""
+
+    node_affinity: NodeAffinity | None = None
+    """By the nodes' labels."""
+    pod_affinity: PodAffinity | None = None
+    """Beside which other pods."""
+    pod_anti_affinity: PodAffinity | None = None
+    """Not beside which other pods."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError, Outcome
@@ -48,16 +48,12 @@ def bring_up(request: Request, outcome: Outcome) -> None:
     stacks = local.local_stacks(definition, request.stack)
     if any(definition.lock.digest(image.reference) is None for stack in stacks for image in stack.platform.images):
         note("Images without a digest are accepted here: the simulated nodes run none.")
-    bundles, engine = _checked(request, definition, [_here(stack) for stack in stacks])
+    bundles, engine = _checked(request, definition, stacks)
     cluster = local.start_local(definition, [item for bundle in bundles for item in bundle.rendered.objects])
     os.environ.update(cluster.environment())
     _up(bundles, engine, outcome)
     console().print(local.placement_table(cluster, stacks))
     print(local.how_to_look_around(cluster))
-
-
-def _here(stack: Stack) -> Stack:
-    return replace(stack, data_plane=stack.data_plane.model_copy(update={"context": LOCAL}))
 
 
 def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:
@@ -137,8 +133,7 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
             return
     described, homes = True, list[Home]()
     try:
-        stacks = stacks_in(definition, request.context, request.stack)
-        homes += map(_here, stacks) if request.context == LOCAL else stacks
+        homes += stacks_in(definition, request.context, request.stack)
     except CommandError as error:
         described, orphans = False, orphans_in(definition, request.context, request.stack, error)
         homes += [each.home for each in orphans if each.engine in engines.FINDERS and not each.moved]

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,12 +51,19 @@ def is_there(remedy: str) -> bool:
 
 
 def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack, ...]:
-    """Return the stacks that live in a local cluster: of each environment the first, in the order of a rollout."""
+    """Return the stacks that live in a local cluster, as they are there.
+
+    Of each environment it is the first, in the order of a rollout.
+    """
     first = _first_of_each_environment(definition)
     names = [stack.name for stack in first]
     if only is not None and only not in names:
         raise none_such(f"The local cluster holds one stack of each environment, and not {only}", only, names)
-    stacks = tuple(stack for stack in first if only in (None, stack.name))
+    stacks = tuple(
+        replace(stack, data_plane=stack.data_plane.model_copy(update={"context": LOCAL}))
+        for stack in first
+        if only in (None, stack.name)
+    )
     shared = [stack for stack in stacks if [other.namespace for other in stacks].count(stack.namespace) > 1]
     if shared:
         together = listed(f"{stack.name}" for stack in shared)

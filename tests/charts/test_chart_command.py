@@ -19,9 +19,10 @@ from charts import CHART, values_of
 from charts import check as charts_check
 from charts.__main__ import app, main
 from charts.check import helm
-from charts.folder import contents, default_values, stale, write
+from charts.folder import contents, default_values, require_chart, stale, write
 from charts.packaging import ROOT
 from lab import tools
+from stacks.command import CommandError
 from stacks.resolve import resolve
 from stacks.validate import read_definition
 
@@ -286,6 +287,16 @@ def test_generating_writes_what_is_missing_and_takes_away_what_is_too_much(
     assert write(wanted, chart) == changed
     assert stale(wanted, chart) == write(wanted, chart) == []
     assert not (chart / "templates" / "old").exists()
+
+
+def test_a_folder_of_somebody_elses_is_not_taken_for_the_charts(tmp_path: Path) -> None:
+    """What is not generated would be removed from it."""
+    require_chart(tmp_path / "not-there")
+    require_chart(tmp_path)
+    require_chart(CHART)
+    (tmp_path / "Chart.yaml").write_text("name: mine\n")
+    with pytest.raises(CommandError, match="is not empty, and holds no chart of Tidegate"):
+        require_chart(tmp_path)
 
 
 def test_the_folder_is_the_same_in_another_process_whatever_the_order_of_hashes() -> None:

@@ -17,7 +17,9 @@ from lab.local_cluster import LocalCluster, Network, processes
 from lab.local_cluster.folder import locked, mark, private_folder
 from rollout import local
 from rollout.cli import app
+from rollout.contexts import LOCAL, context_of
 from rollout.health import in_words
+from rollout.render import render
 from stacks.command import CommandError
 from stacks.stack import Definition, Stack
 
@@ -63,6 +65,8 @@ def test_of_each_environment_the_first_stack_lives_in_a_local_cluster() -> None:
     definition = read(REFERENCE)
     assert [stack.name for stack in local.local_stacks(definition)] == ["dev-lab", "prod-east"]
     assert [stack.name for stack in local.local_stacks(definition, "prod-east")] == ["prod-east"]
+    contexts = {context_of(stack.data_plane) for stack in local.local_stacks(definition)}
+    assert contexts == {LOCAL}, "previews and `up` say the same of it"
     said = r"one stack of each environment, and not prod-west.*\n?.*dev-lab, prod-east"
     with pytest.raises(CommandError, match=said):
         local.local_stacks(definition, "prod-west")
@@ -98,7 +102,7 @@ def test_a_local_cluster_is_started_found_again_updated_and_taken_down(
     assert cluster.context == "local"
     names = {item["metadata"]["name"] for item in cluster.get("nodes")}
     assert names == {"lab-gpu-1", "lab-cpu-1", "lab-cpu-2", "east-gpu-1", "east-gpu-2", "east-cpu-1", "east-cpu-2"}
-    cluster.apply(objects_of(definition, *(stack.name for stack in stacks)))
+    cluster.apply([item for stack in stacks for item in render(stack, definition).objects])
     settled(cluster, "inference-dev", "inference-prod")
     text = text_of(cluster, stacks)
     assert text.count("1 × MIG 1g.10gb of NVIDIA-A100-SXM4-80GB") == 4

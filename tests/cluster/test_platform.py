@@ -27,22 +27,21 @@ def test_a_platform_is_brought_up_previewed_rolled_out_and_taken_down_from_its_f
     platform = tmp_path / "platform"
     there: Any = {name: value for name, value in cluster.environment().items() if os.environ.get(name) != value}
     program.platform(platform)
-    for name in ("lab", "main"):
-        change(platform / DEFINITION, f"context: {name} ", f"context: {cluster.context} ")
+    change(platform / DEFINITION, "context: main ", f"context: {cluster.context} ")
     change(platform / DEFINITION, "namespace: inference-", f"namespace: {namespace}-")
     definition = read_definition(platform / DEFINITION)
     images = {image.reference for stack in definition.stacks for image in stack.platform.images}
     pins = [PinnedImage.model_validate({"image": image, "digest": DIGEST}) for image in images]
     (platform / "stacks/images.lock").write_text(lock_text(pins), "utf-8")
     commit(platform, "where it lives")
-    prepare(cluster, objects_of(definition))
+    prepare(cluster, objects_of(definition, "prod-main"))
 
     def make(*words: str) -> str:
         return program.make(platform, *words, **there).stdout
 
     here = f"CLUSTER={cluster.context}"
     make("up", here, "ENGINE=helm")
-    settled(cluster, f"{namespace}-dev", f"{namespace}-prod")
+    settled(cluster, f"{namespace}-prod")
     make("preview", here)
     assert (platform / "build/preview.md").read_text("utf-8").startswith("**✅ ")
     change(platform / DEFINITION, "\n      replicas: 2\n", "\n      replicas: 3\n")

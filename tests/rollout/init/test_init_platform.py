@@ -59,6 +59,7 @@ def test_every_other_command_without_a_cluster_works_from_there(program: Program
     again = tmp_path / "another"
     program.make(platform, "init", f"DIR={again}", "GPU=NVIDIA-L4")
     assert (again / "Makefile").read_text("utf-8") == (platform / "Makefile").read_text("utf-8")
+    assert (platform / ".venv/bin/python").exists()
     program.make(platform, "clean")
     assert {path.name for path in platform.iterdir()} >= {"stacks", "charts", "Makefile"}
     assert not (platform / ".venv").is_symlink()

@@ -46,6 +46,11 @@ BROKEN: Broken = {
         (variable("DB_PASSWORD", "hunter2"), "variable DB_PASSWORD"),
         (variable("SERVICE_APIKEY", "k3y"), "variable SERVICE_APIKEY"),
         (variable("NOTE", f"use {AWS}"), "holds an AWS access key"),
+        (variable("HTTPS_PROXY", "http://bob:" + "sesame@web-proxy:3128"), "a password in an address"),
+        (
+            at("StatefulSet", SMALL, "spec/template/metadata/annotations", {"example.com/api-key": "hunter2hunter2"}),
+            "spec.template.metadata.annotations.example.com/api-key looks like a credential",
+        ),
         (words("--password=hunter2"), "argument --password"),
         (words("--api-key", "hunter2"), "argument --api-key"),
         (words(f"--header=Authorization: Bearer {'a1' * 12}"), "an authorization header"),

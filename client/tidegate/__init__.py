@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .api import Tidegate
 
 __all__ = ["Tidegate"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,36 @@
+"""The changelog has a section for each version, and all parts have the version that is being made."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from tidegate import __version__
+
+from charts.packaging import version
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADINGS = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+PARTS = ["contracts", "service", "proxy", "policies/eviction"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_has_the_version_of_the_whole(part: str) -> None:
+    assert tomllib.loads((ROOT / part / "pyproject.toml").read_text("utf-8"))["project"]["version"] == version()
+
+
+def test_the_client_and_the_policy_pack_have_it_too() -> None:
+    assert __version__ == version()
+    pack = yaml.safe_load((ROOT / "policies/guardrails/PulumiPolicy.yaml").read_text("utf-8"))
+    assert pack["version"] == version()
+
+
+def test_versions_have_a_day_and_stand_newest_first_below_what_is_not_released() -> None:
+    unreleased = HEADINGS[0] == "Unreleased"
+    found = [re.fullmatch(r"(\d+)\.(\d+)\.(\d+) - (\d{4}-\d\d-\d\d)", heading) for heading in HEADINGS[unreleased:]]
+    numbers = [tuple(map(int, one.groups()[:3])) for one in found if one]
+    assert len(numbers) == len(found)
+    assert numbers == sorted(set(numbers), reverse=True)
+    making = tuple(map(int, version().split(".")))
+    assert making > numbers[0] if unreleased else making == numbers[0]

@@ -3,12 +3,14 @@
 import os
 import pty
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
+from rollout.init import repository
 from rollout.init.repository import DEFINITION, InitRequest, write_repository
 from stacks.command import CommandError, Outcome
 from stacks.validate import read_definition
@@ -16,6 +18,7 @@ from tests.docs.test_ci import GITHUB, git, surroundings
 from tests.rollout.conftest import Call, Tree, change
 
 from .conftest import ROOT, Program, commit
+from .test_init_blueprint import VALUES
 
 
 def test_a_platform_is_checked_rendered_committed_and_previewed(program: Program, tmp_path: Path) -> None:
@@ -56,8 +59,9 @@ def test_every_other_command_without_a_cluster_works_from_there(program: Program
     assert "spec.replicas 2 → 3" in program.make(platform, "preview", "BASE=HEAD", "STACK=prod-main").stdout
     program.make(platform, "up")
     assert "Nothing would change" in program.make(platform, "preview").stdout
-    again = tmp_path / "another"
-    program.make(platform, "init", f"DIR={again}", "GPU=NVIDIA-L4")
+    again, values = tmp_path / "another", tmp_path / "old values.yaml"
+    values.write_text(VALUES, "utf-8")
+    assert "env.name" in program.make(platform, "init", f"DIR={again}", "GPU=NVIDIA-L4", f"IMPORT={values}").stdout
     assert (again / "Makefile").read_text("utf-8") == (platform / "Makefile").read_text("utf-8")
     assert (platform / ".venv/bin/python").exists()
     program.make(platform, "clean")
@@ -93,6 +97,29 @@ def test_a_revision_that_cannot_be_had_is_one_message(program: Program, tmp_path
     assert not [path for path in (program.cache / "program").iterdir() if path.name.startswith("0000")]
     said = program.make(platform, "check", f"TIDEGATE={tmp_path}", code=2).stderr
     assert "No rule to make target" in said
+
+
+def test_what_others_could_not_fetch_is_said(
+    program: Program, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = program.make(program.repository, "init", f"DIR={tmp_path / 'alone'}").stderr
+    assert "this checkout has no remote `origin`" in said
+    assert f"TIDEGATE_REPOSITORY := {program.repository}\n" in (tmp_path / "alone/Makefile").read_text("utf-8")
+    git(tmp_path, "clone", "--quiet", str(program.repository), str(tmp_path / "clone"))
+    (tmp_path / "clone/README.md").write_text("changed")
+    monkeypatch.setattr(repository, "ROOT", tmp_path / "clone")
+    said = call("init", tmp_path / "changed", code=0).err
+    assert "this checkout has changes that are not committed" in said
+    revision = commit(tmp_path / "clone", "mine")
+    said = call("init", tmp_path / "mine", "--repository", "https://git.example.com/tidegate", code=0).err
+    assert (
+        said
+        == f"{revision[:10]} is on no branch of `origin`: push it, or nobody else can fetch what the platform pins.\n"
+    )
+    shutil.rmtree(tmp_path / "clone/.git")
+    said = call("init", tmp_path / "none", code=1).err
+    assert "is no git checkout, so there is no revision that a platform could pin" in said
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_folder_with_something_in_it_is_refused_and_left_as_it_is(call: Call, tmp_path: Path, tree: Tree) -> None:

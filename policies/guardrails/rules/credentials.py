@@ -112,12 +112,12 @@ def _in_object(item: Mapping[str, Any]) -> Iterator[str]:
         return
     for place, value in texts({key: value for key, value in item.items() if key != "status"}):
         yield from (f"{place} holds {what}" for what, pattern in KNOWN if pattern.search(value))
-    for place in (("metadata", "annotations"), ("spec", "template", "metadata", "annotations")):
-        for key, value in mapping(at(item, *place)).items():
+    for path in (("metadata", "annotations"), ("spec", "template", "metadata", "annotations")):
+        for key, value in mapping(at(item, *path)).items():
             name = str(key).rpartition("/")[2]
             # Annotations name Secrets as often as not, and short words choose among ways.
             if "secret" not in name and len(text(value)) >= 8 and _is_credential(name, value):
-                yield f"{'.'.join(place)}.{key} looks like a credential"
+                yield f"{'.'.join(path)}.{key} looks like a credential"
     if item.get("kind") == "ConfigMap":
         for key, value in mapping(item.get("data")).items():
             if _is_credential(str(key), value):

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from policies.guardrails import ANNOTATION
 from policies.guardrails.settings import Settings, settings_of
 from stacks.definition import DataPlane, Environment, Platform
+from stacks.definition.environment import Reach
 from stacks.definition.images import POLICY_IMAGE, PROXY_IMAGE
 from stacks.load import Document, PathInTree, frozen
 from stacks.overlays import names_twice, without_nulls
@@ -50,8 +51,16 @@ def rule_problems(document: Document, chart_values: str) -> list[Problem]:
     except ValidationError as error:
         return in_order([*problems, *problems_from(error, source, Platform)])
     plane = DataPlane.model_validate({"name": "values", "environments": (environment.name,)})
-    problems += check_stack(Stack(environment, plane, platform, source))
+    problems += check_stack(_StackOfValues(environment, plane, platform, source))
     return in_order(dict.fromkeys(problems))
+
+
+class _StackOfValues(Stack):
+    """What values say of a stack: all that follows from something else stands in them."""
+
+    def reach(self) -> tuple[Reach, ...]:
+        """Return what is said; a way that nobody wrote is none, whatever an address says."""
+        return self.platform.network.reach
 
 
 class ReadBack(Document):
@@ -96,9 +105,8 @@ class ReadBack(Document):
         network: Tree = values.setdefault("network", {})
         prometheus = self._moved(network, ("network",), "prometheus", "prometheus", ("monitoring",))
         monitoring = values.get("monitoring")
-        domino = values.get("domino")
-        if domino and domino.get("mesh") is not None:
-            domino["mesh"]["mode"] = "istio"
+        if values.get("mesh") is not None:
+            values["mesh"]["mode"] = "istio"
         models: list[Tree] = []
         return {
             ENVIRONMENT: self._environment(values),
@@ -109,7 +117,7 @@ class ReadBack(Document):
             "proxy": self._proxy(values["proxy"]),
             "network": network,
             "monitoring": {**(monitoring or {}), "operator": monitoring is not None, "prometheus": prometheus},
-            **{key: values.get(key) for key in ("pullSecrets", "pods", "domino")},
+            **{key: values.get(key) for key in ("pullSecrets", "pods", "domino", "mesh")},
         }
 
     def _environment(self, values: Tree) -> Tree:

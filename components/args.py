@@ -18,7 +18,7 @@ from stacks.definition.base import (
     form,
 )
 from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, ObjectStoreUrl, VolumeBase
-from stacks.definition.environment import Domino, Network, PrometheusPeer, PullSecret
+from stacks.definition.environment import Domino, Mesh, Network, PrometheusPeer, PullSecret
 from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.images import REPOSITORY
 from stacks.definition.models import Model
@@ -175,6 +175,8 @@ class EnvironmentArgs(Section):
     """Who may talk to whom."""
     domino: Domino | None = None
     """Integration with a Domino platform."""
+    mesh: Mesh | None = None
+    """Istio settings, where the cluster runs with it."""
     monitoring: MonitoringSettings | None = None
     """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
 
@@ -193,7 +195,7 @@ class PoolContext:
     place: Place
     policy_image: ImageReference | None
     every_pod: Pods
-    domino: Domino | None
+    mesh: Mesh | None
 
     @property
     def name(self) -> str:

@@ -57,7 +57,9 @@ class Environment(pulumi.ComponentResource):
             when(args.domino, lambda domino: [namespace_peer(domino.compute_namespace)]),
         )
         google = each(args.servers, lambda server: of_kind(server.identity, GcpIdentity, lambda _: server.name))
-        boundary = NetworkBoundary(f"{name}-network", args.network, place, callers, args.domino, google, inside)
+        boundary = NetworkBoundary(
+            f"{name}-network", args.network, place, callers, args.domino, args.mesh, google, inside
+        )
         datasets = each(
             args.datasets, lambda dataset: DatasetVolume(f"{name}-dataset-{dataset.name}", dataset, place, inside)
         )
@@ -72,15 +74,15 @@ class Environment(pulumi.ComponentResource):
                     server.pools,
                     lambda pool: kind.declare_pool(
                         f"{name}-pool-{server.name}-{pool.name}",
-                        PoolContext(pool, server, place, args.eviction_policy_image, args.pods, args.domino),
+                        PoolContext(pool, server, place, args.eviction_policy_image, args.pods, args.mesh),
                         ready,
                     ),
                 ),
             ),
         )
-        Proxy(f"{name}-proxy", args.proxy, place, args.servers, args.pods, args.domino, ready)
+        Proxy(f"{name}-proxy", args.proxy, place, args.servers, args.pods, args.domino, args.mesh, ready)
         when(args.monitoring, lambda monitoring: Monitoring(f"{name}-monitoring", monitoring, place, inside))
-        when(args.domino, lambda domino: when(domino.mesh, lambda mesh: Mesh(f"{name}-mesh", mesh, place, inside)))
+        when(args.mesh, lambda mesh: Mesh(f"{name}-mesh", mesh, place, inside))
         self.register_outputs({})
 
     def _namespace(self, name: str, args: EnvironmentArgs, place: Place) -> k8s.core.v1.Namespace:

@@ -38,6 +38,7 @@ class NetworkBoundary(pulumi.ComponentResource):
         place: Place,
         callers: Sequence[Peer] = (),
         domino: Domino | None = None,
+        mesh: MeshSettings | None = None,
         google: Sequence[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -101,20 +102,17 @@ class NetworkBoundary(pulumi.ComponentResource):
                 for address, port in _GKE_METADATA
             ],
         )
-        mesh_ports = [_port(port) for port in ISTIOD_PORTS]
+        # Its services (principal, keys), where they are here.
         when(
             domino,
-            # Its services (principal, keys), and the mesh's control plane.
-            lambda found: [
-                policy("domino-platform", proxies, egress=[_to(namespace_peer(found.platform_namespace))]),
-                when(
-                    found.mesh,
-                    lambda mesh: policy(
-                        "domino-mesh", proxies, egress=[_to(namespace_peer(mesh.namespace), mesh_ports)]
-                    ),
-                ),
-            ],
+            lambda found: either(
+                found.principal_url,
+                lambda _: None,
+                lambda: policy("domino-platform", proxies, egress=[_to(namespace_peer(found.platform_namespace))]),
+            ),
         )
+        mesh_ports = [_port(port) for port in ISTIOD_PORTS]
+        when(mesh, lambda found: policy("mesh", proxies, egress=[_to(namespace_peer(found.namespace), mesh_ports)]))
         self.register_outputs({})
 
 

@@ -158,6 +158,11 @@ def secret_volume(name: str, secret: Input[str]) -> k8s.core.v1.VolumeArgs:
     )
 
 
+def projected_volume(name: str, sources: list[k8s.core.v1.VolumeProjectionArgs]) -> k8s.core.v1.VolumeArgs:
+    """Return files of several ConfigMaps and Secrets as one volume, which follows their changes."""
+    return k8s.core.v1.VolumeArgs(name=name, projected=k8s.core.v1.ProjectedVolumeSourceArgs(sources=sources))
+
+
 def mount(name: str, path: str, *, read_only: bool = True) -> k8s.core.v1.VolumeMountArgs:
     """Return a mount of a pod's volume."""
     return k8s.core.v1.VolumeMountArgs(name=name, mount_path=path, read_only=read_only or None)

@@ -7,9 +7,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
 
-from stacks.definition.environment import Domino
+from stacks.definition.environment import Domino, Mesh
 from stacks.definition.pods import Pods
-from stacks.definition.proxy import PROXY
+from stacks.definition.proxy import PROXY, CertificateAuthority
 from stacks.definition.servers import ServerTls
 
 from . import pods
@@ -39,6 +39,7 @@ class Proxy(pulumi.ComponentResource):
         servers: Sequence[ServerArgs],
         every_pod: Pods,
         domino: Domino | None = None,
+        mesh: Mesh | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Declare the proxy of these servers."""
@@ -71,7 +72,9 @@ class Proxy(pulumi.ComponentResource):
                 ),
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(
-                        labels=merged(labels, {ROLE: "proxy"}, when(domino, lambda found: _domino_labels(args, found))),
+                        labels=merged(
+                            labels, {ROLE: "proxy"}, when(domino, lambda _: _domino_labels(args)), _mesh_labels(mesh)
+                        ),
                         annotations=merged(every_pod.annotations, {CONFIG_CHECKSUM: checksum(variables)}),
                     ),
                     spec=_pod(args, place, servers, every_pod),
@@ -92,12 +95,15 @@ class Proxy(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _domino_labels(args: ProxyArgs, domino: Domino) -> dict[str, Any] | None:
+def _domino_labels(args: ProxyArgs) -> dict[str, Any] | None:
     return merged(
         {"nucleus-client": "true"},
         when(none_if_empty(args.auth.oidc), lambda _: {"keycloak-client": "true"}),
-        when(domino.mesh, lambda _: {"sidecar.istio.io/inject": "true", "security.istio.io/tlsMode": "istio"}),
     )
+
+
+def _mesh_labels(mesh: Mesh | None) -> dict[str, Any] | None:
+    return when(mesh, lambda _: {"sidecar.istio.io/inject": "true", "security.istio.io/tlsMode": "istio"})
 
 
 def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs], every_pod: Pods) -> k8s.core.v1.PodSpecArgs:
@@ -121,7 +127,8 @@ def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs], every_pod
             [pods.config_volume("routing", ROUTING), pods.scratch_volume("tmp", _SCRATCH)],
             when(args.tls, lambda tls: [pods.secret_volume("tls", tls.secret)]),
             when(args.auth.api_keys, lambda keys: [pods.secret_volume("api-keys", keys.secret)]),
-            when(upstream_cas, lambda sources: [_upstream_ca_volume(sources)]),
+            when(each(args.auth.authorities, _authority), lambda found: [pods.projected_volume("authorities", found)]),
+            when(upstream_cas, lambda sources: [pods.projected_volume("upstream-ca", sources)]),
         ),
     )
 
@@ -146,6 +153,10 @@ def _container(
             [pods.mount("routing", proxy_process.ROUTING_ROOT), pods.mount("tmp", "/tmp", read_only=False)],
             when(args.tls, lambda _: [pods.mount("tls", proxy_process.TLS_ROOT)]),
             when(args.auth.api_keys, lambda _: [pods.mount("api-keys", proxy_process.API_KEYS_ROOT)]),
+            when(
+                none_if_empty(args.auth.authorities),
+                lambda _: [pods.mount("authorities", proxy_process.AUTHORITIES_ROOT)],
+            ),
             when(upstream_cas, lambda _: [pods.mount("upstream-ca", proxy_process.UPSTREAM_CA_ROOT)]),
         ),
     )
@@ -153,12 +164,19 @@ def _container(
 
 def _upstream_ca(server: ServerArgs, tls: ServerTls) -> k8s.core.v1.VolumeProjectionArgs:
     file = proxy_process.upstream_ca_file(server.name)
-    return k8s.core.v1.VolumeProjectionArgs(
-        secret=k8s.core.v1.SecretProjectionArgs(
-            name=tls.secret, items=[k8s.core.v1.KeyToPathArgs(key="ca.crt", path=file)]
-        )
+    return _of_secret(tls.secret, [k8s.core.v1.KeyToPathArgs(key="ca.crt", path=file)])
+
+
+def _authority(authority: CertificateAuthority) -> k8s.core.v1.VolumeProjectionArgs:
+    items = [k8s.core.v1.KeyToPathArgs(key=authority.key, path=proxy_process.authority_file(authority.name))]
+    return either(
+        authority.config_map,
+        lambda name: k8s.core.v1.VolumeProjectionArgs(
+            config_map=k8s.core.v1.ConfigMapProjectionArgs(name=name, items=items)
+        ),
+        lambda: _of_secret(authority.secret, items),
     )
 
 
-def _upstream_ca_volume(sources: list[k8s.core.v1.VolumeProjectionArgs]) -> k8s.core.v1.VolumeArgs:
-    return k8s.core.v1.VolumeArgs(name="upstream-ca", projected=k8s.core.v1.ProjectedVolumeSourceArgs(sources=sources))
+def _of_secret(name: str | None, items: list[k8s.core.v1.KeyToPathArgs]) -> k8s.core.v1.VolumeProjectionArgs:
+    return k8s.core.v1.VolumeProjectionArgs(secret=k8s.core.v1.SecretProjectionArgs(name=name, items=items))

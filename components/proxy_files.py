@@ -17,7 +17,20 @@ from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 from .args import PoolArgs, ProxyArgs, ServerArgs
 from .kinds import ServerKind, by_kind
 from .place import PROXY_HEADLESS, Place, pool_headless_name
-from .values import either, equals, flat, if_true, in_bytes, listed, merged, of_kind, picked, present, when
+from .values import (
+    either,
+    equals,
+    flat,
+    if_true,
+    in_bytes,
+    listed,
+    merged,
+    none_if_empty,
+    of_kind,
+    picked,
+    present,
+    when,
+)
 
 Tree = dict[str, Any]
 
@@ -104,6 +117,7 @@ def proxy_settings(proxy: ProxyArgs, place: Place, domino: Domino | None) -> Tre
             variable("tls"): either(proxy.tls, lambda _: "true", lambda: "false"),
             variable("api_keys"): either(proxy.auth.api_keys, lambda _: "true", lambda: "false"),
         },
+        when(none_if_empty(proxy.auth.authorities), lambda _: {variable("authorities"): "true"}),
         of_kind(proxy.exposure, IngressExposure, lambda ingress: _exposed_at(ingress.path)),
         of_kind(proxy.exposure, HttpRouteExposure, lambda route: _exposed_at(route.path)),
         when(
@@ -128,4 +142,5 @@ def _exposed_at(path: str) -> Tree | None:
 
 
 def _principal_url(domino: Domino) -> str:
-    return f"http://nucleus-frontend.{domino.platform_namespace}:80/v4/auth/principal"
+    here = f"http://nucleus-frontend.{domino.platform_namespace}.svc:80/v4/auth/principal"
+    return either(domino.principal_url, lambda url: url, lambda: here)

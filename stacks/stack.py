@@ -16,6 +16,7 @@ from .definition.datasets import (
     NfsDataset,
     ObjectStoreRepository,
 )
+from .definition.environment import Reach
 from .definition.models import Model
 from .definition.pools import Pool
 from .definition.servers import Server
@@ -62,6 +63,12 @@ class Stack(Home):
             for model in self.platform.models
             if model.server == server.name and (model.pool or server.pools[0].name) == pool.name
         )
+
+    def reach(self) -> tuple[Reach, ...]:
+        """Return what the pods may reach: what is said, and Domino's principal service where its address says where."""
+        said, domino = self.platform.network.reach, self.platform.domino
+        way = domino.way if domino and self.platform.proxy.auth.domino_principal else None
+        return said if way is None or any(each.name == way.name for each in said) else (*said, way)
 
     def buckets(self) -> Iterator[tuple[int, Server, ObjectStoreRepository]]:
         """Yield every server whose repository lies in object storage, behind its index."""

@@ -94,10 +94,7 @@ class TritonPool(pulumi.ComponentResource):
                             pod_labels(server.identity),
                             pool.labels,
                             {ROLE: "server", LOADING: args.loading.mode},
-                            when(
-                                pool.domino,
-                                lambda found: when(found.mesh, lambda _: {"sidecar.istio.io/inject": "false"}),
-                            ),
+                            when(pool.mesh, lambda _: {"sidecar.istio.io/inject": "false"}),
                         ),
                         annotations=none_if_empty(pool.every_pod.annotations),
                     ),

@@ -33,6 +33,8 @@ ACCESS_FILE: Final = "access.json"
 TLS_ROOT: Final = "/etc/tidegate/tls"
 API_KEYS_ROOT: Final = "/etc/tidegate/api-keys"
 """The API-key secret is mounted here: one file a principal, each holding hashes, never keys."""
+AUTHORITIES_ROOT: Final = "/etc/tidegate/authorities"
+"""Private certificate authorities, one file each, that are believed of the servers of issuers and of Domino."""
 UPSTREAM_CA_ROOT: Final = "/etc/tidegate/upstream-ca"
 """For each server with gRPC over TLS, the authority that vouches for it; see `upstream_ca_file`."""
 
@@ -43,6 +45,11 @@ ENVIRONMENT_PREFIX: Final = "TIDEGATE_PROXY_"
 def upstream_ca_file(server: str) -> str:
     """Return the name of the file, below `UPSTREAM_CA_ROOT`, that vouches for a server."""
     return f"{server}.crt"
+
+
+def authority_file(name: str) -> str:
+    """Return the name of the file, below `AUTHORITIES_ROOT`, that holds an authority's certificates."""
+    return f"{name}.crt"
 
 
 def server_ready_path(server: str) -> str:

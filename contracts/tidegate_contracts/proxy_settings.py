@@ -34,6 +34,7 @@ class ProxySettings(Message):
     log_level: LogLevel
     tls: bool  # Whether a certificate is mounted at `proxy_process.TLS_ROOT`, to serve HTTPS with.
     api_keys: bool  # Whether hashes of API keys are mounted at `proxy_process.API_KEYS_ROOT`.
+    authorities: bool = False  # Whether private authorities are mounted at `proxy_process.AUTHORITIES_ROOT`.
     path: Annotated[str, Field(pattern=PATH_PATTERN), AfterValidator(_unambiguous)] = "/"
     """Path below which it is exposed over HTTP: it answers there as it does at `/`."""
     domino_principal_url: str | None = None

@@ -38,7 +38,7 @@ app = typer.Typer(
 def serve(
     context: typer.Context,
     root: Annotated[
-        Path | None, typer.Option(help="Folder that holds routing/, tls/, api-keys/ and upstream-ca/.")
+        Path | None, typer.Option(help="Folder that holds routing/, tls/, api-keys/, authorities/ and upstream-ca/.")
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = "",
     http_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Layout.http_port,
@@ -49,7 +49,8 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     ports = {"host": host, "http_port": http_port, "grpc_port": grpc_port, "admin_port": admin_port}
-    below = {"routing": "routing", "tls": "tls", "api_keys": "api-keys", "upstream_ca": "upstream-ca"}
+    names = ("routing", "tls", "api_keys", "authorities", "upstream_ca")
+    below = {name: name.replace("_", "-") for name in names}
     folders = {} if root is None else {name: root / folder for name, folder in below.items()}
     try:
         settings = read_settings()

@@ -183,6 +183,9 @@ class LiveConfig:
             self.watched.append(WatchedFile("api-keys", layout.api_keys, read_api_keys, self._use_keys))
         if settings.tls:
             self.watched.append(WatchedFile("certificate", layout.tls, _read_certificate, self._use_certificate))
+        if settings.authorities:
+            trust = self.authorizer.trust_authorities
+            self.watched.append(WatchedFile("authorities", layout.authorities, _read_authorities, trust))
 
     async def load(self) -> None:
         """Read every file for the first time; raises TableError naming it."""
@@ -278,6 +281,17 @@ def _read_certificate(folder: Path) -> tuple[Path, Path]:
     except ssl.SSLError as error:
         raise TableError(f"tls.crt and tls.key are no certificate and its key: {error.reason}") from None
     return pair
+
+
+def _read_authorities(folder: Path) -> ssl.SSLContext:
+    """Return what believes the authorities that the system knows, and those in a folder, a file each."""
+    context = ssl.create_default_context()
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        try:
+            context.load_verify_locations(path)
+        except ssl.SSLError:
+            raise TableError(f"{path.name} holds no certificates in PEM") from None
+    return context
 
 
 def _no_password() -> bytes:

@@ -19,6 +19,7 @@ class Layout:
     routing: Path = Path(proxy_process.ROUTING_ROOT)
     tls: Path = Path(proxy_process.TLS_ROOT)
     api_keys: Path = Path(proxy_process.API_KEYS_ROOT)
+    authorities: Path = Path(proxy_process.AUTHORITIES_ROOT)
     upstream_ca: Path = Path(proxy_process.UPSTREAM_CA_ROOT)
     host: str = ""
     http_port: int = proxy_process.HTTP_PORT

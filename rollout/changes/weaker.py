@@ -113,9 +113,17 @@ def _allowed(objects: list[Tree], with_definition: bool) -> Ways:
     for key in ("requestsPerMinute", "burst"):
         if isinstance(rate := at(access, "rateLimit", key), int):
             found[f"lets one caller send a model ({key})"] = rate
-    for name, words in (("api_keys", "believes API keys"), ("domino_principal_url", "believes Domino's principals")):
-        if any(at(item, "data", variable(name)) not in (None, "false") for _, item in _named(objects, "ConfigMap")):
-            found[words] = True
+    for _, item in _named(objects, "ConfigMap"):
+        if at(item, "data", variable("api_keys")) == "true":
+            found["believes API keys"] = True
+        if url := text(item, "data", variable("domino_principal_url")):
+            found[f"believes Domino's principals, as {url} tells them"] = True
+    for _, item in _named(objects, "Deployment"):
+        for volume in items(item, "spec", "template", "spec", "volumes"):
+            for source in items(volume, "projected", "sources") if volume.get("name") == "authorities" else ():
+                for kind, words in (("configMap", "ConfigMap"), ("secret", "Secret")):
+                    if name := text(source, kind, "name"):
+                        found[f"believes issuers by the authorities in the {words} {name}"] = True
     for name, item in _named(objects, "Service"):
         if (kind := text(item, "spec", "type", default="ClusterIP")) != "ClusterIP":
             found[f"opens the Service {name} to the outside as {kind}"] = True

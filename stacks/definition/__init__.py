@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from .base import DnsLabel, ForeignAnnotations, Labels, Named, Section, Text, Without
 from .datasets import Dataset
-from .environment import Domino, Monitoring, Network, PullSecret
+from .environment import Domino, Mesh, Monitoring, Network, PullSecret
 from .guardrails import Guardrails
 from .images import Image, RegistryHost, RegistryMirror
 from .kinds import AnyServer
@@ -44,6 +44,8 @@ class Platform(Section):
     """Who may talk to whom."""
     domino: Domino | None = None
     """Integration with a Domino platform."""
+    mesh: Mesh | None = None
+    """Istio settings, where the cluster runs with it."""
     monitoring: Monitoring = Monitoring()
     """Metrics and alerts."""
     gate: Gate = Gate()

@@ -201,7 +201,8 @@ Host = Annotated[
 ]
 
 
-def _address(host: str) -> str:
+def address(host: str) -> str:
+    """Return a host as it is; raises ValueError for one that looks like an address, and is none."""
     if re.fullmatch(r"[0-9.]+|.*:.*", host):
         try:
             ipaddress.ip_address(host)
@@ -213,7 +214,7 @@ def _address(host: str) -> str:
 HostOrAddress = Annotated[
     str,
     form(rf"^({_LABEL}(\.{_LABEL})*|[0-9a-f:.]*:[0-9a-f:.]*)$", "nfs.example.com or 10.0.0.5", max_length=253),
-    AfterValidator(_address),
+    AfterValidator(address),
 ]
 
 

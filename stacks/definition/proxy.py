@@ -1,8 +1,9 @@
 """The inference proxy: replicas, exposure, authentication, access rules and limits."""
 
 from typing import Annotated, ClassVar, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from tidegate_contracts import proxy_process, routing
 
 from .base import (
@@ -23,12 +24,29 @@ from .base import (
     Section,
     Text,
     Without,
+    address,
     form,
     replicas_or_autoscaling,
 )
 from .pods import Affinity, Toleration
 
-HttpUrl = Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://idp.example.com/realms/x")]
+
+def _with_host(url: str) -> str:
+    try:
+        host, port = urlsplit(url).hostname or "", urlsplit(url).port
+    except ValueError:
+        host, port = "", 0
+    if not host or "%" in host or port == 0:
+        raise ValueError(f"{url!r} names no host, or no port, that could be asked")
+    address(host)
+    return url
+
+
+HttpUrl = Annotated[
+    str,
+    form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://idp.example.com/realms/x"),
+    AfterValidator(_with_host),
+]
 
 _SOURCE = r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$"
 Source = Annotated[str, form(_SOURCE, "https://idp.example.com/realms/x, api-keys or domino")]
@@ -150,6 +168,25 @@ class ApiKeys(Section):
     """Secret in the environment's namespace."""
 
 
+_NO_AUTHORITY = "say where the certificates are: in a configMap, or a secret"
+_TWO_AUTHORITIES = "configMap and secret cannot stand together; in an overlay, null takes the inherited one away"
+
+
+class CertificateAuthority(Named, Conditional):
+    """A private certificate authority, in the environment's namespace."""
+
+    conditions: ClassVar = (
+        Condition("certificates_are_somewhere", _NO_AUTHORITY, needs=("configMap", "secret")),
+        Condition("a_config_map_stands_alone", _TWO_AUTHORITIES, forbids=("secret",), when={"configMap": ()}),
+    )
+    config_map: ObjectName | None = None
+    """ConfigMap that holds its certificates."""
+    secret: ObjectName | None = None
+    """Secret that holds them, instead."""
+    key: Annotated[str, form(r"^[-._a-zA-Z0-9]+$", "a key of a ConfigMap, such as ca.crt", max_length=253)] = "ca.crt"
+    """Its key there: PEM, one certificate after another."""
+
+
 class Auth(Section):
     """Whom the proxy believes."""
 
@@ -159,6 +196,9 @@ class Auth(Section):
     """API keys."""
     domino_principal: bool = False
     """Whether Domino's own principal endpoint may identify callers; needs the Domino integration."""
+    authorities: tuple[CertificateAuthority, ...] = ()
+    """Private certificate authorities, believed of the servers of issuers and of Domino beside those that the proxy's
+    image knows; a changed one is taken over without a restart."""
 
     @property
     def issuers(self) -> list[str]:

@@ -51,6 +51,7 @@ def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
         proxy=_proxy(stack, lock),
         network=_network(stack),
         domino=platform.domino,
+        mesh=platform.mesh,
         monitoring=platform.monitoring if platform.monitoring.operator else None,
     )
 
@@ -127,7 +128,8 @@ def _tls(tls: ProxyTls) -> TlsArgs:
 def _network(stack: Stack) -> NetworkBoundaryArgs:
     network = stack.platform.network
     reach = tuple(
-        each.model_copy(update={"by": tuple(sorted({*each.by})), "except_": _left_out(each)}) for each in network.reach
+        each.model_copy(update={"by": tuple(sorted({*each.by})), "except_": _left_out(each)})
+        for each in sorted(stack.reach(), key=lambda each: each.name)
     )
     prometheus = stack.platform.monitoring.prometheus
     return extended(NetworkBoundaryArgs, network, reach=reach, prometheus=prometheus)

@@ -21,7 +21,9 @@ def annotation(stack: Stack) -> str:
     tree = {
         **environment.model_dump(mode="json", by_alias=True, include={"rollout", "promotion"}),
         "dataPlane": {**of_plane, "context": plane.context or plane.name},
-        **platform.model_dump(mode="json", by_alias=True, include={"gate"}),
+        **platform.model_dump(
+            mode="json", by_alias=True, include={"gate": True, "domino": {"platform_namespace", "principal_url"}}
+        ),
         "images": _named(platform.images, {"backends"}),
         "datasets": _named(platform.datasets, {"writers", "domino"}),
         "servers": {

@@ -71,8 +71,8 @@ def a_namespace_belongs_to_its_environment(stack: Stack) -> Iterator[Problem]:
         others[platform.proxy.exposure.gateway_namespace] = "the Gateway"
     if platform.domino is not None:
         others |= {platform.domino.platform_namespace: "Domino", platform.domino.compute_namespace: "Domino"}
-        if platform.domino.mesh is not None:
-            others[platform.domino.mesh.namespace] = "the mesh"
+    if platform.mesh is not None:
+        others[platform.mesh.namespace] = "the mesh"
     if stack.namespace in others:
         whose = f"{stack.namespace}, the namespace of {others[stack.namespace]}"
         what = f'environment "{stack.environment.name}" would take over {whose}'

@@ -73,16 +73,11 @@ def no_variable_stands_twice(stack: Stack) -> Iterator[Problem]:
 
 def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
     """The web proxy of a company cannot call what is in the cluster, such as Domino or a collector of traces."""
-    platform = stack.platform
-    inside = [f"{PROXY}.{stack.namespace}.svc"]
-    if platform.domino is not None:
-        inside.append(f"nucleus-frontend.{platform.domino.platform_namespace}")
-    through = [host for host in inside if any(_web_proxy(stack, scheme, host) for scheme in ("http", "https"))]
-    if through:
-        what = f"calls to {' and '.join(through)} would go by the web proxy as well"
-        names = [f".{host.rpartition('.')[2]}" for host in inside]
-        do = f"Add NO_PROXY: {','.join([*names, '.cluster.local'])}."
-        name = next(name for name in platform.pods.environment if name.lower() in ("http_proxy", "https_proxy"))
+    host = f"{PROXY}.{stack.namespace}.svc"
+    if any(_web_proxy(stack, scheme, host) for scheme in ("http", "https")):
+        what = f"calls to {host} would go by the web proxy as well"
+        do = "Add NO_PROXY: .svc,.cluster.local."
+        name = next(name for name in stack.platform.pods.environment if name.lower() in ("http_proxy", "https_proxy"))
         yield stack.source.problem(("pods", "environment", name), what, do=do, severity="advisory")
 
 
@@ -96,26 +91,37 @@ def _web_proxy(stack: Stack, scheme: str, host: str) -> str:
 
 
 def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]:
-    """Everything that is not named is refused, so an issuer's keys could not be fetched."""
-    platform = stack.platform
-    reached = [reach for reach in platform.network.reach if "proxy" in reach.by]
-    for index, issuer in enumerate(platform.proxy.auth.oidc):
-        url = urlsplit(issuer.jwks_url or issuer.issuer)
+    """Everything that is not named is refused, so an issuer's keys could not be fetched, nor Domino be asked."""
+    domino, auth = stack.platform.domino, stack.platform.proxy.auth
+    reached = [reach for reach in stack.reach() if "proxy" in reach.by]
+    here = domino.platform_namespace if domino and domino.principal_url is None else None
+    asked: list[tuple[PathInTree, str, str, str]] = [
+        (
+            ("proxy", "auth", "oidc", index, "jwksUrl" if issuer.jwks_url else "issuer"),
+            issuer.jwks_url or issuer.issuer,
+            "fetch the keys of this issuer",
+            "; or, where it runs in Domino's platform namespace, name its service there in jwksUrl" if here else "",
+        )
+        for index, issuer in enumerate(auth.oidc)
+    ]
+    if domino and domino.principal_url and auth.domino_principal:
+        asked.append((("domino", "principalUrl"), domino.principal_url, "ask Domino who callers are", ""))
+    for place, address, purpose, otherwise in asked:
+        url = urlsplit(address)
         if way := _web_proxy(stack, url.scheme, url.hostname or ""):
             url = urlsplit(way if "//" in way else f"//{way}")  # which is called instead
         host, port = url.hostname or "", _port(url)
-        in_platform = platform.domino is not None and platform.domino.platform_namespace in host.split(".")[1:2]
         # Behind a Service pods listen on ports of their own, which an address does not tell.
-        if in_platform or any(not reach.ports or port in reach.ports or reach.cidr is None for reach in reached):
+        if here in host.split(".")[1:2] or any(
+            not reach.ports or port in reach.ports or reach.cidr is None for reach in reached
+        ):
             continue
-        place = ("proxy", "auth", "oidc", index, "jwksUrl" if issuer.jwks_url else "issuer")
         if reached:
-            what = f"the proxy may not reach port {port} of {host}, so it cannot fetch the keys of this issuer"
+            what = f"the proxy may not reach port {port} of {host}, so it cannot {purpose}"
             do = f"Add {port} to the ports of its entry in network.reach."
         else:
-            what = f"the proxy may not reach {host}, so it cannot fetch the keys of this issuer"
-            inside = "or, where it runs in Domino's platform namespace, name its service there in jwksUrl."
-            do = f"Add the identity provider to network.reach with by: [proxy]; {inside}"
+            what = f"the proxy may not reach {host}, so it cannot {purpose}"
+            do = f"Add it to network.reach with by: [proxy]{otherwise}."
         yield stack.source.problem(place, what, do=do)
 
 

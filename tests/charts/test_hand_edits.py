@@ -36,6 +36,7 @@ class Edit:
 SERVERS, POOL = "servers[ondemand]", "servers[ondemand].pools[small]"
 PROD = "environments[prod]"
 INGRESS = {"kind": "ingress", "host": "models.example.com", "path": "/dev", "className": "nginx"}
+OURS = [{"name": "bank", "configMap": "bank-ca", "key": "chain.pem"}]
 PLAIN = ("resources", "rateLimit", "bodyLimit", "concurrency", "timeouts", "logLevel", "nodeSelector", "tolerations")
 XLARGE = {
     "name": "xlarge",
@@ -97,7 +98,8 @@ EDITS = {
         {f"{POOL}.models": and_one({"name": "zebra", "pinned": True})}),
     "expose the proxy by an Ingress": Edit({"environments[dev].proxy.exposure": INGRESS}, {"proxy.exposure": INGRESS},
         stack="dev-lab"),
-    "join the mesh": Edit({"domino.mesh": {"mode": "istio", "mtls": "STRICT"}}, {"domino.mesh": {"mtls": "STRICT"}}),
+    "join the mesh": Edit({"mesh": {"mode": "istio", "mtls": "STRICT"}}, {"mesh": {"mtls": "STRICT"}}),
+    "believe another authority": Edit({"proxy.auth.authorities": OURS}, {"proxy.auth.authorities": OURS}),
     "move to another namespace":
         Edit({f"{PROD}.namespace": "models-prod"}, {"namespace.name": "models-prod"}),
 }  # fmt: skip

@@ -12,6 +12,7 @@ from components import EnvironmentArgs
 from components.args import ClaimArgs
 from components.triton.server import TritonServerArgs
 from stacks.definition.base import Section
+from stacks.definition.environment import Domino
 from stacks.definition.pods import Affinity, LabelSelector, PodAffinity, PodTerm
 from stacks.definition.proxy import IngressExposure
 from stacks.definition.servers import AwsIdentity
@@ -158,6 +159,8 @@ SMALLER: list[Callable[[EnvironmentArgs], EnvironmentArgs]] = [
         monitoring=None,
     ),
     lambda args: changed(args, network=changed(args.network, reach=[], callers=[]), domino=None),
+    lambda args: changed(args, domino=Domino()),
+    lambda args: changed(args, mesh=None),
     lambda args: changed(args, proxy=changed(args.proxy, access=[], tls=None, autoscaling=None)),
 ]
 

@@ -128,6 +128,24 @@ def test_a_claim_that_exists_already_may_be_read() -> None:
     assert said(edited({"servers[main].repository.claim": "given"})) == ([], [])
 
 
+def test_a_principal_service_is_reached_where_the_values_say_so_and_not_by_its_name() -> None:
+    """Resolving writes the way to a Service into the values; who names another by hand has to write it, too."""
+    service = {
+        "proxy.auth": {"dominoPrincipal": True},
+        "proxy.access": [{"name": "all", "principals": ["ci"]}],
+        "domino": {"principalUrl": "https://identity.domino-edge.svc/principal"},
+    }
+    way = {
+        "name": "domino-principal",
+        "by": ["proxy"],
+        "namespaceLabels": {"kubernetes.io/metadata.name": "domino-edge"},
+    }
+    store = BASE["network"]["reach"][1]
+    (problem,) = said(edited({**service, "network.reach": [store]}))[0]
+    assert "cannot ask Domino who callers are" in problem.what
+    assert said(edited({**service, "network.reach": [store, way]})) == ([], [])
+
+
 def test_what_only_the_charts_own_values_say_is_judged_with_the_file() -> None:
     """Helm lays the file over them: here the dataset of the example is what the server reads."""
     values = {key: part for key, part in BASE.items() if key not in ("datasets", "claims")}

@@ -28,7 +28,7 @@ def test_every_component_that_declares_objects_has_a_file_of_its_own(generated: 
     folder = Path(components.__file__).parent
     sources = {"_".join(path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.py")}
     files = {name.removesuffix(".yaml").replace("-", "_") for name in generated if name.endswith(".yaml")}
-    assert files <= sources | {"mesh"}  # the mesh stands with Domino, which brings it
+    assert files <= sources | {"mesh"}  # the mesh stands with the network boundary
     assert {"environment", "proxy", "triton_pool", "dataset_volume", "network_boundary", "monitoring"} <= files
 
 

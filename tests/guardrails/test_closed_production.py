@@ -77,6 +77,8 @@ def assert_closed(objects: Objects) -> None:
         assert issuer["issuer"].startswith("https://")
         assert issuer.get("jwksUrl", "https://").startswith(("https://", "http://keycloak.identity.svc/"))
         assert issuer["audiences"]
+    principals = settings_of_proxy.get("TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL", "https://")
+    assert principals.startswith("https://") or ".svc" in principals
     for rule in table["rules"]:
         assert "*" not in (*rule["principals"], *rule["groups"])
         assert rule["servers"] != ["*"] or rule["models"] != ["*"]

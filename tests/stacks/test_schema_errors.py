@@ -39,6 +39,7 @@ def test_an_unknown_key_lists_the_keys_and_without_a_near_one_suggests_none() ->
         ({f"{COLD}/resources": {"scratch": "1Gi"}}, f"belongs to {PLACE}: check the indentation"),
         ({f"{COLD}/resources": {"datasets": []}}, "belongs to the top level"),
         ({"servers/main": {"repository": {"dataset": "models"}, "pool": []}}, 'did you mean "pools"?'),  # and not two
+        ({"domino": {"mesh": {"mode": "istio"}}}, "it belongs to the top level."),
         ({"proxy/rate_limit": {}}, 'did you mean "rateLimit"?'),
     ],
 )

@@ -24,6 +24,7 @@ from .platform import (
     datasets,
     dominos,
     labels,
+    meshes,
     models,
     monitorings,
     names,
@@ -46,6 +47,7 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     optional = {
         "domino": dominos,
         "guardrails": guardrails(),
+        "mesh": meshes,
         "monitoring": monitorings,
         "pullSecrets": st.just([{"name": "registry"}]),
         "pods": sometimes(
@@ -68,6 +70,8 @@ def definition_trees(draw: st.DrawFn) -> Tree:
         "network": _reached_by_one(draw(networks()), draw(st.sampled_from([None, *server_names]))),
         **draw(sometimes(optional)),
     }
+    if "domino" in tree and draw(st.booleans()):
+        tree["proxy"] = {**tree["proxy"], "auth": {**tree["proxy"]["auth"], "dominoPrincipal": True}}
     environment_names = draw(st.lists(names(6), min_size=1, max_size=3, unique=True))
     tree["environments"] = [draw(environments(name, tree)) for name in environment_names]
     planes = draw(st.lists(names(6), min_size=1, max_size=3, unique=True))

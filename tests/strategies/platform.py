@@ -238,6 +238,7 @@ def proxies() -> st.SearchStrategy[Tree]:
         {},
         {"apiKeys": {"secret": "api-keys"}},
         {"oidc": [realm]},
+        {"oidc": [realm], "authorities": [{"name": "a", "configMap": "bundle"}, {"name": "b", "secret": "bundle"}]},
         {"oidc": [realm | {"issuer": "http://idp.example.com:8080/realms/x"}]},
         {"oidc": [realm | {"jwksUrl": "http://keycloak.identity.svc/certs"}], "apiKeys": {"secret": "api-keys"}},
     ]
@@ -288,5 +289,9 @@ def networks() -> st.SearchStrategy[Tree]:
     )
 
 
-dominos = st.sampled_from([{}, {"mesh": {"mode": "istio"}}, {"computeNamespace": "compute", "mesh": {"mode": "istio"}}])
+dominos = st.sampled_from(
+    [{}, {"computeNamespace": "compute"}, {"principalUrl": "https://192.0.2.7:8443/principal"}]
+    + [{"principalUrl": f"{scheme}://identity.domino-edge.svc/principal"} for scheme in ("http", "https")]
+)
+meshes = st.sampled_from([{"mode": "istio"}, {"mode": "istio", "mtls": "STRICT", "namespace": "mesh"}])
 monitorings = st.sampled_from([{}, {"operator": True}, {"operator": True, "rules": False, "labels": {"release": "x"}}])

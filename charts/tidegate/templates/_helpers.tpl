@@ -205,6 +205,9 @@
   {{- else }}
   "TIDEGATE_PROXY_TLS": "false",
   {{- end }}
+  {{- if ($.Values.proxy.auth).authorities }}
+  "TIDEGATE_PROXY_AUTHORITIES": "true",
+  {{- end }}
   {{- if and (eq ($.Values.proxy.exposure).kind "ingress") (not (eq (($.Values.proxy.exposure).path | default "/") "/"))
         }}
   "TIDEGATE_PROXY_PATH": {{ ($.Values.proxy.exposure).path | default "/" | quote }},
@@ -218,7 +221,11 @@
   "TIDEGATE_PROXY_TRACE_PERCENT": {{ int64 (ternary $.Values.proxy.tracing.percent 1 (ne $.Values.proxy.tracing.percent nil)) | quote }},
   {{- end }}
   {{- if and (ne $.Values.domino nil) ($.Values.proxy.auth).dominoPrincipal }}
-  "TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL": {{ printf "http://nucleus-frontend.%s:80/v4/auth/principal" ($.Values.domino.platformNamespace | default "domino-platform") | quote }},
+  {{- if ne $.Values.domino.principalUrl nil }}
+  "TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL": {{ $.Values.domino.principalUrl | quote }},
+  {{- else }}
+  "TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL": {{ printf "http://nucleus-frontend.%s.svc:80/v4/auth/principal" ($.Values.domino.platformNamespace | default "domino-platform") | quote }},
+  {{- end }}
   {{- end }}
 }
 {{- end }}

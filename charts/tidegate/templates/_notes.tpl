@@ -80,7 +80,7 @@ that read a claim that nobody has: they would wait for it forever.
   {{- with $pod.priorityClassName }}{{ $needs = append $needs (dict "words" "without which no pod is made" "api" "scheduling.k8s.io/v1" "kind" "PriorityClass" "name" .) }}{{ end -}}
   {{- range $volume := $pod.volumes -}}
     {{- with $volume.secret }}{{ $needs = append $needs (dict "words" "which pods mount" "api" "v1" "kind" "Secret" "namespace" $namespace "name" .secretName) }}{{ end -}}
-    {{- with $volume.projected }}{{ range .sources }}{{ with .secret }}{{ $needs = append $needs (dict "words" "which pods mount" "api" "v1" "kind" "Secret" "namespace" $namespace "name" .name) }}{{ end }}{{ end }}{{ end -}}
+    {{- with $volume.projected }}{{ range $source := .sources }}{{ range $kind := list "Secret" "ConfigMap" }}{{ with get $source (untitle $kind) }}{{ $needs = append $needs (dict "words" "which pods mount" "api" "v1" "kind" $kind "namespace" $namespace "name" .name) }}{{ end }}{{ end }}{{ end }}{{ end -}}
     {{- with $volume.persistentVolumeClaim }}{{ $needs = append $needs (dict "words" "which pods mount" "api" "v1" "kind" "PersistentVolumeClaim" "namespace" $namespace "name" .claimName) }}{{ end -}}
   {{- end -}}
   {{- range $container := $pod.containers -}}

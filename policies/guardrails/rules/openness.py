@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tidegate_contracts import proxy_process
+from tidegate_contracts.proxy_settings import variable
 
 from ..objects import Environment, at, items, mapping, mappings, name_of, text, texts
 from ..rule import Breach, guardrail
@@ -91,16 +92,20 @@ def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breac
 
 
 @guardrail(
-    "Write https:// in proxy.auth.oidc; only a jwksUrl at a Service of the cluster, such as "
-    "http://keycloak.identity.svc/certs, may do without.",
+    "Write https:// in proxy.auth.oidc and domino.principalUrl; only what is a Service of the cluster, such as the "
+    "jwksUrl http://keycloak.identity.svc/certs, may do without.",
     shared="advisory",
 )
 def issuers_are_asked_over_https(environment: Environment) -> Iterator[Breach]:
-    """Every issuer of tokens, and where its keys are, is asked over HTTPS.
+    """Every issuer of tokens, where its keys are, and Domino's principal service is asked over HTTPS.
 
-    Whoever can answer in its place hands out keys of their own, and is then whoever they like.
+    Whoever can answer in its place hands out keys of their own, and is then whoever they like; Domino is sent what
+    callers prove themselves with.
     """
     for item in environment.of_kind("ConfigMap"):
+        url = text(mapping(item.get("data")).get(variable("domino_principal_url")))
+        if url and not url.startswith("https://") and not _host(url).endswith(_IN_CLUSTER):
+            yield Breach(item, f"the principal service {url} is asked without encryption")
         try:
             tree = json.loads(text(mapping(item.get("data")).get(proxy_process.ACCESS_FILE)))
         except (ValueError, RecursionError):

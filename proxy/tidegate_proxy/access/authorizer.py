@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -132,6 +133,12 @@ class Authorizer:
         if changed:
             self.identities.forget_sources(changed)
         self.limits.change(access.rate_limit, self._replicas)
+
+    async def trust_authorities(self, context: ssl.SSLContext) -> None:
+        """Ask issuers and Domino by another trust from now on; those that did not answer are asked again at once."""
+        self._web.trust(context)
+        for issuer in self._trust.issuers.values():
+            issuer.keys.retry()
 
     def set_replicas(self, replicas: int) -> None:
         """Learn how many replicas of the proxy share the rate limits."""

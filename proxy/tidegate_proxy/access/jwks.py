@@ -124,6 +124,11 @@ class IssuerKeys:
         """Fetch the keys now, or wait for the fetch that is under way; a failure only counts."""
         await self._flights.join(None, self._fetch)
 
+    def retry(self) -> None:
+        """Let the next question fetch the keys, where the last fetch failed."""
+        if self.failures:
+            self._pause_until = self._due = float("-inf")
+
     async def close(self) -> None:
         """Give up a fetch that is under way."""
         await self._flights.close()

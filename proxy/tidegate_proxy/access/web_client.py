@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,9 +43,13 @@ class HttpResponse:
 
 
 class WebClient:
-    """A client with the system's trust store, by the web proxy that the environment names (HTTPS_PROXY, NO_PROXY)."""
+    """A client by the web proxy that the environment names (HTTPS_PROXY, NO_PROXY).
+
+    It believes the authorities which the system knows, until it is told of others.
+    """
 
     def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
+        self._context: ssl.SSLContext | bool = True
         self._timeout = aiohttp.ClientTimeout(total=seconds)
         self._session: aiohttp.ClientSession | None = None
 
@@ -65,6 +70,10 @@ class WebClient:
             raise NoAnswer(f"{type(error).__name__}: {error}"[:300]) from None
         raise NoAnswer("it redirects too often" if redirects else "it redirects")
 
+    def trust(self, context: ssl.SSLContext) -> None:
+        """Judge the servers of later connections by this; connections that are open are used no more."""
+        self._context = context
+
     async def close(self) -> None:
         """Close the connections that are kept open."""
         if self._session is not None:
@@ -76,7 +85,7 @@ class WebClient:
             jar = aiohttp.DummyCookieJar()
             self._session = aiohttp.ClientSession(timeout=self._timeout, cookie_jar=jar, trust_env=True)
         headers = {"accept": "application/json", "accept-encoding": "identity", **headers}
-        async with self._session.get(url, headers=headers, allow_redirects=False) as response:
+        async with self._session.get(url, headers=headers, allow_redirects=False, ssl=self._context) as response:
             if response.status in _REDIRECTS:
                 return HttpResponse(response.status, b""), url.join(URL(response.headers.get("location", "")))
             body = bytearray()

@@ -212,7 +212,8 @@ async def running_proxy(
     async def find(host: str, _: int) -> list[Address]:
         return {"pool.test": list(addresses), "proxies": [address_of(1)]}.get(host, [])
 
-    place = Layout(root / "routing", root / "tls", root / "api-keys", root / "upstream-ca", "127.0.0.1", 0, 0, 0)
+    tls, keys, authorities, upstream_ca = (root / each for each in ("tls", "api-keys", "authorities", "upstream-ca"))
+    place = Layout(root / "routing", tls, keys, authorities, upstream_ca, "127.0.0.1", 0, 0, 0)
     made = kind(Proxy(settings(**more), place, find), root, addresses)
     made.leads_to(*replicas)
     await made.proxy.start()

@@ -126,6 +126,14 @@ def test_a_bad_certificate_is_one_line(root: Path) -> None:
     assert "no certificate and its key" in refused(root, **switch)
 
 
+def test_an_authority_that_is_none_is_one_line(root: Path) -> None:
+    switch = {variable("authorities"): "true"}
+    assert "cannot be read: No such file" in refused(root, **switch)
+    (root / "authorities").mkdir()
+    (root / "authorities" / "ours.crt").write_text("nonsense")
+    assert refused(root, **switch) == f"{root / 'authorities'}: ours.crt holds no certificates in PEM"
+
+
 def test_a_key_that_is_none_is_one_line(root: Path) -> None:
     (root / "api-keys").mkdir()
     (root / "api-keys" / "ci").write_text("tgk_in-plain-text\n")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -109,12 +110,12 @@ _numbers = itertools.count(1)
 
 
 @contextmanager
-def issuer(*algorithms: str) -> Iterator[Issuer]:
+def issuer(*algorithms: str, certificate: Path | None = None) -> Iterator[Issuer]:
     """Run an identity provider with a key of each of these algorithms, RS256 without any, on loopback."""
     provider = Issuer()
     for algorithm in algorithms or ("RS256",):
         provider.new_key(algorithm)
-    with answering(provider.answer) as provider.url:
+    with answering(provider.answer, certificate) as provider.url:
         yield provider
 
 
@@ -123,8 +124,9 @@ def json_reply(found: Any, status: int = 200) -> Reply:
 
 
 @contextmanager
-def answering(answer: Callable[[str, Mapping[str, str]], Reply]) -> Iterator[str]:
-    """Run a server that answers each GET by its path and headers, on loopback; yields its URL."""
+def answering(answer: Callable[[str, Mapping[str, str]], Reply], certificate: Path | None = None) -> Iterator[str]:
+    """Run a server that answers each GET by its path and headers, on loopback; yields its URL, https with a folder
+    that holds a certificate."""
 
     def behave(caller: Caller) -> None:
         reply = answer(caller.request.path, caller.request.headers)
@@ -134,5 +136,5 @@ def answering(answer: Callable[[str, Mapping[str, str]], Reply]) -> Iterator[str
             status, body, headers = reply
             caller.send(head(status, length=str(len(body)), **headers), body)
 
-    with upstream(behave) as running:
-        yield f"http://{running.http}"
+    with upstream(behave, certificate=certificate) as running:
+        yield f"{'http' if certificate is None else 'https'}://{running.http}"

@@ -1,6 +1,7 @@
 """An upstream that misbehaves as it is told to: it stands in for a server that is broken, slow, or going away."""
 
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from lab.local_plane.process import HOST
@@ -222,9 +224,16 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def upstream(behave: Behaviour = well, port: int = 0) -> Iterator[Upstream]:
-    """Run an upstream on a port of loopback, any free one by default; all its connections end with the block."""
+def upstream(behave: Behaviour = well, port: int = 0, certificate: Path | None = None) -> Iterator[Upstream]:
+    """Run an upstream on a port of loopback, any free one by default; all its connections end with the block.
+
+    With the folder of a `tls.crt` and its `tls.key` it speaks HTTPS.
+    """
     with _Server(port, behave) as server:
+        if certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
             yield server.running

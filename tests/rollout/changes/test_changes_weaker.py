@@ -129,6 +129,26 @@ def test_a_network_policy_that_goes_is_a_protection_that_goes() -> None:
     assert weaker([policy()], []) == ["no longer keeps traffic in bounds by NetworkPolicy proxy"]
 
 
+def principals_of(url: str) -> Object:
+    return made("ConfigMap", "settings", data={"TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL": url})
+
+
+def believing(*sources: Object) -> Object:
+    volumes = [{"name": "authorities", "projected": {"sources": list(sources)}}]
+    return made("Deployment", "proxy", spec={"template": {"spec": {"volumes": volumes}}})
+
+
+def test_whoever_newly_vouches_for_callers_is_told() -> None:
+    here, there = (principals_of(f"https://{host}/principal") for host in ("here", "there"))
+    assert weaker([here], [there]) == ["newly believes Domino's principals, as https://there/principal tells them"]
+    assert weaker([here], []) == []
+    one, two = ({kind: {"name": "bank-ca"}} for kind in ("configMap", "secret"))
+    assert weaker([believing(one)], [believing(one, two)]) == [
+        "newly believes issuers by the authorities in the Secret bank-ca"
+    ]
+    assert weaker([believing(one, two)], [believing(two)]) == []
+
+
 def tables(rules: list[Object], *models: str) -> list[Object]:
     routing = {"servers": [], "models": [{"server": "s", "pool": "p", "name": name} for name in models]}
     access = {"rules": rules, "rateLimit": {"requestsPerMinute": 60, "burst": 1}}

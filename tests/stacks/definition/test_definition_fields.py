@@ -77,6 +77,10 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("network/reach/identity/except", ["10.2.0.0"], "- »10.2.0.0"),
     ("proxy/auth/oidc/0/issuer", "idp.example.com", "issuer: »idp.example.com"),
     ("proxy/auth/oidc/0/issuer", "https://user@idp.example.com", "issuer: »https"),
+    *(
+        ("proxy/auth/oidc/0/jwksUrl", f"https://{where}/certs", "jwksUrl: »https")
+        for where in ("[2001:db8::7", "idp.example.com:a", "idp.example.com:0", ":8443", "10.0.0.256", "[fe80::1%a]")
+    ),
     ("proxy/exposure", {"kind": "ingress", "host": "I.example.com"}, "host: »I.example.com"),
     ("proxy/exposure", {"kind": "ingress", "host": "i", "path": "x"}, "path: »x"),
     ("proxy/exposure", {"kind": "ingress", "host": "i", "path": "/a/../b"}, "path: »/a/../b"),
@@ -141,7 +145,9 @@ RIGHT: tuple[tuple[str, Any], ...] = (
      ["--backend-config=python,shm-default-byte-size=1048576", "--cache-config=local,size=1"]),
     (f"{TRITON}/metrics", {"latencySummaries": [{"quantile": 0.99, "error": 0.001}]}),
     (GROUP, {**NODES, "product": "NVIDIA-A30", "sharing": {"kind": "time-slicing", "replicas": 48}}),
-    ("domino", {"mesh": {"mode": "istio", "mtls": "STRICT"}}),
+    ("mesh", {"mode": "istio", "mtls": "STRICT"}),
+    ("proxy/auth/authorities", [{"name": "ours", "secret": "bank-ca", "key": "ca-chain.pem"}]),
+    ("proxy/auth/oidc/0/jwksUrl", "https://[2001:db8::7]:8443/certs"),
 )  # fmt: skip
 
 

@@ -1,0 +1,30 @@
+"""docs/domino.md: nothing is said against its definition; tests/cluster brings it up."""
+
+import re
+from datetime import date
+from pathlib import Path
+
+import yaml
+
+from policies.guardrails import check_all
+from rollout.render import render
+from stacks.images_lock import ImagesLock, PinnedImage
+from stacks.load import parse
+from stacks.validate import validate
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs/domino.md").read_text("utf-8")
+(TEXT,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def test_its_definition_breaks_no_rule_and_no_guardrail_and_nothing_is_advised() -> None:
+    images = [f"{image['repository']}:{image['tag']}" for image in yaml.safe_load(TEXT)["images"]]
+    pins = tuple(PinnedImage(image=image, digest=f"sha256:{0:064x}") for image in sorted(images))
+    definition = validate(parse(TEXT, "docs/domino.md"), ImagesLock(images=pins))
+    assert definition.advisories == ()
+    objects = {stack.name: render(stack, definition).objects for stack in definition.stacks}
+    assert objects.keys() == {"dev-eu", "prod-eu", "prod-us"}
+    assert {name: [str(one) for one in found] for name, found in check_all(objects, date(2027, 1, 1)).items()} == {
+        "dev-eu": [],
+        "prod-eu": [],
+        "prod-us": [],
+    }

@@ -169,7 +169,7 @@ def _parts(values: _Values, slot: Slot) -> dict[str, str]:
         ),
         "replicas": str(values.proxy.replicas),
         "compute": scalar(values.env.compute_namespace),
-        "mesh": "\n  mesh: {mode: istio}" * values.istio.enabled,
+        "mesh": "\nmesh: {mode: istio}" * values.istio.enabled,
         "environment": scalar(values.env.namespace.rpartition("-")[2]),
         "namespace": scalar(values.env.namespace),
     }

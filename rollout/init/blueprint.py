@@ -93,6 +93,7 @@ _LEFT: Mapping[tuple[str, ...], str] = {
     ("persistence", "useEFS"): "the blueprint's chart never read it",
     ("persistence", "accessMode"): "a volume of EFS is ReadWriteMany; servers mount it read-only",
 }
+_SAME = (("persistence", "accessMode"), "ReadWriteMany")  # As it is here anyway.
 _UNKNOWN = "the blueprint's chart has no such value"
 
 
@@ -112,7 +113,7 @@ def read_values(document: Document, slot: Slot) -> tuple[dict[str, str], list[Pr
     left = [
         document.problem(path, _LEFT.get(path, _UNKNOWN).format(**names))
         for path in _leaves(document.tree)
-        if path not in carried and document.get(path) != "ReadWriteMany"
+        if path not in carried and (path, document.get(path)) != _SAME
     ]
     servers = {("triton_inference_server_1", "image"): values.triton_inference_server_1.image}
     servers[("triton_inference_server_2", "image")] = values.triton_inference_server_2.image
@@ -124,7 +125,7 @@ def read_values(document: Document, slot: Slot) -> tuple[dict[str, str], list[Pr
 
 
 def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    if isinstance(tree, dict) and tree:
+    if isinstance(tree, dict):  # an empty one says nothing
         for key, value in tree.items():
             yield from _leaves(value, (*path, key))
     else:

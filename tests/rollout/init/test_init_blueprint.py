@@ -127,8 +127,17 @@ def test_a_triton_that_is_too_old_is_replaced_and_said(call: Call, values: Path,
     assert "23.03" not in (tmp_path / "platform" / DEFINITION).read_text("utf-8")
 
 
+def test_what_says_nothing_or_what_is_so_anyway_is_not_listed() -> None:
+    left = read_values(
+        parse(VALUES.replace("istio:\n  enabled: true", "istio: {}"), "values.yaml"), Slot("{kind: cpu}")
+    )[1]
+    assert {problem.path for problem in left} == {line.rpartition(" ")[2] for line in LEFT}
+    left = read_values(parse(VALUES.replace("ReadWriteMany", "ReadOnlyMany"), "values.yaml"), Slot("{kind: cpu}"))[1]
+    assert "persistence.accessMode" in {problem.path for problem in left}
+
+
 names = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_]{0,11}", fullmatch=True)
-anything = st.one_of(st.integers(), st.booleans(), names, st.lists(names, max_size=2))
+anything = st.one_of(st.integers(), st.booleans(), names, st.lists(names, max_size=2), st.just("ReadWriteMany"))
 
 
 @examples(200)

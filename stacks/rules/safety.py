@@ -73,11 +73,11 @@ def no_variable_stands_twice(stack: Stack) -> Iterator[Problem]:
 
 def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
     """The web proxy of a company cannot call what is in the cluster, such as Domino or a collector of traces."""
-    host = f"{PROXY}.{stack.namespace}.svc"
-    if any(_web_proxy(stack, scheme, host) for scheme in ("http", "https")):
-        what = f"calls to {host} would go by the web proxy as well"
-        do = "Add NO_PROXY: .svc,.cluster.local."
-        name = next(name for name in stack.platform.pods.environment if name.lower() in ("http_proxy", "https_proxy"))
+    if any(_web_proxy(stack, scheme, f"{PROXY}.{stack.namespace}.svc") for scheme in ("http", "https")):
+        variables = stack.platform.pods.environment
+        name = next(name for name in variables if name.lower() in ("http_proxy", "https_proxy"))
+        what = f"{name} names a web proxy, by which pods would call Services of the cluster too"
+        do = "Add NO_PROXY: .svc,.cluster.local"
         yield stack.source.problem(("pods", "environment", name), what, do=do, severity="advisory")
 
 

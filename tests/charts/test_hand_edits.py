@@ -57,7 +57,7 @@ OTHERS = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabel
 APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**OTHERS, "namespaceSelector": {}}]}}
 PODS = {
     "annotations": {"example.com/text": "{{ a }}: 'b'\n"},
-    "environment": {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".svc,.example.com,.domino-platform"},
+    "environment": {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".svc,.example.com"},
     "imagePullPolicy": "IfNotPresent",
 }
 

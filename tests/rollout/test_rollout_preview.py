@@ -355,6 +355,7 @@ def test_what_is_gone_from_a_cluster_is_told_as_deleted_by_somebody(
     for before, is_said in ((there, True), ([], False), (everything, False)):
         live = Live(before=before, after=everything)
         monkeypatch.setattr("rollout.live.live_objects", lambda *_, live=live: {"dev-lab": live})
+        monkeypatch.setattr("rollout.orphans.Kubectl.find", lambda *_: [])
         ended = call("preview", definition, "--cluster", "kind-lab", code=0)
         assert (gone in ended.err) == is_said, ended.err
         assert ("What is not new in the definition, somebody deleted" in ended.err) == is_said

@@ -112,7 +112,7 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
             context = context_of(now.data_plane)
             if (now.namespace, context) == (name, said.get("context")):
                 continue  # of a data plane that is the same cluster by another context
-            moved = f"namespace {now.namespace}" + (f" of {context}" if context != kube.context else "")
+            moved = f"namespace {now.namespace}" + (f" of {context}" if kube.context not in (LOCAL, context) else "")
         objects = left_of(kube, home)
         owner = owner_of(kube, home) if objects else None  # what was taken down has left but what is kept
         if owner is not None:

@@ -89,7 +89,7 @@ def operate(
     The stack is made where there is none. `resources` are those of `stacks`, where they are known. Raises CommandError
     where it is known why Pulumi failed.
     """
-    _prepare(cli, stack, definition, stacks(cli, stack) if resources is None else resources)
+    _prepare(cli, stack, definition, stacks(cli, stack) if resources is None else resources, command)
     whole = [cli.path, *command, "--stack", stack.name, "--non-interactive"]
     code, said, held = _show(cli, whole)
     if code != 0 and _is_readable_again(cli, said):
@@ -116,7 +116,9 @@ def ask(cli: PulumiCli, stack: Home, arguments: Sequence[str]) -> str:
     return said
 
 
-def _prepare(cli: PulumiCli, stack: Home, definition: Path, resources: Mapping[str, int]) -> None:
+def _prepare(
+    cli: PulumiCli, stack: Home, definition: Path, resources: Mapping[str, int], command: Sequence[str]
+) -> None:
     """Make the stack where there is none, and let its configuration say what it is brought up from.
 
     It is written down, in stacks/Pulumi.<stack>.yaml, because a plain `pulumi up` must do the same later.
@@ -134,8 +136,9 @@ def _prepare(cli: PulumiCli, stack: Home, definition: Path, resources: Mapping[s
     }
     if cli.folder is not None:
         wanted["context"] = context_of(stack.data_plane)
-    now.setdefault("definition", DEFAULT_DEFINITION)
-    if resources.get(stack.name, 0) > 1 and now["definition"] != wanted["definition"]:
+    if now or command != DESTROY:  # of one that is to go its file may be gone before
+        now.setdefault("definition", DEFAULT_DEFINITION)
+    if resources.get(stack.name, 0) > 1 and now.get("definition", wanted["definition"]) != wanted["definition"]:
         raise CommandError(
             f"stack {stack.name} was brought up from {escaped(str(now['definition']))}: from {wanted['definition']}"
             " it would lose every object that only the former describes.\n    If that is meant, say so first:"

@@ -343,7 +343,8 @@ def site_in(cluster: LocalCluster, prefix: str, engine: str, folder: Path, monke
     if engine == "pulumi":
         site.checkout, settings = checkout_for_pulumi(folder)
         site.environment = environment | settings
-        monkeypatch.setattr("rollout.engines.pulumi_cli.ROOT", site.checkout)
+        for place in ("ROOT", "PROJECT"):
+            monkeypatch.setattr(f"rollout.engines.pulumi_cli.{place}", site.checkout)
     return site
 
 

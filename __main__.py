@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "contracts"))
 from components import Environment
 from rollout.contexts import LOCAL, refuse_tags
 from rollout.engines.pulumi_transforms import without_service_waits
+from rollout.terminal import make
 from stacks.command import CommandError, unknown
 from stacks.problems import DefinitionError, advisory_text
 from stacks.resolve import resolve
@@ -45,7 +46,7 @@ def program() -> None:
     stack = _stack(definition, config.require("environment"), config.require("dataPlane"))
     render_to = config.get("renderTo")
     _check_name(stack, render_to)
-    context = config.get("context") or stack.data_plane.context or stack.data_plane.name
+    context = config.get("context") or stack.data_plane.context_name
     # The nodes of the local cluster are simulated: no image runs there.
     if render_to is None and context != LOCAL and not pulumi.runtime.is_dry_run():
         refuse_tags(definition, [stack])
@@ -75,6 +76,13 @@ def program() -> None:
 
 
 def _stack(definition: Definition, environment: str, data_plane: str) -> Stack:
+    for stack in definition.stacks:
+        if (environment, data_plane) in ((one.environment.name, one.data_plane.name) for one in stack.former()):
+            do = make("up", CLUSTER=stack.data_plane.context_name, STACK=stack.name, ENGINE="pulumi")
+            raise CommandError(
+                f"{environment} on {data_plane} is {stack.environment.name} on {stack.data_plane.name} now, and"
+                f" Pulumi's state has to be moved to that name first: {do}"
+            )
     homes = {stack.data_plane.name: stack for stack in definition.stacks if stack.environment.name == environment}
     if not homes:
         raise unknown("environment", environment, dict.fromkeys(stack.environment.name for stack in definition.stacks))

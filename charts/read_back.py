@@ -100,6 +100,15 @@ class ReadBack(Document):
         self._origins[(*(place if to is None else to), new)] = (*place, old)
         return tree.pop(old, None)
 
+    def _renamed(self, part: Tree, place: Path, to: Path) -> None:
+        """Turn what something is called into its name, and the name that its objects have into the one of before."""
+        if part.get("called") is None:
+            self._origins[(*to, "name")] = (*place, "name")
+            part.pop("called", None)
+        else:
+            part["formerly"] = [self._moved(part, place, "name", "formerly", to)]
+            part["name"] = self._moved(part, place, "called", "name", to)
+
     def _definition(self, values: Tree) -> Tree:
         values = copy.deepcopy(values)
         network: Tree = values.setdefault("network", {})
@@ -127,11 +136,12 @@ class ReadBack(Document):
         held_to = (
             settings_of(annotations.pop(ANNOTATION)) if ANNOTATION in annotations else unsaid(values["proxy"]["image"])
         )
-        places = {"name": ("name",), "namespace": ("namespace", "name")}
+        self._renamed(values, (), (ENVIRONMENT,))
+        places = {"namespace": ("namespace", "name")}
         places |= {key: ("namespace", key) for key in ("labels", "annotations")}
         self._origins |= {(ENVIRONMENT, key): place for key, place in places.items()}
         return {
-            "name": values["name"],
+            **{key: values[key] for key in ("name", "formerly") if key in values},
             "namespace": namespace.pop("name"),
             **namespace,
             "production": held_to.kind == "production",
@@ -173,6 +183,7 @@ class ReadBack(Document):
     def _server(self, values: Tree, number: int, models: list[Tree]) -> Tree:
         place: Path = ("servers", number)
         server: Tree = values["servers"][number]
+        self._renamed(server, place, place)
         server["image"] = f"server-{number}"
         repository: Tree = server["repository"]
         if repository.pop("kind") == "volume":
@@ -185,6 +196,7 @@ class ReadBack(Document):
         self._origins |= {(*place, *new): (*place, *old) for new, old in moved.items()}
         for index, pool in enumerate(server["pools"]):
             inside = (*place, "pools", index)
+            self._renamed(pool, inside, inside)
             _without_replicas(pool)
             for at, model in enumerate(pool.pop("models", None) or []):
                 self._origins["models", len(models)] = (*inside, "models", at)

@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
 
 from components import EnvironmentArgs, pods
+from components.args import called
 from components.place import PROXY_HEADLESS, Place
 from components.values import each, joined, merged, none_if_empty, when, whole
 from stacks.definition.proxy import PROXY
@@ -76,7 +77,7 @@ def _pod(args: EnvironmentArgs, place: Place) -> k8s.core.v1.PodSpecArgs:
                 command=["python", "-c", _PROGRAM.read_text("utf-8")],
                 args=joined(
                     [host, port, proxy_process.READY_PATH],
-                    each(args.servers, lambda server: proxy_process.server_ready_path(server.name)),
+                    each(args.servers, lambda server: called(server, proxy_process.server_ready_path)),
                 ),
                 resources=k8s.core.v1.ResourceRequirementsArgs(
                     requests={"cpu": "10m", "memory": "64Mi"}, limits={"memory": "64Mi"}

@@ -29,7 +29,7 @@ from stacks.definition.proxy import Proxy as ProxySettings
 from stacks.definition.servers import Identity
 
 from .place import Place, Texts, pool_headless_name
-from .values import of_kind
+from .values import either, of_kind
 
 Made = TypeVar("Made")
 _TAG_AND_DIGEST = r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
@@ -73,6 +73,8 @@ class PulumiTimeouts(Section):
 class PoolArgs(Pool):
     """Replicas of one server on one kind of slice; one process holds one slice."""
 
+    called: DnsLabel | None = None
+    """What clients and metrics call it, where that is another name than its objects have."""
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
     """How many; without effect where an autoscaler owns the number."""
     models: tuple[Model, ...] = ()
@@ -104,6 +106,8 @@ class ServerArgs(Section):
 
     name: ServiceLabel
     """Its name, with which the names of its objects begin."""
+    called: ServiceLabel | None = None
+    """What clients, access rules and metrics call it, where that is another name than its objects have."""
     kind: str
     """Kind of the server."""
     image: ImageReference
@@ -155,6 +159,8 @@ class EnvironmentArgs(Section):
 
     name: DnsLabel
     """Name of the environment, such as dev or prod; it is the label app.kubernetes.io/instance of every object."""
+    called: DnsLabel | None = None
+    """What clients call it, where that is another name than its objects have."""
     namespace: NamespaceArgs
     """The namespace that the environment has to itself."""
     pull_secrets: tuple[PullSecret, ...] = ()
@@ -183,7 +189,7 @@ class EnvironmentArgs(Section):
     @property
     def place(self) -> Place:
         """Names and namespace of the environment's objects."""
-        return Place(self.name, self.namespace.name)
+        return Place(self.name, self.namespace.name, self.called)
 
 
 @dataclass(frozen=True)
@@ -216,6 +222,11 @@ class PoolContext:
     def labels(self) -> Texts:
         """Labels of the objects."""
         return self.place.labels(self.server.kind, self.selector)
+
+
+def called(part: ServerArgs | PoolArgs, make: Callable[[str], Made]) -> Made:
+    """Return what `make` makes of the name by which clients know a server or a pool."""
+    return either(part.called, make, lambda: make(part.name))
 
 
 def repository_root(server: ServerArgs, mounted_at: str, make: Callable[[str], Made]) -> Made | None:

@@ -26,7 +26,7 @@ class Environment(pulumi.ComponentResource):
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the environment."""
         super().__init__("tidegate:components:Environment", name, None, opts)
-        place = Place(args.name, args.namespace.name)
+        place = Place(args.name, args.namespace.name, args.called)
         # It holds the claims of the datasets, and is kept with them.
         namespace = self._namespace(name, args, place)
         inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace])

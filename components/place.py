@@ -21,6 +21,7 @@ class Place:
 
     environment: str
     namespace: str
+    called: str | None = None  # What clients call the environment, where that is another name.
 
     def labels(self, name: str, more: Texts | None = None) -> Texts:
         """Return the labels that every object carries, and more."""

@@ -13,7 +13,7 @@ from stacks.definition.proxy import PROXY, CertificateAuthority
 from stacks.definition.servers import ServerTls
 
 from . import pods
-from .args import GRACE_SECONDS, ProxyArgs, ServerArgs
+from .args import GRACE_SECONDS, ProxyArgs, ServerArgs, called
 from .exposure import certificate, expose
 from .kinds import by_kind
 from .place import ROLE, Place
@@ -163,7 +163,7 @@ def _container(
 
 
 def _upstream_ca(server: ServerArgs, tls: ServerTls) -> k8s.core.v1.VolumeProjectionArgs:
-    file = proxy_process.upstream_ca_file(server.name)
+    file = called(server, proxy_process.upstream_ca_file)
     return _of_secret(tls.secret, [k8s.core.v1.KeyToPathArgs(key="ca.crt", path=file)])
 
 

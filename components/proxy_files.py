@@ -14,7 +14,7 @@ from stacks.definition.models import Model
 from stacks.definition.pools import OnDemand
 from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 
-from .args import PoolArgs, ProxyArgs, ServerArgs
+from .args import PoolArgs, ProxyArgs, ServerArgs, called
 from .kinds import ServerKind, by_kind
 from .place import PROXY_HEADLESS, Place, pool_headless_name
 from .values import (
@@ -39,11 +39,11 @@ def routing_table(place: Place, servers: Sequence[ServerArgs]) -> Tree:
     """Return which servers, pools and models there are."""
     return {
         "version": routing.VERSION,
-        "environment": place.environment,
+        "environment": either(place.called, lambda name: name, lambda: place.environment),
         "servers": listed(
             servers,
             lambda server: {
-                "name": server.name,
+                "name": called(server, _same),
                 "kind": server.kind,
                 "pools": by_kind(
                     server, lambda kind, server: listed(server.pools, lambda pool: _pool(place, kind, server, pool))
@@ -59,9 +59,13 @@ def routing_table(place: Place, servers: Sequence[ServerArgs]) -> Tree:
     }
 
 
+def _same(name: str) -> str:
+    return name
+
+
 def _pool(place: Place, kind: ServerKind, server: ServerArgs, pool: PoolArgs) -> Tree:
     return {
-        "name": pool.name,
+        "name": called(pool, _same),
         "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",
         "httpPort": kind.http_port,
         "grpcPort": kind.grpc_port,
@@ -74,8 +78,8 @@ def _pool(place: Place, kind: ServerKind, server: ServerArgs, pool: PoolArgs) ->
 def _model(server: ServerArgs, pool: PoolArgs, model: Model) -> Tree:
     return {
         "name": model.name,
-        "server": server.name,
-        "pool": pool.name,
+        "server": called(server, _same),
+        "pool": called(pool, _same),
         "versions": listed(model.versions, lambda share: picked(share, "version", "weight")),
         "alias": model.alias,
         "mirror": when(model.mirror, lambda mirror: picked(mirror, "version", "percent")),

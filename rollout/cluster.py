@@ -179,7 +179,7 @@ def _down(request: Request, stack: Home, kube: Kubectl, outcome: Outcome, *, des
 
 
 def _say_what_stays(stack: Home, kube: Kubectl, *, described: bool) -> None:
-    selector = f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.name}"
+    selector = f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.made_as}"
     stays: dict[str, list[str]] = {kind: [] for kind in KEPT}
     for item in kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector):
         if namespace_of(item) == stack.namespace:

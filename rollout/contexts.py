@@ -14,7 +14,7 @@ LOCAL = "local"  # The context of the cluster on this machine, `make up CLUSTER=
 
 def context_of(plane: DataPlane) -> str:
     """Return a data plane's kubeconfig context."""
-    return plane.context or plane.name
+    return plane.context_name
 
 
 def context_in(definition: Definition, cluster: str) -> str:

@@ -95,7 +95,7 @@ def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject], known: Kinds |
 
 def left_of(kube: Kubectl, home: Home) -> list[KubernetesObject]:
     """Return what the cluster has of an environment, but for what is kept for its data, whoever describes it."""
-    found = _labelled(kube, kube.kinds(), home.environment.name, "-n", home.namespace)
+    found = _labelled(kube, kube.kinds(), home.environment.made_as, "-n", home.namespace)
     return [item for item in found if item["kind"] not in KEPT and not _goes(item)]
 
 

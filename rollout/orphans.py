@@ -54,7 +54,7 @@ class Orphan:
         if self.engine in _BY:
             return make("down", CLUSTER=context, STACK=name, DEFINITION=definition)
         kinds = ",".join(sorted({item["kind"].lower() for item in self.objects}))
-        labels = f"{PART_OF}=tidegate,{INSTANCE}={self.home.environment.name}"
+        labels = f"{PART_OF}=tidegate,{INSTANCE}={self.home.environment.made_as}"
         return f"kubectl --context {in_shell(context)} delete {kinds} -n {namespace} -l {labels}"
 
 
@@ -76,7 +76,8 @@ def orphans_in(
     meant instead.
     """
     kube, described = Kubectl(context_in(definition, cluster)), [stack.name for stack in definition.stacks]
-    elsewhere = name in described or (name is None and cluster == LOCAL)
+    names = {each.name for stack in definition.stacks for each in (stack, *stack.former())}
+    elsewhere = name in names or (name is None and cluster == LOCAL)
     has_plane = cluster == LOCAL or any(context_of(plane) == kube.context for plane in definition.header.data_planes)
     if wrong is not None and (elsewhere or not (has_plane or kube.is_known())):
         raise wrong
@@ -96,7 +97,7 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
     planes = definition.header.data_planes
     here = [plane for plane in planes if context_of(plane) == kube.context]
     platforms = {plane.platform for plane in here or planes}
-    known = {stack.name: stack for stack in definition.stacks}
+    known = {each.name: stack for stack in definition.stacks for each in (stack, *stack.former())}
     lived_in = {each.namespace for each in known.values() if kube.context == LOCAL or each.data_plane in here}
     for namespace in kube.find(["namespaces"], "-l", f"{PART_OF}=tidegate"):
         said = mapping(definition_in([namespace]), "dataPlane")
@@ -129,11 +130,14 @@ def _plane_name(namespace: KubernetesObject, here: Sequence[DataPlane], context:
 
 def _home(namespace: KubernetesObject, plane: str, context: str, platform: str | None) -> Home | None:
     """Return whose home a namespace is; None where somebody labelled it so who is not Tidegate."""
-    environment = text(namespace, "metadata", "labels", INSTANCE)
+    made_as = text(namespace, "metadata", "labels", INSTANCE)
+    environment = text(definition_in([namespace]), "name") or made_as
+    past = (made_as,) if made_as != environment else ()
+    home = namespace["metadata"]["name"]
     kind = settings_of(text(namespace, "metadata", "annotations", guardrails.ANNOTATION)).kind
     try:
         return Home(
-            Environment(name=environment, namespace=namespace["metadata"]["name"], production=kind == "production"),
+            Environment(name=environment, formerly=past, namespace=home, production=kind == "production"),
             DataPlane(name=plane, context=context, platform=platform, environments=(environment,)),
         )
     except ValidationError:

@@ -18,6 +18,7 @@ from stacks.validate import read_definition
 
 from . import output
 from .changes.compare import ObjectChange, compare
+from .changes.names import renamings, under_names_of_now
 from .changes.page import code, failed_page, page
 from .changes.report import report, terminal_summary, total
 from .changes.revision import NothingToCompare, rendering_of
@@ -78,12 +79,19 @@ def preview_changes(wanted: Wanted) -> None:
             _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
         raise
     changes = _stack_changes(wanted, definition, rendering, comparison)
+    moves = [
+        f"{name}: {line}"
+        for name in comparison.changes
+        for line in renamings(comparison.before[name] or (), comparison.after[name] or ())
+    ]
+    for line in moves:
+        note(line)
     if writes:
         against = code(wanted.base) if wanted.base is not None else f"the cluster {code(wanted.cluster or '')}"
         commit = f" ({code(comparison.commit[:10])})" if comparison.commit else ""
         how = ", without any cluster" if wanted.base is not None else ""
         subject = f"Tidegate's preview of {code(str(wanted.definition))} against {against}{commit}{how}"
-        _write(wanted.summary, page(changes, subject, comparison.notes, refused=comparison.refused))
+        _write(wanted.summary, page(changes, subject, (*comparison.notes, *moves), refused=comparison.refused))
     screen = console()
     screen.print(f"Against {comparison.against}:", soft_wrap=True)
     for text in (report(comparison.changes, fields=MOST_FIELDS), terminal_summary(changes)):
@@ -174,6 +182,7 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
             notes = (f"Everything counts as new: {error}",)
             note(notes[0])
     rendering = _rendered(definition, stacks)
+    texts = under_names_of_now(texts, definition.stacks)
     changes = changes_since(texts, rendering, () if wanted.only else texts)
     before = {name: parsed(texts[name]) if name in texts else None for name in {**changes, **texts}}
     after = {item.stack: item.objects for item in rendering}

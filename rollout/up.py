@@ -11,6 +11,7 @@ from stacks.validate import read_definition
 
 from . import output, summary
 from .changes.compare import ObjectChange, compare
+from .changes.names import under_names_of_now
 from .changes.report import left_behind, report, total
 from .changes.workloads import mapping
 from .changes.workloads import text as text_at
@@ -44,7 +45,8 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
         found = output.look(out, before) if before else None
         if found:
             output.refuse_foreign(out, found)
-        kept = {name: files for name, files in before.stacks.items() if name != only} if before and only else {}
+        there = under_names_of_now(before.stacks, stacks) if before else {}
+        kept = {name: files for name, files in there.items() if name != only} if only else {}
         index = output.new_index(definition.file, rendering, kept)
         by_hand = bool(found and [file for file in (*found.edited, *found.missing) if file.split("/")[0] not in kept])
         if index != before or by_hand:
@@ -66,7 +68,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
         for left, how in ((False, "written anew"), (True, "left so")):
             if some := [file for file in touched if (file.split("/")[0] in kept) == left]:
                 note(f"{what} by hand since the last run, and {how}: {listed(some, most=5)}.")
-    changes = changes_since(found.texts, rendering, () if only else before.stacks)
+    changes = changes_since(under_names_of_now(found.texts, stacks), rendering, () if only else there)
     if text := report(changes, objects=MOST_OBJECTS, fields=MOST_FIELDS):
         screen.print(text, soft_wrap=True)
         screen.print(total(changes))

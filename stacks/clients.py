@@ -52,6 +52,7 @@ def _environment(definition: Definition, environment: Environment) -> told.Envir
     stacks.sort(key=lambda stack: canary is not None and stack.data_plane.name != canary)
     return told.Environment(
         name=environment.name,
+        formerly=environment.formerly or None,
         production=environment.production,
         promotion=told.Promotion(**{**dict(promotion), "soak_hours": promotion.soak_hours or 0}),
         planes=tuple(_plane(stack) for stack in stacks),
@@ -61,6 +62,7 @@ def _environment(definition: Definition, environment: Environment) -> told.Envir
 def _plane(stack: Stack) -> told.Plane:
     return told.Plane(
         name=stack.data_plane.name,
+        formerly=stack.data_plane.formerly or None,
         wave=stack.data_plane.wave,
         proxy_url=proxy_url(stack),
         servers=tuple(_server(stack, server) for server in stack.platform.servers),

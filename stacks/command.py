@@ -85,6 +85,9 @@ def chosen(definition: Definition, name: str | None) -> tuple[Stack, ...]:
     if name is None:
         return definition.stacks
     found = tuple(stack for stack in definition.stacks if stack.name == name)
+    for stack in definition.stacks if not found else ():
+        if name in (former.name for former in stack.former()):
+            raise CommandError(f"Stack {escaped(name)} is called {stack.name} now: STACK={stack.name}.", WRONG_INPUT)
     if not found:
         raise unknown("stack", name, (stack.name for stack in definition.stacks))
     return found

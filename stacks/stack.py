@@ -2,7 +2,9 @@
 
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Self
 
 from policies.guardrails.rules.datasets import Folder
 
@@ -36,6 +38,13 @@ class Home:
     def name(self) -> str:
         """`<environment>-<data plane>`."""
         return f"{self.environment.name}-{self.data_plane.name}"
+
+    def former(self) -> Iterator[Self]:
+        """Yield the same under each name that it may have had, by those of its environment and its plane."""
+        environments, planes = ([item.name, *item.formerly] for item in (self.environment, self.data_plane))
+        for environment, plane in [*product(environments, planes)][1:]:
+            one = self.environment.model_copy(update={"name": environment})
+            yield replace(self, environment=one, data_plane=self.data_plane.model_copy(update={"name": plane}))
 
     @property
     def namespace(self) -> str:

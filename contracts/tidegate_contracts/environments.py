@@ -64,6 +64,7 @@ class Plane(Message):
     """The environment on one data plane: a stack of the definition."""
 
     name: str
+    formerly: tuple[str, ...] | None = None  # Names that it had before, the oldest first: records may have them.
     wave: int = 1  # Planes of lower waves come first.
     proxy_url: str
     servers: tuple[ServerFacts, ...]
@@ -87,6 +88,7 @@ class Environment(Message):
     """One environment, wherever it is."""
 
     name: str
+    formerly: tuple[str, ...] | None = None  # Names that it had: the registry's aliases and records may have them.
     production: bool = False
     promotion: Promotion = Promotion()
     planes: tuple[Plane, ...]

@@ -125,11 +125,11 @@ def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = (), *, most: int = 100)
         labels = _asked_for(pool for pool in theirs if not isinstance(pool.placement, CpuPlacement))
         for _ in range(min(group.nodes, most)):
             number += 1
-            found += _of_group(f"{plane.name}-gpu-{number}", group, theirs, labels)
+            found += _of_group(f"{plane.made_as}-gpu-{number}", group, theirs, labels)
     labels = _asked_for(pool for pool in pools if isinstance(pool.placement, CpuPlacement))
     for stack in stacks:
         labels = {**stack.platform.proxy.node_selector, **labels}
-    found += [cpu_node(f"{plane.name}-cpu-{number}", labels=labels) for number in (1, 2)]
+    found += [cpu_node(f"{plane.made_as}-cpu-{number}", labels=labels) for number in (1, 2)]
     return [*(device_classes() if any(item["kind"] == "ResourceSlice" for item in found) else []), *found]
 
 

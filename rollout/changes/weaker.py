@@ -42,12 +42,12 @@ class Grant:
 def weaker(before: Iterable[Tree], after: Iterable[Tree]) -> list[str]:
     """Return what is weaker after a change, in sentences without a subject: `no longer asks for …`."""
     before, after = list(before), list(after)
-    with_definition = all(definition_in(objects) for objects in (before, after))  # an older version wrote none
-    was, now = (_allowed(objects, with_definition) for objects in (before, after))
+    trees = definitions(before, after)
+    was, now = (_allowed(*each) for each in zip((before, after), trees, strict=True))
     lines = [_newly(way, was.get(way), amount) for way, amount in now.items() if way not in was or amount > was[way]]
     lines += [f"newly lets {words}" for words in _reached(before, after)]
     lines += [f"newly {words}" for words in _waived(before, after)]
-    had, has = (_asked(objects, with_definition) for objects in (before, after))
+    had, has = (_asked(*each) for each in zip((before, after), trees, strict=True))
     lines += [
         f"{way}: {_shown(amount)} → {_shown(has[way])}" if way in has else f"no longer {way}"
         for way, amount in had.items()
@@ -90,6 +90,28 @@ def definition_in(objects: Iterable[Tree]) -> Tree:
     return mapping(json_tree(_annotation(objects, settings.ANNOTATION)))
 
 
+def definitions(before: Iterable[Tree], after: Iterable[Tree]) -> tuple[Tree, Tree]:
+    """Return what is said of the definition before and after, both in the names of now; nothing unless both say it."""
+    was, now = definition_in(before), definition_in(after)
+    if not was or not now:  # an older version wrote none
+        return {}, {}
+    rollout = {**mapping(was, "rollout")}
+    if "canary" in rollout and at(now, "rollout", "canary"):
+        rollout["canary"] = at(now, "rollout", "canary")  # one is as good as another, and it may be the same one
+    names = {kind: _past(now, kind) for kind in ("dataset", "server")}
+    parts = {
+        f"{kind}s": {past.get(name, name): said for name, said in mapping(was, f"{kind}s").items()}
+        for kind, past in names.items()
+    }
+    return {**was, **parts, "rollout": rollout}, now
+
+
+def _past(definition: Tree, kind: str) -> dict[str, str]:
+    """Return what datasets or servers are called now, by the names that they had."""
+    pasts = mapping(definition, "formerly").items()
+    return {name: what.removeprefix(f"{kind} ") for what, past in pasts if what.startswith(f"{kind} ") for name in past}
+
+
 def _file(objects: Iterable[Tree], name: str) -> Tree:
     found = (json_tree(at(item, "data", name)) for _, item in _named(objects, "ConfigMap"))
     return next((tree for tree in found if isinstance(tree, Mapping)), {})
@@ -98,10 +120,8 @@ def _file(objects: Iterable[Tree], name: str) -> Tree:
 # ---- what is allowed, and what is asked ----
 
 
-def _allowed(objects: list[Tree], with_definition: bool) -> Ways:
-    found: Ways = {}
-    if with_definition:
-        found |= _allowed_by_definition(definition_in(objects))
+def _allowed(objects: list[Tree], tree: Tree) -> Ways:
+    found: Ways = _allowed_by_definition(tree) if tree else {}
     held_to = settings_of(_annotation(objects, guardrails.ANNOTATION))
     found["takes GPU slices"] = math.inf if held_to.gpu_slices is None else held_to.gpu_slices
     if held_to.kind == "local":
@@ -149,8 +169,8 @@ def _allowed_by_definition(tree: Tree) -> Ways:
     return found
 
 
-def _asked(objects: list[Tree], with_definition: bool) -> Ways:
-    found: Ways = _asked_by_definition(definition_in(objects)) if with_definition else {}
+def _asked(objects: list[Tree], tree: Tree) -> Ways:
+    found: Ways = _asked_by_definition(tree) if tree else {}
     held_to = settings_of(_annotation(objects, guardrails.ANNOTATION))
     if held_to.kind == "production":
         found["is held to production's rules"] = True
@@ -253,8 +273,9 @@ def _covers(wide: _Peer, narrow: _Peer) -> bool:
 def grants(before: Iterable[Tree], after: Iterable[Tree]) -> list[Grant]:
     """Return who may newly call which models; of a glob that matches none, what it is."""
     before, after = list(before), list(after)
-    served = {*_models(before)}
-    had = {*_granted(before)}
+    names = _past(definitions(before, after)[1], "server")
+    served = {(names.get(server, server), model) for server, model in _models(before)}
+    had = {(who, action, (names.get(server, server), model)) for who, action, (server, model) in _granted(before)}
     found: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
     for who, action, model in _granted(after):
         if (who, action, model) not in had:

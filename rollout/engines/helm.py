@@ -35,7 +35,7 @@ from ..render import Rendered, rendered
 from ..terminal import note
 from . import lease, ownership
 from .bundle import Bundle
-from .ownership import helm_marks, helm_release, records, release_of
+from .ownership import helm_marks, helm_release, records, release_of, releases_of
 from .watched import await_ready, run_watched
 
 _MARGIN_SECONDS = 300
@@ -109,6 +109,8 @@ class Helm:
             if strangers := self._strangers(live, stack, kube):
                 to_helm(kube, strangers, helm_marks(stack))
                 live = of_stack(kube, objects)
+            # From here on it is this release that has the objects, whatever becomes of what follows.
+            ownership.forget(kube, stack.former())
             keep_scale(kube, objects, live.declared)
             mend(kube, objects, live.declared)
             # The values come by standard input: what stands in them is nobody else's business. Server-side apply; what
@@ -124,6 +126,8 @@ class Helm:
                 raise CommandError(_why(failure, kube, stack))
             hold.require()
             prune(kube, live.gone)
+        if owner is not None and owner.release and owner.release != release_of(stack):
+            note(f"release {owner.release[0]} is {release_of(stack)[0]} now.")
         if owner is not None and owner.engine == "pulumi":
             note(
                 f"{stack.name} is Helm's now. Pulumi's state still lists its objects, and `pulumi destroy` would delete"
@@ -136,15 +140,18 @@ class Helm:
         """Uninstall a stack's release; the chart keeps volumes, claims and the namespace that holds them."""
         del definition
         kube = Kubectl(context_of(home.data_plane))
-        if ownership.require(kube, home, "helm") is None:
+        owner = ownership.require(kube, home, "helm")
+        if owner is None:
             return
         with lease.held(kube, home.namespace) as hold:
-            command = [*self._uninstall(kube, home), "--ignore-not-found"]
+            held_as = next((each for each in home.former() if release_of(each) == owner.release), home)
+            command = [*self._uninstall(kube, held_as), "--ignore-not-found"]
             if (failure := run_watched(command, kube, hold)) is not None:
                 raise CommandError(_why(failure, kube, home))
             hold.require()
             left = left_of(kube, home)
-            prune(kube, [item for item in left if helm_release(item) in (None, release_of(home))])
+            prune(kube, [item for item in left if helm_release(item) in (None, *releases_of(home))])
+            ownership.forget(kube, home.former())
             # What `helm test` left to be read: Helm takes hooks for nobody's.
             tests = "--selector=app.kubernetes.io/name=helm-test,app.kubernetes.io/part-of=tidegate"
             kube.run("delete", "pods,networkpolicies", "--namespace", home.namespace, tests, "--wait=false")

@@ -1,7 +1,7 @@
 """Which engine has brought a stack up: found on the objects themselves, before another one touches them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stacks.command import CommandError
@@ -27,6 +27,11 @@ def release_of(stack: Home) -> Release:
     return f"{stack.name[: _LONGEST_NAME - 9].rstrip('-')}-{digest}", stack.namespace
 
 
+def releases_of(stack: Home) -> tuple[Release, ...]:
+    """Return a stack's release, and those that it may have had under its former names."""
+    return tuple(release_of(each) for each in (stack, *stack.former()))
+
+
 def helm_marks(stack: Home) -> dict[str, dict[str, str]]:
     """Return what Helm writes on the objects of a stack's release."""
     name, namespace = release_of(stack)
@@ -45,6 +50,13 @@ def records(kube: Kubectl, stack: Home, *which: str) -> list[KubernetesObject]:
     selector = ",".join(("owner=helm", f"name={release_of(stack)[0]}", *which))
     found = kube.find(["secrets"], "-n", stack.namespace, "-l", selector)
     return sorted(found, key=lambda item: int(item["metadata"]["labels"]["version"]))
+
+
+def forget(kube: Kubectl, stacks: Iterable[Home]) -> None:
+    """Take Helm's records of these stacks away: their objects stay as they are, and nobody knows of the releases."""
+    for stack in stacks:
+        for record in records(kube, stack):
+            kube.run("delete", "secret", record["metadata"]["name"], "-n", stack.namespace)
 
 
 @dataclass(frozen=True)
@@ -68,8 +80,8 @@ def owner_of(kube: Kubectl, stack: Home) -> Owner | None:
         said = f": {escaped(why[-1])}" if why else ""
         raise CommandError(BEING_DELETED.format(namespace=stack.namespace, kubectl=kubectl, why=said))
     release = helm_release(namespace)
-    if release is None and records(kube, stack):
-        release = release_of(stack)  # another engine began to adopt it, and was stopped
+    if release is None:  # another engine began to adopt it, and was stopped
+        release = next((release_of(each) for each in (stack, *stack.former()) if records(kube, each)), None)
     if release is not None:
         return Owner("helm", release)
     if not _is_labelled(namespace, stack):
@@ -81,7 +93,7 @@ def owner_of(kube: Kubectl, stack: Home) -> Owner | None:
 def require(kube: Kubectl, stack: Home, engine: str, *, adopt: bool = False) -> Owner | None:
     """Return who has a stack; raise CommandError where that is another engine, and it is not to be adopted."""
     owner = owner_of(kube, stack)
-    if owner is None or adopt or (owner.engine == engine and owner.release in (None, release_of(stack))):
+    if owner is None or adopt or (owner.engine == engine and owner.release in (None, *releases_of(stack))):
         return owner
     name, of = map(escaped, owner.release or ("", ""))
     whose = {
@@ -96,9 +108,9 @@ def require(kube: Kubectl, stack: Home, engine: str, *, adopt: bool = False) -> 
 def require_ours(objects: Sequence[KubernetesObject], stack: Home, context: str, *, adopt: bool) -> None:
     """Raise CommandError for objects that exist and are not the release's, unless they are to be adopted."""
     foreign = [item for item in objects if not _is_labelled(item, stack) and item["kind"] != "Namespace"]
-    foreign = foreign or [item for item in objects if helm_release(item) not in (None, release_of(stack))]
-    if adopt and not foreign:
-        return
+    foreign = foreign or [item for item in objects if helm_release(item) not in (None, *releases_of(stack))]
+    if not foreign and (adopt or all(helm_release(item) for item in objects)):
+        return  # without being told to be adopted, where a release of the stack's former name has all of them
     shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in foreign or objects), most=6)
     if foreign:
         what = f"needs objects that exist in {context} and belong to somebody else: {shown}"
@@ -110,14 +122,15 @@ def require_ours(objects: Sequence[KubernetesObject], stack: Home, context: str,
 
 
 def _is_labelled(item: KubernetesObject, stack: Home) -> bool:
-    marks = {PART_OF: "tidegate", INSTANCE: stack.environment.name}
+    marks = {PART_OF: "tidegate", INSTANCE: stack.environment.made_as}
     return marks.items() <= (item["metadata"].get("labels") or {}).items()
 
 
 def _how_to_move(owner: Owner, stack: Home, engine: str, context: str) -> str:
     goal = make("up", CLUSTER=context, STACK=stack.name, ENGINE=engine, ADOPT="1")
-    if owner.release not in (None, release_of(stack)):
-        return "Nothing was changed. Uninstall that release first; its volumes stay, and are found again."
+    if owner.release not in (None, *releases_of(stack)):
+        former = "If that is what the stack was called before, say so with formerly, in its data plane or environment"
+        return f"Nothing was changed. {former}, and it is moved. Else uninstall that release first; its volumes stay."
     if not owner.engine:
         return f"Nothing was changed. If it is meant for this stack, adopt it: {goal}"
     can = "You can"

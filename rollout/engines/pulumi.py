@@ -22,9 +22,9 @@ from ..handover import keep_scale, mend, prune, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
 from ..live import left_of, of_stack
 from ..render import Rendered, render
-from . import ownership, pulumi_cli
+from . import ownership, pulumi_cli, pulumi_state
 from .bundle import Bundle
-from .ownership import helm_release, records
+from .ownership import helm_release
 from .pulumi_cli import PulumiCli
 
 READ_FROM = "TIDEGATE_READ_FROM"
@@ -64,7 +64,7 @@ class Pulumi:
         kube = Kubectl(context_of(stack.data_plane))
         owner = ownership.require(kube, stack, "pulumi", adopt=self.adopt)
         cli = _here(self.cli, stack)
-        resources = pulumi_cli.stacks(cli, stack)
+        resources = pulumi_state.moved(cli, stack)
         # Whether an earlier run was killed in the middle of an operation.
         export = ["stack", "export", "--stack", stack.name]
         state: Any = json.loads(pulumi_cli.ask(cli, stack, export)) if stack.name in resources else {}
@@ -93,8 +93,7 @@ class Pulumi:
             refresh = ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name]
             pulumi_cli.ask(cli, stack, refresh)
         if was_helms:
-            for record in records(kube, stack):
-                kube.run("delete", "secret", record["metadata"]["name"], "-n", stack.namespace)
+            ownership.forget(kube, (stack, *stack.former()))
         prune(kube, gone)
         return True
 
@@ -103,6 +102,8 @@ class Pulumi:
         kube = Kubectl(context_of(home.data_plane))
         ownership.require(kube, home, "pulumi")
         cli = _here(self.cli, home)
+        if [*home.former()]:
+            pulumi_state.moved(cli, home)
         _finish(cli, pulumi_cli.operate(cli, home, definition, pulumi_cli.DESTROY))
         prune(kube, [item for item in left_of(kube, home) if helm_release(item) is None])
 

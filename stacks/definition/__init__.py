@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .base import DnsLabel, ForeignAnnotations, Labels, Named, Section, Text, Without
+from .base import DnsLabel, ForeignAnnotations, Labels, Renamable, Section, Text, Without
 from .datasets import Dataset
 from .environment import Domino, Mesh, Monitoring, Network, PullSecret
 from .guardrails import Guardrails
@@ -60,11 +60,11 @@ _OURS = r"^(((app|pod-security)\.)?kubernetes\.io/|tidegate\.dev/|domino-compute
 NamespaceLabels = Annotated[Labels, Without(_OURS, "is a label that Tidegate or Kubernetes sets itself")]
 
 
-class Environment(Named):
+class Environment(Renamable):
     """One environment, such as dev or prod; keys of the common part may stand here too and are laid over it."""
 
     namespace: Namespace | None = None
-    """Its namespace; by default `tidegate-` and its name."""
+    """Its namespace; by default `tidegate-` and its name, the oldest of those that it had."""
     production: bool = False
     """Whether production's rules hold: nobody is granted everything, and nobody else may write its datasets."""
     local: bool = False
@@ -86,7 +86,7 @@ class Environment(Named):
 
     @model_validator(mode="after")
     def _namespace_is_its_own(self) -> Self:
-        name = self.namespace or f"tidegate-{self.name}"
+        name = self.namespace_name
         if len(name) > 63:
             raise ValueError(f"the namespace {name} has {len(name)} characters, and it may have 63; say namespace")
         return self
@@ -94,7 +94,7 @@ class Environment(Named):
     @property
     def namespace_name(self) -> str:
         """Name of its namespace."""
-        return self.namespace or f"tidegate-{self.name}"
+        return self.namespace or f"tidegate-{self.made_as}"
 
 
 class StorageClasses(Section):
@@ -110,11 +110,11 @@ class StorageClasses(Section):
     """For hostPath datasets."""
 
 
-class DataPlane(Named):
+class DataPlane(Renamable):
     """One cluster; keys of the common part may stand here too and are laid over the environment's."""
 
     context: Text | None = None
-    """Its kubeconfig context; by default its name."""
+    """Its kubeconfig context; by default its name, the oldest of those that it had."""
     environments: Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
     """Environments that live there."""
     platform: DnsLabel | None = None
@@ -127,6 +127,11 @@ class DataPlane(Named):
     """Storage class for each kind of dataset."""
     gpus: tuple[GpuNodes, ...] = ()
     """The GPUs it has; without this there is none, and pools that want one are refused."""
+
+    @property
+    def context_name(self) -> str:
+        """Name of its kubeconfig context."""
+        return self.context or self.made_as
 
 
 class Header(Section):

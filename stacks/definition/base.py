@@ -159,6 +159,18 @@ class Named(Section):
     """Its name: lower-case letters, digits and dashes (a DNS label, RFC 1123)."""
 
 
+class Renamable(Named):
+    """A list item that may be given another name: what was made of it keeps the name that it was made under."""
+
+    formerly: Annotated[tuple[DnsLabel, ...], NOT_IN_VALUES] = ()
+    """Names that it had before, the oldest first: its objects in a cluster keep that one."""
+
+    @property
+    def made_as(self) -> str:
+        """The name that its objects have."""
+        return self.formerly[0] if self.formerly else self.name
+
+
 _LETTER_FIRST = "lower-case letters, digits and dashes, with a letter first, as Services want it"
 ServiceLabel = Annotated[str, form(r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$", _LETTER_FIRST)]
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"

@@ -10,9 +10,9 @@ from .base import (
     NOT_IN_VALUES,
     ByteQuantity,
     HostOrAddress,
-    Named,
     ObjectName,
     RelativePath,
+    Renamable,
     Section,
     Text,
     Without,
@@ -38,7 +38,7 @@ class DominoDataset(Section):
         return f"filecache/{self.dataset_id}"
 
 
-class DatasetBase(Named):
+class DatasetBase(Renamable):
     """What datasets of every kind have."""
 
     domino: Annotated[DominoDataset | None, NOT_IN_VALUES] = None

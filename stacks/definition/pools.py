@@ -15,6 +15,7 @@ from .base import (
     Named,
     ObjectName,
     PolicyResources,
+    Renamable,
     ReplicaBounds,
     Seconds,
     Section,
@@ -118,7 +119,7 @@ class QueueScaling(ReplicaBounds):
 PoolScaling = Annotated[CpuScaling | QueueScaling, Field(discriminator="kind")]
 
 
-class Pool(Named):
+class Pool(Renamable):
     """Replicas of one server on one kind of slice; one process holds one slice."""
 
     loading: Loading

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .base import DnsLabel, Named, ObjectName, Section, ServiceLabel, form
+from .base import NOT_IN_VALUES, DnsLabel, ObjectName, Renamable, Section, ServiceLabel, form
 from .datasets import ModelRepository
 from .pools import Pool
 
@@ -46,7 +46,7 @@ class ServerTls(Section):
     """Secret of type kubernetes.io/tls in the environment's namespace; ca.crt in it is what clients trust."""
 
 
-class Server(Named):
+class Server(Renamable):
     """One logical inference server: a model repository and the pools that serve it.
 
     Each kind adds its settings, below a key of the kind's name.
@@ -54,6 +54,8 @@ class Server(Named):
 
     name: ServiceLabel
     """Its name, with which the names of its Services begin."""
+    formerly: Annotated[tuple[ServiceLabel, ...], NOT_IN_VALUES] = ()
+    """Names that it had before, the oldest first: its objects in a cluster keep that one."""
     kind: str
     """Kind of the server."""
     image: DnsLabel

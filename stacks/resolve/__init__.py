@@ -27,7 +27,7 @@ from ..images_lock import ImagesLock
 from ..stack import Stack
 from . import settings
 from .datasets import claims, dataset_volumes
-from .servers import image_reference, server_args
+from .servers import image_reference, names, server_args
 
 CERTIFICATE_SECRET: Final = f"{PROXY}-tls"
 Part = TypeVar("Part")
@@ -40,7 +40,7 @@ def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
     platform = stack.platform
     images = {image.name for image in platform.images}
     return EnvironmentArgs.model_construct(
-        name=stack.environment.name,
+        **names(stack.environment),
         namespace=_namespace(stack),
         pull_secrets=platform.pull_secrets,
         pods=platform.pods,
@@ -100,7 +100,7 @@ def guardrail_settings(stack: Stack) -> guardrails.Settings:
 
 def _written(stack: Stack) -> list[str]:
     claims = [
-        dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.name
+        dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.made_as
         for dataset in stack.platform.datasets
         if dataset.writers
     ]
@@ -127,8 +127,15 @@ def _tls(tls: ProxyTls) -> TlsArgs:
 
 def _network(stack: Stack) -> NetworkBoundaryArgs:
     network = stack.platform.network
+    servers = {server.name: server.made_as for server in stack.platform.servers}
     reach = tuple(
-        each.model_copy(update={"by": tuple(sorted({*each.by})), "except_": _left_out(each)})
+        each.model_copy(
+            update={
+                "by": tuple(sorted({*each.by})),
+                "server": servers.get(each.server or "", each.server),
+                "except_": _left_out(each),
+            }
+        )
         for each in sorted(stack.reach(), key=lambda each: each.name)
     )
     prometheus = stack.platform.monitoring.prometheus

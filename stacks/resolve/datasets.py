@@ -39,14 +39,17 @@ def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectSto
     dataset = stack.dataset(server.repository.dataset)
     folders = [dataset.domino.folder if dataset.domino else None, server.repository.path]
     return VolumeRepositoryArgs.model_construct(
-        claim=dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.name,
+        claim=dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.made_as,
         sub_path="/".join(folder for folder in folders if folder) or None,
     )
 
 
 def _volume(stack: Stack, dataset: Volume) -> DatasetVolumeArgs:
     default = stack.data_plane.storage_classes.model_dump(by_alias=True)[dataset.kind]
-    return extended(DatasetVolumeArgs, dataset, source=_source(dataset), storage_class=dataset.storage_class or default)
+    storage_class = dataset.storage_class or default
+    return extended(
+        DatasetVolumeArgs, dataset, name=dataset.made_as, source=_source(dataset), storage_class=storage_class
+    )
 
 
 def _source(dataset: Volume) -> CsiSource | NfsSource | HostPathSource:

@@ -1,8 +1,10 @@
 """Servers of every kind, their pools and their models."""
 
+from typing import Any
+
 from components.args import GRACE_SECONDS, PoolArgs, PulumiTimeouts, ServerArgs
 
-from ..definition.base import extended
+from ..definition.base import Renamable, extended
 from ..definition.placement import WholeGpuPlacement
 from ..definition.pools import Loading, OnDemand, Pool
 from ..definition.servers import Server
@@ -22,12 +24,18 @@ def image_reference(stack: Stack, lock: ImagesLock, name: str) -> str:
     return f"{image.mirrored(stack.data_plane.registries)}:{image.tag}" + (f"@{digest}" if digest else "")
 
 
+def names(item: Renamable) -> dict[str, Any]:
+    """Return the name that an item's objects have, and where it is another one, what it is called."""
+    return {"name": item.made_as, "called": item.name if item.formerly else None}
+
+
 def server_args(stack: Stack, lock: ImagesLock, server: Server) -> ServerArgs:
     """Return the arguments of one server."""
     kind = KINDS[server.kind]
     return extended(
         kind.args,
         server,
+        **names(server),
         image=image_reference(stack, lock, server.image),
         repository=repository(stack, server),
         pools=tuple(_pool(stack, server, pool, kind.exit_seconds(server)) for pool in server.pools),
@@ -40,6 +48,7 @@ def _pool(stack: Stack, server: Server, pool: Pool, exit_seconds: int) -> PoolAr
     return extended(
         PoolArgs,
         pool,
+        **names(pool),
         loading=_loading(pool),
         replicas=1 if pool.replicas is None else pool.replicas,
         models=tuple(stack.models_of(server, pool)),

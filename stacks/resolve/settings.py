@@ -5,22 +5,26 @@ arrive; a cluster needs none of it. Written beside the objects it changes as the
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ..definition.base import Renamable
 from ..stack import Stack
 
 ANNOTATION: Final = "tidegate.dev/definition"
 """On the Namespace; JSON, with the definition's own keys."""
+ENVIRONMENT: Final = "environment"
+PLANE: Final = "data plane"
 
 
 def annotation(stack: Stack) -> str:
     """Return the text of the annotation; what is not said is not in it."""
     environment, plane, platform = stack.environment, stack.data_plane, stack.platform
-    of_plane = plane.model_dump(mode="json", by_alias=True, exclude={"environments"})
+    of_plane = plane.model_dump(mode="json", by_alias=True, exclude={"environments", "formerly"})
     tree = {
-        **environment.model_dump(mode="json", by_alias=True, include={"rollout", "promotion"}),
-        "dataPlane": {**of_plane, "context": plane.context or plane.name},
+        **environment.model_dump(mode="json", by_alias=True, include={"name", "rollout", "promotion"}),
+        "formerly": {what: [*item.formerly] for what, item in _with_a_past(stack)},
+        "dataPlane": {**of_plane, "context": plane.context_name},
         **platform.model_dump(
             mode="json", by_alias=True, include={"gate": True, "domino": {"platform_namespace", "principal_url"}}
         ),
@@ -37,6 +41,16 @@ def annotation(stack: Stack) -> str:
         "network": {"callers": [each.name for each in platform.network.callers]},
     }
     return json.dumps(_said(tree), sort_keys=True, ensure_ascii=False)
+
+
+def _with_a_past(stack: Stack) -> Iterator[tuple[str, Renamable]]:
+    """Yield what may have had other names, and what it is called in sentences."""
+    yield f"{ENVIRONMENT} {stack.environment.name}", stack.environment
+    yield f"{PLANE} {stack.data_plane.name}", stack.data_plane
+    yield from ((f"dataset {dataset.name}", dataset) for dataset in stack.platform.datasets)
+    for server in stack.platform.servers:
+        yield f"server {server.name}", server
+        yield from ((f"pool {pool.name} of server {server.name}", pool) for pool in server.pools)
 
 
 def _named(parts: Any, keys: set[str]) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Names: unique where Kubernetes wants them unique, and short enough."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 from ..definition import Header
+from ..definition.base import Renamable
 from ..definition.proxy import PROXY, HttpRouteExposure, IngressExposure
-from ..load import Document
+from ..load import Document, PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
 
@@ -16,25 +18,53 @@ RESERVED = {PROXY: "the proxy", f"{PROXY}-headless": "the proxy"}
 def no_two_stacks_share_a_name(header: Header, document: Document) -> Iterator[Problem]:
     """`a-b` on `c` and `a` on `b-c` would be one stack."""
     seen: dict[str, tuple[str, str]] = {}
+    named: dict[str, tuple[str, ...]] = {one.name: (one.name, *one.formerly) for one in header.environments}
     for index, plane in enumerate(header.data_planes):
         for place, environment in enumerate(plane.environments):
             where = ("dataPlanes", index, "environments", place)
-            stack = f"{environment}-{plane.name}"
-            other = seen.setdefault(stack, (environment, plane.name))
-            if other != (environment, plane.name):
-                one = f'environment "{environment}" on data plane "{plane.name}"'
-                two = f'environment "{other[0]}" on data plane "{other[1]}"'
-                what = f"{one} and {two} would both be the stack {stack}"
-                yield document.problem(where, what, do="Rename one of the four.")
-            elif environment in plane.environments[:place]:
+            pairs = product(named.get(environment, (environment,)), (plane.name, *plane.formerly))
+            for stack in ("-".join(pair) for pair in pairs):  # what it was called is nobody else's either
+                other = seen.setdefault(stack, (environment, plane.name))
+                if other != (environment, plane.name):
+                    one = f'environment "{environment}" on data plane "{plane.name}"'
+                    two = f'environment "{other[0]}" on data plane "{other[1]}"'
+                    what = f"{one} and {two} would both be the stack {stack}, or have been it"
+                    yield document.problem(where, what, do="Rename one of the four.")
+                    break
+            if environment in plane.environments[:place]:
                 yield document.problem(where, f'environment "{environment}" stands twice in data plane "{plane.name}"')
+
+
+def former_names_of_environments_and_planes_are_free(header: Header, document: Document) -> Iterator[Problem]:
+    """What stands under a former name belongs to one of them: no other has that name, or had it."""
+    yield from _taken(document, ("environments",), "environment", header.environments)
+    yield from _taken(document, ("dataPlanes",), "data plane", header.data_planes)
+
+
+def former_names_are_free(stack: Stack) -> Iterator[Problem]:
+    """Objects keep the name that they were made under: nothing else of their kind has it, or had it."""
+    yield from _taken(stack.source, ("datasets",), "dataset", stack.platform.datasets)
+    yield from _taken(stack.source, ("servers",), "server", stack.platform.servers)
+    for index, server in enumerate(stack.platform.servers):
+        yield from _taken(stack.source, ("servers", index, "pools"), "pool", server.pools)
+
+
+def _taken(source: Document, path: PathInTree, kind: str, items: Sequence[Renamable]) -> Iterator[Problem]:
+    seen = {item.name: f'{kind} "{item.name}" has that name now' for item in items}
+    for index, item in enumerate(items):
+        for place, name in enumerate(item.formerly):
+            what = f'{kind} "{item.name}" was formerly "{name}", and {seen.get(name, "")}'
+            do = "Two that swap their names do it by a third one. Choose another name, or correct formerly."
+            if name in seen:
+                yield source.problem((*path, index, "formerly", place), what, do=do)
+            seen.setdefault(name, f'so was {kind} "{item.name}"')
 
 
 def no_two_data_planes_share_a_cluster(header: Header, document: Document) -> Iterator[Problem]:
     """Two data planes of one kubeconfig context would fight over the same objects."""
     seen: dict[str, str] = {}
     for index, plane in enumerate(header.data_planes):
-        context = plane.context or plane.name
+        context = plane.context_name
         if context in seen and seen[context] != plane.name:
             what = f'data planes "{seen[context]}" and "{plane.name}" have one context, {context}'
             why = "Both would write the same objects into the same cluster."
@@ -83,7 +113,8 @@ def no_two_pools_become_one_object(stack: Stack) -> Iterator[Problem]:
     """Pool `c` of server `a-b` and pool `b-c` of server `a` would both be `a-b-c`."""
     seen: dict[str, tuple[str, str]] = {name: (owner, "") for name, owner in RESERVED.items()}
     for path, server, pool in stack.pools():
-        for name in (f"{server.name}-{pool.name}", f"{server.name}-{pool.name}-headless"):
+        made_as = f"{server.made_as}-{pool.made_as}"
+        for name in (made_as, f"{made_as}-headless"):
             owner = f'pool "{pool.name}" of server "{server.name}"'
             at = (*path, "name")
             other, where = seen.setdefault(name, (owner, f"The first is at {stack.source.position(at)}."))
@@ -96,7 +127,7 @@ def no_two_pools_become_one_object(stack: Stack) -> Iterator[Problem]:
 def pool_names_leave_room_for_what_kubernetes_appends(stack: Stack) -> Iterator[Problem]:
     """Kubernetes appends a hash to a StatefulSet's name, and labels hold 63 characters."""
     for path, server, pool in stack.pools():
-        name = f"{server.name}-{pool.name}"
+        name = f"{server.made_as}-{pool.made_as}"
         if len(name) > LONGEST_POOL_OBJECT:
             what = f"{name} has {len(name)} characters, and a StatefulSet's name may have {LONGEST_POOL_OBJECT}"
             do = "Shorten the server's or the pool's name."
@@ -122,7 +153,7 @@ def no_two_stacks_of_a_cluster_share_a_volume(definition: Definition) -> Iterato
     seen: dict[tuple[str, str], str] = {}
     for stack in definition.stacks:
         for index, dataset in enumerate(stack.platform.datasets):
-            name = f"{stack.namespace}-{dataset.name}"
+            name = f"{stack.namespace}-{dataset.made_as}"
             other = seen.setdefault((stack.data_plane.name, name), stack.name)
             if other != stack.name:
                 what = f"stacks {other} and {stack.name} would share the PersistentVolume {name}"

@@ -146,12 +146,12 @@ def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
 
 def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
     """A dataset of kind claim uses a claim that was made elsewhere."""
-    made = {item.name for item in stack.platform.datasets if not isinstance(item, ClaimDataset)}
+    made = {item.made_as: item.name for item in stack.platform.datasets if not isinstance(item, ClaimDataset)}
     for index, dataset in enumerate(stack.platform.datasets):
         if isinstance(dataset, ClaimDataset) and dataset.claim_name in made:
             claim = dataset.claim_name
-            what = f'dataset "{dataset.name}" uses the claim {claim}, which is made for dataset "{claim}"'
-            do = f'Let servers read dataset "{claim}" itself.'
+            what = f'dataset "{dataset.name}" uses the claim {claim}, which is made for dataset "{made[claim]}"'
+            do = f'Let servers read dataset "{made[claim]}" itself.'
             yield stack.source.problem(("datasets", index, "claimName"), what, do=do)
 
 

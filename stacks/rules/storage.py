@@ -61,7 +61,7 @@ def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[
     seen: dict[str, tuple[str, str]] = {}
     for stack in definition.stacks:
         plane = stack.data_plane
-        found = _REGION.search(plane.context or plane.name)
+        found = _REGION.search(plane.context_name)
         for index, dataset in enumerate(stack.platform.datasets if found else ()):
             here = found[0] if found else ""
             told = _REGION.search(dataset.server) if isinstance(dataset, NfsDataset) else None

@@ -22,6 +22,7 @@ from stacks.validate import read_definition
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
+from tests.strategies.renaming import renamed
 
 from .rendering import DEFINITIONS, ROOT, declared, kept, object_differences, rendered_args, without_policy
 
@@ -61,7 +62,7 @@ def test_helm_renders_every_stack_of_our_definitions_as_the_components_declare_i
 )
 @given(definition_trees(), st.randoms(use_true_random=False))
 def test_helm_renders_any_valid_environment_as_the_components_declare_it(tree: Tree, chance: Any) -> None:
-    definition = read_tree(tree)
+    definition = read_tree(chance.choice([tree, renamed(tree)]))
     assert_alike(resolve(chance.choice(definition.stacks), definition.lock))
 
 

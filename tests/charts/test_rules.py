@@ -29,6 +29,7 @@ from tests.counts import examples
 from tests.stacks.definition.examples import own_rules, sections
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
+from tests.strategies.renaming import renamed
 
 from .broken_values import BASE, NEVER, REFUSED, STOPPED, Values, edited
 
@@ -99,7 +100,7 @@ def test_values_that_break_a_rule_are_refused_where_it_says(rule: str) -> None:
 @given(definition_trees())
 def test_no_rule_refuses_the_values_of_a_definition_that_is_right(tree: Tree) -> None:
     found = read_tree(tree)
-    for stack in found.stacks:
+    for stack in (*found.stacks, *read_tree(renamed(tree)).stacks):
         document = parse(values_text(values_of(resolve(stack, found.lock)), "Values."), "values.yaml")
         assert [problem for problem in rule_problems(document, CHART_VALUES) if problem.severity == "error"] == []
 

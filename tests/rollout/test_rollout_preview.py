@@ -42,6 +42,28 @@ def test_what_would_change_is_shown_and_nothing_is_written(
     assert tree(rendered.parent) == before
 
 
+def test_a_stack_of_another_name_is_compared_with_itself(rendered: Path, edit: Edit, preview: Call, up: Call) -> None:
+    """Nothing is deleted, nothing is new; its folder gets the name of now, also where it is rendered alone."""
+    edit("{name: lab, ", "{name: west, formerly: [lab], ")
+    edit("{name: dev}", "{name: trial, formerly: [dev]}")
+    edit("environments: [dev]", "environments: [trial]")
+    edit("- name: small", "- name: fast\n    formerly: [small]")
+    edit("server: small", "server: fast")
+    ended = preview(code=0)
+    for line in (
+        "trial-west: environment trial, formerly dev: ",
+        "trial-west: data plane west, formerly lab: ",
+        "prod-east: server fast, formerly small: its objects keep the name small",
+    ):
+        assert line in ended.err
+    assert "In 2 of 2 stacks: 4 changed." in ended.out
+    assert "weaker" not in ended.text.lower()
+    said = up("--stack", "trial-west", code=0)
+    assert "In 1 of 1 stack: 2 changed." in said.out
+    assert sorted(path.name for path in rendered.iterdir() if path.is_dir()) == ["prod-east", "trial-west"]
+    assert "Nothing would change" in preview("--stack", "trial-west", code=0).out
+
+
 def test_without_a_rendering_it_says_what_to_do(definition: Path, out: Path, preview: Call) -> None:
     ended = preview(code=1)
     assert f"\n  make up DEFINITION={definition} OUT={out}\n" in ended.err

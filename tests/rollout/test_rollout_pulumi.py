@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rollout.engines import pulumi_cli
+from rollout.engines import pulumi_cli, pulumi_state
 from stacks.command import CommandError
 from stacks.validate import read_definition
 
@@ -249,3 +249,30 @@ def test_what_is_said_of_the_program_is_what_stands_in_its_files() -> None:
     assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi_cli.OLDEST))
     assert f'config.get("definition") or "{pulumi_cli.DEFAULT_DEFINITION}"' in (ROOT / "__main__.py").read_text()
     assert (ROOT / pulumi_cli.DEFAULT_DEFINITION).is_file()
+
+
+def test_a_state_of_a_former_name_gets_the_names_that_the_program_gives(
+    edit: Callable[[str, str], None], definition: Path
+) -> None:
+    """Those that only begin alike are others', and what is no name of a resource stays as it is."""
+    edit("{name: lab, ", "{name: labs, formerly: [lab], ")
+
+    def state(stack: str, plane: str) -> dict[str, object]:
+        begin = "urn:pulumi:dev-lab::tidegate::tidegate:components:Environment"
+        provider = "urn:pulumi:dev-lab::tidegate::pulumi:providers:kubernetes::cluster"
+        inside = {
+            "urn": f"{begin}$kubernetes:core/v1:Namespace::{stack}-namespace",
+            "type": "kubernetes:core/v1:Namespace",
+            "parent": f"{begin}::{stack}",
+            "provider": f"{provider}::6f1c",
+            "dependencies": [f"{begin}$kubernetes:core/v1:Service::{stack}-a", f"{begin}::dev-labor-a"],
+            "outputs": {"metadata": {"name": "dev-lab", "labels": {"dev-lab-a": "dev-lab"}}},
+        }
+        identified = {"clusterIdentifier": plane, "context": "lab"}
+        made = {"urn": provider, "type": "pulumi:providers:kubernetes", "inputs": identified, "outputs": identified}
+        return {"version": 3, "deployment": {"resources": [made, inside]}}
+
+    now = read_definition(definition).stacks[0]
+    assert now.name == "dev-labs"
+    assert pulumi_state.renamed(state("dev-lab", "lab"), "dev-lab", now) == state("dev-labs", "labs")
+    assert pulumi_state.renamed(state("dev-labs", "labs"), "dev-lab", now) == state("dev-labs", "labs"), "and again"

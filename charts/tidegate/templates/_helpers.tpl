@@ -118,7 +118,11 @@
 
 {{- define "tidegate.routing.json" -}}
 {
+  {{- if ne $.Values.called nil }}
+  "environment": {{ $.Values.called | quote }},
+  {{- else }}
   "environment": {{ $.Values.name | quote }},
+  {{- end }}
   "models": [
     {{- range $server := $.Values.servers }}
     {{- range $pool := $server.pools }}
@@ -143,8 +147,16 @@
       {{- end }}
       "name": {{ $model.name | quote }},
       "pinned": {{ $model.pinned | default false }},
+      {{- if ne $pool.called nil }}
+      "pool": {{ $pool.called | quote }},
+      {{- else }}
       "pool": {{ $pool.name | quote }},
+      {{- end }}
+      {{- if ne $server.called nil }}
+      "server": {{ $server.called | quote }},
+      {{- else }}
       "server": {{ $server.name | quote }},
+      {{- end }}
       "versions": [
         {{- range $version := $model.versions }}
         {
@@ -162,7 +174,11 @@
     {{- range $server := $.Values.servers }}
     {
       "kind": {{ $server.kind | default "triton" | quote }},
+      {{- if ne $server.called nil }}
+      "name": {{ $server.called | quote }},
+      {{- else }}
       "name": {{ $server.name | quote }},
+      {{- end }}
       "pools": [
         {{- range $pool := $server.pools }}
         {
@@ -174,7 +190,11 @@
           "leasePort": 8090,
           {{- end }}
           "loading": {{ $pool.loading.mode | quote }},
+          {{- if ne $pool.called nil }}
+          "name": {{ $pool.called | quote }},
+          {{- else }}
           "name": {{ $pool.name | quote }},
+          {{- end }}
         },
         {{- end }}
       ],

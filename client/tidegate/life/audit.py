@@ -181,7 +181,7 @@ def _registered(context: Context, model: str) -> Registered:
 
 def _aliased(context: Context, model: str, alias: str) -> int | None:
     with suppress(NotFoundError):
-        return context.registry.alias(model, alias)
+        return context.alias(model, alias)
     return None
 
 
@@ -320,7 +320,7 @@ def _unserved(context: Context, target: Target, repository: Repository, among: C
     served = {published.owner, *published.served, *published.aliases.values()}
     kept = set(target.named)
     for name in {home.environment.name for home in target.everybody}:
-        for number in (current(records, name), context.registry.alias(model, name)):
+        for number in (current(records, name), context.alias(model, name)):
             if number is not None:
                 kept |= {number, before(records, name, number) or number}
 

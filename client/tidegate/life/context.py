@@ -10,7 +10,7 @@ from ..calling.proxy import ProxyClient
 from ..environments import Mounts, environment, folder_of, mounts
 from ..errors import UsageError
 from ..registry import Registry, Trust
-from ..registry.version import Records
+from ..registry.version import Record, Records
 from ..repository import Repository
 from . import WAIT_SECONDS, Progress, silent
 from .target import Home
@@ -48,12 +48,24 @@ class Context:
         folder = folder_of(location, home.environment.name, home.plane.name, self.known, self.said)
         return home.kind.open_repository(folder)
 
-    def records(self, model: str) -> Records:
-        """Return what was done with a model's versions, and tell what of the records cannot be read."""
+    def records(self, model: str, *, aloud: bool = True) -> Records:
+        """Return what was done with a model's versions, in the names of now; `aloud` tells what cannot be read."""
         found = self.registry.records(model)
-        for each in found.unreadable:
+        for each in found.unreadable if aloud else ():
             self.tell(f"warning: {each} cannot be read, and was left out: find out who did that, and mend it")
-        return found
+        return Records(map(self._in_names_of_now, found), found.unreadable)
+
+    def alias(self, model: str, environment: str) -> int | None:
+        """Return the version that the registry's alias of an environment says, under any name that it has had."""
+        names = next((_names(each) for each in self.known.environments if each.name == environment), [environment])
+        found = (self.registry.alias(model, name) for name in names)
+        return next((number for number in found if number is not None), None)
+
+    def _in_names_of_now(self, record: Record) -> Record:
+        for of in (each for each in self.known.environments if record.environment in _names(each)):
+            planes = (plane.name for plane in of.planes if record.plane in _names(plane))
+            return record.model_copy(update={"environment": of.name, "plane": next(planes, record.plane)})
+        return record
 
     def who(self, home: Home) -> WhoAmI:
         """Return by which name the proxy there knows the caller. Raises RefusedError, UnreachableError."""
@@ -69,3 +81,8 @@ class Context:
         for proxy in self._proxies.values():
             proxy.close()
         self._proxies.clear()
+
+
+def _names(item: Environment | Plane) -> list[str]:
+    """Return the names that something has had, the one of now first."""
+    return [item.name, *reversed(item.formerly or ())]

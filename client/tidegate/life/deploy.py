@@ -37,9 +37,10 @@ def promote(context: Context, model: str, to: str, *, replace: bool = False) -> 
         if source is None:
             what = f"{of.name} takes versions from no other environment, so that it must be said which one"
             raise UsageError(what, do=f"tidegate promote {name}@<version> --to {of.name}")
-        if context.registry.alias(name, source) is None:
+        which = str(context.alias(name, source) or "")
+        if not which:
             raise NotFoundError(f"{source} has no version of {name}", do=f"tidegate deploy {name} --to {source}")
-    return _bring(context, "promote", name, which or source or "", of, replace=replace)
+    return _bring(context, "promote", name, which, of, replace=replace)
 
 
 def rollback(
@@ -50,7 +51,7 @@ def rollback(
     A rollback that was stopped half way is finished; a deployment that was, is taken back.
     """
     of = context.environment(environment)
-    records = context.registry.records(model)
+    records = context.records(model, aloud=False)
     if to is None and records.unreadable:
         what = f"it cannot be learned which version {of.name} had before"
         why = f"{records.unreadable[0]} cannot be read: what was there may have said it"
@@ -102,7 +103,7 @@ def _check_rules(context: Context, of: Environment, version: RegisteredVersion, 
     if asked.separation_of_duties:
         rules.other_than_who_registered(of.name, number, version.registered_by, who, version.unproven)
     if asked.source is not None:
-        records = context.registry.records(version.model)  # what is none among them is told by `bring`
+        records = context.records(version.model, aloud=False)  # what is none among them is told by `bring`
         rules.was_in(asked.source, of.name, number, records)
         if asked.soak_hours:
             failures = _failures(context, context.environment(asked.source), version)

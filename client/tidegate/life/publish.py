@@ -56,7 +56,10 @@ def bring(
     with ExitStack() as locks:
         for key in sorted(repositories):
             locks.enter_context(repositories[key].lock(model, who))
-        expected = registry.alias(model, of.name)
+        expected = context.alias(model, of.name)
+        if of.formerly and expected is not None:
+            # The alias of its former name stays beside it.
+            registry.set_alias(model, of.name, expected, expect=registry.alias(model, of.name))
         records = context.records(model)
         plans = []
         for target in everywhere:
@@ -175,7 +178,7 @@ class _Run:
     def check_alias(self, expected: int | None) -> None:
         """Raise BusyError when somebody has moved the environment's alias since it was looked at first."""
         registry, model = self.context.registry, self.version.model
-        if (now := registry.alias(model, self.of.name)) != expected:
+        if (now := self.context.alias(model, self.of.name)) != expected:
             first, then = ("no version" if each is None else f"version {each}" for each in (expected, now))
             what = f"the alias {self.of.name} of {model} was moved from {first} to {then} meanwhile"
             do = "find out who did it (`tidegate history`), and run the same command again if it is still wanted"

@@ -136,6 +136,23 @@ def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(
     assert life.served() == (2,)
 
 
+def test_an_environment_and_a_plane_of_other_names_keep_their_past(life: Life) -> None:
+    """The alias of before stays beside the one of now, and a version that is there is not brought in again."""
+    life.bring(1)
+    life.bring(2)
+    written = [*life.papers.written]
+    planes = (life.of.planes[0].model_copy(update={"name": "west", "formerly": ("east",)}),)
+    life.of = life.of.model_copy(update={"name": "live", "formerly": ("prod",), "planes": planes})
+    life.here.known = Environments(environments=(life.of,))
+    assert life.here.alias(MODEL, "live") == 2
+    assert [(each.environment, each.plane) for each in life.here.records(MODEL)] == [("live", "west")] * 2
+    assert life.papers.aliases == {"prod": 2}, "looking writes nothing"
+    assert not life.bring(2).changed
+    assert life.papers.written == written
+    assert life.bring(3).previous == 2
+    assert life.papers.aliases == {"prod": 2, "live": 3}
+
+
 def test_of_two_who_deploy_at_once_one_wins_and_the_other_is_told(life: Life) -> None:
     life.papers.register(2)
     told: list[str] = []

@@ -186,3 +186,18 @@ def test_what_is_weaker_stands_first_and_never_under_a_tick() -> None:
 def test_against_a_rendering_that_says_nothing_of_its_definition_nothing_of_it_is_weaker() -> None:
     silent = made("Namespace", "prod")
     assert not [line for line in weaker([silent], [namespace(PROD)]) if "gate" in line or "bring in" in line]
+
+
+def test_nothing_is_weaker_nor_granted_by_a_change_of_names() -> None:
+    """Nor by another canary: each of them goes ahead of the rest."""
+    before = {**PROD, "servers": {"small": {"repository": {"writers": ["deployers"]}}}}
+    after = {
+        **PROD,
+        "formerly": {"dataset weights": ["models"], "server fast": ["tiny", "small"], "data plane west": ["east"]},
+        "datasets": {"weights": PROD["datasets"]["models"]},
+        "servers": {"fast": before["servers"]["small"]},
+        "rollout": {**PROD["rollout"], "canary": "west"},
+    }
+    assert weaker([namespace(before)], [namespace(after)]) == []
+    wider = {**after, "datasets": {"weights": {"writers": ["deployers", "everybody"]}}}
+    assert weaker([namespace(before)], [namespace(wider)]) == ["newly lets everybody write the dataset weights"]

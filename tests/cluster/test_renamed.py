@@ -1,0 +1,184 @@
+"""Names that change: what stands goes on under either engine, no pod is started anew and no object is deleted."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rollout.engines import helm, pulumi_cli
+from stacks.command import CommandError
+
+from .world import HELM, KINDS, PULUMI, Site, settled
+
+EVERYTHING = f"{KINDS},pods"
+PLANE = ("{name: lab, ", "{name: west-1, formerly: [lab], ")
+NOW = "dev-west-1"
+
+
+def up(site: Site) -> dict[str, Any]:
+    """Bring dev up and return what must stay as it is."""
+    site.up()
+    settled(site.cluster, f"{site.prefix}-dev")
+    return standing(site)
+
+
+def standing(site: Site) -> dict[str, Any]:
+    """Return the identity of every object in the cluster, and since when each pod's containers run."""
+    pods = {
+        key[2]: (item["status"]["startTime"], [one["restartCount"] for one in item["status"]["containerStatuses"]])
+        for key, item in site.objects("pods").items()
+    }
+    return {"uids": site.state("uid", EVERYTHING), "pods": pods}
+
+
+def previewed(site: Site, stack: str = NOW) -> str:
+    summary = site.folder / "preview.md"
+    where = ("--cluster", site.cluster.context, "--stack", stack, "--summary", str(summary))
+    return site.run("preview", *where).text + summary.read_text("utf-8")
+
+
+def known_as(site: Site) -> set[str]:
+    """Return the names under which the engine knows dev."""
+    if site.engine == "helm":
+        listed = site.helm("list", "--namespace", f"{site.prefix}-dev", "--short").out
+        return set(listed.split())
+    return {line.split()[0].rstrip("*") for line in site.pulumi("stack", "ls").out.splitlines()[1:] if line.strip()}
+
+
+def test_a_data_plane_is_renamed_under_running_pods(site: Site) -> None:
+    """Its former name is needed for the move alone."""
+    before = up(site)
+    site.edit(*PLANE)
+    said = previewed(site)
+    assert said.count("data plane west-1, formerly lab: ") == 2, "on the terminal and on the page"
+    assert "WEAKER" not in said
+    site.up(stack=NOW)
+    assert standing(site) == before
+    assert known_as(site) == {NOW}
+    assert site.changes(NOW) == []
+    said = previewed(site)
+    assert "Nothing would change in 1 stack." in said
+    assert "formerly" not in said
+
+    site.edit("formerly: [lab], ", "")
+    for _ in range(2):
+        site.up(stack=NOW)
+    site.edit("replicas: 1}\n      - {name: extra", "replicas: 2}\n      - {name: extra")
+    site.up(stack=NOW)
+    found = standing(site)["uids"]
+    assert found.items() > before["uids"].items(), "one more pod, and nothing made anew"
+    assert site.changes(NOW) == []
+
+
+@pytest.mark.thorough
+def test_all_else_keeps_the_names_that_its_objects_have(site: Site) -> None:
+    """An environment, a server, a pool and a dataset are called otherwise; clients see the new names."""
+    before = up(site)
+    for old, new in (
+        ("{name: dev, ", "{name: development, formerly: [dev], "),
+        ("[dev, prod]", "[development, prod]"),
+        ("- name: small\n", "- name: fast\n    formerly: [small]\n"),
+        ("{name: main, ", "{name: first, formerly: [main], "),
+        ("{name: models, kind", "{name: weights, formerly: [models], kind"),
+        ("{name: models, path", "{name: weights, path"),
+        ("{dataset: models}", "{dataset: weights}"),
+        ("servers: [small]", "servers: [fast]"),
+        ("server: small, pool: main", "server: fast, pool: first"),
+    ):
+        site.edit(old, new)
+    site.edit(*PLANE)
+    stack = "development-west-1"
+    said = previewed(site, stack)
+    for line in (
+        "environment development, formerly dev",
+        "server fast, formerly small: its objects keep the name small",
+        "pool first of server fast, formerly main: its objects keep the name main",
+        "dataset weights, formerly models: its objects keep the name models",
+    ):
+        assert line in said
+    assert "WEAKER" not in said
+    assert "DELETED" not in said
+    site.up(stack=stack)
+    assert standing(site) == before
+    assert known_as(site) == {stack}
+    assert site.changes(stack) == []
+    table = site.objects("configmaps")["ConfigMap", f"{site.prefix}-dev", "inference-proxy-routing"]["data"]
+    for name in ("development", "fast", "first"):
+        assert f'"{name}"' in table["routing.json"]
+    site.down(stack=stack)
+    assert known_as(site) == (set() if site.engine == "helm" else {stack}), "Pulumi's keeps the datasets"
+    assert {key[0] for key in site.objects(EVERYTHING)} <= {"PersistentVolume", "PersistentVolumeClaim", "Pod"}
+
+
+@pytest.mark.thorough
+@HELM
+def test_a_move_that_was_stopped_is_finished_by_the_next_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = up(site)
+    site.edit(*PLANE)
+
+    def stopped(*_: Any, **__: Any) -> str:
+        raise CommandError("stopped")
+
+    for step in ("to_helm", "run_watched"):
+        with monkeypatch.context() as patch:
+            patch.setattr(helm, step, stopped)
+            assert "stopped" in site.up(stack=NOW, ok=False).err
+    assert known_as(site) == set()
+    site.up(stack=NOW)
+    assert standing(site) == before
+    assert known_as(site) == {NOW}
+    assert site.changes(NOW) == []
+
+
+@pytest.mark.thorough
+@PULUMI
+def test_a_state_whose_move_was_stopped_is_moved_by_the_next_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = up(site)
+    site.edit(*PLANE)
+    real = pulumi_cli.ask
+
+    def stopped(cli: pulumi_cli.PulumiCli, stack: Any, arguments: Sequence[str]) -> str:
+        if [*arguments[:2]] == ["stack", "rename"]:
+            raise CommandError("stopped")
+        return real(cli, stack, arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pulumi_cli, "ask", stopped)
+        assert "stopped" in site.up(stack=NOW, ok=False).err
+    assert known_as(site) == {"dev-lab"}
+    site.up(stack=NOW)
+    assert standing(site) == before
+    assert known_as(site) == {NOW}
+    site.up(stack=NOW)
+    assert standing(site) == before
+
+
+@pytest.mark.thorough
+def test_what_was_not_moved_yet_is_taken_down_all_the_same(site: Site) -> None:
+    up(site)
+    site.edit(*PLANE)
+    site.down(stack=NOW)
+    assert known_as(site) == (set() if site.engine == "helm" else {NOW}), "Pulumi's keeps the datasets"
+    assert {key[0] for key in site.objects()} == {"PersistentVolume", "PersistentVolumeClaim"}
+
+
+@pytest.mark.thorough
+@HELM
+def test_without_its_former_name_it_is_another_stack_and_the_message_says_how_to_say_it(site: Site) -> None:
+    before = up(site)
+    site.edit("{name: lab, ", "{name: west-1, ")
+    ended = site.up(stack=NOW, ok=False)
+    assert "was brought up with Helm, as release dev-lab" in ended.err
+    assert "say so with formerly, in its data plane or environment" in ended.err
+    assert standing(site) == before
+
+
+@pytest.mark.thorough
+@PULUMI
+def test_a_plain_pulumi_up_is_told_who_moves_the_state(site: Site) -> None:
+    before = up(site)
+    site.edit(*PLANE)
+    ended = site._by_hand("pulumi", "preview", "--stack", "dev-lab", "--non-interactive", ok=False)
+    assert "dev on lab is dev on west-1 now, and Pulumi's state has to be moved to that name first" in ended.text
+    assert "make up CLUSTER=tests STACK=dev-west-1 ENGINE=pulumi" in ended.text
+    assert standing(site) == before

@@ -1,0 +1,79 @@
+"""Names with a past: what was made goes on under its first name, and what people read says the one of now."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+
+from rollout.render import render
+from stacks.clients import environments
+from stacks.command import CommandError, chosen
+from stacks.definition.base import Renamable
+from stacks.resolve.settings import ANNOTATION
+from stacks.stack import Definition, Stack
+from tests.counts import examples
+from tests.strategies import definition_trees, read_tree
+from tests.strategies.platform import Tree
+from tests.strategies.renaming import NOW, renamed
+
+EVERYTHING = yaml.safe_load(Path("tests/definitions/everything.yaml").read_text("utf-8"))
+
+
+def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]:
+    """Return a stack's objects, without what says names: what a definition says, the routing table, files of TLS."""
+    objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
+    for (kind, name), item in objects.items():
+        item["metadata"].get("annotations", {}).pop(ANNOTATION, None)
+        item.get("data", {}).pop("routing.json", None)
+        item.get("data", {}).pop("access.json", None)
+        if (kind, name) == ("Deployment", "inference-proxy"):
+            pods = item["spec"]["template"]["spec"]
+            pods["volumes"] = [volume for volume in pods["volumes"] if volume["name"] != "upstream-ca"]
+    return objects
+
+
+@settings(parent=examples(40), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(definition_trees())
+def test_no_object_of_any_definition_is_made_anew_for_a_name(tree: Tree) -> None:
+    before, after = read_tree(tree), read_tree(renamed(tree))
+    for old, new in zip(before.stacks, after.stacks, strict=True):
+        assert new.name == f"{old.environment.name}{NOW}-{old.data_plane.name}{NOW}"
+        assert [each.name for each in new.former()][-1] == old.name
+        assert new.data_plane.context_name == old.data_plane.context_name
+        assert rendered(new, after) == rendered(old, before)
+
+
+def test_tables_and_clients_have_the_names_of_now() -> None:
+    """All of them: no reference leads to a name that was."""
+    definition = read_tree(renamed(EVERYTHING))
+    (stack,) = definition.stacks
+    (table,) = (
+        json.loads(item["data"]["routing.json"])
+        for item in render(stack, definition).objects
+        if "routing.json" in item.get("data", {})
+    )
+    told = environments(definition).environments[0]
+    names = [table["environment"], told.name, told.planes[0].name]
+    for server in (*table["servers"], *told.planes[0].model_dump()["servers"]):
+        names += [server["name"], *(pool["name"] for pool in server["pools"])]
+    for model in (*table["models"], *told.planes[0].model_dump()["models"]):
+        names += [model["server"], model["pool"]]
+    assert {name.endswith(NOW) for name in names} == {True}
+    assert (told.formerly, told.planes[0].formerly) == (("prod",), ("all",))
+    assert environments(read_tree(EVERYTHING)).environments[0].formerly is None
+
+
+def test_who_names_a_stack_as_it_was_is_told_what_it_is_called() -> None:
+    definition = read_tree(renamed(EVERYTHING))
+    with pytest.raises(CommandError, match="Stack prod-all is called prod-now-all-now now: STACK=prod-now-all-now"):
+        chosen(definition, "prod-all")
+    with pytest.raises(CommandError, match="There is no stack prod-none"):
+        chosen(definition, "prod-none")
+
+
+def test_of_several_former_names_the_oldest_is_the_one_of_the_objects() -> None:
+    past: list[Renamable] = [Renamable(name="c", formerly=("a", "b")), Renamable(name="c")]
+    assert [item.made_as for item in past] == ["a", "c"]

@@ -21,7 +21,8 @@ REFERENCE = ROOT / "stacks" / "inference.yaml"
 @pytest.fixture
 def checkout(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A copy of the checkout in which the module under test finds itself."""
-    monkeypatch.setattr(pulumi_cli, "ROOT", project.checkout)
+    for place in ("ROOT", "PROJECT"):
+        monkeypatch.setattr(pulumi_cli, place, project.checkout)
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
     return project

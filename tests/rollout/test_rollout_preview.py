@@ -374,6 +374,7 @@ def test_what_is_gone_from_a_cluster_is_told_as_deleted_by_somebody(
     everything = list(render(found.stacks[0], found).objects)
     there = [item for item in everything if item["kind"] != "Service"]
     gone = "dev-lab: not in the cluster: Service "
+    monkeypatch.setattr("rollout.orphans.Kubectl.find", lambda *_: [])
     for before, is_said in ((there, True), ([], False), (everything, False)):
         live = Live(before=before, after=everything)
         monkeypatch.setattr("rollout.live.live_objects", lambda *_, live=live: {"dev-lab": live})

@@ -51,8 +51,9 @@ def test_a_mistake_is_refused_a_guardrail_or_an_advisory(
     assert f"Rule {case['guardrail']}, mandatory here." in checked.err
     assert case["says"] in call("up", path, "--out", out, code=1).err, "up judges alike"
     assert not out.exists()
-    waiver = {"name": "w", "rule": case["guardrail"], "owner": "me", "reason": "so", "until": "2999-01-01"}
-    call("check", written(case["change"] | {"environments/prod/guardrails": {"waivers": [waiver]}}), code=0)
+    waiver = {"owner": "me", "reason": "so", "until": "2999-01-01"}
+    waivers = [{"name": rule, "rule": rule, **waiver} for rule in (case["guardrail"], *case.get("also", ()))]
+    call("check", written(case["change"] | {"environments/prod/guardrails": {"waivers": waivers}}), code=0)
 
 
 def test_a_refused_mistake_is_said_with_its_line_and_a_remedy(written: Written) -> None:

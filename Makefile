@@ -26,7 +26,7 @@ IMPORT ?=
 
 # A misspelt setting would be a command for all that there is.
 SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DIR DRY_RUN ENGINE ENV FROM FUZZ GPU IMPORT INSECURE \
-  KEEP_GOING MUTATION OUT PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL RESUME ROOMS RUN STACK TIDEGATE TIDEGATE_CACHE \
+  JSON KEEP_GOING MUTATION OUT PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL RESUME ROOMS RUN STACK TIDEGATE TIDEGATE_CACHE \
   TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
 SAID := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 $(if $(filter-out $(SETTINGS),$(SAID)),$(error no setting is called $(filter-out $(SETTINGS),$(SAID)): there are $(SETTINGS)))
@@ -58,7 +58,7 @@ TEST = "$(shell '$(PYTHON)' '$(ROOT)/requirements/install.py' --where test)/bin/
 # Whether a switch is on; a word that is neither yes nor no must not be taken for one of them.
 YES_WORDS := 1 y yes on true
 NO_WORDS := 0 n no off false
-SWITCHES := ADOPT BACK DRY_RUN INSECURE KEEP_GOING REQUIRE_ALL RESUME YES
+SWITCHES := ADOPT BACK DRY_RUN INSECURE JSON KEEP_GOING REQUIRE_ALL RESUME YES
 lower = $(shell printf %s '$(subst ','"'"',$(value $(1)))' | tr A-Z a-z)
 on = $(if $(value $(1)),$(filter $(YES_WORDS),$(call lower,$(1))))
 $(foreach name,$(SWITCHES),$(if $(value $(name)),$(if $(filter $(YES_WORDS) $(NO_WORDS),$(call lower,$(name))),,$(error $(name) is a switch: say $(name)=1 or $(name)=0))))
@@ -107,6 +107,11 @@ NOT_RUN = $(if $(call on,REQUIRE_ALL),--require-all) $(if $(ALLOW_NOT_RUN),--all
 # What the commands that touch clusters have in common.
 ON_CLUSTER = $(if $(STACK),--stack "$$STACK") $(if $(CLUSTER),--cluster "$$CLUSTER") $(if $(ENGINE),--engine "$$ENGINE")
 
+# Commands whose result is for programs too; any other would write on standard output what is no JSON.
+WITH_JSON := check preflight preview rollout environments
+$(if $(call on,JSON),$(if $(filter-out $(WITH_JSON),$(MAKECMDGOALS)),$(error JSON=1 is for $(WITH_JSON))))
+AS_JSON = $(if $(call on,JSON),--json)
+
 .PHONY: up
 up: .run ## Render every stack of the definition to YAML; with CLUSTER=<context> (or local) bring stacks up there
 	@$(RUN) -m rollout up "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(call on,ADOPT),--adopt)
@@ -121,22 +126,26 @@ init: .run ## Write a platform of your own to DIR=<folder>: definition, Makefile
 	  $(if $(TIDEGATE_REPOSITORY),--repository "$$TIDEGATE_REPOSITORY")
 
 .PHONY: check
-check: .run ## Check the definition: its form, its rules, and the guardrails; writes nothing
-	@$(RUN) -m rollout check "$$DEFINITION"
+check: .run ## Check the definition: its form, its rules, and the guardrails; writes nothing (JSON=1)
+	@$(RUN) -m rollout check "$$DEFINITION" $(AS_JSON)
+
+.PHONY: preflight
+preflight: .run ## Say what the stacks of CLUSTER=<context> need and it lacks, and how to see it; changes nothing (JSON=1)
+	@$(RUN) -m rollout preflight "$$DEFINITION" $(if $(STACK),--stack "$$STACK") --cluster "$$CLUSTER" $(AS_JSON)
 
 .PHONY: environments
 environments: .run ## Print what clients are told of the environments: make environments > environments.json
 	@$(RUN) -m rollout environments "$$DEFINITION"
 
 .PHONY: preview
-preview: .run ## Show what would change, against the last rendering, BASE=<git revision> or CLUSTER=<context>
-	@$(RUN) -m rollout preview "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(BASE),--base "$$BASE")
+preview: .run ## Show what would change, against the last rendering, BASE=<git revision> or CLUSTER=<context> (JSON=1)
+	@$(RUN) -m rollout preview "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(BASE),--base "$$BASE") $(AS_JSON)
 
 .PHONY: rollout
-rollout: .run ## Bring ENV=<environment> up plane after plane (FROM=<plane> DRY_RUN=1 RESUME=1 BACK=1)
+rollout: .run ## Bring ENV=<environment> up plane after plane (FROM=<plane> DRY_RUN=1 JSON=1 RESUME=1 BACK=1)
 	$(if $(STACK)$(CLUSTER),$(error make rollout brings every plane of ENV up, whatever STACK and CLUSTER say: begin with FROM=<plane>, or use make up))
 	@$(RUN) -m rollout rollout "$$DEFINITION" --environment "$$ENV" $(if $(FROM),--from "$$FROM") $(if $(ENGINE),--engine "$$ENGINE") \
-	  $(if $(call on,DRY_RUN),--dry-run) $(if $(call on,RESUME),--resume) $(if $(call on,BACK),--back)
+	  $(if $(call on,DRY_RUN),--dry-run) $(if $(call on,RESUME),--resume) $(if $(call on,BACK),--back) $(AS_JSON)
 
 .PHONY: chart
 chart: .run ## Write the Helm chart from the components
@@ -214,8 +223,9 @@ bench-lifecycle: .test ## Measure publishing against cp, sha256sum and rsync, re
 	@$(TEST) -m lab.bench.lifecycle $(BENCH)
 
 .PHONY: docs
-docs: .run ## Write what is generated: docs/definition.md, the editors' JSON schema, docs/guardrails.md
+docs: .run ## Write what is generated: docs/definition.md, docs/guardrails.md, the schemas of the definition and of JSON=1
 	@$(RUN) -m stacks.reference
+	@$(RUN) -m rollout.json_document > docs/json.schema.json
 
 .PHONY: format
 format: .test ## Put the code into its form

@@ -1,15 +1,18 @@
 """Brings stacks out: as YAML to apply by any means, or up on a cluster with an engine.
 
-`python -m rollout up|down|check|preview|pin|rollout DEFINITION` is what the Makefile calls. Exit codes: 0 done · 1 it
-could not be done · 2 the definition or the command line is wrong · 3 no engine for a cluster · 130 stopped with Ctrl-C.
+`python -m rollout up|down|check|preflight|preview|pin|rollout DEFINITION` is what the Makefile calls. Exit codes:
+0 done · 1 it could not be done · 2 the definition or the command line is wrong · 3 no engine for a cluster · 130
+stopped with Ctrl-C.
 
 | module | what happens there |
 |---|---|
 | `cli`, `terminal` | the command line; what people see |
 | `definition` | commands about the definition alone: `check`, `environments`, `pin` |
 | `render` | a stack as objects and YAML texts, for every other command |
+| `seen`, `json_document` | what a command has found; the document that JSON=1 makes of it |
 | `guardrails`, `contexts` | what is looked for before anything is written or applied; which stacks live where |
 | `up` | stacks as files; `output` writes them, `summary` says what came out, and how environments differ |
+| `preflight`, `needs` | what a stack needs, and what of it its cluster lacks |
 | `cluster` | stacks up in a cluster, and down again; `local` has the cluster here |
 | `engines/` | what makes a stack true on a cluster: Pulumi, Helm, and whose a stack is |
 | `waves/` | `rollout`: one data plane after another |

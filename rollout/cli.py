@@ -1,11 +1,17 @@
 """The command line. What a command needs is imported when it runs: `check` must not wait for Pulumi's SDK."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stacks.command import answering
+from stacks.command import WRONG_INPUT, CommandError, Outcome, answering
+from stacks.problems import DefinitionError
+
+from .seen import Seen
 
 app = typer.Typer(
     add_completion=False,
@@ -18,6 +24,7 @@ app = typer.Typer(
 Definition = Annotated[Path, typer.Argument(metavar="DEFINITION", help="The stack definition.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the rendered YAML.")]
 StackName = Annotated[str | None, typer.Option("--stack", metavar="NAME", help="Only this stack.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, all else on the other.")]
 
 DEFAULT_OUT = Path("build/rendered")
 
@@ -36,6 +43,29 @@ EngineName = Annotated[
     str | None,
     typer.Option("--engine", metavar="NAME", callback=_known, help="pulumi or helm; the first there is by default."),
 ]
+
+
+@contextmanager
+def seeing(command: str, file: Path, *, as_json: bool) -> Iterator[tuple[Outcome, Seen]]:
+    """Let a command note what it finds; with `as_json` that is all of standard output, however the command ends."""
+    seen = Seen(command, str(file))
+    stdout, ended = sys.stdout, None
+    outcome = Outcome()
+    try:
+        with redirect_stdout(sys.stderr) if as_json else nullcontext(), answering(outcome):
+            try:
+                yield outcome, seen
+            except DefinitionError as error:
+                seen.problems = error.problems
+                raise
+    except typer.Exit as exit_:
+        ended = exit_
+    if as_json:
+        from .json_document import document_text  # not before: other runs do without
+
+        print(document_text(seen, ended.exit_code if ended else 0, outcome.failure), file=stdout)
+    if ended:
+        raise ended
 
 
 @app.command()
@@ -79,12 +109,26 @@ def down(
 
 
 @app.command()
-def check(definition: Definition) -> None:
+def check(definition: Definition, as_json: AsJson = False) -> None:
     """Check the definition: its form, its rules, and the guardrails."""
-    with answering():
+    with seeing("check", definition, as_json=as_json) as (_, seen):
         from .definition import check_definition
 
-        check_definition(definition)
+        check_definition(definition, seen)
+
+
+@app.command()
+def preflight(
+    definition: Definition,
+    cluster: Annotated[str, typer.Option("--cluster", metavar="CONTEXT", help="Where; `local` is the one here.")] = "",
+    stack: StackName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what the stacks of a kubeconfig context need and it lacks; change nothing there."""
+    with seeing("preflight", definition, as_json=as_json) as (_, seen):
+        from .preflight import tell_lacks
+
+        tell_lacks(definition, cluster, stack, seen)
 
 
 @app.command()
@@ -114,12 +158,13 @@ def preview(
     summary: Annotated[
         Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers, of a comparison with REV or CONTEXT.")
     ] = Path("build/preview.md"),
+    as_json: AsJson = False,
 ) -> None:
     """Show what would change against the last rendering, a git revision or a cluster; change nothing there."""
-    with answering():
+    with seeing("preview", definition, as_json=as_json) as (_, seen):
         from .preview import Wanted, preview_changes
 
-        preview_changes(Wanted(definition, out, stack, base, cluster, summary))
+        preview_changes(Wanted(definition, out, stack, base, cluster, summary), seen)
 
 
 @app.command()
@@ -181,10 +226,13 @@ def rollout(
     journals: Annotated[Path, typer.Option("--journals", metavar="DIR", help="Folder of the journals.")] = Path(
         "build/rollout"
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Bring an environment up in one data plane after another, in waves, each behind a health gate."""
-    with answering() as outcome:
+    with seeing("rollout", definition, as_json=as_json) as (outcome, seen):
         from .waves.command import roll_out
         from .waves.prepare import RolloutRequest
 
-        roll_out(RolloutRequest(definition, environment, start, engine, dry_run, resume, back, journals), outcome)
+        if as_json and not dry_run:
+            raise CommandError("JSON=1 tells the plan of a rollout: say DRY_RUN=1 too.", WRONG_INPUT)
+        roll_out(RolloutRequest(definition, environment, start, engine, dry_run, resume, back, journals), outcome, seen)

@@ -10,12 +10,12 @@ from stacks.problems import advisory_text, escaped, listed
 from stacks.stack import Definition, Home, Stack
 from stacks.validate import read_definition
 
-from . import engines
+from . import engines, preflight
 from .changes.compare import KEPT
 from .contexts import LOCAL, context_of, on_cluster, refuse_tags
 from .engines import Bundle, Engine
 from .engines.ownership import owner_of
-from .guardrails import compared_with, enforce
+from .guardrails import compared_with, enforce, findings
 from .kubectl import Kubectl
 from .live import INSTANCE, PART_OF, namespace_of
 from .orphans import Orphan, orphans_in, stacks_in
@@ -41,7 +41,9 @@ def bring_up(request: Request, outcome: Outcome) -> None:
         stacks = on_cluster(definition, request.context, request.stack)
         refuse_tags(definition, stacks)
         Kubectl(context_of(stacks[0].data_plane)).ask_ahead()
-        _up(*_checked(request, definition, stacks), outcome)
+        bundles, engine = _checked(request, definition, stacks)
+        preflight.require(context_of(stacks[0].data_plane), [(each.stack, each.rendered.objects) for each in bundles])
+        _up(bundles, engine, outcome)
         return
     from . import local
 
@@ -65,7 +67,7 @@ def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) 
     if request.context != LOCAL and (text := advisory_text(definition.advisories)):
         note(text)
     here = request.context == LOCAL
-    if text := enforce(rendering, definition, beside, outcome="nothing was changed", local_cluster=here):
+    if text := enforce(findings(rendering, definition, beside, local_cluster=here), "nothing was changed"):
         note(text)
     both = zip(stacks, rendering, strict=True)
     return [Bundle(stack, rendered, definition.lock, request.definition) for stack, rendered in both], engine

@@ -21,8 +21,9 @@ from stacks.validate import read_definition, validate
 
 from . import processes
 from .files import write_atomically
-from .guardrails import enforce
+from .guardrails import enforce, findings
 from .render import render
+from .seen import Seen
 from .terminal import make, note, progress
 
 SECONDS = 120  # For one image.
@@ -31,14 +32,15 @@ _LONGEST_ERROR = 1_000
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-def check_definition(path: Path) -> None:
+def check_definition(path: Path, seen: Seen) -> None:
     """Read a definition and say in a line what is in it, once nothing is wrong with it that `up` would refuse.
 
     Raises DefinitionError with every broken rule, or CommandError with the guardrails that its stacks break.
     """
-    definition = read_definition(path)
+    definition = seen.definition = read_definition(path)
     stacks = progress(definition.stacks, len(definition.stacks), "stacks rendered")
-    guarded = enforce([render(stack, definition) for stack in stacks], definition, outcome="nothing was to be written")
+    seen.guardrails = findings([render(stack, definition) for stack in stacks], definition)
+    guarded = enforce(seen.guardrails, "nothing was to be written")
     servers = {server.name for stack in definition.stacks for server in stack.platform.servers}
     models = {model.name for stack in definition.stacks for model in stack.platform.models}
     names = listed((stack.name for stack in definition.stacks), most=8)

@@ -1,6 +1,6 @@
 """Holds what was rendered to the guardrails, before anything is written or applied."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
@@ -56,16 +56,8 @@ def today() -> date:
     return datetime.now(UTC).date()
 
 
-def enforce(
-    rendering: Sequence[Rendered],
-    definition: Definition,
-    beside: Sequence[Rendered] | None = None,
-    *,
-    outcome: str = "nothing was written",
-    local_cluster: bool = False,
-) -> str:
+def enforce(found: Mapping[str, Sequence[Finding]], outcome: str = "nothing was written") -> str:
     """Return advisories and waivers as a text; raise CommandError with every finding where one is mandatory."""
-    found = findings(rendering, definition, beside, local_cluster=local_cluster)
     if any(each.severity == "mandatory" for of_stack in found.values() for each in of_stack):
         where = "docs/guardrails.md explains the rules, and how one of them is waived"
         raise CommandError(f"{report(found)}\n{summary(found)}; {outcome}. {where}.")

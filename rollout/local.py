@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from stacks.stack import Definition, Stack
 
 from .contexts import LOCAL
 from .health import asked_for, why_pending
+from .needs import stand_ins
 from .terminal import in_shell, make, note
 
 Done = TypeVar("Done")
@@ -78,8 +79,8 @@ def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack
 def start_local(definition: Definition, objects: Sequence[dict[str, Any]], folder: Path | None = None) -> LocalCluster:
     """Start the local cluster, or find the one that runs, and make it fit these objects of stacks; raises CommandError.
 
-    It gets the nodes of all data planes that have a stack there, the custom kinds of these objects, and the priority
-    classes that they name.
+    It gets the nodes of all data planes that have a stack there, the custom kinds of these objects, and what stands in
+    for what a real cluster's administrators make.
     """
     folder = folder or local_folder()
     nodes = _nodes(definition)
@@ -93,8 +94,8 @@ def start_local(definition: Definition, objects: Sequence[dict[str, Any]], folde
             if gone := sorted(there - {item["metadata"]["name"] for item in nodes}):
                 cluster.kubectl("delete", "node", *gone)
             crds.install(cluster, objects)
-            if classes := _priority_classes(objects):
-                cluster.apply(classes)
+            if others := stand_ins(objects):
+                cluster.apply(others)
     except (ClusterError, tools.ToolError) as error:
         raise CommandError(f"there is no local cluster: {error}") from None
     return cluster
@@ -240,12 +241,3 @@ def _nodes(definition: Definition) -> list[dict[str, Any]]:
         theirs = [stack for stack in there if stack.data_plane.name == plane.name]
         found += nodes_of(plane, theirs, most=MOST_NODES)
     return found
-
-
-def _priority_classes(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the priority classes that pods name: a cluster's administrators make them, and without no pod is made."""
-    templates = (item["spec"]["template"]["spec"] for item in objects if item["kind"] in ("Deployment", "StatefulSet"))
-    names = sorted({spec["priorityClassName"] for spec in templates if "priorityClassName" in spec})
-    words = "Stands in for the one of a real cluster."
-    made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000, "description": words}
-    return [{**made, "metadata": {"name": name}} for name in names if not name.startswith("system-")]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from policies.guardrails import check_all
+from policies.guardrails import Finding, check_all
 from stacks.command import WRONG_INPUT, CommandError, chosen
 from stacks.devices import inventory
 from stacks.problems import DefinitionError, counted, escaped, listed
@@ -22,12 +22,13 @@ from .changes.names import renamings, under_names_of_now
 from .changes.page import code, failed_page, page
 from .changes.report import report, terminal_summary, total
 from .changes.revision import NothingToCompare, rendering_of
-from .changes.stack_change import StackChange, stack_change
+from .changes.stack_change import StackChange, stack_change, verdict
 from .contexts import LOCAL, context_in
 from .files import write_atomically
 from .guardrails import enforce, findings, today
 from .orphans import Orphan, orphans_in, stacks_in
 from .render import Rendered, render
+from .seen import Seen
 from .terminal import console, make, note, progress
 from .up import changes_since, parsed
 
@@ -63,7 +64,7 @@ class Comparison:
     orphans: Sequence[Orphan] = ()
 
 
-def preview_changes(wanted: Wanted) -> None:
+def preview_changes(wanted: Wanted, seen: Seen) -> None:
     """Say what would change in every stack, or in one of them; raise CommandError where a mandatory rule is broken."""
     if wanted.base is not None and wanted.cluster is not None:
         raise CommandError("BASE and CLUSTER cannot stand together: compare with one of them.", WRONG_INPUT)
@@ -71,14 +72,16 @@ def preview_changes(wanted: Wanted) -> None:
     if writes:  # nobody shall take an old page for this one, nor miss that this one did not come to its end
         _write(wanted.summary, failed_page(code(str(wanted.definition)), "The preview was begun, and did not end."))
     try:
-        definition = read_definition(wanted.definition)
+        definition = seen.definition = read_definition(wanted.definition)
         rendering, comparison = compared(wanted, definition)
     except (DefinitionError, CommandError) as error:
         if writes:
             what = "is wrong" if isinstance(error, DefinitionError) else "could not be compared"
             _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
         raise
-    changes = _stack_changes(wanted, definition, rendering, comparison)
+    found = seen.guardrails = findings(rendering, definition, local_cluster=wanted.cluster == LOCAL)
+    changes = seen.changes = _stack_changes(wanted, definition, found, comparison)
+    seen.against, seen.verdict = comparison.against, verdict(changes, comparison.refused)
     moves = [
         f"{name}: {line}"
         for name in comparison.changes
@@ -86,6 +89,7 @@ def preview_changes(wanted: Wanted) -> None:
     ]
     for line in moves:
         note(line)
+    seen.notes = (*comparison.notes, *moves)
     if writes:
         against = code(wanted.base) if wanted.base is not None else f"the cluster {code(wanted.cluster or '')}"
         commit = f" ({code(comparison.commit[:10])})" if comparison.commit else ""
@@ -104,13 +108,13 @@ def preview_changes(wanted: Wanted) -> None:
         screen.print(f"Not described, and in the cluster: {names}; see above.", soft_wrap=True)
     if writes:
         note(f"written for reviewers: {escaped(str(wanted.summary))}")
-    enforce(rendering, definition, outcome="nothing was changed", local_cluster=wanted.cluster == LOCAL)
+    enforce(found, "nothing was changed")
 
 
 def _stack_changes(
-    wanted: Wanted, definition: Definition, rendering: Sequence[Rendered], comparison: Comparison
+    wanted: Wanted, definition: Definition, found: Mapping[str, Sequence[Finding]], comparison: Comparison
 ) -> list[StackChange]:
-    known = found = findings(rendering, definition, local_cluster=wanted.cluster == LOCAL)
+    known = found
     if wanted.cluster is None:  # rules judge what is declared: in live objects stand defaults too
         before = {name: objects for name, objects in comparison.before.items() if objects is not None}
         known = check_all(before, today())

@@ -16,7 +16,7 @@ from .changes.report import left_behind, report, total
 from .changes.workloads import mapping
 from .changes.workloads import text as text_at
 from .contexts import context_of
-from .guardrails import enforce
+from .guardrails import enforce, findings
 from .render import Rendered, render
 from .terminal import console, note, progress
 
@@ -33,7 +33,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     place = output.real(out)
     output.read_index(out)  # a folder of somebody else is refused at once
     rendering = [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks rendered")]
-    guarded = enforce(rendering, definition)
+    guarded = enforce(findings(rendering, definition))
     with output.locked(place):
         before = output.read_index(out)
         if before and only and not output.same_definition(before, definition.file):

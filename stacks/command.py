@@ -36,27 +36,29 @@ class Outcome:
     """What a command has changed so far, in words: printed when it is stopped with Ctrl-C."""
 
     text: str = "nothing was changed"
+    failure: str = ""  # What a command that failed has said last.
 
 
 @contextmanager
-def answering() -> Iterator[Outcome]:
+def answering(outcome: Outcome | None = None) -> Iterator[Outcome]:
     """Turn every failure of a command into its message on standard error and its exit code."""
-    outcome = Outcome()
+    outcome = outcome or Outcome()
     try:
         yield outcome
     except DefinitionError as error:
-        _fail(str(error), WRONG_INPUT)
+        _fail(outcome, str(error), WRONG_INPUT)
     except CommandError as error:
-        _fail(str(error), error.code)
+        _fail(outcome, str(error), error.code)
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise  # the reader of our output has gone, and typer knows what to do then
-        _fail(reason(error), FAILED)
+        _fail(outcome, reason(error), FAILED)
     except KeyboardInterrupt:
-        _fail(f"stopped; {outcome.text}", STOPPED)
+        _fail(outcome, f"stopped; {outcome.text}", STOPPED)
 
 
-def _fail(message: str, code: int) -> NoReturn:
+def _fail(outcome: Outcome, message: str, code: int) -> NoReturn:
+    outcome.failure = message
     print(message, file=sys.stderr)
     raise typer.Exit(code)
 

@@ -121,11 +121,9 @@ def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = (), *, most: int = 100)
     found: list[KubernetesObject] = []
     number = 0
     for group in plane.gpus:
-        theirs = [pool for pool in pools if getattr(pool.placement, "product", None) in (None, group.product)]
-        labels = _asked_for(pool for pool in theirs if not isinstance(pool.placement, CpuPlacement))
         for _ in range(min(group.nodes, most)):
             number += 1
-            found += _of_group(f"{plane.made_as}-gpu-{number}", group, theirs, labels)
+            found += nodes_of_group(f"{plane.made_as}-gpu-{number}", group, pools)
     labels = _asked_for(pool for pool in pools if isinstance(pool.placement, CpuPlacement))
     for stack in stacks:
         labels = {**stack.platform.proxy.node_selector, **labels}
@@ -133,9 +131,12 @@ def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = (), *, most: int = 100)
     return [*(device_classes() if any(item["kind"] == "ResourceSlice" for item in found) else []), *found]
 
 
-def _of_group(name: str, group: GpuNodes, pools: Iterable[Pool], labels: Labels) -> Iterator[KubernetesObject]:
+def nodes_of_group(name: str, group: GpuNodes, pools: Iterable[Pool]) -> Iterator[KubernetesObject]:
+    """Yield one node of a group as these pools expect it, and its ResourceSlice where one tells of its devices."""
     product, gpus = group.product, group.per_node
-    placements = [pool.placement for pool in pools]
+    theirs = [pool for pool in pools if getattr(pool.placement, "product", None) in (None, product)]
+    labels = _asked_for(pool for pool in theirs if not isinstance(pool.placement, CpuPlacement))
+    placements = [pool.placement for pool in theirs]
     if group.mig is not None and group.mig.strategy == "dra":
         yield from by_dra(name, product, gpus, group.mig.slices, labels=labels)
     elif group.mig is not None and group.mig.strategy == "single":

@@ -11,7 +11,21 @@ from decimal import Decimal
 from typing import Any
 
 from .compare import MISSING, Identity, compare, field_changes
-from .workloads import Model, Replacing, Serving, Tree, Workload, at, items, serving, text, workloads
+from .weaker import definition_in
+from .workloads import (
+    Model,
+    Replacing,
+    Serving,
+    Tree,
+    Workload,
+    at,
+    items,
+    mapping,
+    mig_profiles,
+    serving,
+    text,
+    workloads,
+)
 
 BYTES_PER_SECOND = 250_000_000  # At which a load is estimated: an assumption, which every text with an estimate states.
 MODEL = "model"  # What a notice about a model has for a kind.
@@ -25,6 +39,7 @@ ASSUMPTIONS = (
     "resident: pinned models load at start, the others when they are called first; loads are estimated at "
     f"{BYTES_PER_SECOND // 10**6} MB/s, which is an assumption."
 )
+_RECUT = "NODES ARE RE-CUT FIRST, which ends every pod on their GPUs; pods wait until slices of the new kind are there"
 _QUANTITY = re.compile(r"(?P<number>[0-9]*\.?[0-9]+)(?P<unit>m|[kMGTPE]|[KMGTPE]i)?")
 _UNITS = {"m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DEFAULTS = {
@@ -155,11 +170,36 @@ def notices(before: Iterable[Tree], after: Iterable[Tree], restarts: Iterable[Re
     old, new = workloads(before), workloads(after)
     rolled = {restart.workload.identity for restart in restarts}
     return [
+        *_cuts(before, after),
         *_pods(old, new),
         *_settings(before, after, [one for one in new.values() if one.identity not in rolled]),
         *_accounts(before, after, new.values()),
         *_models(serving(before), serving(after)),
     ]
+
+
+def _cuts(before: list[Tree], after: list[Tree]) -> Iterator[Notice]:
+    """Yield which GPUs are to be cut anew: where the inventory says so, and where a pool asks for other slices."""
+    was, now = _layouts(before), _layouts(after)
+    for product in sorted(was.keys() & now.keys()):
+        if was[product] != now[product]:
+            yield Notice("nodes with", product, f"{was[product]} → {now[product]}: {_RECUT}", grave=True)
+    had = mig_profiles(before)
+    for (kind, namespace, name), profiles in mig_profiles(after).items():
+        if (old := had.get((kind, namespace, name))) and profiles and old != profiles:
+            what = f"MIG {', '.join(sorted(old))} → {', '.join(sorted(profiles))}: {_RECUT}"
+            yield Notice(kind, name, what, grave=True)
+
+
+def _layouts(objects: list[Tree]) -> dict[str, str]:
+    """Return how the inventory says that each product is cut."""
+    found: dict[str, set[str]] = {}
+    for group in items(definition_in(objects), "dataPlane", "gpus"):
+        slices = mapping(group, "mig", "slices")
+        layout = ", ".join(f"{count} × {profile}" for profile, count in slices.items()) or "not cut"
+        strategy = text(group, "mig", "strategy")
+        found.setdefault(text(group, "product"), set()).add(f"{layout} ({strategy})" if strategy else layout)
+    return {product: " and ".join(sorted(layouts)) for product, layouts in found.items()}
 
 
 def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload]) -> Iterator[Notice]:

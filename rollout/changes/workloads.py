@@ -174,13 +174,25 @@ def serving(objects: Iterable[Tree]) -> Serving:
 
 def gpu_slices(objects: Iterable[Tree]) -> Counter[str]:
     """Count the GPU devices of each kind that all pods take together, with autoscalers at their most."""
+    wanted: Counter[str] = Counter()
+    for workload, device, count in _all_devices(objects):
+        wanted[str(device)] += count * workload.most
+    return +wanted
+
+
+def mig_profiles(objects: Iterable[Tree]) -> dict[Identity, set[str]]:
+    """Return the profiles of the slices that each workload's pods ask for."""
+    found: dict[Identity, set[str]] = {}
+    for workload, device, _ in _all_devices(objects):
+        found.setdefault(workload.identity, set()).update([device.profile] if device.profile else [])
+    return found
+
+
+def _all_devices(objects: Iterable[Tree]) -> Iterator[tuple[Workload, Device, int]]:
     objects = list(objects)
     claims = {_identity(item): item for item in objects if item.get("kind") == "ResourceClaimTemplate"}
-    wanted: Counter[str] = Counter()
     for workload in workloads(objects).values():
-        for device, count in _devices(workload, claims):
-            wanted[str(device)] += count * workload.most
-    return +wanted
+        yield from ((workload, device, count) for device, count in _devices(workload, claims))
 
 
 def _devices(workload: Workload, claims: Mapping[Identity, Tree]) -> Iterator[tuple[Device, int]]:

@@ -8,12 +8,15 @@ from types import FrameType
 
 from stacks.command import FAILED, STOPPED, CommandError, Outcome
 
-from ..changes.compare import KEPT, compare
+from ..changes.compare import KEPT, ObjectChange, compare
 from ..changes.report import report as changes_report
+from ..changes.stack_change import StackChange, stack_change, verdict
 from ..contexts import context_of
 from ..health import target_of
 from ..kubectl import Kubectl
 from ..live import live_objects
+from ..preflight import lacks
+from ..seen import Seen
 from ..terminal import console, note
 from ..up import MOST_FIELDS, MOST_OBJECTS
 from . import report, worker
@@ -23,34 +26,42 @@ from .prepare import Prepared, RolloutRequest, prepared, refuse_contradictions
 from .runner import Runner, Show, Stop
 
 
-def roll_out(request: RolloutRequest, outcome: Outcome) -> None:
+def roll_out(request: RolloutRequest, outcome: Outcome, seen: Seen) -> None:
     """Roll an environment out over its data planes; raise CommandError with a report where it stops early."""
     refuse_contradictions(request)
     history = History(request.journals / request.environment)
     with nullcontext(-1) if request.dry_run else history.locked() as lock:
-        ready = prepared(request, history)
+        ready = prepared(request, history, seen)
+        seen.steps, seen.stacks = ready.record.steps, [*ready.stacks.values()]
         console().print(report.plan_text(ready.record, ready.stacks), soft_wrap=True)
         if request.dry_run:
-            _say_what_would_change(ready)
+            _say_what_would_change(ready, seen)
             return
         journal = ready.journal or history.begin(ready.record, ready.texts)
         outcome.text = f"rollout {journal.number} of {request.environment} can go on with RESUME=1"
         _run(journal, ready, lock)
 
 
-def _say_what_would_change(ready: Prepared) -> None:
+def _say_what_would_change(ready: Prepared, seen: Seen) -> None:
     """Print what each plane's API server says would change; raise CommandError where a plane would not come up."""
-    changes = {}
+    changes: dict[str, list[ObjectChange]] = {}
+    every: list[StackChange] = []
     refused: list[str] = []
     for plane, rendered in ready.rendering.items():
         stack, name = ready.stacks[plane], rendered.stack
+        context = context_of(stack.data_plane)
         try:
-            live = live_objects(context_of(stack.data_plane), [rendered])[name]
+            live = live_objects(context, [rendered])[name]
             ready.engine.check(stack, rendered)
+            lacking = lacks(Kubectl(context), [(stack, rendered.objects)])[name]
         except CommandError as error:
             refused.append(f"{plane}: {error}")
             continue
         changes[name] = compare(live.before, live.after)
+        seen.lacks = {**seen.lacks, name: lacking}
+        refused += [f"{plane}: {lack}" for lack in lacking if lack.hard]
+        found = seen.guardrails.get(name, ())
+        every.append(stack_change(name, changes[name], live.before or None, live.after, findings=found, known=found))
         refused += [f"{plane}: {words}" for words in live.refused]
         # Pulumi makes such objects anew, but for datasets, which it protects; the API server refuses Helm all of them.
         refused += [
@@ -58,6 +69,7 @@ def _say_what_would_change(ready: Prepared) -> None:
             for change in changes[name]
             if change.verb == "replaced" and (ready.engine.name != "pulumi" or change.kind in KEPT)
         ]
+    seen.changes, seen.verdict = every, verdict(every)
     if text := changes_report(changes, objects=MOST_OBJECTS, fields=MOST_FIELDS):
         console().print(text, soft_wrap=True)
     for plane, rendered in ready.rendering.items():

@@ -15,8 +15,9 @@ from stacks.validate import read_definition
 
 from ..contexts import refuse_tags
 from ..engines import Engine, find_engine
-from ..guardrails import compared_with, enforce
+from ..guardrails import compared_with, enforce, findings
 from ..render import Rendered
+from ..seen import Seen
 from ..terminal import note
 from .journal import FILE, History, Journal, RolloutRecord, digests, now, texts_of
 from .plan import backwards, plan_of, stacks_of
@@ -64,7 +65,7 @@ def refuse_contradictions(request: RolloutRequest) -> None:
         stacks_of(read_definition(request.definition), request.environment)
 
 
-def prepared(request: RolloutRequest, history: History) -> Prepared:
+def prepared(request: RolloutRequest, history: History, seen: Seen) -> Prepared:
     """Return what is to be done; raise CommandError or DefinitionError when it cannot be."""
     last = next(reversed(history.all()), None)
     if last is not None and Path(last.record.definition).resolve() != request.definition.resolve():
@@ -72,13 +73,13 @@ def prepared(request: RolloutRequest, history: History) -> Prepared:
         do = "Name that definition with DEFINITION=<file>, or move the folder away"
         raise CommandError(f"{holds}, and not of {escaped(str(request.definition))}.\n{do}.")
     if request.resume or (request.back and last and last.record.kind == "back" and last.record.outcome != "succeeded"):
-        return _going_on(request, history, last)
-    return _taking_back(request, history, last) if request.back else _new(request, history, last)
+        return _going_on(request, history, last, seen)
+    return _taking_back(request, history, last, seen) if request.back else _new(request, history, last, seen)
 
 
-def _new(request: RolloutRequest, history: History, last: Journal | None) -> Prepared:
+def _new(request: RolloutRequest, history: History, last: Journal | None, seen: Seen) -> Prepared:
     texts = texts_of(request.definition)
-    definition = read_definition(request.definition)
+    definition = seen.definition = read_definition(request.definition)
     if texts_of(request.definition) != texts:
         raise CommandError(f"{escaped(definition.file)} was written while it was being read; run this again.")
     every = stacks_of(definition, request.environment)
@@ -89,7 +90,8 @@ def _new(request: RolloutRequest, history: History, last: Journal | None) -> Pre
     around = compared_with((stack.name for stack in stacks.values()), definition)
     rendered = engine.render([*stacks.values(), *around], definition)
     rendering, beside = dict(zip(stacks, rendered, strict=False)), rendered[len(stacks) :]
-    guarded = enforce([*rendering.values()], definition, beside, outcome=_UNTOUCHED)
+    seen.guardrails = findings([*rendering.values()], definition, beside)
+    guarded = enforce(seen.guardrails, _UNTOUCHED)
     for text in (advisory_text(definition.advisories), guarded):
         if text:
             note(text)
@@ -110,7 +112,7 @@ def _new(request: RolloutRequest, history: History, last: Journal | None) -> Pre
     return Prepared(record, engine, stacks, rendering, texts=texts)
 
 
-def _going_on(request: RolloutRequest, history: History, last: Journal | None) -> Prepared:
+def _going_on(request: RolloutRequest, history: History, last: Journal | None, seen: Seen) -> Prepared:
     last = _must_be_there(request, last, "go on with")
     record = last.record
     if record.outcome == "succeeded":
@@ -118,7 +120,7 @@ def _going_on(request: RolloutRequest, history: History, last: Journal | None) -
     engine = _same_engine(request, record)
     back = record.kind == "back"
     sources = {plane: history.numbered(record.good[plane]) if back else last for plane in record.planes}
-    stacks, rendering = _of_kept_texts(request.environment, sources, engine, check=not back)
+    stacks, rendering = _of_kept_texts(request.environment, sources, engine, seen, check=not back)
     note(f"Rollout {last.number} of {record.environment}, begun at {record.began_at}, goes on.")
     unedited = back
     with suppress(OSError):
@@ -130,7 +132,7 @@ def _going_on(request: RolloutRequest, history: History, last: Journal | None) -
     return Prepared(record, engine, stacks, rendering, sources, journal=last)
 
 
-def _taking_back(request: RolloutRequest, history: History, last: Journal | None) -> Prepared:
+def _taking_back(request: RolloutRequest, history: History, last: Journal | None, seen: Seen) -> Prepared:
     last = _must_be_there(request, last, "take back")
     record = last.record
     if record.kind == "back":
@@ -146,7 +148,7 @@ def _taking_back(request: RolloutRequest, history: History, last: Journal | None
         raise CommandError(f"There is nothing to go back to: {none}.\n{do}.")
     engine = _same_engine(request, record)
     sources = {plane: history.numbered(record.good[plane]) for plane in able}
-    stacks, rendering = _of_kept_texts(request.environment, sources, engine, check=False)
+    stacks, rendering = _of_kept_texts(request.environment, sources, engine, seen, check=False)
     new = RolloutRecord(
         began_at=now(),
         kind="back",
@@ -164,7 +166,7 @@ def _taking_back(request: RolloutRequest, history: History, last: Journal | None
 
 
 def _of_kept_texts(
-    environment: str, sources: Mapping[str, Journal], engine: Engine, *, check: bool
+    environment: str, sources: Mapping[str, Journal], engine: Engine, seen: Seen, *, check: bool
 ) -> tuple[dict[str, Stack], dict[str, Rendered]]:
     """Read what each plane is brought up from, and render it; with `check` the rules that may stop it hold too."""
     stacks: dict[str, Stack] = {}
@@ -184,7 +186,8 @@ def _of_kept_texts(
     for definition in read.values() if check else ():  # one: a rollout that goes on is brought up from its own texts
         refuse_tags(definition, list(stacks.values()))
         around = compared_with((stack.name for stack in stacks.values()), definition)
-        if said := enforce([*rendering.values()], definition, engine.render(around, definition), outcome=_UNTOUCHED):
+        seen.guardrails = findings([*rendering.values()], definition, engine.render(around, definition))
+        if said := enforce(seen.guardrails, _UNTOUCHED):
             note(said)
     return stacks, rendering
 

@@ -141,10 +141,12 @@ def _up(task: Task) -> None:
     stack = stacks_of(definition, task.environment)[task.plane]
     Kubectl(context_of(stack.data_plane)).ask_ahead()
 
+    from .. import preflight
     from ..engines import Bundle, find_engine
 
     engine = find_engine(task.engine)
     [rendered] = engine.render([stack], definition)
+    preflight.require(context_of(stack.data_plane), [(stack, rendered.objects)])
     bundle = Bundle(stack, rendered, definition.lock, Path(task.definition), read_from)
     if not engine.up(bundle, wait=False):
         print(f"Nothing changed: {stack.name} is as declared.")

@@ -68,6 +68,15 @@ def fits_on_one_gpu(product: GpuProduct, slices: Mapping[str, int]) -> bool:
     return _place(tuple(sorted(wanted, reverse=True)), 0)
 
 
+def layout_that_fits(product: GpuProduct, slices: Mapping[str, int]) -> dict[str, int]:
+    """Return the most of these slices that stand on one GPU together: of as many kinds, then as much, as can be."""
+    found: list[dict[str, int]] = [{}]
+    for profile, count in slices.items():
+        more = ({**layout, profile: number} for layout in found for number in range(1, count + 1))
+        found += [layout for layout in more if fits_on_one_gpu(product, layout)]
+    return max(found, key=lambda layout: (len(layout), sum(product.profiles[each] * layout[each] for each in layout)))
+
+
 @functools.cache
 def _place(wanted: tuple[tuple[int, str], ...], taken: int) -> bool:
     if not wanted:

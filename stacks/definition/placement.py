@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from .base import LABEL_TEXT, ByteQuantity, Condition, Conditional, ObjectName, Section, Without, form
-from .gpu_products import fits_on_one_gpu, gpu_product
+from .gpu_products import fits_on_one_gpu, gpu_product, layout_that_fits
 
 _PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb$"
 MigProfile = Annotated[str, form(_PROFILE, "a MIG profile, such as 1g.10gb or 3g.40gb")]
@@ -142,6 +142,9 @@ class GpuNodes(Conditional):
             if profile not in product.profiles:
                 raise ValueError(f"{self.product} has no MIG profile {profile}; it has {', '.join(product.profiles)}")
         if not fits_on_one_gpu(product, self.mig.slices):
-            layout = ", ".join(f"{count} × {profile}" for profile, count in self.mig.slices.items())
-            raise ValueError(f"these slices do not fit on one {self.product} together: {layout}")
+            told, fits = (
+                ", ".join(f"{count} × {profile}" for profile, count in layout.items())
+                for layout in (self.mig.slices, layout_that_fits(product, self.mig.slices))
+            )
+            raise ValueError(f"these slices do not fit on one {self.product} together: {told}; {fits} would")
         return self

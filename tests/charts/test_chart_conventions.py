@@ -16,6 +16,7 @@ from charts.packaging import ROOT, version
 from components import EnvironmentArgs
 from policies.guardrails.objects import pods
 from policies.guardrails.rules.pod_security import violations
+from rollout.needs import needs_of
 
 SCENARIOS = sorted(scenarios())
 
@@ -189,6 +190,16 @@ def test_notes_of_everything_name_every_secret_class_and_operator() -> None:
                 assert f"PriorityClass {name}," in text
         if "." in item["apiVersion"].partition("/")[0] and not item["apiVersion"].partition("/")[0].endswith("k8s.io"):
             assert f"brings the kind {item['kind']} of {item['apiVersion']}" in text
+
+
+@pytest.mark.parametrize("scenario", ["prod-east-values.yaml", "everything-values.yaml"])
+def test_notes_and_a_preflight_name_the_same_needs(scenario: str) -> None:
+    """Notes name nodes, kinds and the metrics server in words of their own."""
+    needed = notes(*values_of_scenario(scenario)).partition("What must be there")[2]
+    found = needs_of(template(*values_of_scenario(scenario)))
+    names = {(need.kind, "/".join(filter(None, (need.namespace, need.name)))) for need in found}
+    in_notes = {*re.findall(r"^  - ([A-Z]\w+) (\S+), ", needed, re.MULTILINE)}
+    assert {each for each in names if each[0] != "APIService"} == in_notes
 
 
 def test_every_file_is_readable_text_that_ends_with_a_line_and_scenarios_are_few() -> None:

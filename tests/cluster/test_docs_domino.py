@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.local_cluster.nodes import cpu_node, mig_mixed
+from rollout.needs import stand_ins
 from tests.rollout.conftest import Ended
 
 from .conftest import MakeCluster
@@ -65,6 +66,8 @@ def nexus(make_cluster: MakeCluster, tmp_path: Path) -> Iterator[Nexus]:
     made.definition.parent.mkdir()
     made.write(DEFINITION)
     made.edit("settleSeconds: 60, timeoutSeconds: 900", "settleSeconds: 1, timeoutSeconds: 30")
+    for plane, cluster in clusters.items():
+        cluster.apply(stand_ins(made.rendered(f"prod-{plane}").objects))
     yield made
     made.end()
 
@@ -91,6 +94,8 @@ def test_the_definition_is_rolled_out_fails_at_the_second_planes_gate_and_is_res
     dataset = "filecache/65f1c0ffee0000000000d002/"
     assert paths["eu"] == {f"{dataset}{path}" for path in paths["us"]}
 
+    for plane, cluster in nexus.clusters.items():
+        cluster.apply(stand_ins(nexus.rendered(f"prod-{plane}").objects, in_namespaces=True))
     nexus.quota("us", 4)
     nexus.edit("pools: [{name: main, replicas: 1}]", "pools: [{name: main, replicas: 2}]")
     ended = nexus.goes_on()

@@ -23,6 +23,7 @@ from lab.local_cluster.nodes import cpu_node, mig_mixed
 from rollout.changes.compare import ObjectChange, compare
 from rollout.cli import app
 from rollout.live import Live, live_objects
+from rollout.needs import stand_ins
 from rollout.render import Rendered, render
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
@@ -59,12 +60,10 @@ def objects_of(definition: Definition, *names: str) -> list[Object]:
 
 
 def prepare(cluster: LocalCluster, objects: Sequence[Object]) -> None:
-    """Bring into a cluster what its administrators would: custom kinds, and the priority classes that pods name."""
+    """Bring into a cluster what its administrators would: custom kinds, and what stands in for classes and drivers."""
     crds.install(cluster, objects)
-    names = {pod_spec(item).get("priorityClassName") for item in objects if item["kind"] in WORKLOADS} - {None}
-    if names:
-        meta = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
-        cluster.apply([{**meta, "metadata": {"name": name}} for name in names])
+    if others := stand_ins(objects):
+        cluster.apply(others)
 
 
 WORKLOADS = ("Deployment", "StatefulSet")
@@ -146,10 +145,11 @@ images:
   - {{name: eviction-policy, repository: registry.test/eviction-policy, tag: "1"}}
 proxy:
   replicas: 1
-  auth: {{apiKeys: {{secret: keys}}}}
+  auth: {{oidc: [{{issuer: "https://idp.test", audiences: [tidegate]}}]}}
   access: [{{name: all, principals: [ci], servers: [{server}]}}]
 network:
   callers: [{{name: ci, namespaceLabels: {{kubernetes.io/metadata.name: ci}}}}]
+  reach: [{{name: idp, cidr: 10.20.30.40/32, ports: [443], by: [proxy]}}]
 datasets:
   - {{name: models, kind: nfs, server: nfs.test, path: /models}}
 """

@@ -1,5 +1,6 @@
 """The examples of docs/ci.md: they are workflows, and what they run does what the page says."""
 
+import json
 import os
 import re
 import shutil
@@ -135,11 +136,11 @@ MAKES = sorted(
 @pytest.mark.parametrize("command", MAKES)
 def test_make_knows_every_goal_and_setting(command: str) -> None:
     environment = {**surroundings(), "WHERE": "somewhere", "TARGET": "main", "CI_MERGE_REQUEST_DIFF_BASE_SHA": "HEAD"}
-    dry = ["bash", "-c", command.replace("make ", "make --dry-run RUN=python ", 1)]
+    dry = ["bash", "-c", command.partition(" > ")[0].replace("make ", "make --dry-run RUN=python ", 1)]
     done = subprocess.run(dry, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.replace("\\\n", " ").splitlines() if "-m rollout" in line)
-    for setting in ("BASE", "CLUSTER", "ENV", "DRY_RUN", "RESUME", "BACK"):
+    for setting in ("BASE", "CLUSTER", "ENV", "DRY_RUN", "RESUME", "BACK", "JSON"):
         option = "environment" if setting == "ENV" else setting.lower().replace("_", "-")
         assert (f"{setting}=" in command) == (f"--{option}" in line), line
 
@@ -212,10 +213,18 @@ def runner(origin: Path, tmp_path: Path) -> Runner:
     return Runner(tmp_path / "clone", tmp_path)
 
 
+def of_a_pull_request(runner: Runner) -> dict[str, str]:
+    """The variables of its job, on a machine that has jq as those of GitHub do."""
+    if shutil.which("jq") is None:
+        runner.program("jq")
+    names = {"RUNNER_TEMP": str(runner.home), "GITHUB_STEP_SUMMARY": str(runner.home / "summary.md")}
+    return {"github_base_ref": "main", **names}
+
+
 def test_a_pull_request_is_previewed_and_summed_up(runner: Runner) -> None:
     summary = runner.home / "summary.md"
-    done = runner.run(github("preview"), github_base_ref="main", GITHUB_STEP_SUMMARY=str(summary))
-    assert [one.returncode for one in done] == [0, 0], done[-1].stderr
+    done = runner.run(github("preview"), **of_a_pull_request(runner))
+    assert [one.returncode for one in done] == [0, 0, 0], done[-1].stderr
     page = (runner.clone / "build/preview.md").read_text("utf-8")
     first = page.splitlines()[0]
     assert "3 stacks: 3 changed" in first
@@ -241,10 +250,32 @@ def test_a_definition_that_is_wrong_fails_the_job_and_there_is_a_page_to_show(ru
     definition.write_text(definition.read_text("utf-8").replace("kind: efs", "kind: efz"), "utf-8")
     only_preview = github("preview")
     summary = runner.home / "summary.md"
-    done = runner.run(only_preview, github_base_ref="main", GITHUB_STEP_SUMMARY=str(summary))
-    assert [one.returncode for one in done] == [2, 0]
+    done = runner.run(only_preview, **of_a_pull_request(runner))
+    assert [one.returncode for one in done] == [2, 0, 0]
     assert summary.read_text("utf-8").startswith("**⛔ There is no preview**")
     assert summary.read_text("utf-8").rstrip().splitlines()[-1].startswith("**⛔ ")
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="NOT RUN: JQ IS NOT ON THE PATH, so no annotations were made.")
+def test_annotations_come_of_the_document_and_a_text_of_the_definition_is_only_text(runner: Runner) -> None:
+    finding = {"file": "stacks/x.yaml", "line": 7, "column": 1, "level": "advisory", "source": "guardrail"}
+    words = {"what": "bad\n::error::mine 100%", "why": "", "do": "mend it", "rule": "r", "stacks": ["dev"]}
+    stack = {"name": "prod-east", "file": "stacks/x.yaml", "line": 9, "weaker": ["no longer asks"]}
+    nowhere = {**finding, **words, "line": None}
+    found = {"findings": [{**finding, **words, "object": "o", "path": ""}, nowhere], "stacks": [stack]}
+    for file in (runner.home / "preview.json", runner.clone / "preview.json"):
+        file.write_text(json.dumps(found), "utf-8")
+    (step,) = [command for command in github("preview") if "jq" in command.text]
+    (done,) = runner.run([step], RUNNER_TEMP=str(runner.home))
+    assert done.stdout.splitlines() == [
+        "::warning file=stacks/x.yaml,line=7::bad%0A::error::mine 100%25 mend it",
+        "::warning file=stacks/x.yaml,line=9::prod-east no longer asks",
+    ]
+    *_, step = [Command(text) for text in GITLAB["preview"]["after_script"]]
+    (done,) = runner.run([step])
+    (one,) = json.loads((runner.clone / "code-quality.json").read_text("utf-8"))
+    assert (one["severity"], one["location"]) == ("minor", {"path": "stacks/x.yaml", "lines": {"begin": 7}})
+    assert {"description", "check_name", "fingerprint"} < one.keys()
 
 
 def test_make_fails_with_2_and_prints_the_code_where_a_guardrail_is_broken(runner: Runner) -> None:

@@ -136,16 +136,17 @@ def test_an_image_without_a_digest_is_said_once_by_the_definitions_own_advisory(
     )
     definition = read_definition(path)
     rendering = [render(definition.stacks[0], definition)]
-    assert "has no digest" not in enforce(rendering, definition)
-    assert any(each.rule == "images-are-pinned-by-digest" for each in findings(rendering, definition)["prod-multi"])
+    found = findings(rendering, definition)
+    assert "has no digest" not in enforce(found)
+    assert any(each.rule == "images-are-pinned-by-digest" for each in found["prod-multi"])
 
 
 def test_a_local_cluster_takes_images_without_a_digest(tmp_path: Path) -> None:
     definition = read_definition(production(tmp_path, f"guardrails: {{severities: {{{WILDCARD}: advisory}}}}"))
     rendering = [render(definition.stacks[0], definition)]
     with pytest.raises(CommandError, match="6 mandatory findings"):
-        enforce(rendering, definition)
-    assert "no digest" not in enforce(rendering, definition, local_cluster=True)
+        enforce(findings(rendering, definition))
+    assert "no digest" not in enforce(findings(rendering, definition, local_cluster=True))
 
 
 def test_a_local_cluster_takes_nothing_else_that_is_mandatory() -> None:
@@ -153,7 +154,7 @@ def test_a_local_cluster_takes_nothing_else_that_is_mandatory() -> None:
     in_small("hostNetwork", True)(objects)
     made = [rendered("prod-east", objects, "f.yaml")]
     with pytest.raises(CommandError, match="hostNetwork") as caught:
-        enforce(made, read_definition(REFERENCE), local_cluster=True, outcome="nothing was applied")
+        enforce(findings(made, read_definition(REFERENCE), local_cluster=True), "nothing was applied")
     assert caught.value.code == 1
     assert "1 mandatory finding; nothing was applied." in str(caught.value)
 

@@ -281,3 +281,34 @@ def test_more_or_fewer_pods_are_no_restart(before: list[Object], after: list[Obj
 def test_durations_are_rounded_up() -> None:
     told = [said.duration(seconds) for seconds in (0, 119, 120, 3600, 3661)]
     assert told == ["0 s", "119 s", "2 min", "1 h", "1 h 2 min"]
+
+
+# ---- GPUs that are to be cut anew ----
+
+
+def inventory(**slices: int) -> Object:
+    named = {name.replace("_", "."): count for name, count in slices.items()}
+    gpus = [{"product": "NVIDIA-A100-SXM4-80GB", "mig": {"strategy": "mixed", "slices": named}}]
+    annotations = {"tidegate.dev/definition": json.dumps({"dataPlane": {"gpus": gpus}})}
+    return {"kind": "Namespace", "metadata": {"name": "ns", "annotations": annotations}}
+
+
+def on_slice(profile: str) -> Object:
+    limits = {f"nvidia.com/mig-{profile}": "1"}
+    return pool(inside={"containers": [container(resources={"limits": limits})]})
+
+
+def test_an_inventory_that_tells_of_other_slices_says_that_nodes_are_re_cut_first() -> None:
+    (notice,) = notices([inventory(g1_10gb=7)], [inventory(g3_40gb=2)], [])
+    assert notice.name == "NVIDIA-A100-SXM4-80GB"
+    assert notice.what.startswith("7 × g1.10gb (mixed) → 2 × g3.40gb (mixed): NODES ARE RE-CUT FIRST")
+    assert notice.grave
+    assert notices([inventory(g1_10gb=7)], [inventory(g1_10gb=7)], []) == []
+
+
+def test_a_pool_that_asks_for_another_slice_says_so_too() -> None:
+    before, after = [on_slice("1g.10gb")], [on_slice("2g.20gb")]
+    (notice,) = notices(before, after, restarts(before, after))
+    assert (notice.kind, notice.name, notice.grave) == ("StatefulSet", "big-main", True)
+    assert notice.what.startswith("MIG 1g.10gb → 2g.20gb: NODES ARE RE-CUT FIRST, which ends every pod on their GPUs")
+    assert notices(before, before, []) == []

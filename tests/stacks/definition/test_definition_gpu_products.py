@@ -4,7 +4,14 @@ import itertools
 
 import pytest
 
-from stacks.definition.gpu_products import PRODUCTS, GpuProduct, fits_on_one_gpu, gpu_product, profile_bytes
+from stacks.definition.gpu_products import (
+    PRODUCTS,
+    GpuProduct,
+    fits_on_one_gpu,
+    gpu_product,
+    layout_that_fits,
+    profile_bytes,
+)
 
 # GPU → profile → how many fit on one GPU (NVIDIA mig-parted, config-default.yaml).
 MOST = {
@@ -80,3 +87,19 @@ def test_what_fits_takes_no_more_than_seven_compute_and_eight_memory_slices(name
             fewer = ({**slices, profile: max(0, count - 1)} for profile, count in slices.items())
             assert all(fits_on_one_gpu(gpu, each) for each in fewer)
     assert fitting > 30
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_the_layout_that_is_proposed_fits_and_leaves_out_no_slice_that_would_fit_too(name: str) -> None:
+    gpu = product(name)
+    for counts in itertools.product(range(3), repeat=len(gpu.profiles)):
+        wanted = {profile: count for profile, count in zip(gpu.profiles, counts, strict=True) if count}
+        layout = layout_that_fits(gpu, wanted)
+        assert fits_on_one_gpu(gpu, layout)
+        assert all(layout[profile] <= wanted[profile] for profile in layout)
+        more = ({**layout, profile: layout.get(profile, 0) + 1} for profile in wanted)
+        assert not any(fits_on_one_gpu(gpu, each) for each in more if _within(each, wanted))
+
+
+def _within(slices: dict[str, int], wanted: dict[str, int]) -> bool:
+    return all(count <= wanted[profile] for profile, count in slices.items())

@@ -1,0 +1,244 @@
+"""The document that JSON=1 writes, and its schema: `python -m rollout.json_document`, by `make docs`.
+
+Within a `format` fields may be added; none goes, is renamed or gets another meaning.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from stacks.problems import Position
+
+from .changes import restarts
+from .changes.compare import ObjectChange, Verb
+from .changes.report import values
+from .changes.restarts import Notice, Restart
+from .changes.stack_change import Devices, StackChange, State, findings_of
+from .changes.weaker import Grant
+from .contexts import context_of
+from .guardrails import PINNED
+from .seen import Seen
+from .waves.plan import Step
+
+Level = Literal["error", "advisory", "waived"]
+
+
+class _Json(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, frozen=True, use_attribute_docstrings=True
+    )
+
+
+class _Place(_Json):
+    file: str = ""
+    """File that is to be edited; empty where there is none."""
+    line: int | None = None
+    """Of what concerns an object or a cluster, that of its environment."""
+    column: int | None = None
+
+
+class Found(_Place):
+    """One thing that is wrong or worth knowing."""
+
+    level: Level
+    """`error` fails the command."""
+    source: Literal["definition", "guardrail", "cluster"]
+    """The definition's rules, a guardrail, or the cluster that was asked."""
+    stacks: tuple[str, ...] = ()
+    """Those that have it; none where the definition itself has it."""
+    rule: str = ""
+    """Name of the guardrail."""
+    path: str = ""
+    """Place in the definition, such as `servers[small].pools[main].replicas`."""
+    object: str = ""
+    """Kind and name, as `Deployment/inference-proxy`."""
+    namespace: str = ""
+    """Of the object."""
+    what: str
+    why: str = ""
+    """Why it matters; of what is waived, by whom, until when and why."""
+    do: str = ""
+    """What to do about it."""
+    command: str = ""
+    """kubectl command that shows it."""
+    new: bool | None = None
+    """Whether the change brings it; null where nothing is compared."""
+
+
+class ChangedObject(_Json):
+    """One object that differs."""
+
+    verb: Verb
+    kind: str
+    namespace: str
+    name: str
+    fields: tuple[str, ...]
+    """Each with its values before and after, shortened; never a secret."""
+    immutable: tuple[str, ...]
+    """Fields that make a replacement of it."""
+
+
+class RestartedWorkload(_Json):
+    """A workload whose pods all start anew."""
+
+    kind: str
+    name: str
+    pods: str
+    """How they are renewed, in words."""
+    because: tuple[str, ...]
+    """Fields that changed."""
+    without_replica_seconds: int | None
+    """At most; null where nothing bounds it, as below."""
+    whole_seconds: int | None
+    models: tuple[str, ...]
+
+
+class SeenStack(_Place):
+    """One stack, and how it changes; one that is no longer described has only a name."""
+
+    name: str
+    environment: str = ""
+    data_plane: str = ""
+    context: str = ""
+    """Of the kubeconfig."""
+    production: bool | None = None
+    state: State | None = None
+    """How it changes; null where nothing is compared."""
+    weaker: tuple[str, ...] = ()
+    """What it newly allows or no longer asks for: sentences without a subject."""
+    grants: tuple[Grant, ...] = ()
+    """Who may newly call what; `wider`: among it are models that were served before."""
+    objects: tuple[ChangedObject, ...] = ()
+    restarts: tuple[RestartedWorkload, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    """What happens without a restart; `grave`: as bad as a deletion."""
+    devices: tuple[Devices, ...] = ()
+    """GPU devices before and after, autoscalers at their most, and those that its data plane has."""
+
+
+class Document(_Json):
+    """What a command has found."""
+
+    format: Literal[1] = 1
+    command: str
+    definition: str
+    """Its file."""
+    exit_code: int
+    failure: str
+    """What a command that failed says last, as people read it."""
+    against: str
+    """What a preview compares with."""
+    verdict: str
+    """What changes, in a line."""
+    notes: tuple[str, ...]
+    """What else must be known of a comparison: what a cluster would refuse, what moves to another name."""
+    findings: tuple[Found, ...]
+    stacks: tuple[SeenStack, ...]
+    steps: tuple[Step, ...]
+    """Of a rollout, with the data planes that go together."""
+
+
+def document_text(seen: Seen, code: int, failure: str) -> str:
+    """Return the document of what a command has seen, with the exit code and the message that it ends with."""
+    found = Document(
+        command=seen.command,
+        definition=seen.file,
+        exit_code=code,
+        failure=failure,
+        against=seen.against,
+        verdict=seen.verdict,
+        notes=tuple(seen.notes),
+        findings=tuple(_findings(seen)),
+        stacks=tuple(_stacks(seen)),
+        steps=tuple(seen.steps),
+    )
+    return found.model_dump_json(by_alias=True, indent=2)
+
+
+def _findings(seen: Seen) -> Iterator[Found]:
+    for problem in (*seen.problems, *(seen.definition.advisories if seen.definition else ())):
+        at = problem.where
+        where = {"line": at.line, "column": at.column} if isinstance(at, Position) else {}
+        said = {"file": problem.file, "path": problem.path, "what": problem.what, "why": problem.why, "do": problem.do}
+        yield Found(level=problem.severity, source="definition", **where, **said)
+    judged = [StackChange(name, "unchanged", (), (), (), (), found, found) for name, found in seen.guardrails.items()]
+    for finding, new, stacks in findings_of(seen.changes or judged):
+        if (finding.rule, finding.severity) == (PINNED, "advisory"):
+            continue  # the definition's own advisory has said it, with the line of the image
+        yield Found(
+            level="error" if finding.severity == "mandatory" else finding.severity,
+            source="guardrail",
+            stacks=tuple(stacks),
+            rule=finding.rule,
+            object=finding.object,
+            namespace=finding.namespace,
+            what=finding.what,
+            why=finding.waiver or finding.why,
+            do=finding.do,
+            new=new if seen.changes else None,
+            **_place(seen, stacks[0]),
+        )
+    for name, lacks in seen.lacks.items():
+        for lack in lacks:
+            level: Level = "error" if lack.hard else "advisory"
+            said = {"what": lack.what, "do": lack.do, "command": lack.command}
+            yield Found(level=level, source="cluster", stacks=(name,), **said, **_place(seen, name))
+
+
+def _place(seen: Seen, name: str) -> dict[str, Any]:
+    """Return where the environment of a stack stands in the definition."""
+    for stack in seen.definition.stacks if seen.definition else ():
+        if stack.name == name and seen.definition:
+            index = seen.definition.header.environments.index(stack.environment)
+            return seen.definition.document.position(("environments", index))._asdict()
+    return {}
+
+
+def _stacks(seen: Seen) -> Iterator[SeenStack]:
+    known = {stack.name: stack for stack in seen.stacks or (seen.definition.stacks if seen.definition else ())}
+    changes = {change.name: change for change in seen.changes}
+    for name in changes or known:
+        said = _place(seen, name)
+        if stack := known.get(name):
+            said |= {"environment": stack.environment.name, "production": stack.environment.production}
+            said |= {"data_plane": stack.data_plane.name, "context": context_of(stack.data_plane)}
+        if change := changes.get(name):
+            said |= {"objects": map(_object, change.objects), "restarts": map(_restart, change.restarts)}
+            said |= {key: getattr(change, key) for key in ("state", "weaker", "grants", "notices", "devices")}
+        yield SeenStack(name=name, **said)
+
+
+def _object(change: ObjectChange) -> ChangedObject:
+    return ChangedObject(
+        verb=change.verb,
+        kind=change.kind,
+        namespace=change.namespace,
+        name=change.name,
+        fields=tuple(f"{field.place} {values(field)}" for field in change.fields),
+        immutable=change.reasons,
+    )
+
+
+def _restart(restart: Restart) -> RestartedWorkload:
+    return RestartedWorkload(
+        kind=restart.workload.kind,
+        name=restart.workload.name,
+        pods=restarts.how(restart),
+        because=restart.causes,
+        without_replica_seconds=restart.without_replica,
+        whole_seconds=restart.whole,
+        models=tuple(model.name for model in restart.models),
+    )
+
+
+def schema_text() -> str:
+    """Return the JSON schema of the document."""
+    schema = Document.model_json_schema(by_alias=True, mode="serialization")
+    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")

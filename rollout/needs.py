@@ -1,0 +1,146 @@
+"""What a stack's objects need that somebody else makes, read from the objects: what the chart's notes name too."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stacks.problems import escaped
+
+from .changes.workloads import Tree, Workload, at, items, mapping, text, workloads
+from .kubectl import KubernetesObject
+
+_REMEDIES: Mapping[str, str] = {
+    "Secret": "Make it (kubectl create secret …), or have what keeps your secrets bring it.",
+    "ConfigMap": "Make it (kubectl create configmap …).",
+    "PersistentVolumeClaim": "Make the claim, or name one that is there under datasets.",
+    "PriorityClass": "Have it made, or name another (priorityClass).",
+    "RuntimeClass": "Have it made, or name another.",
+    "StorageClass": "Make it, or name another (storageClass, or storageClasses of the data plane).",
+    "CSIDriver": "Install the driver.",
+    "IngressClass": "Install the ingress controller, or name its class (proxy.exposure.className).",
+    "Gateway": "Make it, or name another (proxy.exposure.gateway).",
+    "Issuer": "Make it with cert-manager, or name another (proxy.tls).",
+    "ClusterIssuer": "Make it with cert-manager, or name another (proxy.tls).",
+    "DeviceClass": "Install NVIDIA's driver for Dynamic Resource Allocation, or name another class (placement).",
+    "APIService": "Install a metrics server, or scale by the queue instead.",
+}
+"""What to do where an object of this kind is missing."""
+_STAND_INS: Mapping[str, KubernetesObject] = {
+    "PriorityClass": {"value": 1000, "description": "Stands in for the one of a real cluster."},
+    "CSIDriver": {"spec": {"attachRequired": False}},
+    "ClusterIssuer": {"spec": {"selfSigned": {}}},
+    "Secret": {},
+    "ConfigMap": {},
+}
+
+
+@dataclass(frozen=True)
+class Need:
+    """An object that must be there, and what is so without it; `hard` where a pod then never starts."""
+
+    version: str
+    kind: str
+    name: str
+    namespace: str
+    without: str
+    hard: bool = True
+
+    @property
+    def do(self) -> str:
+        """What to do where it is missing."""
+        return _REMEDIES[self.kind]
+
+    @property
+    def stub(self) -> KubernetesObject:
+        """As much of the object as finds it."""
+        where = {"namespace": self.namespace} if self.namespace else {}
+        return {"apiVersion": self.version, "kind": self.kind, "metadata": {"name": self.name, **where}}
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Something that a cluster lacks, the command that shows it, and what to do."""
+
+    what: str
+    command: str
+    do: str
+    hard: bool = False
+
+    def __str__(self) -> str:
+        """The first line says what; indented lines say what to do, and how to see it."""
+        level = "" if self.hard else "advisory: "
+        return "\n".join(map(escaped, (f"{level}{self.what}", f"    {self.do}", f"    To see it: {self.command}")))
+
+
+def needs_of(objects: Sequence[Tree]) -> list[Need]:
+    """Return what these objects need and do not bring, each once; the hard needs count where one is both."""
+    made = {(text(item, "kind"), text(item, "metadata", "name")) for item in objects}
+    made |= {("Secret", text(item, "spec", "secretName")) for item in objects if item["kind"] == "Certificate"}
+    found: dict[tuple[str, str, str], Need] = {}
+    for need in (*_of_pods(objects), *(need for item in objects for need in _of_object(item))):
+        if need.name and (need.kind, need.name) not in made:
+            found.setdefault((need.kind, need.namespace, need.name), need)
+    return [*found.values()]
+
+
+def stand_ins(objects: Sequence[Tree], *, in_namespaces: bool = False) -> list[KubernetesObject]:
+    """Return what stands in, with simulated nodes, for what others make in a real cluster, there or in namespaces."""
+    needs = (need for need in needs_of(objects) if need.hard and bool(need.namespace) == in_namespaces)
+    return [{**need.stub, **_STAND_INS[need.kind]} for need in needs if need.kind in _STAND_INS]
+
+
+def _of_object(item: Tree) -> Iterator[Need]:
+    kind, version, namespace = text(item, "kind"), text(item, "apiVersion"), text(item, "metadata", "namespace")
+    spec, named = mapping(item, "spec"), f"{kind} {text(item, 'metadata', 'name')}"
+    for secret in items(item, "imagePullSecrets"):
+        yield Need("v1", "Secret", text(secret, "name"), namespace, "images are pulled without it", hard=False)
+    if kind == "PersistentVolume":
+        mounted = f"no pod can mount {named}"
+        yield Need("storage.k8s.io/v1", "CSIDriver", text(spec, "csi", "driver"), "", mounted)
+        secret = mapping(spec, "csi", "nodePublishSecretRef")
+        yield Need("v1", "Secret", text(secret, "name"), text(secret, "namespace"), mounted)
+        binds = f"{named} names it, and binds all the same"
+        yield Need("storage.k8s.io/v1", "StorageClass", text(spec, "storageClassName"), "", binds, hard=False)
+    elif kind == "Ingress":
+        nobody = "nobody reaches the proxy through the Ingress"
+        yield Need(version, "IngressClass", text(spec, "ingressClassName"), "", nobody, hard=False)
+    elif kind == "HTTPRoute":
+        for parent in items(spec, "parentRefs"):
+            nobody = "nobody reaches the proxy through it"
+            yield Need(version, "Gateway", text(parent, "name"), text(parent, "namespace"), nobody, hard=False)
+    elif kind == "Certificate":
+        issuer = text(spec, "issuerRef", "kind")
+        where = namespace if issuer == "Issuer" else ""
+        yield Need(version, issuer, text(spec, "issuerRef", "name"), where, f"{named} is never issued to the pods")
+    elif kind == "ResourceClaimTemplate":
+        for request in items(spec, "spec", "devices", "requests"):
+            name = text(request, "exactly", "deviceClassName")
+            yield Need(version, "DeviceClass", name, "", "pods that claim a device of it wait for ever")
+    elif kind == "HorizontalPodAutoscaler":
+        stays = "autoscalers see no CPU use, and change nothing"
+        yield Need("apiregistration.k8s.io/v1", "APIService", "v1beta1.metrics.k8s.io", "", stays, hard=False)
+
+
+def _of_pods(objects: Sequence[Tree]) -> Iterator[Need]:
+    for workload in workloads(objects).values():
+        never = f"no pod of {workload.name} is made"
+        priority, runtime = text(workload.pod, "priorityClassName"), text(workload.pod, "runtimeClassName")
+        yield Need("scheduling.k8s.io/v1", "PriorityClass", priority, "", never)
+        yield Need("node.k8s.io/v1", "RuntimeClass", runtime, "", never)
+        waits = f"pods of {workload.name} wait for it"
+        for kind, name in _read(workload):
+            yield Need("v1", kind, name, workload.namespace, waits)
+
+
+def _read(workload: Workload) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of what a pod cannot start without."""
+    sources: list[Any] = [*items(workload.pod, "volumes")]
+    sources += [each for volume in items(workload.pod, "volumes") for each in items(volume, "projected", "sources")]
+    for container in workload.containers:
+        sources += [*items(container, "envFrom"), *(at(one, "valueFrom") for one in items(container, "env"))]
+    for source in sources:
+        for key in ("secret", "secretRef", "secretKeyRef", "configMap", "configMapRef", "configMapKeyRef"):
+            if not at(source, key, "optional"):
+                kind = "Secret" if key.startswith("secret") else "ConfigMap"
+                yield kind, text(source, key, "secretName") or text(source, key, "name")
+        yield "PersistentVolumeClaim", text(source, "persistentVolumeClaim", "claimName")

@@ -1,0 +1,147 @@
+"""What a cluster lacks, each with the command that shows it; where something would never start, nothing is made."""
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from lab.local_cluster import LocalCluster
+from lab.local_cluster.nodes import PRODUCT, cpu_node, mig_mixed, mig_single
+
+from .conftest import MakeCluster
+from .world import HELM, Site, somebody, until
+
+A100 = "NVIDIA-A100-SXM4-80GB"
+GPUS = f"gpus: [{{nodes: 2, product: {A100}, perNode: 8, mig: {{slices: {{1g.10gb: 7}}}}}}]"
+
+
+def lacks(site: Site, code: int) -> dict[str, Any]:
+    """What dev lacks, hard or not, by what it says first."""
+    where = ("--cluster", site.cluster.context, "--stack", "dev-lab")
+    ended = site.run("preflight", *where, "--json", ok=False)
+    assert ended.code == code, ended.text
+    return {one["what"]: one for one in json.loads(ended.out)["findings"] if one["source"] == "cluster"}
+
+
+def one_of(found: dict[str, Any], begin: str) -> Any:
+    (one,) = [one for what, one in found.items() if what.startswith(begin)]
+    return one
+
+
+@HELM
+def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) -> None:
+    """A class, a driver, a device and a label that nothing here has; each is seen with the command that is told."""
+    of_extra = "priorityClass: never-made, nodeSelector: {disk: fast}"
+    site.edit(
+        "replicas: 1}\n      - {name: extra",
+        "replicas: 1, placement: {kind: mig, profile: 7g.80gb}}\n      - {name: extra",
+    )
+    site.edit("capacity: 1Gi}, replicas: 1}", f"capacity: 1Gi}}, replicas: 1, {of_extra}}}")
+    site.edit(
+        "{name: spare, kind: nfs, server: nfs.test, path: /spare}",
+        "{name: spare, kind: csi, driver: no.csi.test, volumeHandle: x}",
+    )
+    site.edit(
+        "datasets: [{name: models, path: /prod}, {name: spare, path: /prod-spare}]",
+        "datasets: [{name: models, path: /prod}]",
+    )
+    cut = f"gpus: [{{nodes: 1, product: {A100}, perNode: 2, mig: {{slices: {{7g.80gb: 1}}}}}}]"
+    site.edit("{name: lab, context", f"{{name: lab, {cut}, context")
+    found = lacks(site, code=1)
+    hard = {what for what, one in found.items() if one["level"] == "error"}
+    assert hard == {
+        "PriorityClass never-made is not there: no pod of small-extra is made",
+        f"CSIDriver no.csi.test is not there: no pod can mount PersistentVolume {site.prefix}-dev-spare",
+        "no node is labelled disk=fast: pods of small-extra wait",
+        "nodes labelled nvidia.com/mig.config.state=success,nvidia.com/mig.strategy=mixed have "
+        "nvidia.com/mig-7g.80gb for 0 of 1 pod: pods of small-main wait",
+    }
+    assert one_of(found, "no CNI is seen")["level"] == "advisory"
+    for one in found.values():
+        assert one["do"]
+        _, *arguments = shlex.split(one["command"])
+        done = site.cluster.kubectl(*arguments, check=False)
+        assert done.returncode == 0 or "NotFound" in done.stderr, done.stderr
+    ended = site.up(ok=False)
+    assert ended.code == 1
+    assert "dev-lab would not come up in tests; nothing was changed.\n" in ended.err
+    assert all(what in ended.err for what in found)
+    assert site.objects() == {}
+
+
+@HELM
+def test_a_secret_is_waited_for_with_its_namespace_and_asked_for_once_that_is_there(site: Site) -> None:
+    site.edit("auth: {oidc", "auth: {apiKeys: {secret: keys}, oidc")
+    secret = f"Secret {site.prefix}-dev/keys is not there"
+    assert one_of(lacks(site, code=0), secret)["level"] == "advisory"
+    site.up()
+    assert one_of(lacks(site, code=1), secret)["level"] == "error"
+    assert secret in site.up(ok=False).err
+    site.kubectl("create", "secret", "generic", "keys")
+    assert not [what for what in lacks(site, code=0) if what.startswith("Secret")]
+    site.up()
+
+
+@HELM
+def test_nodes_that_are_cut_otherwise_than_the_inventory_says_are_named(site: Site) -> None:
+    site.edit("{name: lab, context", f"{{name: lab, {GPUS}, context")
+    told = one_of(lacks(site, code=0), "data plane lab tells of 2 × ")
+    assert f"{A100} with 56 × nvidia.com/mig-1g.10gb each, and 0 are so" in told["what"]
+    assert (
+        "gpu-1 has 16 × nvidia.com/mig-1g.10gb, 8 × nvidia.com/mig-2g.20gb, 8 × nvidia.com/mig-3g.40gb" in told["what"]
+    )
+    assert "mig.config=LAYOUT" in told["do"]
+    assert told["level"] == "advisory"
+
+
+@HELM
+def test_who_may_not_look_is_told_so_and_not_stopped(site: Site) -> None:
+    kinds = "namespaces,configmaps"
+    user = somebody(site.cluster, f"{site.prefix}-blind", ("", kinds, "get,list"))
+    site.environment = {**site.environment, "KUBECONFIG": str(user)}
+    found = lacks(site, code=0)
+    assert "nodes" in one_of(found, "you may not look at ")["what"]
+
+
+@pytest.mark.thorough
+@HELM
+def test_an_autoscaler_that_may_add_nodes_makes_a_missing_node_an_advisory(site: Site) -> None:
+    site.edit("capacity: 1Gi}, replicas: 1}", "capacity: 1Gi}, replicas: 1, nodeSelector: {disk: fast}}")
+    assert one_of(lacks(site, code=1), "no node is labelled disk=fast")["level"] == "error"
+    status = ("configmap", "cluster-autoscaler-status", "--namespace", "default")
+    site.cluster.kubectl("create", *status)
+    try:
+        assert one_of(lacks(site, code=0), "no node is labelled disk=fast")["what"].endswith(
+            "unless an autoscaler adds one"
+        )
+    finally:
+        site.cluster.kubectl("delete", *status)
+
+
+def agents(cluster: LocalCluster, name: str, *arguments: str) -> None:
+    """Have the cluster run a DaemonSet of this name."""
+    meta = {"name": name, "namespace": "kube-system"}
+    pod = {"containers": [{"name": "c", "image": "agent:1", "args": [*arguments]}]}
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    cluster.apply([{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": spec}])
+
+
+@pytest.mark.thorough
+@HELM
+def test_a_cluster_as_it_is_declared_lacks_nothing(site: Site, make_cluster: MakeCluster) -> None:
+    """In one of its own, with a CNI that is known, and nodes cut in either strategy."""
+    nodes = [mig_mixed("a", A100, 8, {"1g.10gb": 7}), mig_mixed("b", A100, 8, {"1g.10gb": 7}), cpu_node("cpu")]
+    own = make_cluster([*nodes, mig_single("c", "NVIDIA-H100-80GB-HBM3", 2, "3g.40gb", 2)], "whole")
+    site.edit("context: tests,", "context: whole,")
+    single = "{nodes: 1, product: NVIDIA-H100-80GB-HBM3, perNode: 2, mig: {strategy: single, slices: {3g.40gb: 2}}}"
+    site.edit("{name: lab, context", f"{{name: lab, {GPUS[:-1]}, {single}], context")
+    site.environment = {**site.environment, "KUBECONFIG": str(own.kubeconfig)}
+    site.cluster = own
+    agents(own, "aws-node")
+    assert one_of(lacks(site, code=0), "no CNI is seen")
+    agents(own, "aws-node", "--enable-network-policy=true")
+    until("the DaemonSet is there", lambda: lacks(site, code=0) == {})
+    own.kubectl("label", "node", "b", f"{PRODUCT}=NVIDIA-A100-SXM4-40GB", "--overwrite")
+    assert "and 1 are so" in one_of(lacks(site, code=0), "data plane lab tells of 2 × ")["what"]

@@ -1,0 +1,108 @@
+"""JSON=1: one document of a form that stays, whatever a command finds and however it ends."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from rollout.json_document import Document, schema_text
+
+from .conftest import ROOT, Call, Edit, Ended
+
+SCHEMA = ROOT / "docs" / "json.schema.json"
+PRODUCTION = ("  - name: prod\n", "  - name: prod\n    production: true\n")
+"""Makes images without a digest, which the small definition has, a broken rule."""
+
+
+def document(ended: Ended) -> Any:
+    """What a command wrote on standard output: that, and nothing beside it."""
+    found = json.loads(ended.out)
+    jsonschema.validate(found, json.loads(SCHEMA.read_text("utf-8")))
+    assert (found["format"], found["exitCode"]) == (1, ended.code)
+    assert found["failure"] == "" or f"{found['failure']}\n" in ended.err
+    return found
+
+
+def test_a_good_definition_is_a_document_and_people_read_the_same_as_ever(call: Call, definition: Path) -> None:
+    ended = call("check", definition, "--json", code=0)
+    found = document(ended)
+    assert call("check", definition).out in ended.err
+    assert [(one["name"], one["context"], one["state"]) for one in found["stacks"]] == [
+        ("dev-lab", "kind-lab", None),
+        ("prod-east", "east", None),
+    ]
+    assert {(one["level"], one["source"], one["line"]) for one in found["findings"]} == {
+        ("advisory", "definition", line) for line in (2, 3, 4)
+    }
+
+
+def test_every_mistake_of_a_definition_has_its_line(call: Call, definition: Path, edit: Edit) -> None:
+    edit("kind: nfs", "kind: nsf")
+    edit("replicas: 1}]", "replicas: many}]")
+    found = document(call("check", definition, "--json", code=2))
+    assert [(one["level"], one["file"], one["line"]) for one in found["findings"]] == [
+        ("error", str(definition), 6),
+        ("error", str(definition), 10),
+    ]
+    assert found["findings"][1]["path"] == "servers[small].pools[main].replicas"
+    assert found["stacks"] == []
+
+
+def test_a_broken_guardrail_is_at_the_line_of_its_environment(call: Call, definition: Path, edit: Edit) -> None:
+    edit(*PRODUCTION)
+    found = document(call("check", definition, "--json", code=1))
+    broken = [one for one in found["findings"] if one["level"] == "error"]
+    assert {(one["source"], *one["stacks"]) for one in broken} == {("guardrail", "prod-east")}
+    assert "images-are-pinned-by-digest" in {one["rule"] for one in broken}
+    assert "Deployment/inference-proxy" in {one["object"] for one in broken}
+    (line,) = {one["line"] for one in broken}
+    assert definition.read_text("utf-8").splitlines()[line - 1] == "  - name: prod"
+
+
+@pytest.mark.usefixtures("rendered")
+def test_a_preview_has_what_changes_what_restarts_and_what_is_weaker(preview: Call, edit: Edit) -> None:
+    edit('proxy, tag: "1"', 'proxy, tag: "2"')
+    edit("principals: [ci]", "principals: [ci, cd]")
+    edit("  - {name: dev}", "  - {name: dev, promotion: {principals: [me]}}")
+    found = document(preview("--json", code=0))
+    dev, prod = found["stacks"]
+    assert {"verb": "changed", "kind": "Deployment", "name": "inference-proxy"}.items() <= dev["objects"][-1].items()
+    assert "registry.test/proxy:1 → registry.test/proxy:2" in " ".join(dev["objects"][-1]["fields"])
+    assert [(one["name"], one["withoutReplicaSeconds"]) for one in dev["restarts"]] == [("inference-proxy", 0)]
+    assert dev["weaker"] == ["newly lets me bring in versions of models"]
+    assert {"who": "principal cd", "action": "infer", "models": "one of small, * of *", "wider": True} in prod["grants"]
+    assert (prod["state"], prod["weaker"]) == ("changed", [])
+    assert "WEAKER" in found["verdict"]
+
+
+@pytest.mark.usefixtures("rendered")
+def test_a_secret_is_no_more_in_a_document_than_on_the_screen(preview: Call, edit: Edit) -> None:
+    edit("access: [{name: all", "tracing: {endpoint: 'http://c.test', percent: 5}\n  access: [{name: all")
+    ended = preview("--json")
+    assert document(ended)["exitCode"] == ended.code
+
+
+def test_the_plan_of_a_rollout_is_for_dry_runs_alone(call: Call, definition: Path, tmp_path: Path) -> None:
+    rollout = ("rollout", definition, "--environment", "prod", "--json", "--journals", tmp_path / "journals")
+    found = document(call(*rollout, code=2))
+    assert "DRY_RUN=1" in found["failure"]
+
+
+def test_the_schema_in_the_docs_is_that_of_the_code_and_the_page_names_every_field() -> None:
+    assert SCHEMA.read_text("utf-8") == schema_text(), "make docs"
+    page = (ROOT / "docs" / "json.md").read_text("utf-8")
+    definitions = json.loads(schema_text())["$defs"]
+    fields = {*json.loads(schema_text())["properties"], *definitions["Found"]["properties"]}
+    assert [name for name in sorted(fields) if f"`{name}`" not in page and f"`findings[].{name}`" not in page] == []
+    assert set(Document.model_fields)
+
+
+@pytest.mark.parametrize("goal", ["up", "pin", "check up"])
+def test_other_goals_of_make_refuse_it(goal: str) -> None:
+    command = ["make", "--dry-run", "RUN=python", *goal.split(), "JSON=1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "JSON=1 is for check preflight preview rollout environments" in done.stderr

@@ -1,0 +1,50 @@
+"""What a stack's objects need that others make; what real clusters lack of it is in tests/cluster."""
+
+from pathlib import Path
+
+from rollout.needs import needs_of, stand_ins
+from rollout.render import render
+from stacks.validate import read_definition
+
+from .conftest import made
+
+ROOT = Path(__file__).parents[2]
+
+
+def pods(kind: str = "Deployment", **spec: object) -> dict[str, object]:
+    return made(kind, "w", spec={"template": {"spec": {"containers": [{"name": "c"}], **spec}}})
+
+
+def test_what_pods_read_and_nobody_brings_is_needed_once_and_what_is_optional_is_not() -> None:
+    volumes = [
+        {"secret": {"secretName": "s"}},
+        {"projected": {"sources": [{"secret": {"name": "s"}}, {"configMap": {"name": "ours"}}]}},
+        {"persistentVolumeClaim": {"claimName": "models"}},
+        {"secret": {"secretName": "maybe", "optional": True}},
+    ]
+    env = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "of-env", "key": "k"}}}]
+    containers = [{"name": "c", "env": env, "envFrom": [{"configMapRef": {"name": "theirs"}}]}]
+    found = needs_of([pods(volumes=volumes, containers=containers), made("ConfigMap", "ours")])
+    assert [(need.kind, need.namespace, need.name, need.hard) for need in found] == [
+        ("Secret", "ns", "s", True),
+        ("PersistentVolumeClaim", "ns", "models", True),
+        ("ConfigMap", "ns", "theirs", True),
+        ("Secret", "ns", "of-env", True),
+    ]
+
+
+def test_a_certificate_brings_its_secret_and_needs_its_issuer() -> None:
+    issuer = {"kind": "ClusterIssuer", "name": "ca"}
+    certificate = made("Certificate", "tls", spec={"secretName": "tls", "issuerRef": issuer})
+    (need,) = needs_of([pods(volumes=[{"secret": {"secretName": "tls"}}]), certificate])
+    assert (need.kind, need.namespace, need.name, need.hard) == ("ClusterIssuer", "", "ca", True)
+
+
+def test_what_stands_in_is_what_would_stop_an_up() -> None:
+    path = ROOT / "tests" / "definitions" / "everything.yaml"
+    definition = read_definition(path)
+    objects = render(definition.stacks[0], definition).objects
+    there = {(item["kind"], item["metadata"]["name"]) for item in stand_ins(objects)}
+    assert {("PriorityClass", "inference"), ("CSIDriver", "blob.csi.azure.com")} <= there
+    inside = {(item["kind"], item["metadata"]["namespace"]) for item in stand_ins(objects, in_namespaces=True)}
+    assert inside == {("Secret", "inference-prod"), ("ConfigMap", "inference-prod")}

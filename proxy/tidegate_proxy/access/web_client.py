@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -40,6 +41,14 @@ class HttpResponse:
             return msgspec.json.decode(self.body, type=dict[str, Any])
         except (msgspec.MsgspecError, RecursionError):
             raise NoAnswer("the answer is no JSON object") from None
+
+
+def web_proxy(url: URL) -> str | None:
+    """Return the web proxy by which the environment has an address asked (HTTPS_PROXY, NO_PROXY), where there is one.
+
+    aiohttp would find it too, and look for a file of credentials (~/.netrc) each time.
+    """
+    return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
 
 
 class WebClient:
@@ -82,10 +91,10 @@ class WebClient:
 
     async def _get(self, url: URL, headers: Mapping[str, str]) -> tuple[HttpResponse, URL | None]:
         if self._session is None:
-            jar = aiohttp.DummyCookieJar()
-            self._session = aiohttp.ClientSession(timeout=self._timeout, cookie_jar=jar, trust_env=True)
+            self._session = aiohttp.ClientSession(timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar())
         headers = {"accept": "application/json", "accept-encoding": "identity", **headers}
-        async with self._session.get(url, headers=headers, allow_redirects=False, ssl=self._context) as response:
+        asked = self._session.get(url, headers=headers, allow_redirects=False, ssl=self._context, proxy=web_proxy(url))
+        async with asked as response:
             if response.status in _REDIRECTS:
                 return HttpResponse(response.status, b""), url.join(URL(response.headers.get("location", "")))
             body = bytearray()

@@ -18,7 +18,9 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from yarl import URL
 
+from ..access.web_client import web_proxy
 from ..kinds import KINDS
 from ..targets import Target
 
@@ -141,8 +143,8 @@ class Tracer:
         """Send what there is; what a collector does not take within so many seconds is lost, and counted."""
         if not self._waiting:
             return
-        limit = aiohttp.ClientTimeout(total=seconds)
-        async with aiohttp.ClientSession(timeout=limit, trust_env=True) as session:
+        way = web_proxy(URL(self._url))
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds), proxy=way) as session:
             for _ in range(0, len(self._waiting), BATCH):
                 spans = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
                 why = await self._send(session, spans)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from .. import devices
 from ..definition import DataPlane
-from ..definition.base import byte_count
+from ..definition.base import PolicyResources, byte_count
 from ..definition.gpu_products import gpu_bytes, gpu_product
 from ..definition.placement import (
     CpuPlacement,
@@ -249,6 +249,15 @@ def preloaded_models_have_a_replica_in_production(stack: Stack) -> Iterator[Prob
             what = f"{server.name}/{pool.name} has no replica in production, so calls of its models fail"
             do = "Say replicas: 1 or more, where that is not meant."
             yield stack.source.problem((*path, "replicas"), what, do=do, severity="advisory")
+
+
+def policy_resources_are_those_of_a_policy(stack: Stack) -> Iterator[Problem]:
+    """The eviction policy runs beside on-demand Tritons only."""
+    for path, server, pool in stack.pools():
+        if not isinstance(pool.loading, OnDemand) and pool.policy_resources != PolicyResources():
+            what = f"policyResources of {server.name}/{pool.name} are an eviction policy's, and a preload pool has none"
+            do = "Take them away; in an overlay, with `policyResources: null`."
+            yield stack.source.problem((*path, "policyResources"), what, do=do)
 
 
 def waiting_for_a_load_ends_before_the_proxys_time_out(stack: Stack) -> Iterator[Problem]:

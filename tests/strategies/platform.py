@@ -144,7 +144,12 @@ def pools(name: str) -> st.SearchStrategy[Tree]:
         "policyResources": resources(),
     }
     rest = st.fixed_dictionaries(always, optional=optional)
-    return st.builds(lambda count, rest: {"name": name, **count, **rest}, counts(scaled_by_queue=True), rest)
+    return st.builds(lambda count, rest: {"name": name, **count, **_ran(rest)}, counts(scaled_by_queue=True), rest)
+
+
+def _ran(pool: Tree) -> Tree:
+    """Return a pool without what is said of a policy where none runs."""
+    return {key: said for key, said in pool.items() if key != "policyResources" or pool["loading"]["mode"] != "preload"}
 
 
 @st.composite

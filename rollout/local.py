@@ -93,8 +93,9 @@ def start_local(definition: Definition, objects: Sequence[dict[str, Any]], folde
             # Those that the definition no longer tells of.
             if gone := sorted(there - {item["metadata"]["name"] for item in nodes}):
                 cluster.kubectl("delete", "node", *gone)
-            crds.install(cluster, objects)
-            if others := stand_ins(objects):
+            others = stand_ins(objects)
+            crds.install(cluster, [*objects, *others])
+            if others:
                 cluster.apply(others)
     except (ClusterError, tools.ToolError) as error:
         raise CommandError(f"there is no local cluster: {error}") from None

@@ -138,8 +138,9 @@ def running(definition: Path, stacks: Sequence[str] | None, folder: Path) -> Ite
             cluster = LocalCluster.start(place, name=context_of(plane), nodes=nodes)
             clusters[plane.name] = stack_of.enter_context(cluster)
             objects = render(stack, read).objects
-            crds.install(cluster, objects)
-            cluster.apply(stand_ins(objects))
+            others = stand_ins(objects)
+            crds.install(cluster, [*objects, *others])
+            cluster.apply(others)
         yield Planes(read, clusters, folder)
 
 

@@ -61,8 +61,9 @@ def objects_of(definition: Definition, *names: str) -> list[Object]:
 
 def prepare(cluster: LocalCluster, objects: Sequence[Object]) -> None:
     """Bring into a cluster what its administrators would: custom kinds, and what stands in for classes and drivers."""
-    crds.install(cluster, objects)
-    if others := stand_ins(objects):
+    others = stand_ins(objects)
+    crds.install(cluster, [*objects, *others])
+    if others:
         cluster.apply(others)
 
 

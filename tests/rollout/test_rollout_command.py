@@ -189,6 +189,7 @@ def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_w
             raise CommandError(refuses)
 
     monkeypatch.setattr("rollout.waves.command.live_objects", lambda _, rendering: {rendering[0].stack: live})
+    monkeypatch.setattr("rollout.waves.command.lacks", lambda _, asked: {stack.name: [] for stack, _ in asked})
     monkeypatch.setattr("rollout.engines.helm.Helm.check", check)
     ended = roll("--dry-run")
     assert ended.code == bool(says)

@@ -35,6 +35,13 @@ class Replacing:
     waits_for_end: bool = True  # Whether a new pod starts only after the old one has ended.
 
 
+def pool_of(item: Tree) -> Pool | None:
+    """Return the pool that an object belongs to, by its labels."""
+    labels = mapping(item, "metadata", "labels")
+    server, pool = text(labels, "tidegate.dev/server"), text(labels, "tidegate.dev/pool")
+    return (server, pool) if server and pool else None
+
+
 class Workload:
     """A Deployment or a StatefulSet; `least` and `most` are its pods: a fixed number, or an autoscaler's bounds."""
 
@@ -44,9 +51,7 @@ class Workload:
         self.template = mapping(item, "spec", "template")
         self.pod = mapping(self.template, "spec")
         self.containers = [*items(self.pod, "initContainers"), *items(self.pod, "containers")]
-        labels = mapping(item, "metadata", "labels")
-        server, pool = text(labels, "tidegate.dev/server"), text(labels, "tidegate.dev/pool")
-        self.pool: Pool | None = (server, pool) if server and pool else None
+        self.pool = pool_of(item)
         role = text(self.template, "metadata", "labels", "tidegate.dev/role")
         self.role = "pool" if self.pool else "proxy" if role == "proxy" else self.kind.lower()
         self.pods = f"{least} to {most} pods" if least != most else f"{most} pod{'' if most == 1 else 's'}"
@@ -150,19 +155,24 @@ class Serving:
 
 
 def serving(objects: Iterable[Tree]) -> Serving:
-    """Return what a stack's objects serve."""
-    found = Serving({}, {}, {})
+    """Return what a stack's objects serve, by the names of these: the table may call a server or pool otherwise."""
+    objects, found = list(objects), Serving({}, {}, {})
+    services = {text(item, "metadata", "name"): pool_of(item) for item in objects if item.get("kind") == "Service"}
     for item in objects:
         if item.get("kind") != "ConfigMap":
             continue
         table = json_tree(at(item, "data", proxy_process.ROUTING_FILE))
+        made_as: dict[Pool, Pool] = {}
         for server in items(table, "servers"):
             for pool in items(server, "pools"):
-                found.loading[text(server, "name"), text(pool, "name")] = text(pool, "loading")
+                called = text(server, "name"), text(pool, "name")
+                made_as[called] = services.get(text(pool, "host").partition(".")[0]) or called
+                found.loading[made_as[called]] = text(pool, "loading")
         for model in sorted(items(table, "models"), key=lambda model: text(model, "name")):
             footprint = number(model, "footprintBytes", default=0) or None
             one = Model(text(model, "name"), model.get("pinned") is True, footprint)
-            found.models.setdefault((text(model, "server"), text(model, "pool")), []).append(one)
+            called = text(model, "server"), text(model, "pool")
+            found.models.setdefault(made_as.get(called, called), []).append(one)
         settings = json_tree(at(item, "data", eviction_process.SETTINGS_FILE))
         if settings is not None:
             found.wait_seconds[text(item, "metadata", "name")] = number(settings, "waitSeconds", default=0)

@@ -74,7 +74,8 @@ def test_a_command_to_copy_leaves_out_what_the_makefile_says_itself_and_quotes_t
 
 def test_the_columns_of_makes_help_are_aligned() -> None:
     root = Path(__file__).resolve().parents[2]
-    lines = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout.splitlines()
+    command = ["make", "--no-print-directory", "help"]
+    lines = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.splitlines()
     listed = lines[2 : lines.index("", 2)]
     commands = [line for line in listed if line.startswith("  make ")]
     column = 9 + max(len(line.split()[1]) for line in commands)

@@ -28,7 +28,7 @@ def said(edits: dict[str, Any]) -> str:
 def test_an_unknown_key_lists_the_keys_and_without_a_near_one_suggests_none() -> None:
     text = said({f"{COLD}/zzz": 3})
     assert f'{PLACE}: unknown key "zzz"' in text
-    assert "Keys here: name, loading, placement, replicas," in text
+    assert "Keys here: name, formerly, loading, placement, replicas," in text
     assert "did you mean" not in text
 
 

@@ -4,6 +4,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,15 @@ def places() -> list[tuple[Path_, Any]]:
 
 
 def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
-    """Return all that a stack resolves to, and what its data plane and its environment say besides."""
+    """Return all that a stack resolves to, and what its data plane and its environment say besides.
+
+    A model that names no pool is served by its server's only one, and names it here.
+    """
+    only = {server.name: server.pools[0].name for server in stack.platform.servers}
+    models = tuple(
+        model.model_copy(update={"pool": model.pool or only[model.server]}) for model in stack.platform.models
+    )
+    stack = replace(stack, platform=stack.platform.model_copy(update={"models": models}))
     plane = stack.data_plane.model_dump() | {"context": stack.data_plane.context or stack.data_plane.name}
     environment = stack.environment.model_dump() | {"namespace": stack.namespace}
     platform = stack.platform.model_dump(exclude={"servers"})

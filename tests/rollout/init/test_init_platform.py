@@ -5,6 +5,7 @@ import pty
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -212,7 +213,7 @@ def test_an_address_that_would_be_more_than_text_to_make_or_a_shell_is_refused(t
 def test_the_pulumi_program_is_the_pinned_one(tmp_path: Path) -> None:
     """Without an engine there is no configuration, for which it asks: so all that it imports was found."""
     write_repository(InitRequest(tmp_path), Outcome())
-    command = ["python", "__main__.py"]
+    command = [sys.executable, "__main__.py"]
     alone = subprocess.run(command, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, check=False)
     assert "Run `make up` once" in alone.stderr
     (tmp_path / ".tidegate").symlink_to(ROOT)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError, Outcome
-from stacks.problems import advisory_text, escaped, listed
+from stacks.problems import advisory_text, escaped
 from stacks.stack import Definition, Home, Stack
 from stacks.validate import read_definition
 
 from . import engines, preflight
 from .changes.compare import KEPT
-from .contexts import LOCAL, context_of, on_cluster, refuse_tags
+from .contexts import LOCAL, context_of, on_cluster, refuse_tags, require_named
 from .engines import Bundle, Engine
 from .engines.ownership import owner_of
 from .guardrails import compared_with, enforce, findings
@@ -122,10 +122,7 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         print("The local cluster is gone, with all that was in it." if gone else "There is no local cluster.")
         return
     definition = read_definition(request.definition)
-    if not request.context:
-        contexts = listed(dict.fromkeys(context_of(plane) for plane in definition.header.data_planes))
-        ways = f"CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine"
-        raise CommandError(f"Which cluster? {ways}.", WRONG_INPUT)
+    require_named(definition, request.context)
     if request.context == LOCAL:
         from . import local
 
@@ -138,7 +135,7 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         homes += stacks_in(definition, request.context, request.stack)
     except CommandError as error:
         described, orphans = False, orphans_in(definition, request.context, request.stack, error)
-        homes += [each.home for each in orphans if each.engine in engines.FINDERS and not each.moved]
+        homes += [each.home for each in orphans if each.goes_by_name]
         if not (request.stack and homes):  # orphans go one by one
             raise CommandError("\n".join(["Nothing was changed.", *_told(request, orphans)]), WRONG_INPUT) from None
     dear = [home.name for home in homes if home.environment.production]

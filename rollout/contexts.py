@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stacks.command import WRONG_INPUT, CommandError, chosen, none_such
 from stacks.definition import DataPlane
-from stacks.problems import escaped
+from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
 from .terminal import make
@@ -21,6 +21,14 @@ def context_in(definition: Definition, cluster: str) -> str:
     """Return the kubeconfig context of a cluster, which is said by it or by the data plane's name."""
     contexts = {plane.name: context_of(plane) for plane in definition.header.data_planes}
     return cluster if cluster in contexts.values() else contexts.get(cluster, cluster)
+
+
+def require_named(definition: Definition, cluster: str) -> None:
+    """Raise CommandError where no cluster is named."""
+    if not cluster:
+        contexts = listed(dict.fromkeys(map(context_of, definition.header.data_planes)))
+        ways = f"CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine"
+        raise CommandError(f"Which cluster? {ways}.", WRONG_INPUT)
 
 
 def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[Stack, ...]:

@@ -155,7 +155,7 @@ def document_text(seen: Seen, code: int, failure: str) -> str:
         stacks=tuple(_stacks(seen)),
         steps=tuple(seen.steps),
     )
-    return found.model_dump_json(by_alias=True, indent=2)
+    return json.dumps(found.model_dump(by_alias=True), indent=2)  # in ASCII: a file's name may be no text
 
 
 def _findings(seen: Seen) -> Iterator[Found]:

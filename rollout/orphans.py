@@ -3,8 +3,9 @@
 A cluster itself says what they are: by the labels and annotations of a Namespace, and by the marks of engines.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -35,6 +36,12 @@ class Orphan:
     since: str  # Day on which its namespace was made.
     objects: Sequence[KubernetesObject]  # But for volumes, claims and the namespace.
     moved: str = ""  # Where the definition has the stack of this name now, which is never taken for this one.
+    twin: bool = False  # Whether another one has this name, as of another definition: the name tells not which.
+
+    @property
+    def goes_by_name(self) -> bool:
+        """Whether `make down` takes it down by its name."""
+        return self.engine in _BY and not self.moved and not self.twin
 
     @property
     def words(self) -> str:
@@ -51,7 +58,7 @@ class Orphan:
         name, context, namespace = self.home.name, context_of(self.home.data_plane), self.home.namespace
         if self.moved:
             return ""
-        if self.engine in _BY:
+        if self.goes_by_name:
             return make("down", CLUSTER=context, STACK=name, DEFINITION=definition)
         kinds = ",".join(sorted({item["kind"].lower() for item in self.objects}))
         labels = f"{PART_OF}=tidegate,{INSTANCE}={self.home.environment.made_as}"
@@ -82,6 +89,8 @@ def orphans_in(
     if wrong is not None and (elsewhere or not (has_plane or kube.is_known())):
         raise wrong
     found = list(_orphans(kube, definition))
+    count = Counter(each.home.name for each in found)
+    found = [replace(each, twin=count[each.home.name] > 1) for each in found]
     chosen = [each for each in found if name in (None, each.home.name)]
     if wrong is None or chosen:
         return chosen

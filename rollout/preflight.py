@@ -19,7 +19,7 @@ from stacks.stack import Stack
 from stacks.validate import read_definition
 
 from .changes.workloads import Tree, at, items, mapping, text, workloads
-from .contexts import LOCAL, context_in
+from .contexts import LOCAL, context_in, require_named
 from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, explained
 from .needs import Lack, Need, needs_of
 from .orphans import stacks_in
@@ -45,6 +45,7 @@ Asked = Sequence[tuple[Stack, Sequence[KubernetesObject]]]
 def tell_lacks(path: Path, context: str, only: str | None, seen: Seen) -> None:
     """Say what the stacks of a cluster need and it lacks; raise CommandError where something would never start."""
     definition = seen.definition = read_definition(path)
+    require_named(definition, context)
     stacks, kube = stacks_in(definition, context, only), Kubectl(context_in(definition, context))
     if context == LOCAL:
         from .local import is_there

@@ -10,8 +10,7 @@ from .weaker import definitions
 from .workloads import Tree, mapping, text
 
 Thing = TypeVar("Thing")
-_MOVED = "`make up` moves its Helm release or Pulumi stack"
-_NOTHING = "no object is made anew for that, and nothing restarts"
+_MOVED = "`make up` moves its Helm release or Pulumi stack; no object is made anew for that, and nothing restarts"
 
 
 def under_names_of_now(found: Mapping[str, Thing], stacks: Iterable[Stack]) -> dict[str, Thing]:
@@ -28,7 +27,7 @@ def renamings(before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[str]:
     for kind, (old, new) in names.items():
         if old != new:
             kept = "; its namespace and objects keep their names" if kind == ENVIRONMENT else ""
-            yield f"{kind} {new}, formerly {old}: {_MOVED}{kept}; {_NOTHING}"
+            yield f"{kind} {new}, formerly {old}: {_MOVED}{kept}"
     for what, past in mapping(now, "formerly").items():
         if not what.startswith((*names,)) and past != mapping(was, "formerly").get(what):
-            yield f"{what}, formerly {past[-1]}: its objects keep the name {past[0]}; {_NOTHING}"
+            yield f"{what}, formerly {past[-1]}: its objects keep the name {past[0]}"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from charts.values_file import scalar
+from stacks.definition import Namespace
 from stacks.definition.base import ByteQuantity, DnsLabel, ObjectName, ServiceLabel, Without, form
 from stacks.definition.images import REPOSITORY
 from stacks.load import Document
@@ -43,7 +44,7 @@ class _Part(BaseModel):
 
 
 class _Env(_Part):
-    namespace: DnsLabel
+    namespace: Namespace
     compute_namespace: DnsLabel = "domino-compute"
 
 
@@ -183,4 +184,4 @@ def _numbered(name: str, wanted: Sequence[str]) -> dict[str, str]:
 
 def _image(name: str, image: str) -> str:
     repository, _, tag = image.rpartition(":")
-    return f'  - name: {name}\n    repository: {repository}\n    tag: "{tag}"'
+    return f'  - name: {name}\n    repository: {scalar(repository)}\n    tag: "{tag}"'

@@ -1,5 +1,6 @@
 """Writes the repository of a platform: its definition, and what runs this program, at the revision that it pins."""
 
+import os
 import re
 import subprocess
 import sys
@@ -127,7 +128,7 @@ def _tell(request: InitRequest, pinned: Pinned, imported: bool, left: list[Probl
 
 def _require_empty(folder: Path) -> None:
     """Refuse a folder of this checkout, and one with anything in it but a repository of git that was just made."""
-    if folder.resolve().is_relative_to(ROOT):
+    if Path(os.path.realpath(folder)).is_relative_to(ROOT):  # resolve() fails at a link that leads to itself
         what = "lies in this checkout of Tidegate, and a platform is a repository of its own"
     elif folder.is_dir():
         names = sorted(path.name for path in folder.iterdir() if path.name != ".git")

@@ -10,7 +10,7 @@ from ..problems import DefinitionError, Position, Problem, escaped, listed
 
 MAX_BYTES: Final = 10 * 1024 * 1024
 LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-_NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\U0010ffff]")
+NOT_TEXT: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\U0010ffff]")
 _UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -35,7 +35,7 @@ def check_text(text: str, file: str) -> None:
     """Refuse a text that is too long, or that no text file would hold."""
     if len(text) > MAX_BYTES:
         _refuse_size(file)
-    if bad := _NOT_TEXT.search(text):
+    if bad := NOT_TEXT.search(text):
         what = f"the character U+{ord(bad.group()):04X} cannot stand in a text file"
         why = "It looks like a binary file, or one in another encoding than UTF-8." if bad.group() == "\0" else ""
         do = "Remove it, or check that this is the file you meant."

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from ..problems import Position, Problem, escaped, readable_path, shown
+from .files import NOT_TEXT
 
 MAX_VALUES: Final = 200_000
 MAX_DEPTH: Final = 100
@@ -224,6 +225,10 @@ class Reader:
 
     def _scalar(self, event: Any, at: Position) -> Any:
         tag, text = event.tag, event.value
+        if bad := NOT_TEXT.search(text):  # an escape wrote it
+            why = "No program, container or cluster could be told it."
+            self._say(at, f"the character U+{ord(bad.group()):04X} cannot stand in a text", why, "Remove its escape.")
+            return text
         if tag in ("!", f"{_CORE}str") or (tag is None and not event.implicit[0]):
             return text
         if tag is not None and tag not in _TAGGED:

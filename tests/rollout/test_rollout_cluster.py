@@ -240,10 +240,11 @@ def test_an_engine_that_there_is_not_is_refused_everywhere_in_the_same_words(
     assert not (tmp_path / "build").exists()
 
 
-def test_down_without_a_cluster_says_what_to_name_and_lists_the_contexts(down: Call) -> None:
-    ended = down(code=2)
-
-    assert ended.err == (
+@pytest.mark.parametrize("command", ["down", "preflight"])
+def test_without_a_cluster_it_is_said_what_to_name_and_which_contexts_there_are(
+    call: Call, definition: Path, command: str
+) -> None:
+    assert call(command, definition, code=2).err == (
         "Which cluster? CLUSTER=<context> of kind-lab, east; or CLUSTER=local, the one on this machine.\n"
     )
 

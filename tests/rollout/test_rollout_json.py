@@ -39,6 +39,13 @@ def test_a_good_definition_is_a_document_and_people_read_the_same_as_ever(call: 
     }
 
 
+def test_a_file_whose_name_is_no_text_is_told_of_too(call: Call, definition: Path) -> None:
+    named = definition.rename(definition.with_name("\udcff.yaml"))
+    for code, change in ((0, ""), (2, "unknown: 1\n")):
+        named.write_text(named.read_text("utf-8") + change, "utf-8")
+        assert document(call("check", named, "--json", code=code))["definition"].endswith("/\udcff.yaml")
+
+
 def test_every_mistake_of_a_definition_has_its_line(call: Call, definition: Path, edit: Edit) -> None:
     edit("kind: nfs", "kind: nsf")
     edit("replicas: 1}]", "replicas: many}]")

@@ -304,6 +304,17 @@ def test_one_of_production_goes_only_when_somebody_is_sure(down: Call, engine: E
     assert [name for name, *_ in engine.gone] == ["old-lab"]
 
 
+def test_of_two_that_have_one_name_none_is_taken_down_by_it(down: Call, engine: Engine, there: Have) -> None:
+    """One may be another definition's: each has its own command, which says its namespace."""
+    there(*OLD, *stack_in("theirs", "old"))
+    ended = down("--stack", "old-lab", code=2)
+    assert engine.gone == []
+    assert ended.err.startswith("Nothing was changed.\n")
+    for namespace_ in ("tidegate-old", "theirs"):
+        assert f"old-lab is no longer described, and still there (namespace {namespace_}, since " in ended.err
+        assert f"  kubectl --context kind-lab delete statefulset -n {namespace_} -l " in ended.err
+
+
 def test_what_no_engine_brought_up_is_left_to_who_did(down: Call, engine: Engine, there: Have) -> None:
     """A GitOps controller would bring it back."""
     there(*stack_in("tidegate-old", "old", managedFields=[]))

@@ -98,6 +98,7 @@ def test_the_blueprints_values_become_a_definition_that_holds(
         ("26.08-py3", "latest", "nvcr.io/nvidia/tritonserver:latest' moves with every push"),
         ("  namespace: domino-inference-dev\n", "", '"namespace" is missing'),
         ("domino-inference-dev", "Domino", ":3:14: env.namespace: "),
+        ("domino-inference-dev", "default", ":3:14: env.namespace: 'default' belongs to Kubernetes"),
         ("name: called", "name: loaded", "values.yaml becomes does not hold"),
         ("istio:", "istio", ":18:1: this line is not complete"),
     ],

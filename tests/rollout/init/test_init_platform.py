@@ -126,10 +126,12 @@ def test_what_others_could_not_fetch_is_said(
 def test_a_folder_with_something_in_it_is_refused_and_left_as_it_is(call: Call, tmp_path: Path, tree: Tree) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/notes.txt").write_text("mine")
+    (tmp_path / "loop").symlink_to("loop")
     before = tree(tmp_path)
     ended = call("init", tmp_path / "there", code=2)
     assert ended.err.startswith(f"{tmp_path / 'there'} is not empty: it holds notes.txt.\nNothing was written.")
     assert "is no folder" in call("init", tmp_path / "there/notes.txt", code=2).err
+    assert "is no folder" in call("init", tmp_path / "loop", code=2).err
     assert "lies in this checkout of Tidegate" in call("init", ROOT / "build/platform", code=2).err
     assert call("init", "", code=2).err == "Say where the platform is to be written, as in DIR=../platform.\n"
     assert tree(tmp_path) == before

@@ -30,6 +30,9 @@ SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DIR DRY
   TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
 SAID := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 $(if $(filter-out $(SETTINGS),$(SAID)),$(error no setting is called $(filter-out $(SETTINGS),$(SAID)): there are $(SETTINGS)))
+# So would an empty one, such as a variable that CI did not set: a preview of nothing new, every stack taken down.
+NAMES := BASE CLUSTER DEFINITION DIR ENGINE ENV FROM IMPORT OUT REGISTRY_PLANE STACK VALUES
+$(foreach name,$(filter $(NAMES),$(SAID)),$(if $(value $(name)),,$(error $(name)= is empty: say what it is, or leave it out)))
 
 # Where the program is: here, or where a platform of one's own has it, whose Makefile includes this one (`make init`).
 ROOT := $(if $(TIDEGATE),$(abspath $(TIDEGATE)),$(CURDIR))

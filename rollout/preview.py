@@ -18,7 +18,7 @@ from stacks.validate import read_definition
 
 from . import output
 from .changes.compare import ObjectChange, compare
-from .changes.names import renamings, under_names_of_now
+from .changes.names import by_their_place, place_of, renamings, under_names_of_now
 from .changes.page import code, failed_page, page
 from .changes.report import report, terminal_summary, total
 from .changes.revision import NothingToCompare, rendering_of
@@ -101,8 +101,9 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
     for text in (report(comparison.changes, fields=MOST_FIELDS), terminal_summary(changes)):
         if text:
             screen.print(text, soft_wrap=True)
-    nothing = f"Nothing would change in {counted(comparison.changes, 'stack')}."
-    screen.print(total(comparison.changes) or nothing)
+    if comparison.changes:
+        nothing = f"Nothing would change in {counted(comparison.changes, 'stack')}."
+        screen.print(total(comparison.changes) or nothing)
     if comparison.orphans:
         names = listed(each.home.name for each in comparison.orphans)
         screen.print(f"Not described, and in the cluster: {names}; see above.", soft_wrap=True)
@@ -187,6 +188,7 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
             note(notes[0])
     rendering = _rendered(definition, stacks)
     texts = under_names_of_now(texts, definition.stacks)
+    texts = by_their_place(texts, lambda files: place_of(parsed(files)), definition.stacks)
     changes = changes_since(texts, rendering, () if wanted.only else texts)
     before = {name: parsed(texts[name]) if name in texts else None for name in {**changes, **texts}}
     after = {item.stack: item.objects for item in rendering}

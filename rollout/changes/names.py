@@ -1,15 +1,17 @@
 """Names that something had before: what was rendered under a stack's, and what a preview says of a change of names."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from stacks.resolve.settings import ENVIRONMENT, PLANE
 from stacks.stack import Stack
 
-from .weaker import definitions
+from .restarts import Notice
+from .weaker import definition_in, definitions
 from .workloads import Tree, mapping, text
 
 Thing = TypeVar("Thing")
+Place = tuple[str, str]  # A namespace, and the kubeconfig context that it is in.
 _MOVED = "`make up` moves its Helm release or Pulumi stack; no object is made anew for that, and nothing restarts"
 
 
@@ -19,15 +21,45 @@ def under_names_of_now(found: Mapping[str, Thing], stacks: Iterable[Stack]) -> d
     return {names.get(name, name): thing for name, thing in found.items()}
 
 
+def by_their_place(
+    found: Mapping[str, Thing], place: Callable[[Thing], Place], stacks: Iterable[Stack]
+) -> dict[str, Thing]:
+    """Return what was found by the name of the stack that is in its place now, where no stack has its own name."""
+    described = {stack.name: (stack.namespace, stack.data_plane.context_name) for stack in stacks}
+    new = {there: name for name, there in described.items() if name not in found}
+    return {name if name in described else new.get(place(thing), name): thing for name, thing in found.items()}
+
+
+def place_of(objects: Iterable[Tree]) -> Place:
+    """Return where a stack's objects are: the namespace and the context, empty where they do not say it."""
+    objects = list(objects)
+    spaces = [text(item, "metadata", "name") for item in objects if item.get("kind") == "Namespace"]
+    return "".join(spaces[:1]), text(definition_in(objects), "dataPlane", "context")
+
+
 def renamings(before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[str]:
-    """Yield what becomes of everything in a stack that has another name than before."""
+    """Yield what becomes of everything in a stack that has another name than before, and says so."""
     was, now = definitions(before, after)
-    names = {ENVIRONMENT: [text(each, "name") for each in (was, now)]}
-    names[PLANE] = [text(each, "dataPlane", "name") for each in (was, now)]
-    for kind, (old, new) in names.items():
-        if old != new:
+    for kind, old, new, is_said in _renamed(was, now):
+        if is_said:
             kept = "; its namespace and objects keep their names" if kind == ENVIRONMENT else ""
             yield f"{kind} {new}, formerly {old}: {_MOVED}{kept}"
     for what, past in mapping(now, "formerly").items():
-        if not what.startswith((*names,)) and past != mapping(was, "formerly").get(what):
+        if not what.startswith((ENVIRONMENT, PLANE)) and past != mapping(was, "formerly").get(what):
             yield f"{what}, formerly {past[-1]}: its objects keep the name {past[0]}"
+
+
+def unsaid(before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[Notice]:
+    """Yield what has another name than the one by which it was brought up, and does not say so: `up` refuses it."""
+    for kind, old, new, is_said in _renamed(*definitions(before, after)):
+        if not is_said:
+            do = f"Is it the same, say formerly: [{old}] in it; else take {old} down first, by the definition of then"
+            yield Notice(kind, new, f"DID NOT BRING THIS UP, {old} did, so `make up` refuses. {do}", grave=True)
+
+
+def _renamed(was: Tree, now: Tree) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield what an environment and a data plane were called, what they are called now, and whether they say it."""
+    for kind, keys in ((ENVIRONMENT, ("name",)), (PLANE, ("dataPlane", "name"))):
+        old, new = text(was, *keys), text(now, *keys)
+        if old != new:
+            yield kind, old, new, old in (mapping(now, "formerly").get(f"{kind} {new}") or ())

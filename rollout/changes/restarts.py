@@ -174,6 +174,7 @@ def notices(before: Iterable[Tree], after: Iterable[Tree], restarts: Iterable[Re
         *_pods(old, new),
         *_settings(before, after, [one for one in new.values() if one.identity not in rolled]),
         *_accounts(before, after, new.values()),
+        *_called(serving(before), serving(after)),
         *_models(serving(before), serving(after)),
     ]
 
@@ -229,6 +230,14 @@ def _accounts(before: list[Tree], after: list[Tree], new: Iterable[Workload]) ->
     for account in _changed("ServiceAccount", before, after):
         if account in users:
             yield Notice("ServiceAccount", account[0], "reaches only pods that start after the change")
+
+
+def _called(was: Serving, will: Serving) -> Iterator[Notice]:
+    """Yield the servers that callers know by another name; that of before is nobody's from then on."""
+    for old in sorted({*was.called.values()} - {*will.called.values()}):
+        if now := {will.called[pool] for pool, name in was.called.items() if name == old and pool in will.called}:
+            what = f"IS CALLED {', '.join(sorted(now))} FROM NOW ON: requests that say {old} are refused"
+            yield Notice("server", old, what, grave=True)
 
 
 def _models(was: Serving, will: Serving) -> Iterator[Notice]:

@@ -40,7 +40,8 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
     if not folder.is_dir():
         raise CommandError(f"{escaped(str(folder))} is no folder.")
     lost = f"{escaped(str(definition))} lies in no git repository, so there is no revision to compare with:"
-    unknown = f"git knows no revision {escaped(revision)} here; `git branch --all` and `git log --oneline` list some."
+    unknown = f"git knows no revision {escaped(revision)} here: `git branch --all` and `git log --oneline` list some,"
+    unknown += " but for a repository without a commit, which has none."
     top = Path(_git(folder, "rev-parse", "--show-toplevel", error=lost))
     what = f"{escaped(revision)}^{{commit}}"
     commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", what, error=unknown, code=WRONG_INPUT)

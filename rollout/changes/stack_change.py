@@ -9,7 +9,8 @@ from policies.guardrails import Finding
 from stacks.problems import counted
 
 from ..terminal import make
-from .compare import DATASETS, ObjectChange, tally
+from .compare import DATASETS, KEPT, ObjectChange, tally
+from .names import unsaid
 from .restarts import MODEL, Notice, Restart, notices, restarting, restarts
 from .weaker import Grant, definition_in, grants, weaker
 from .workloads import gpu_slices, text
@@ -102,8 +103,10 @@ def stack_change(
             down = make("down", CLUSTER=context, STACK=name, DEFINITION=definition)
     elif changes:
         state, started = "changed", restarts(before, after)
-        beside = notices(before, after, started)
-        loosened, granted = weaker(before, after), grants(before, after)
+        beside = [*unsaid(before, after), *notices(before, after, started)]
+        stood, stands = (any(item.get("kind") not in KEPT for item in items) for items in (before, after))
+        if stood or not stands:  # what was taken down comes up as a new one does
+            loosened, granted = weaker(before, after), grants(before, after)
     was, will = gpu_slices(before or ()), gpu_slices(after or ())
     devices = [
         Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))

@@ -148,6 +148,7 @@ class Serving:
     loading: dict[Pool, str]  # `preload` or `on-demand`.
     wait_seconds: dict[str, int]
     """How long a caller waits for a load, by the name of the ConfigMap with the pool's eviction settings."""
+    called: dict[Pool, str]  # What callers call the server of a pool.
 
     def places(self) -> dict[str, Pool]:
         """Return where each model is served."""
@@ -156,7 +157,7 @@ class Serving:
 
 def serving(objects: Iterable[Tree]) -> Serving:
     """Return what a stack's objects serve, by the names of these: the table may call a server or pool otherwise."""
-    objects, found = list(objects), Serving({}, {}, {})
+    objects, found = list(objects), Serving({}, {}, {}, {})
     services = {text(item, "metadata", "name"): pool_of(item) for item in objects if item.get("kind") == "Service"}
     for item in objects:
         if item.get("kind") != "ConfigMap":
@@ -168,6 +169,7 @@ def serving(objects: Iterable[Tree]) -> Serving:
                 called = text(server, "name"), text(pool, "name")
                 made_as[called] = services.get(text(pool, "host").partition(".")[0]) or called
                 found.loading[made_as[called]] = text(pool, "loading")
+                found.called[made_as[called]] = called[0]
         for model in sorted(items(table, "models"), key=lambda model: text(model, "name")):
             footprint = number(model, "footprintBytes", default=0) or None
             one = Model(text(model, "name"), model.get("pinned") is True, footprint)

@@ -167,6 +167,9 @@ def test_what_was_not_moved_yet_is_taken_down_all_the_same(site: Site) -> None:
 def test_without_its_former_name_it_is_another_stack_and_the_message_says_how_to_say_it(site: Site) -> None:
     before = up(site)
     site.edit("{name: lab, ", "{name: west-1, ")
+    said = previewed(site)
+    assert "data plane west-1: DID NOT BRING THIS UP, lab did, so `make up` refuses" in said
+    assert "formerly lab" not in said
     ended = site.up(stack=NOW, ok=False)
     assert "was brought up with Helm, as release dev-lab" in ended.err
     assert "say so with formerly, in its data plane or environment" in ended.err

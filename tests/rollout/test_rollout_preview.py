@@ -57,6 +57,7 @@ def test_a_stack_of_another_name_is_compared_with_itself(rendered: Path, edit: E
         "prod-east: server fast, formerly small: its objects keep the name small\n",
     ):
         assert line in ended.err
+    assert "server small: IS CALLED fast FROM NOW ON: requests that say small are refused" in ended.out
     assert "In 2 of 2 stacks: 4 changed." in ended.out
     for words in ("weaker", "no longer", "cold", "moves from"):
         assert words not in ended.text.lower()
@@ -64,6 +65,19 @@ def test_a_stack_of_another_name_is_compared_with_itself(rendered: Path, edit: E
     assert "In 1 of 1 stack: 2 changed." in said.out
     assert sorted(path.name for path in rendered.iterdir() if path.is_dir()) == ["prod-east", "trial-west"]
     assert "Nothing would change" in preview("--stack", "trial-west", code=0).out
+
+
+def test_a_name_that_does_not_say_what_it_was_is_told_and_the_stack_compared_with_what_stands_there(
+    rendered: Path, edit: Edit, preview: Call
+) -> None:
+    assert rendered.is_dir()
+    edit("{name: lab, context: kind-lab", "{name: west, context: kind-lab")
+    ended = preview(code=0)
+    assert "In 1 of 2 stacks: 1 changed." in ended.out
+    assert "dev-west data plane west: DID NOT BRING THIS UP, lab did, so `make up` refuses" in ended.out
+    assert "say formerly: [lab] in it" in ended.out
+    assert "make down" not in ended.text
+    assert "formerly lab" not in ended.text
 
 
 def test_without_a_rendering_it_says_what_to_do(definition: Path, out: Path, preview: Call) -> None:

@@ -93,6 +93,14 @@ def test_make_refuses_a_setting_that_it_does_not_know() -> None:
     assert "no setting is called DEFINTION: there are ADOPT" in done.stderr
 
 
+@pytest.mark.parametrize("said", ["preview BASE=", "preview CLUSTER=", "up CLUSTER=", "down CLUSTER=lab STACK="])
+def test_make_takes_a_name_that_is_empty_for_no_name_left_out(said: str) -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(["make", *said.split()], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"{said.split()[-1]} is empty: say what it is, or leave it out" in done.stderr
+
+
 @pytest.mark.parametrize(("word", "yes"), [("YES", True), ("on", True), ("No", False), ("", False), ("maybe", None)])
 def test_make_takes_a_switch_for_on_or_off_and_nothing_else_for_either(word: str, yes: bool | None) -> None:
     root = Path(__file__).resolve().parents[2]

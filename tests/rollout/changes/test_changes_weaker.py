@@ -183,6 +183,15 @@ def test_what_is_weaker_stands_first_and_never_under_a_tick() -> None:
     assert "no longer has its gate ask a probe" in text
 
 
+def test_what_was_taken_down_but_for_what_is_kept_comes_up_as_new() -> None:
+    """Its callers and ways through the network are nobody's that had none before."""
+    before = [namespace(PROD)]
+    after = [*before, *tables([rule("a")], "one")]
+    change = stack_change("prod-east", compare(before, after), before, after)
+    assert not change.is_weaker
+    assert not change.grants
+
+
 def test_against_a_rendering_that_says_nothing_of_its_definition_nothing_of_it_is_weaker() -> None:
     silent = made("Namespace", "prod")
     assert not [line for line in weaker([silent], [namespace(PROD)]) if "gate" in line or "bring in" in line]

@@ -9,8 +9,8 @@ _PRODUCT = "NVIDIA-A100-SXM4-80GB"
 _COMMON = """\
 images:
   - {name: triton, repository: nvcr.io/nvidia/tritonserver, tag: 26.08-py3}
-  - {name: proxy, repository: registry.example.com/tidegate/inference-proxy, tag: 0.1.0}
-  - {name: eviction-policy, repository: registry.example.com/tidegate/eviction-policy, tag: 0.1.0}
+  - {name: proxy, repository: registry.example.com/tidegate/inference-proxy, tag: 0.2.0}
+  - {name: eviction-policy, repository: registry.example.com/tidegate/eviction-policy, tag: 0.2.0}
 pullSecrets:
   - name: registry-credentials
 datasets:

@@ -65,7 +65,13 @@ class ClusterIpExposure(Section):
 
 
 class IngressExposure(Section):
-    """Reachable through an Ingress."""
+    """Reachable through an Ingress.
+
+    Its controller has defaults of its own, which annotations change. ingress-nginx refuses bodies above 1 MB
+    (nginx.ingress.kubernetes.io/proxy-body-size, against the proxy's bodyLimit) and waits 60 seconds for an answer
+    (proxy-read-timeout). AWS's asks for / to see whether a pod is well, where the proxy has nothing: it needs
+    alb.ingress.kubernetes.io/healthcheck-path: /healthz, and Google's a BackendConfig with that path.
+    """
 
     kind: Literal["ingress"]
     host: Host

@@ -91,8 +91,8 @@ EDITS = {
         Edit({f"{POOL}.tolerations": TOLERATIONS, f"{POOL}.affinity": NEAR, "proxy.affinity": APART}),
     "say something of all pods": Edit({"pods": PODS}),
     "take whole GPUs instead of slices": Edit({f"{POOL}.placement": {"kind": "gpu", "count": 2}}),
-    "change the eviction policy's image": Edit({"images[eviction-policy].tag": "0.2.0"},
-        {"evictionPolicyImage": "registry.example.com/tidegate/eviction-policy:0.2.0"}),
+    "change the eviction policy's image": Edit({"images[eviction-policy].tag": "0.9.0"},
+        {"evictionPolicyImage": "registry.example.com/tidegate/eviction-policy:0.9.0"}),
     "add a model": Edit(
         {"models": and_one({"name": "zebra", "server": "ondemand", "pool": "small", "pinned": True})},
         {f"{POOL}.models": and_one({"name": "zebra", "pinned": True})}),

@@ -51,7 +51,7 @@ SPLIT = [{"version": 1, "weight": 100}]
 @pytest.mark.parametrize(
     ("edit", "wanted"),
     [
-        (lambda tree: named(tree["images"], "proxy").update(tag="0.2.0"), {"Deployment inference-proxy"}),
+        (lambda tree: named(tree["images"], "proxy").update(tag="0.9.0"), {"Deployment inference-proxy"}),
         (lambda tree: named(tree["images"], "triton-next").update(tag="26.09-py3"), {"StatefulSet preload-main"}),
         (lambda tree: tree["models"].append(model(footprint="1Gi")), TABLES),  # nothing is restarted
         (

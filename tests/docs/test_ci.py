@@ -200,8 +200,8 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(origin, "checkout", "--quiet", "-b", "change")
     definition = origin / "stacks/inference.yaml"
     text = definition.read_text("utf-8")
-    assert text.count("tag: 0.1.0") == 2
-    definition.write_text(text.replace("tag: 0.1.0", "tag: 0.2.0", 1), "utf-8")  # the proxy's
+    assert text.count("tag: 0.2.0") == 2
+    definition.write_text(text.replace("tag: 0.2.0", "tag: 0.9.0", 1), "utf-8")  # the proxy's
     git(origin, "commit", "--quiet", "--all", "--message=a newer proxy")
     return origin
 
@@ -230,7 +230,7 @@ def test_a_pull_request_is_previewed_and_summed_up(runner: Runner) -> None:
     assert "3 stacks: 3 changed" in first
     assert "3 proxies restart" in first
     assert "pool" not in first
-    assert "inference-proxy&#58;0.1.0 → registry.example.com/tidegate/inference-proxy&#58;0.2.0" in page
+    assert "inference-proxy&#58;0.2.0 → registry.example.com/tidegate/inference-proxy&#58;0.9.0" in page
     assert summary.read_text("utf-8") == page
 
 

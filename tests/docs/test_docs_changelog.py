@@ -26,6 +26,21 @@ def test_the_client_and_the_policy_pack_have_it_too() -> None:
     assert pack["version"] == version()
 
 
+WORKED = [
+    "stacks/inference.yaml", "stacks/reference/small.yaml", "stacks/reference/shared.yaml", "charts/example.yaml",
+    "docs/domino.md",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", WORKED)
+def test_definitions_to_begin_with_have_the_images_of_this_version(file: str) -> None:
+    """They may say what an older proxy does not know."""
+    text = (ROOT / file).read_text("utf-8")
+    tags = re.findall(r"(?:inference-proxy|eviction-policy)(?:, |\n *)tag: (\S+?)}?$", text, re.MULTILINE)
+    assert len(tags) == len(re.findall("tidegate/(?:inference-proxy|eviction-policy)", text))
+    assert {*tags} == {version()}
+
+
 def test_versions_have_a_day_and_stand_newest_first_below_what_is_not_released() -> None:
     unreleased = HEADINGS[0] == "Unreleased"
     found = [re.fullmatch(r"(\d+)\.(\d+)\.(\d+) - (\d{4}-\d\d-\d\d)", heading) for heading in HEADINGS[unreleased:]]

@@ -24,7 +24,7 @@ def test_plain_preview_passes_for_each_stack_of_the_reference_without_a_cluster(
     ("old", "new", "changed"),
     [
         pytest.param(
-            "inference-proxy\n    tag: 0.1.0", "inference-proxy\n    tag: 0.2.0", {"proxy-deployment"}, id="image"
+            "inference-proxy\n    tag: 0.2.0", "inference-proxy\n    tag: 0.9.0", {"proxy-deployment"}, id="image"
         ),
         pytest.param("        replicas: 1\n", "        replicas: 0\n", {"pool-preload-main-servers"}, id="replicas"),
         pytest.param(

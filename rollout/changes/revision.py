@@ -101,6 +101,8 @@ def _pins(makefile: Path) -> bool:
 
 def _by_make(folder: Path, definition: Path, out: Path) -> _Command:
     words: list[str | Path] = ["make", "--no-print-directory", ".rendering", f"DEFINITION={definition}", f"OUT={out}"]
+    if reached := os.environ.get("TIDEGATE_REPOSITORY"):  # where this make was told to fetch from, such as a mirror
+        words.append(f"TIDEGATE_REPOSITORY={reached.replace('$', '$$')}")
     return _Command(words, folder, {"MAKEFLAGS": "", "MAKELEVEL": ""})  # not with what this make was told
 
 

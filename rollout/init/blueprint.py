@@ -98,6 +98,15 @@ _SAME = (("persistence", "accessMode"), "ReadWriteMany")  # As it is here anyway
 _UNKNOWN = "the blueprint's chart has no such value"
 
 
+_PRODUCTION = """
+    production: true # as its name says: it is held to more, and taken down only with YES=1
+    guardrails:
+      severities: # take this away once `make pin` has written images.lock: a cluster takes no image without a digest
+        images-are-pinned-by-digest: advisory"""
+_CALLERS = {False: 'name: everybody-in-domino, principals: ["*"]', True: "name: endpoints, principals: [some-endpoint]"}
+"""Who may call, outside of production and there, where nobody is granted everything."""
+
+
 def read_values(document: Document, slot: Slot) -> tuple[dict[str, str], list[Problem]]:
     """Return parts of a definition, in YAML, and which values could not be carried over.
 
@@ -154,6 +163,8 @@ def _parts(values: _Values, slot: Slot) -> dict[str, str]:
     }
     lines = "".join(f"\n    {key}: {value}" for key, value in volume.items() if value)
     on_demand = "mode: on-demand, idleSeconds: 300" + (f", capacity: {slot.capacity}" if slot.capacity else "")
+    environment = values.env.namespace.rpartition("-")[2]
+    production = environment in ("prod", "production")
     return {
         "images": "\n".join(_image(name, image) for image, name in images.items()),
         "datasets": "\n".join(
@@ -172,7 +183,10 @@ def _parts(values: _Values, slot: Slot) -> dict[str, str]:
         "replicas": str(values.proxy.replicas),
         "compute": scalar(values.env.compute_namespace),
         "mesh": "\nmesh: {mode: istio}" * values.istio.enabled,
-        "environment": scalar(values.env.namespace.rpartition("-")[2]),
+        "environment": scalar(environment),
+        "production": _PRODUCTION if production else " # ← add `production: true` where it is: it is held to more then",
+        "callers": _CALLERS[production],
+        "names": f"{scalar(one.name)}, {scalar(two.name)}",
         "namespace": scalar(values.env.namespace),
     }
 

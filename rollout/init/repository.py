@@ -98,7 +98,8 @@ def _files(text: str, definition: Definition, pinned: Pinned) -> dict[str, str]:
         "Pulumi.yaml": (ROOT / "Pulumi.yaml").read_text("utf-8"),
         "__main__.py": (TEXTS / "program.txt").read_text("utf-8"),
         ".github/workflows/tidegate.yaml": (TEXTS / "workflow.yaml").read_text("utf-8"),
-        ".gitignore": "/build/\n/charts/tidegate/\n/.tidegate\n/.venv\n__pycache__/\n",
+        ".gitlab-ci.yml": (TEXTS / "gitlab.yaml").read_text("utf-8"),
+        ".gitignore": "/.cache/\n/build/\n/charts/tidegate/\n/.tidegate\n/.venv\n__pycache__/\n",
     }
 
 
@@ -114,7 +115,8 @@ def _tell(request: InitRequest, pinned: Pinned, imported: bool, left: list[Probl
     print(f"  {DEFINITION:<32} the definition; what you must replace is marked with ←")
     print(f"  {'Makefile':<32} the pin; every command of Tidegate runs from here: make help")
     print(f"  {'Pulumi.yaml, __main__.py':<32} for plain `pulumi up`; helm and kubectl need none of it")
-    print(f"  {'.github/workflows/tidegate.yaml':<32} previews each pull request (GitLab: docs/ci.md)")
+    print(f"  {'.github/workflows/tidegate.yaml':<32} previews each pull request on GitHub")
+    print(f"  {'.gitlab-ci.yml':<32} the same on GitLab; delete the one that you do not need")
     if imported:
         print("Not carried over:" if left else "Every value was carried over.")
         for problem in in_order(left):

@@ -2,11 +2,13 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab import tools
 from lab.local_cluster import LocalCluster
 from rollout.init.repository import DEFINITION
 from stacks.images_lock import PinnedImage, lock_text
@@ -40,6 +42,7 @@ def test_a_platform_is_brought_up_previewed_rolled_out_and_taken_down_from_its_f
         return program.make(platform, *words, **there).stdout
 
     here = f"CLUSTER={cluster.context}"
+    assert "prod-main: " in make("preflight", here)
     make("up", here, "ENGINE=helm")
     settled(cluster, f"{namespace}-prod")
     make("preview", here)
@@ -57,3 +60,19 @@ def test_a_platform_is_brought_up_previewed_rolled_out_and_taken_down_from_its_f
     assert proxy["spec"]["replicas"] == 3
     make("down", here, "ENGINE=helm", "YES=1")
     assert cluster.get("deployments,statefulsets", namespace=f"{namespace}-prod") == []
+
+    # As the README has it with Helm alone, and with kubectl alone.
+    prepare(cluster, objects_of(definition, "dev-lab"))
+    (platform / "east.yaml").write_text(make("values", "STACK=dev-lab"), "utf-8")
+    make("chart")
+    of_helm = ("--namespace", f"{namespace}-dev", "--create-namespace", "--take-ownership", "-f", "east.yaml")
+    chart = ("install", "dev-lab", "charts/tidegate", *of_helm)
+    subprocess.run([tools.path("helm"), *chart], cwd=platform, env=cluster.environment(), check=True)
+    settled(cluster, f"{namespace}-dev")
+    cluster.kubectl("delete", "namespace", f"{namespace}-prod")  # which is Helm's
+    cluster.kubectl("delete", "persistentvolume", f"{namespace}-prod-models")
+    make("up", "STACK=prod-main")
+    rendered = ("apply", "--server-side", "-f", "build/rendered/prod-main/")
+    kubectl = (tools.path("kubectl"), "--context", cluster.context)
+    subprocess.run([*kubectl, *rendered], cwd=platform, env=cluster.environment(), check=True)
+    settled(cluster, f"{namespace}-prod")

@@ -88,6 +88,21 @@ def test_the_blueprints_values_become_a_definition_that_holds(
     assert stack.platform.domino.compute_namespace == "team-compute"
 
 
+@pytest.mark.parametrize("gpu", [None, "NVIDIA-L4"])
+@pytest.mark.parametrize("word", ["prod", "production"])
+def test_production_is_production_and_open_to_nobody_until_somebody_says_who(
+    call: Call, values: Path, tmp_path: Path, gpu: str | None, word: str
+) -> None:
+    values.write_text(VALUES.replace("inference-dev", f"inference-{word}"), "utf-8")
+    platform = tmp_path / "platform"
+    call("init", platform, "--import", values, *(("--gpu", gpu) if gpu else ()), code=0)
+    call("check", platform / DEFINITION, code=0)
+    (stack,) = read_definition(platform / DEFINITION).stacks
+    assert stack.environment.production
+    (rule,) = stack.platform.proxy.access
+    assert (rule.principals, rule.servers) == (("some-endpoint",), ("loaded", "called"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

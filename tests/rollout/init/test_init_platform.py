@@ -15,7 +15,7 @@ from rollout.init import repository
 from rollout.init.repository import DEFINITION, InitRequest, write_repository
 from stacks.command import CommandError, Outcome
 from stacks.validate import read_definition
-from tests.docs.test_ci import GITHUB, git, surroundings
+from tests.docs.test_ci import GITHUB, GITLAB, git, surroundings
 from tests.rollout.conftest import Call, Tree, change
 
 from .conftest import ROOT, Program, commit
@@ -35,6 +35,22 @@ def test_a_platform_is_checked_rendered_committed_and_previewed(program: Program
     assert os.path.realpath(platform / ".tidegate") == os.path.realpath(program.cache / "program" / revision)
     assert git(platform, "status", "--short") == "", "what is made there is none of the repository's"
     assert git(program.cache / "program" / revision, "status", "--short") == "", "the pinned program is only read"
+
+
+def test_every_command_of_the_readme_is_one_of_the_platform(program: Program, tmp_path: Path) -> None:
+    """With its settings, but for those about Tidegate itself; that they work there, other tests say."""
+    page = (ROOT / "README.md").read_text("utf-8")
+    lines = re.findall(r"^(make [^#>\n]+)|`(make [^`>]+(?:<[^`>]+>[^`>]*)*)(?: > [a-z.]+)?`", page, re.MULTILINE)
+    said = {"".join(each).strip() for each in lines}
+    assert len(said) > 25
+    platform = program.platform(tmp_path / "platform")
+    refused = set()
+    for command in said:
+        words = re.sub(r"<[^>]*>", "x", command).split()[1:]
+        if re.match("test|bench", words[0]):
+            refused.add(words[0])
+        program.make(platform, "--dry-run", *words, code=2 if words[0] in refused else 0)
+    assert {"test", "bench", "bench-iac"} <= refused
 
 
 @pytest.mark.thorough
@@ -60,6 +76,10 @@ def test_every_other_command_without_a_cluster_works_from_there(program: Program
     assert "spec.replicas 2 → 3" in program.make(platform, "preview", "BASE=HEAD", "STACK=prod-main").stdout
     program.make(platform, "up")
     assert "Nothing would change" in program.make(platform, "preview").stdout
+    text = (platform / DEFINITION).read_text("utf-8")
+    (platform / DEFINITION).write_text(re.sub(r"repository: \S+/", "repository: 127.0.0.1:1/", text), "utf-8")
+    assert "3 of 3 images could not be resolved" in program.make(platform, "pin", code=2).stderr
+    (platform / DEFINITION).write_text(text, "utf-8")
     again, values = tmp_path / "another", tmp_path / "old values.yaml"
     values.write_text(VALUES, "utf-8")
     assert "env.name" in program.make(platform, "init", f"DIR={again}", "GPU=NVIDIA-L4", f"IMPORT={values}").stdout
@@ -79,11 +99,14 @@ def test_an_upgrade_is_one_line_and_a_preview_says_what_it_changes(program: Prog
     newer = commit(program.repository, "spread over racks")
     git(program.repository, "checkout", "--quiet", "main")
     before = git(program.repository, "rev-parse", "main")
+    change(platform / "Makefile", f":= {program.repository}\n", ":= /nowhere\n")
+    commit(platform, "which this machine does not reach")
+    shutil.rmtree(program.cache / "program" / before)
     change(platform / "Makefile", before, newer)
-    said = program.make(platform, "preview", "BASE=HEAD")
+    said = program.make(platform, "preview", "BASE=HEAD", f"TIDEGATE_REPOSITORY={program.repository}")
     assert "topology.kubernetes.io/zone → example.com/rack" in said.stdout
+    change(platform / "Makefile", newer, before)
     # Another checkout in the place of the pinned one, for one run: the base is rendered as it pins all the same.
-    git(platform, "checkout", "--quiet", "Makefile")
     git(program.repository, "checkout", "--quiet", "newer")
     said = program.make(platform, "preview", "BASE=HEAD", f"TIDEGATE={program.repository}")
     git(program.repository, "checkout", "--quiet", "main")
@@ -196,6 +219,26 @@ def test_its_workflow_is_the_preview_of_the_page_about_ci(tmp_path: Path) -> Non
     assert found["permissions"] == GITHUB["permissions"]
     for name, job in found["jobs"].items():
         assert yaml.dump(job) == yaml.dump(GITHUB["jobs"][name]).replace("requirements/*.txt", "Makefile")
+
+
+def test_its_pipeline_is_the_preview_of_the_page_about_ci(tmp_path: Path) -> None:
+    write_repository(InitRequest(tmp_path), Outcome())
+    found = yaml.load((tmp_path / ".gitlab-ci.yml").read_text("utf-8"), yaml.BaseLoader)
+    assert found.pop("stages") == ["preview"]
+    cached = {**GITLAB["default"]["cache"], "key": {"files": ["Makefile"]}}
+    assert found == {
+        "default": {**GITLAB["default"], "cache": cached},
+        "variables": GITLAB["variables"],
+        "preview": GITLAB["preview"],
+    }
+
+
+def test_a_cache_folder_that_make_cannot_read_is_refused(program: Program, tmp_path: Path) -> None:
+    platform = program.platform(tmp_path / "platform")
+    said = program.make(platform, "check", code=2, TIDEGATE_CACHE=f"{tmp_path}/two words").stderr
+    assert f"say another than TIDEGATE_CACHE={tmp_path}/two words" in said
+    assert not (tmp_path / "two").exists()
+    assert not (tmp_path / "two words").exists()
 
 
 def test_no_token_of_an_address_is_written_down(tmp_path: Path) -> None:

@@ -107,6 +107,10 @@ class SeenStack(_Place):
     production: bool | None = None
     state: State | None = None
     """How it changes; null where nothing is compared."""
+    stays: str = ""
+    """Of one that is no longer described: what of it is still there."""
+    down: str = ""
+    """The command that takes that down; empty where there is none."""
     weaker: tuple[str, ...] = ()
     """What it newly allows or no longer asks for: sentences without a subject."""
     grants: tuple[Grant, ...] = ()
@@ -207,7 +211,10 @@ def _stacks(seen: Seen) -> Iterator[SeenStack]:
             said |= {"data_plane": stack.data_plane.name, "context": context_of(stack.data_plane)}
         if change := changes.get(name):
             said |= {"objects": map(_object, change.objects), "restarts": map(_restart, change.restarts)}
-            said |= {key: getattr(change, key) for key in ("state", "weaker", "grants", "notices", "devices")}
+            said |= {
+                key: getattr(change, key)
+                for key in ("state", "stays", "down", "weaker", "grants", "notices", "devices")
+            }
         yield SeenStack(name=name, **said)
 
 

@@ -86,6 +86,17 @@ def test_a_preview_has_what_changes_what_restarts_and_what_is_weaker(preview: Ca
 
 
 @pytest.mark.usefixtures("rendered")
+def test_what_the_definition_no_longer_describes_has_the_command_that_takes_it_down(preview: Call, edit: Edit) -> None:
+    edit("  - {name: east, environments: [prod]}\n", "")
+    edit("environments: [dev]", "environments: [dev, prod]")
+    found = {one["name"]: one for one in document(preview("--json", code=0))["stacks"]}
+    assert found["prod-east"]["state"] == "removed"
+    assert found["prod-east"]["stays"].startswith("is no longer described: its ")
+    assert found["prod-east"]["down"].startswith("make down CLUSTER=east STACK=prod-east")
+    assert (found["dev-lab"]["stays"], found["dev-lab"]["down"]) == ("", "")
+
+
+@pytest.mark.usefixtures("rendered")
 def test_a_secret_is_no_more_in_a_document_than_on_the_screen(preview: Call, edit: Edit) -> None:
     edit("access: [{name: all", "tracing: {endpoint: 'http://c.test', percent: 5}\n  access: [{name: all")
     ended = preview("--json")
@@ -107,9 +118,9 @@ def test_the_schema_in_the_docs_is_that_of_the_code_and_the_page_names_every_fie
     assert set(Document.model_fields)
 
 
-@pytest.mark.parametrize("goal", ["up", "pin", "check up"])
-def test_other_goals_of_make_refuse_it(goal: str) -> None:
+@pytest.mark.parametrize("goal", ["", "up", "pin", "check up", "check preview"])
+def test_other_goals_of_make_refuse_it_and_two_at_once_would_be_two_documents(goal: str) -> None:
     command = ["make", "--dry-run", "RUN=python", *goal.split(), "JSON=1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "JSON=1 is for check preflight preview rollout environments" in done.stderr
+    assert "JSON=1 is for check preflight preview rollout environments, one at a time" in done.stderr

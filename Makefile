@@ -110,14 +110,17 @@ NOT_RUN = $(if $(call on,REQUIRE_ALL),--require-all) $(if $(ALLOW_NOT_RUN),--all
 # What the commands that touch clusters have in common.
 ON_CLUSTER = $(if $(STACK),--stack "$$STACK") $(if $(CLUSTER),--cluster "$$CLUSTER") $(if $(ENGINE),--engine "$$ENGINE")
 
+# What pods need is missing in a cluster, or the digest of an image: the rest is done.
+KEEPING_GOING = $(if $(call on,KEEP_GOING),--keep-going)
+
 # Commands whose result is for programs too; any other would write on standard output what is no JSON.
 WITH_JSON := check preflight preview rollout environments
-$(if $(call on,JSON),$(if $(filter-out $(WITH_JSON),$(MAKECMDGOALS)),$(error JSON=1 is for $(WITH_JSON))))
+$(if $(call on,JSON),$(if $(filter-out $(WITH_JSON),$(or $(MAKECMDGOALS),help))$(word 2,$(MAKECMDGOALS)),$(error JSON=1 is for $(WITH_JSON), one at a time)))
 AS_JSON = $(if $(call on,JSON),--json)
 
 .PHONY: up
-up: .run ## Render every stack of the definition to YAML; with CLUSTER=<context> (or local) bring stacks up there
-	@$(RUN) -m rollout up "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(call on,ADOPT),--adopt)
+up: .run ## Render every stack of the definition to YAML; with CLUSTER=<context> (or local) bring stacks up there (KEEP_GOING=1 whatever is missing)
+	@$(RUN) -m rollout up "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(call on,ADOPT),--adopt) $(KEEPING_GOING)
 
 .PHONY: down
 down: .run ## Take the stacks of CLUSTER=<context> down, datasets stay; local goes with all that is in it
@@ -145,10 +148,10 @@ preview: .run ## Show what would change, against the last rendering, BASE=<git r
 	@$(RUN) -m rollout preview "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(BASE),--base "$$BASE") $(AS_JSON)
 
 .PHONY: rollout
-rollout: .run ## Bring ENV=<environment> up plane after plane (FROM=<plane> DRY_RUN=1 JSON=1 RESUME=1 BACK=1)
+rollout: .run ## Bring ENV=<environment> up plane after plane (FROM=<plane> DRY_RUN=1 JSON=1 RESUME=1 BACK=1 KEEP_GOING=1)
 	$(if $(STACK)$(CLUSTER),$(error make rollout brings every plane of ENV up, whatever STACK and CLUSTER say: begin with FROM=<plane>, or use make up))
 	@$(RUN) -m rollout rollout "$$DEFINITION" --environment "$$ENV" $(if $(FROM),--from "$$FROM") $(if $(ENGINE),--engine "$$ENGINE") \
-	  $(if $(call on,DRY_RUN),--dry-run) $(if $(call on,RESUME),--resume) $(if $(call on,BACK),--back) $(AS_JSON)
+	  $(if $(call on,DRY_RUN),--dry-run) $(if $(call on,RESUME),--resume) $(if $(call on,BACK),--back) $(KEEPING_GOING) $(AS_JSON)
 
 .PHONY: chart
 chart: .run ## Write the Helm chart from the components
@@ -168,7 +171,7 @@ package: .run ## Package the chart for an OCI registry, byte for byte the same e
 
 .PHONY: pin
 pin: .run ## Ask the registries for the digests of the definition's images, and write images.lock
-	@$(RUN) -m rollout pin "$$DEFINITION" $(if $(call on,KEEP_GOING),--keep-going) $(if $(call on,INSECURE),--insecure) \
+	@$(RUN) -m rollout pin "$$DEFINITION" $(KEEPING_GOING) $(if $(call on,INSECURE),--insecure) \
 	  $(if $(REGISTRY_PLANE),--registry-plane "$$REGISTRY_PLANE")
 
 .PHONY: demo

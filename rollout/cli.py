@@ -24,6 +24,7 @@ app = typer.Typer(
 Definition = Annotated[Path, typer.Argument(metavar="DEFINITION", help="The stack definition.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the rendered YAML.")]
 StackName = Annotated[str | None, typer.Option("--stack", metavar="NAME", help="Only this stack.")]
+KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Go on whatever the clusters lack.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, all else on the other.")]
 
 DEFAULT_OUT = Path("build/rendered")
@@ -80,13 +81,14 @@ def up(
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take over a stack that another engine brought up, or a namespace.")
     ] = False,
+    keep_going: KeepGoing = False,
 ) -> None:
     """Render every stack to YAML; with --cluster bring the stacks of that kubeconfig context up there."""
     with answering() as outcome:
         if cluster is not None:
             from .cluster import Request, bring_up
 
-            bring_up(Request(definition, cluster, stack, engine, adopt, out), outcome)
+            bring_up(Request(definition, cluster, stack, engine, adopt, keep_going, out), outcome)
         else:
             from .up import render_all
 
@@ -226,6 +228,7 @@ def rollout(
     journals: Annotated[Path, typer.Option("--journals", metavar="DIR", help="Folder of the journals.")] = Path(
         "build/rollout"
     ),
+    keep_going: KeepGoing = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring an environment up in one data plane after another, in waves, each behind a health gate."""
@@ -235,4 +238,5 @@ def rollout(
 
         if as_json and not dry_run:
             raise CommandError("JSON=1 tells the plan of a rollout: say DRY_RUN=1 too.", WRONG_INPUT)
-        roll_out(RolloutRequest(definition, environment, start, engine, dry_run, resume, back, journals), outcome, seen)
+        wanted = RolloutRequest(definition, environment, start, engine, dry_run, resume, back, journals, keep_going)
+        roll_out(wanted, outcome, seen)

@@ -31,6 +31,7 @@ class Request:
     stack: str | None = None
     engine: str | None = None
     adopt: bool = False
+    keep_going: bool = False  # Whatever the cluster lacks.
     out: Path = Path("build/rendered")
 
 
@@ -42,7 +43,8 @@ def bring_up(request: Request, outcome: Outcome) -> None:
         refuse_tags(definition, stacks)
         Kubectl(context_of(stacks[0].data_plane)).ask_ahead()
         bundles, engine = _checked(request, definition, stacks)
-        preflight.require(context_of(stacks[0].data_plane), [(each.stack, each.rendered.objects) for each in bundles])
+        asked = [(each.stack, each.rendered.objects) for each in bundles]
+        preflight.require(context_of(stacks[0].data_plane), asked, keep_going=request.keep_going)
         _up(bundles, engine, outcome)
         return
     from . import local

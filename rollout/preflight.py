@@ -18,17 +18,17 @@ from stacks.problems import count_of, escaped, listed
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
-from .changes.workloads import Tree, at, items, mapping, text, workloads
+from .changes.workloads import Tree, items, mapping, text, workloads
 from .contexts import LOCAL, context_in, require_named
 from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, explained
 from .needs import Lack, Need, needs_of
+from .nodes import VENDOR, place_of
 from .orphans import stacks_in
 from .render import render
 from .seen import Seen
 from .terminal import in_shell, make, note
 
 OLDEST = 33  # Minor version of the oldest Kubernetes, as in the chart's kubeVersion.
-_VENDOR = "nvidia.com/"
 _MOST = 4  # Nodes that are named.
 _ENFORCERS = (
     "anetd", "antrea-agent", "azure-npm", "calico-node", "canal", "cilium", "kube-ovn-cni", "kube-router",
@@ -62,16 +62,20 @@ def tell_lacks(path: Path, context: str, only: str | None, seen: Seen) -> None:
         raise CommandError(f"{', '.join(hard)} would not come up. Nothing was changed.")
 
 
-def require(context: str, asked: Asked) -> None:
-    """Raise CommandError where something of these stacks would never start; tell what else the cluster lacks."""
+def require(context: str, asked: Asked, *, keep_going: bool = False) -> None:
+    """Raise CommandError where something of these stacks would never start; tell what else the cluster lacks.
+
+    With `keep_going` all of it is told, and nothing is stopped.
+    """
     found = lacks(Kubectl(context), asked)
     every = dict.fromkeys(lack for of_stack in found.values() for lack in of_stack)
     for lack in every:
-        if not lack.hard:
+        if keep_going or not lack.hard:
             note(str(lack))
-    if names := [name for name, of_stack in found.items() if any(lack.hard for lack in of_stack)]:
+    if not keep_going and (names := [name for name, of_stack in found.items() if any(lack.hard for lack in of_stack)]):
         what = f"{', '.join(names)} would not come up in {escaped(context)}; nothing was changed."
-        raise CommandError("\n".join([what, *(str(lack) for lack in every if lack.hard)]))
+        do = "To go on all the same: KEEP_GOING=1."
+        raise CommandError("\n".join([what, *(str(lack) for lack in every if lack.hard), do]))
 
 
 def lacks(kube: Kubectl, asked: Asked) -> dict[str, list[Lack]]:
@@ -125,9 +129,10 @@ class _Cluster:
 
     @cached_property
     def _scales(self) -> bool:
-        """Whether an autoscaler is there, by Karpenter's kinds or the record of Kubernetes' own."""
-        karpenter = any(version.startswith("karpenter.sh/") for version, _ in self.known)
-        return karpenter or bool(self.kube.run("get", "configmaps", "-A", _SCALER, "-o", "name", check=False).stdout)
+        """Whether an autoscaler is there, by Karpenter's kinds or the record of Kubernetes' own, or cannot be seen."""
+        if any(version.startswith("karpenter.sh/") for version, _ in self.known):
+            return True
+        return any(_get(self.kube, "configmaps", "-A", _SCALER, "-o", "name"))
 
     def not_seen(self) -> Iterator[Lack]:
         if kinds := [*dict.fromkeys(kind for kind, _ in self.refused)]:
@@ -175,33 +180,13 @@ class _Cluster:
         """Yield whose pods find no node, or too few devices; an autoscaler may still add some."""
         nodes = self._all("Node")
         for workload in workloads(objects).values() if nodes else ():
-            selector, devices = mapping(workload.pod, "nodeSelector"), Counter[str]()
-            for container in workload.containers:
-                limits = mapping(container, "resources", "limits")
-                devices.update({name: _count(limits[name]) for name in limits if "/" in name})
-            labelled = [node for node in nodes if selector.items() <= mapping(node, "metadata", "labels").items()]
-            room = sum(
-                min((_count(at(node, "status", "allocatable", name)) // n for name, n in devices.items()), default=1)
-                for node in labelled
-            )
-            if room >= (workload.most if devices else 1):
+            place = place_of(workload, nodes)
+            if not place.what:
                 continue
-            labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-            what = f"no node is labelled {labels}"
-            if labelled:
-                so = f" labelled {labels}" if labels else ""
-                what = f"nodes{so} have {listed(devices)} for {room} of {workload.pods}"
-            do = "Label nodes so, or change nodeSelector."
-            if devices or any(key.startswith(_VENDOR) for key in selector):
-                do = "NVIDIA's GPU operator labels nodes, and its MIG manager cuts them; or change the placement."
-            show = (
-                ("describe", "nodes", *(("-l", labels) if labels else ()))
-                if labelled
-                else ("get", "nodes", "--show-labels")
-            )
-            scales = not room and self._scales
+            scales = not place.room and self._scales
             later = ", unless an autoscaler adds one" if scales else ""
-            yield Lack(f"{what}: pods of {workload.name} wait{later}", self._kubectl(*show), do, not (room or scales))
+            what = f"{place.what}: pods of {workload.name} wait{later}"
+            yield Lack(what, self._kubectl(*place.command), place.do, not (place.room or scales))
 
     def of_inventory(self, stack: Stack) -> Iterator[Lack]:
         """Yield which nodes with GPUs are not there as the definition tells of them."""
@@ -218,14 +203,14 @@ class _Cluster:
             told = f"data plane {plane} tells of {group.nodes} × {group.product} with {_listed(offered)} each"
             do = f"Correct gpus of data plane {plane}, or add nodes."
             if group.mig:
-                label = self._kubectl("label", "node", "NODE", f"{_VENDOR}mig.config=LAYOUT", "--overwrite")
+                label = self._kubectl("label", "node", "NODE", f"{VENDOR}mig.config=LAYOUT", "--overwrite")
                 do = f"{do} To have a node cut anew, which first ends every pod on its GPUs: {label}"
-            columns = f"{PRODUCT},{_VENDOR}mig.config,{_VENDOR}mig.config.state"
+            columns = f"{PRODUCT},{VENDOR}mig.config,{VENDOR}mig.config.state"
             yield Lack(f"{told}, and {there} are so{but}", self._kubectl("get", "nodes", "-L", columns), do)
 
     def _offered(self, node: Tree, slices: Iterable[Tree]) -> dict[str, int]:
         """Return NVIDIA's devices of a node by resource, or where they are had by claims, by profile."""
-        found = {key: _count(n) for key, n in mapping(node, "status", "allocatable").items() if key.startswith(_VENDOR)}
+        found = {key: _count(n) for key, n in mapping(node, "status", "allocatable").items() if key.startswith(VENDOR)}
         name = text(node, "metadata", "name")
         theirs = (
             each for one in slices if text(one, "spec", "nodeName") == name for each in items(one, "spec", "devices")

@@ -34,15 +34,17 @@ def roll_out(request: RolloutRequest, outcome: Outcome, seen: Seen) -> None:
         ready = prepared(request, history, seen)
         seen.steps, seen.stacks = ready.record.steps, [*ready.stacks.values()]
         console().print(report.plan_text(ready.record, ready.stacks), soft_wrap=True)
+        # What ran before may run again, whatever its cluster lacks by now.
+        keep_going = request.keep_going or ready.record.kind == "back"
         if request.dry_run:
-            _say_what_would_change(ready, seen)
+            _say_what_would_change(ready, seen, keep_going=keep_going)
             return
         journal = ready.journal or history.begin(ready.record, ready.texts)
         outcome.text = f"rollout {journal.number} of {request.environment} can go on with RESUME=1"
-        _run(journal, ready, lock)
+        _run(journal, ready, lock, keep_going=keep_going)
 
 
-def _say_what_would_change(ready: Prepared, seen: Seen) -> None:
+def _say_what_would_change(ready: Prepared, seen: Seen, *, keep_going: bool) -> None:
     """Print what each plane's API server says would change; raise CommandError where a plane would not come up."""
     changes: dict[str, list[ObjectChange]] = {}
     every: list[StackChange] = []
@@ -59,7 +61,7 @@ def _say_what_would_change(ready: Prepared, seen: Seen) -> None:
             continue
         changes[name] = compare(live.before, live.after)
         seen.lacks = {**seen.lacks, name: lacking}
-        refused += [f"{plane}: {lack}" for lack in lacking if lack.hard]
+        refused += [f"{plane}: {lack}" for lack in lacking if lack.hard and not keep_going]
         found = seen.guardrails.get(name, ())
         every.append(stack_change(name, changes[name], live.before or None, live.after, findings=found, known=found))
         refused += [f"{plane}: {words}" for words in live.refused]
@@ -82,7 +84,7 @@ def _say_what_would_change(ready: Prepared, seen: Seen) -> None:
     note(dry)
 
 
-def _run(journal: Journal, ready: Prepared, lock: int) -> None:
+def _run(journal: Journal, ready: Prepared, lock: int, *, keep_going: bool) -> None:
     stop = Stop()
     record = journal.record
     most = max(stack.environment.rollout.max_parallel for stack in ready.stacks.values())
@@ -96,7 +98,7 @@ def _run(journal: Journal, ready: Prepared, lock: int) -> None:
 
     def bring_up(plane: str, show: Show) -> None:
         read_from = str(sources[plane].definition_file)
-        task = worker.Task(record.environment, plane, record.engine, record.definition, read_from)
+        task = worker.Task(record.environment, plane, record.engine, record.definition, read_from, keep_going)
         seconds = ready.stacks[plane].environment.rollout.engine_timeout_seconds
         try:
             worker.bring_up(task, journal.log(plane), lock, seconds, stop.now, show)

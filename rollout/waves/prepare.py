@@ -37,6 +37,7 @@ class RolloutRequest:
     resume: bool
     back: bool
     journals: Path
+    keep_going: bool = False  # Whatever clusters lack.
 
 
 @dataclass(frozen=True)

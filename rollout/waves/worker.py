@@ -42,6 +42,7 @@ class Task:
     engine: str
     definition: str  # The file that the stack is known to come from.
     read_from: str  # The file that is read: the text that the rollout keeps.
+    keep_going: bool = False  # Whatever the cluster lacks.
 
 
 def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.Event, show: Show) -> None:
@@ -146,7 +147,7 @@ def _up(task: Task) -> None:
 
     engine = find_engine(task.engine)
     [rendered] = engine.render([stack], definition)
-    preflight.require(context_of(stack.data_plane), [(stack, rendered.objects)])
+    preflight.require(context_of(stack.data_plane), [(stack, rendered.objects)], keep_going=task.keep_going)
     bundle = Bundle(stack, rendered, definition.lock, Path(task.definition), read_from)
     if not engine.up(bundle, wait=False):
         print(f"Nothing changed: {stack.name} is as declared.")

@@ -67,6 +67,7 @@ def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) 
     assert ended.code == 1
     assert "dev-lab would not come up in tests; nothing was changed.\n" in ended.err
     assert all(what in ended.err for what in found)
+    assert "KEEP_GOING=1" in ended.err
     assert site.objects() == {}
 
 
@@ -96,7 +97,49 @@ def test_nodes_that_are_cut_otherwise_than_the_inventory_says_are_named(site: Si
 
 
 @HELM
+def test_what_is_told_to_wait_is_what_the_scheduler_leaves_waiting(site: Site) -> None:
+    """Where there is nobody else, and whatever is told may be brought up all the same."""
+    terms = "requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: "
+    affinity = f"affinity: {{nodeAffinity: {{{terms}[%s]}}]}}}}}}"
+    pools = {
+        "huge": "resources: {cpu: '1', memory: 3000Gi}",
+        "tainted": "nodeSelector: {kubernetes.io/hostname: gpu-1}",
+        "tolerant": "nodeSelector: {kubernetes.io/hostname: gpu-1}, tolerations: [{key: nvidia.com/gpu}]",
+        "zoned": affinity % "{key: topology.kubernetes.io/zone, operator: In, values: [local-a]}",
+        "nowhere": affinity % "{key: topology.kubernetes.io/zone, operator: NotIn, values: [local-a]}",
+        "none": "nodeSelector: {disk: fast}, replicas: 0",
+    }
+    lines = "".join(
+        f"      - {{name: {name}, loading: {{mode: preload}}, {'' if 'replicas' in said else 'replicas: 1, '}{said}}}\n"
+        for name, said in pools.items()
+    )
+    site.edit("models:\n  - {name: one", f"{lines}models:\n  - {{name: one")
+    hard = [what for what, one in lacks(site, code=1).items() if one["level"] == "error"]
+    told = {what.partition(": pods of small-")[2].partition(" wait")[0] for what in hard}
+    assert told == {"huge", "tainted", "nowhere"}
+    process = site.start("--keep-going")
+
+    def waiting() -> set[str]:
+        pods = {item["metadata"]["name"]: item for item in site.cluster.get("pods", namespace=f"{site.prefix}-dev")}
+        assert process.poll() is None, process.communicate()
+        conditions = {
+            name: {one["type"]: one["status"] for one in item["status"].get("conditions", ())}
+            for name, item in pods.items()
+        }
+        if len(pods) < 8 or any("PodScheduled" not in said for said in conditions.values()):
+            return set()
+        return {name for name, said in conditions.items() if said["PodScheduled"] == "False"}
+
+    assert until("pods are looked at", waiting) == {f"small-{name}-0" for name in told}
+
+
+@HELM
 def test_who_may_not_look_is_told_so_and_not_stopped(site: Site) -> None:
+    site.edit("capacity: 1Gi}, replicas: 1}", "capacity: 1Gi}, replicas: 1, nodeSelector: {disk: fast}}")
+    nodes = somebody(site.cluster, f"{site.prefix}-nodes", ("", "namespaces,nodes", "get,list"))
+    site.environment = {**site.environment, "KUBECONFIG": str(nodes)}
+    told = one_of(lacks(site, code=0), "no node is labelled disk=fast")["what"]
+    assert told.endswith("unless an autoscaler adds one"), "nobody knows whether there is one"
     kinds = "namespaces,configmaps"
     user = somebody(site.cluster, f"{site.prefix}-blind", ("", kinds, "get,list"))
     site.environment = {**site.environment, "KUBECONFIG": str(user)}

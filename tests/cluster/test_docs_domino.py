@@ -43,7 +43,12 @@ class Nexus(World):
         self.next += 1
         command = ["make", f"--file={ROOT}/Makefile", f"TIDEGATE={ROOT}", goal, *said, f"ENGINE={self.engine}"]
         done = subprocess.run(
-            command, cwd=self.folder, env=surroundings() | self.environment, capture_output=True, text=True, timeout=900
+            command,
+            cwd=self.folder,
+            env={**surroundings(), **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=900,
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 

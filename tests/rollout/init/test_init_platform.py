@@ -1,5 +1,6 @@
 """A platform of one's own: what `make init` writes, and that every command works from there."""
 
+import json
 import os
 import pty
 import re
@@ -25,6 +26,8 @@ from .test_init_blueprint import VALUES
 def test_a_platform_is_checked_rendered_committed_and_previewed(program: Program, tmp_path: Path) -> None:
     """Its own make fetches the revision that it pins; nothing is known but its folder."""
     platform = program.platform(tmp_path / "a platform")
+    first = program.make(platform, "check", "JSON=1")  # which fetches the program, and says so elsewhere
+    assert json.loads(first.stdout)["exitCode"] == 0
     said = program.make(platform, "check")
     assert f"{DEFINITION}: ok – 2 stacks (dev-lab, prod-main)" in said.stdout
     assert "53 files written for 2 stacks" in program.make(platform, "up").stdout

@@ -4,7 +4,7 @@ The form comes first: keys, types and what concerns one item alone. Rules are as
 and those that look at all stacks together once every form is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from .images_lock import ImagesLock, read_images_lock
 from .load import Document, frozen, load
 from .overlays import Layers, names_twice, without_nulls
 from .overlays import Path as TreePath
-from .problems import DefinitionError, Problem, did_you_mean, nearest
+from .problems import DefinitionError, Position, Problem, did_you_mean, listed, nearest
 from .schema_errors import problems_from
 from .stack import Definition, Stack
 
@@ -71,16 +71,40 @@ def validate(document: Document, lock: ImagesLock, lock_document: Document | Non
     of_header = rules.check_header(header, document)
     problems += of_header
     if not unknown:  # a mistyped key has consequences everywhere
-        problems += [problem for stack in definition.stacks for problem in rules.check_stack(stack)]
+        problems += _of_stacks(definition)
     if has_its_form and not of_header:
         problems += rules.check_definition(definition)
     if errors := _errors(problems):
         raise DefinitionError(errors)
-    return replace(definition, advisories=tuple(dict.fromkeys(problems)))
+    return replace(definition, advisories=tuple(_once(problems)))
 
 
 def _errors(problems: Iterable[Problem]) -> list[Problem]:
-    return [problem for problem in dict.fromkeys(problems) if problem.severity == "error"]
+    return [problem for problem in _once(problems) if problem.severity == "error"]
+
+
+def _once(problems: Iterable[Problem]) -> list[Problem]:
+    """Return each problem once, also where aliases lead to one place by several paths."""
+    return [*{replace(problem, path=""): problem for problem in reversed([*problems])}.values()][::-1]
+
+
+def _of_stacks(definition: Definition) -> Iterator[Problem]:
+    """Yield what is wrong with stacks; of what stands in the common part also in which, where it is not in all."""
+    found: dict[Problem, list[Stack]] = {}
+    for stack in definition.stacks:
+        for problem in dict.fromkeys(rules.check_stack(stack)):
+            found.setdefault(problem, []).append(stack)
+    starts = sorted((part.key.line, key) for key, part in definition.document.root.parts.items())
+    for problem, stacks in found.items():
+        line = problem.where.line if isinstance(problem.where, Position) else 0
+        section = next((key for start, key in reversed(starts) if start <= line), "")
+        names = {f'"{name}"' for each in stacks for name in (each.environment.name, each.data_plane.name)}
+        is_told = problem.severity == "advisory" or any(name in problem.what for name in names)
+        if is_told or section in OVERLAID or len(stacks) == len(definition.stacks):
+            yield problem
+        else:
+            only = f"Only in {listed(each.name for each in stacks)}."
+            yield replace(problem, why="\n".join(filter(None, (problem.why, only))))
 
 
 def _platforms(document: Document, problems: list[Problem]) -> Platforms:

@@ -242,10 +242,10 @@ def memory_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "loading"), what, do="Lower loading.capacity, or ask for larger GPUs.")
 
 
-def preloaded_models_have_a_replica_in_production(stack: Stack) -> Iterator[Problem]:
-    """Without a replica nobody answers for the models of a preload pool; in dev that saves a GPU."""
+def models_have_a_replica_in_production(stack: Stack) -> Iterator[Problem]:
+    """Without a replica nobody answers for the models of a pool; in dev that saves a GPU."""
     for path, server, pool in stack.pools() if stack.environment.production else ():
-        if not isinstance(pool.loading, OnDemand) and devices.most_replicas(pool) == 0:
+        if devices.most_replicas(pool) == 0:
             what = f"{server.name}/{pool.name} has no replica in production, so calls of its models fail"
             do = "Say replicas: 1 or more, where that is not meant."
             yield stack.source.problem((*path, "replicas"), what, do=do, severity="advisory")

@@ -19,6 +19,7 @@ def promotions_come_from_other_environments(header: Header, document: Document) 
             what = "itself" if source == environment.name else f'an unknown environment, "{source}"'
             what = f'environment "{environment.name}" takes versions from {what}'
             do = suggestion(source, [name for name in names if name != environment.name])
+            do = f"{do} Without from, it takes versions that were nowhere before."
             yield document.problem(("environments", index, "promotion", "from"), what, do=do, at="value")
 
 
@@ -66,17 +67,19 @@ def groups_that_promote_are_told_by_an_issuer(stack: Stack) -> Iterator[Problem]
 
 def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
     """`tidegate promote` asks the proxy whether a version is ready, and sends it a request, before it has traffic."""
-    promotion, access = stack.environment.promotion, stack.platform.proxy.access
+    promotion, barred = stack.environment.promotion, dict[str, list[str]]()
     for action in ("inspect", "infer"):
-        rules = [rule for rule in access if action in rule.actions]
+        rules = [rule for rule in stack.platform.proxy.access if action in rule.actions]
         kept_out = [name for name in promotion.principals if not _named(name, [g for r in rules for g in r.principals])]
         kept_out += [name for name in promotion.groups if not _named(name, [g for r in rules for g in r.groups])]
         if kept_out:
-            who = f'{", ".join(kept_out)} may bring versions into environment "{stack.environment.name}"'
-            what = f"{who}, and no access rule lets them {action} there"
-            why = "`tidegate promote` asks whether a version is ready (inspect), and sends the golden request (infer)."
-            do = f"Add an access rule that names them, with {action} in its actions."
-            yield stack.source.problem(("proxy", "access"), what, why, do, severity="advisory")
+            barred.setdefault(", ".join(kept_out), []).append(action)
+    for who, actions in barred.items():
+        what = f'{who} may bring versions into environment "{stack.environment.name}"'
+        what = f"{what}, and no access rule lets them {' or '.join(actions)} there"
+        why = "`tidegate promote` asks whether a version is ready (inspect), and sends the golden request (infer)."
+        do = f"Add an access rule that names them, with {' and '.join(actions)} in its actions."
+        yield stack.source.problem(("proxy", "access"), what, why, do, severity="advisory")
 
 
 def _named(name: str, globs: list[str]) -> bool:

@@ -222,6 +222,11 @@ def an_ingress_speaks_what_the_proxy_serves(stack: Stack) -> Iterator[Problem]:
             what = f"{key} lets the controller speak {value} to the proxy, which serves {serves}"
             do = "Add proxy.tls, or take the annotation away." if proxy.tls is None else "Write HTTPS."
             yield stack.source.problem(("proxy", "exposure", "annotations", key), what, do=do)
+    kind = (isinstance(proxy.exposure, IngressExposure) and proxy.exposure.class_name) or ""
+    if proxy.tls is not None and "nginx" in kind and not any(key.endswith("/backend-protocol") for key in said):
+        what = f"a controller of class {kind} speaks plain HTTP to the proxy, which serves HTTPS, by its tls"
+        do = "Add the annotation nginx.ingress.kubernetes.io/backend-protocol: HTTPS, unless the controller is another."
+        yield stack.source.problem(("proxy", "exposure"), what, do=do, severity="advisory")
 
 
 def a_gateway_is_given_no_certificate_of_the_proxy(stack: Stack) -> Iterator[Problem]:

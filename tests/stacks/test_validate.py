@@ -127,6 +127,23 @@ def test_a_mistake_in_one_environment_hides_no_broken_rule_of_another() -> None:
     assert_places(edits, "replicas: »0", "server: »nope")
 
 
+def test_a_rule_that_a_part_of_all_breaks_in_some_stacks_alone_says_in_which() -> None:
+    """There it reads as if nothing were wrong."""
+    everywhere = [*map(str, problems(edited_at({"models/churn/server": "nope"})))]
+    assert everywhere
+    assert not any("Only in" in said for said in everywhere)
+    in_prod = problems(edited_at({"environments/prod/datasets": [{"name": "models", "remove": True}]}))
+    (unknown,) = [problem for problem in in_prod if "reads an unknown dataset" in problem.what]
+    assert unknown.why == "Only in prod-east."
+
+
+def test_what_is_wrong_where_aliases_lead_to_is_said_once() -> None:
+    text = edited_at({"dataPlanes/lab/gpus": "ANCHOR", "dataPlanes/east": {"environments": ["dev"], "gpus": "ALIAS"}})
+    gpus = "&gpus [{product: NVIDIA-A100-SXM4-80GB, nodes: 1, perNode: 1, mig: {slices: {3g.40gb: 3}}}]"
+    found = problems(text.replace("ANCHOR", gpus).replace("ALIAS", "*gpus"))
+    assert len([problem for problem in found if "do not fit" in problem.what]) == 1
+
+
 # ---- determinism and speed ----
 
 

@@ -97,9 +97,25 @@ def _files(text: str, definition: Definition, pinned: Pinned) -> dict[str, str]:
         **config,
         "Pulumi.yaml": (ROOT / "Pulumi.yaml").read_text("utf-8"),
         "__main__.py": (TEXTS / "program.txt").read_text("utf-8"),
-        ".github/workflows/tidegate.yaml": (TEXTS / "workflow.yaml").read_text("utf-8"),
-        ".gitlab-ci.yml": (TEXTS / "gitlab.yaml").read_text("utf-8"),
+        **_previews(),
         ".gitignore": "/.cache/\n/build/\n/charts/tidegate/\n/.tidegate\n/.venv\n__pycache__/\n",
+    }
+
+
+def _previews() -> dict[str, str]:
+    """Return what previews changes on GitHub and GitLab: those jobs of docs/ci.md, cached by the pin."""
+    page = (ROOT / "docs/ci.md").read_text("utf-8")
+    github, gitlab = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    github = re.sub(
+        r"(?<=pull_request:\n).*?(?=permissions:)", "", github.partition("\n  drift:")[0], count=1, flags=re.DOTALL
+    )
+    gitlab = gitlab.partition("\ncomment:")[0].replace(
+        "stages: [preview, comment, drift, rollout]", "stages: [preview]"
+    )
+    more = "# Previews of changes; docs/ci.md of Tidegate has further jobs.\n"
+    return {
+        ".github/workflows/tidegate.yaml": more + github.replace("requirements/*.txt", "Makefile"),
+        ".gitlab-ci.yml": more + gitlab.replace("requirements/run.txt, lab/tools/go.sum", "Makefile"),
     }
 
 

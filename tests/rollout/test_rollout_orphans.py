@@ -229,6 +229,11 @@ def test_a_cluster_that_holds_nothing_else_is_previewed_too(
     assert (tmp_path / "page.md").read_text("utf-8").startswith("**⚠️ 1 stack: 1 ORPHANED**")
     assert f"  make down CLUSTER=eks-old STACK=prod-west DEFINITION={definition}\n" in ended.out
     assert ended.out.endswith("Not described, and in the cluster: prod-west; see above.\n")
+    said = ("--cluster", "eks-old", "--summary", tmp_path / "page.md", "--json")
+    (one,) = json.loads(call("preview", definition, *said, code=0).out)["stacks"]
+    assert (one["name"], one["state"]) == ("prod-west", "orphaned")
+    assert one["stays"].startswith("is no longer described, and still there (namespace tidegate-prod, since ")
+    assert one["down"] == f"make down CLUSTER=eks-old STACK=prod-west DEFINITION={definition}"
 
 
 def test_a_stack_that_a_change_removes_is_told_with_the_command_that_takes_it_down() -> None:

@@ -4,7 +4,7 @@ The form comes first: keys, types and what concerns one item alone. Rules are as
 and those that look at all stacks together once every form is.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,9 +15,10 @@ from . import rules
 from .definition import DataPlane, Environment, Header, Platform
 from .images_lock import ImagesLock, read_images_lock
 from .load import Document, frozen, load
+from .model_keys import models_in
 from .overlays import Layers, names_twice, without_nulls
 from .overlays import Path as TreePath
-from .problems import DefinitionError, Position, Problem, did_you_mean, listed, nearest
+from .problems import DefinitionError, Position, Problem, did_you_mean, listed, nearest, shown
 from .schema_errors import problems_from
 from .stack import Definition, Stack
 
@@ -194,16 +195,44 @@ def _header_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown_keys(document: Document) -> list[Problem]:
-    """Report keys that may stand neither in the common part nor in an environment or data plane that overlays it."""
-    places: dict[TreePath, frozenset[str]] = {(): HEADER_KEYS}
+    """Report keys that may stand neither in the common part nor in an environment or data plane that overlays it.
+
+    And those further below whose value is null: they take nothing away, and are gone before the form is looked at.
+    """
+    places: dict[TreePath, type[BaseModel]] = {(): Header}
     for section, model in OVERLAID.items():
         items = document.tree.get(section)
-        places |= {(section, index): _keys(model) for index in range(len(items) if isinstance(items, list) else 0)}
+        places |= {(section, index): model for index in range(len(items) if isinstance(items, list) else 0)}
     problems = []
     for path, own in places.items():
-        known, mapping = sorted(PLATFORM_KEYS | own), document.get(path)
-        for key in mapping if isinstance(mapping, Mapping) else ():
-            if key not in known:
-                do = f"{did_you_mean(nearest(key, known))}Keys here: {', '.join(known)}."
-                problems.append(document.problem((*path, key), f'unknown key "{key}"', do=do))
+        tree = document.get(path)
+        for key, value in tree.items() if isinstance(tree, Mapping) else ():
+            if key not in PLATFORM_KEYS | _keys(own):
+                problems.append(_unknown(document, (*path, key), (own, Platform)))
+            elif path or key not in OVERLAID:
+                problems += _unknown_nulls(document, value, (*path, key), _below((own, Platform), key))
     return problems
+
+
+def _unknown_nulls(
+    document: Document, tree: Any, path: TreePath, models: Sequence[type[BaseModel]]
+) -> Iterator[Problem]:
+    if isinstance(tree, list):
+        for index, item in enumerate(tree):
+            yield from _unknown_nulls(document, item, (*path, index), models)
+    for key, value in tree.items() if models and isinstance(tree, Mapping) else ():
+        if value is not None:
+            yield from _unknown_nulls(document, value, (*path, key), _below(models, key))
+        elif not any(key in _keys(model) for model in models):
+            yield _unknown(document, (*path, key), models)
+
+
+def _below(models: Iterable[type[BaseModel]], key: Any) -> list[type[BaseModel]]:
+    fields = (field for model in models for field in model.model_fields.values() if field.alias == key)
+    return [model for field in fields for model in models_in(field.annotation)]
+
+
+def _unknown(document: Document, path: TreePath, models: Iterable[type[BaseModel]]) -> Problem:
+    known = sorted({key for model in models for key in _keys(model)})
+    do = f"{did_you_mean(nearest(path[-1], known))}Keys here: {', '.join(known)}."
+    return document.problem(path, f"unknown key {shown(path[-1])}", do=do)

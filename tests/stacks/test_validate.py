@@ -127,6 +127,22 @@ def test_a_mistake_in_one_environment_hides_no_broken_rule_of_another() -> None:
     assert_places(edits, "replicas: »0", "server: »nope")
 
 
+@pytest.mark.parametrize(
+    ("edits", "at"),
+    [
+        ({"environments/prod/proxy": {"acces": None}}, "»acces:"),
+        ({"environments/prod/promotion": {"form": None}}, "»form:"),
+        ({"servers/main/pools/cold/replica": None}, "»replica:"),
+        ({"dataPlanes/lab/gpus/0/perNodes": None}, "»perNodes:"),
+    ],
+)
+def test_a_mistyped_key_that_is_to_take_something_away_is_refused(edits: dict[str, Any], at: str) -> None:
+    """As every other; what it meant would stay, as a way that is open."""
+    (problem,) = assert_places(edits, at)
+    assert "unknown key" in problem.what
+    assert "did you mean" in problem.do
+
+
 def test_a_rule_that_a_part_of_all_breaks_in_some_stacks_alone_says_in_which() -> None:
     """There it reads as if nothing were wrong."""
     everywhere = [*map(str, problems(edited_at({"models/churn/server": "nope"})))]

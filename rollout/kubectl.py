@@ -43,7 +43,7 @@ class Kubectl:
             # No aliases and defaults of the user's own count here.
             done = processes.run(command, stdin=stdin, seconds=seconds + 15, environment={"KUBERC": "off"})
         except TimeoutExpired:
-            raise CommandError(f"the cluster {self.context} gave no answer within {seconds:g} seconds.") from None
+            raise CommandError(self.why(f"no answer within {seconds:g} seconds", arguments[0])) from None
         if check and done.returncode:
             raise CommandError(self.why(done.stderr or done.stdout, arguments[0]))
         return done
@@ -210,8 +210,8 @@ _RULES = [
     ),
     (
         r"(?P<said>connection refused|no such host|i/o timeout|connection reset by peer|TLS handshake timeout"
-        r"|x509: [^\n\"]+|network is unreachable|no route to host|context deadline exceeded \(Client[^\n]*"
-        r"|(?<=server )\S+ was refused)",
+        r"|x509: [^\n\"]+|network is unreachable|no route to host|(?:exceeded|canceled) \(Client[^\n]*"
+        r"|(?<=server: )context deadline exceeded|no answer within \S+ seconds|(?<=server )\S+ was refused)",
         "the cluster {context} cannot be reached ({said}).\n"
         "    Does `{kubectl} get namespaces` work? Perhaps a VPN, a proxy or a login is missing.",
     ),

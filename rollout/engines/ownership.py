@@ -48,7 +48,8 @@ def helm_release(item: KubernetesObject) -> Release | None:
 def records(kube: Kubectl, stack: Home, *which: str) -> list[KubernetesObject]:
     """Return Helm's records of a stack's release, oldest first; `which` are further conditions on their labels."""
     selector = ",".join(("owner=helm", f"name={release_of(stack)[0]}", *which))
-    found = kube.find(["secrets"], "-n", stack.namespace, "-l", selector)
+    theirs = ("-l", selector, "--field-selector", "type=helm.sh/release.v1")
+    found = kube.find(["secrets"], "-n", stack.namespace, *theirs)
     return sorted(found, key=lambda item: int(item["metadata"]["labels"]["version"]))
 
 

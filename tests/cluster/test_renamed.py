@@ -115,6 +115,8 @@ def test_all_else_keeps_the_names_that_its_objects_have(site: Site) -> None:
 def test_a_move_that_was_stopped_is_finished_by_the_next_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     before = up(site)
     site.edit(*PLANE)
+    site.kubectl("create", "secret", "generic", "somebodys")
+    site.kubectl("label", "secret", "somebodys", "owner=helm", "name=dev-lab")  # no record, for all its labels
 
     def stopped(*_: Any, **__: Any) -> str:
         raise CommandError("stopped")
@@ -125,6 +127,7 @@ def test_a_move_that_was_stopped_is_finished_by_the_next_up(site: Site, monkeypa
             assert "stopped" in site.up(stack=NOW, ok=False).err
     assert known_as(site) == set()
     site.up(stack=NOW)
+    assert site.kubectl("get", "secret", "somebodys", "--output=name").stdout
     assert standing(site) == before
     assert known_as(site) == {NOW}
     assert site.changes(NOW) == []

@@ -10,6 +10,7 @@ from stacks.command import CommandError
 
 from .conftest import Patch
 
+UNABLE = "Unable to connect to the server:"
 HELM = "Error: failed to create resource: server-side apply failed for object ns/main /v1, Kind=Service: "
 RBAC = (
     'services "main" is forbidden: User "alice" cannot patch resource "services" in API group "" in the namespace "ns"'
@@ -43,6 +44,9 @@ NUMBER = 'Deployment.apps "d" is invalid: spec.replicas: Invalid value: -1: must
         ('error: context "one" does not exist', "there is no context one in the kubeconfig."),
         ("Error: context was not found for specified context: one", "there is no context one in the kubeconfig."),
         ('Get "https://a:1": connect: connection refused', "the cluster one cannot be reached (connection refused)."),
+        (f"{UNABLE} net/http: request canceled (Client.Timeout exceeded while", "the cluster one cannot be reached"),
+        (f"{UNABLE} context deadline exceeded", "the cluster one cannot be reached (context deadline exceeded)."),
+        ("no answer within 60 seconds", "the cluster one cannot be reached (no answer within 60 seconds)."),
         ("You must be logged in to the server (Unauthorized)", "the cluster one does not know who you are"),
         (SET, "StatefulSet a cannot be changed in place: spec: Forbidden: updates to statefulset spec"),
         (VOLUME, "Datasets are kept: add a dataset of another name, and move the servers to it."),
@@ -79,5 +83,5 @@ def test_a_cluster_that_gives_no_answer_is_waited_for_no_longer(tmp_path: Path, 
     (tmp_path / "kubectl").write_text("#!/bin/sh\nsleep 300\n", "utf-8")
     (tmp_path / "kubectl").chmod(0o755)
     monkeypatch.setattr("rollout.kubectl._path", lambda: str(tmp_path / "kubectl"))
-    with pytest.raises(CommandError, match="the cluster lab gave no answer"):
+    with pytest.raises(CommandError, match=r"the cluster lab cannot be reached \(no answer within"):
         Kubectl("lab").run("get", "pods", seconds=-14.5)  # and 15 s more

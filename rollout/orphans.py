@@ -19,7 +19,7 @@ from stacks.stack import Definition, Home, Stack
 from .changes.weaker import definition_in
 from .changes.workloads import mapping, text
 from .contexts import LOCAL, context_in, context_of, on_cluster
-from .engines.ownership import helm_release, owner_of
+from .engines.ownership import helm_release, owner_in
 from .kubectl import Kubectl, KubernetesObject
 from .live import INSTANCE, PART_OF, left_of
 from .terminal import in_shell, make
@@ -123,10 +123,9 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
             if (now.namespace, context) == (name, said.get("context")):
                 continue  # of a data plane that is the same cluster by another context
             moved = f"namespace {now.namespace}" + (f" of {context}" if kube.context not in (LOCAL, context) else "")
-        objects = left_of(kube, home)
-        owner = owner_of(kube, home) if objects else None  # what was taken down has left but what is kept
-        if owner is not None:
-            yield Orphan(home, owner.engine, namespace["metadata"]["creationTimestamp"][:10], objects, moved)
+        if objects := left_of(kube, home):  # what was taken down has left but what is kept
+            engine, since = owner_in(kube, home, namespace).engine, namespace["metadata"]["creationTimestamp"][:10]
+            yield Orphan(home, engine, since, objects, moved)
 
 
 def _plane_name(namespace: KubernetesObject, here: Sequence[DataPlane], context: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from policies.guardrails.rules.credentials import KNOWN
+from policies.guardrails.rules.credentials import BARE_USERINFO, KNOWN
 
 MASK = "•••"
 
@@ -71,7 +71,7 @@ def hidden(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def hidden_text(text: str) -> str:
     """Return a text without the secrets in it that can be told by their look; some span lines."""
-    text = _USERINFO.sub(lambda found: found["scheme"] + MASK, text)
+    text = BARE_USERINFO.sub(MASK, _USERINFO.sub(lambda found: found["scheme"] + MASK, text))
     text = _SCHEME.sub(lambda found: f"{found['scheme']} {MASK}", text)
     for _, pattern in KNOWN:
         text = pattern.sub(_masked, text)

@@ -80,6 +80,11 @@ def owner_of(kube: Kubectl, stack: Home) -> Owner | None:
         kubectl = f"kubectl --context {in_shell(kube.context)}"
         said = f": {escaped(why[-1])}" if why else ""
         raise CommandError(BEING_DELETED.format(namespace=stack.namespace, kubectl=kubectl, why=said))
+    return owner_in(kube, stack, namespace)
+
+
+def owner_in(kube: Kubectl, stack: Home, namespace: KubernetesObject) -> Owner:
+    """Return who has a stack's namespace, which has been read."""
     release = helm_release(namespace)
     if release is None:  # another engine began to adopt it, and was stopped
         release = next((release_of(each) for each in (stack, *stack.former()) if records(kube, each)), None)

@@ -51,6 +51,10 @@ KNOWN: tuple[tuple[str, re.Pattern[str]], ...] = (
 """What tells by its look, wherever it stands; previews hide it too, or only its group `secret` where it has one."""
 
 
+BARE_USERINFO = re.compile(r"(?<![^\s\"'=])[^\s/:@'\"]+:[^\s/@$'\"]{3,}(?=@(?!sha[0-9]+:))")
+"""Name and password before a host whose scheme is not said, as programs take addresses of web proxies; no digest."""
+
+
 @guardrail(
     "Put it into a Secret that somebody else makes, and name that; revoke what has been committed already.",
     shared="mandatory",
@@ -141,8 +145,9 @@ def _in_text(place: str, value: str) -> Iterator[str]:
 
 def _in_container(container: Mapping[str, Any]) -> Iterator[str]:
     for variable in mappings(container.get("env")):
-        if _is_credential(text(variable.get("name")), variable.get("value")):
-            yield f"container {container.get('name')}: variable {variable.get('name')} holds a credential"
+        name, value = text(variable.get("name")), variable.get("value")
+        if _is_credential(name, value) or (name.lower().endswith("_proxy") and BARE_USERINFO.match(text(value))):
+            yield f"container {container.get('name')}: variable {name} holds a credential"
     for key in ("command", "args"):
         words = [text(word) for word in items(container.get(key))]
         for word, following in zip(words, [*words[1:], ""], strict=False):

@@ -29,6 +29,7 @@ def container(**parts: Any) -> dict[str, Any]:
 PLACES: list[dict[str, Any]] = [
     container(env=[{"name": "DB_PASSWORD", "value": SECRET}]),
     container(env=[{"name": "URL", "value": f"https://user:{SECRET}@host.test/path"}]),
+    container(env=[{"name": "https_proxy", "value": f"user:{SECRET}@host.test:3128"}]),
     container(env=[{"name": "DSN", "value": f"host=db user=a password={SECRET} port=1"}]),
     container(env=[{"name": "HEADER", "value": f"Authorization: Bearer {SECRET}"}]),
     container(args=[f"--db-password={SECRET}"]),
@@ -69,6 +70,7 @@ def test_a_secret_shows_neither_when_it_comes_nor_goes_nor_changes(parts: dict[s
         (container(env=[{"name": "KEYS", "value": "false"}]), "false"),
         (container(env=[{"name": "TOKENIZER", "value": "bpe"}]), "bpe"),
         (container(image="registry.test/a@sha256:0123"), "registry.test/a@sha256:0123"),
+        (container(image="a:1.0@sha256:0123"), "a:1.0@sha256:0123"),
         ({"spec": {"tls": [{"secretName": "my-tls"}]}}, "my-tls"),
         ({"spec": {"tolerations": [{"key": "nvidia.com/gpu"}, {"key": "b"}]}}, "nvidia.com/gpu"),
         ({"spec": {"topologyKey": "kubernetes.io/hostname"}}, "kubernetes.io/hostname"),

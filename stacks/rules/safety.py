@@ -187,16 +187,15 @@ def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
         yield stack.source.problem(("network", "callers"), what, do=do, severity="advisory")
 
 
-def somebody_can_authenticate(stack: Stack) -> Iterator[Problem]:
-    """Without an issuer, API keys or Domino, the proxy refuses every caller."""
-    auth = stack.platform.proxy.auth
-    if not auth.oidc and auth.api_keys is None and not auth.domino_principal:
-        what = (
-            f'the proxy of environment "{stack.environment.name}" has no way to know its callers, '
-            "so it refuses them all"
-        )
-        do = "Add proxy.auth.oidc, apiKeys or dominoPrincipal."
-        yield stack.source.problem(("proxy", "auth"), what, do=do, severity="advisory")
+def somebody_can_authenticate_and_call(stack: Stack) -> Iterator[Problem]:
+    """Without an issuer, API keys or Domino, the proxy refuses every caller; so it does without an access rule."""
+    lacking = "" if stack.platform.proxy.access else "access rule"
+    key, do = "access", "Add rules under proxy.access: what none grants is refused."
+    if not stack.platform.proxy.auth.sources:
+        lacking, key, do = "way to know its callers", "auth", "Add proxy.auth.oidc, apiKeys or dominoPrincipal."
+    if lacking:
+        what = f'the proxy of environment "{stack.environment.name}" has no {lacking}, so it refuses everybody'
+        yield stack.source.problem(("proxy", key), what, do=do, severity="advisory")
 
 
 def access_rules_can_match_somebody(stack: Stack) -> Iterator[Problem]:

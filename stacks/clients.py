@@ -9,6 +9,8 @@ import json
 from tidegate_contracts import environments as told
 from tidegate_contracts import routing
 
+from policies.guardrails.rules.datasets import mounted_part
+
 from .definition import Environment
 from .definition.base import byte_count
 from .definition.datasets import CsiDataset, Dataset, EfsDataset, HostPathDataset, NfsDataset, ObjectStoreRepository
@@ -134,4 +136,5 @@ def _volume(stack: Stack, dataset: Dataset) -> str:
         case CsiDataset():
             attributes = json.dumps(dataset.volume_attributes, sort_keys=True).encode()
             volume += f"#{hashlib.sha256(attributes).hexdigest()[:12]}"
+            volume += f"/{part}" if (part := mounted_part(dataset.mount_options)) else ""
     return f"{volume}/{dataset.domino.folder}" if dataset.domino else volume

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Self
 
-from policies.guardrails.rules.datasets import Folder
+from policies.guardrails.rules.datasets import Folder, mounted_part
 
 from .definition import DataPlane, Environment, Header, Platform
 from .definition.datasets import (
@@ -58,6 +58,7 @@ class Stack(Home):
 
     platform: Platform
     source: Document = field(repr=False, compare=False)  # Where each value of `platform` came from.
+    versions_from: Environment | None = None  # In which versions of models must have served before.
 
     def pools(self) -> Iterator[tuple[tuple[str | int, ...], Server, Pool]]:
         """Yield every pool, with its path in the definition and its server."""
@@ -106,6 +107,8 @@ class Stack(Home):
     def folders(self, dataset: Dataset, below: str | None = None) -> Iterator[Folder]:
         """Yield the names under which a folder is known: that in which a dataset's files lie, or one below it."""
         root = dataset.path if isinstance(dataset, NfsDataset | HostPathDataset) else ""
+        if isinstance(dataset, CsiDataset):
+            root = mounted_part(dataset.mount_options)
         path = posixpath.normpath(f"/{root}/{dataset.domino.folder if dataset.domino else ''}/{below or ''}")
         point = dataset.access_point_id if isinstance(dataset, EfsDataset) else None
         yield Folder(dataset.name, self.volume(dataset), path, point or "")

@@ -159,7 +159,8 @@ def _stacks(header: Header, platforms: Platforms) -> tuple[Stack, ...]:
             if found := platforms.get((name, plane.name)) or platforms.get((name, None)):
                 source, platform = found
                 if platform is not None and name in environments:
-                    stacks.append(Stack(environments[name], plane, platform, source))
+                    origin = environments.get(environments[name].promotion.source or "")
+                    stacks.append(Stack(environments[name], plane, platform, source, origin))
     return tuple(stacks)
 
 

@@ -135,9 +135,17 @@ def _as_kept(tree: Any, key: str = "") -> Any:
         return {
             name: _amount(item) if key in ("limits", "requests") or name == "sizeLimit" else _as_kept(item, name)
             for name, item in tree.items()
-            if key in ("labels", "annotations", "nodeSelector") or item != _DEFAULTS.get(name, MISSING)
+            if key in ("labels", "annotations", "nodeSelector")
+            or item != (_pulled(tree) if name == "imagePullPolicy" else _DEFAULTS.get(name, MISSING))
         }
     return [_as_kept(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def _pulled(container: Tree) -> str:
+    """Return when the image of a container is pulled where it does not say so."""
+    image, _, digest = text(container, "image").rpartition("/")[2].partition("@")
+    _, _, tag = image.partition(":")
+    return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
 
 
 def _amount(value: Any) -> Any:

@@ -4,10 +4,11 @@ All of it is read from objects; what no object needs rides on the Namespace as a
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any, NamedTuple
 
 from tidegate_contracts import proxy_process
 from tidegate_contracts.proxy_settings import variable
@@ -16,17 +17,18 @@ from policies import guardrails
 from policies.guardrails.settings import settings_of
 from stacks.problems import listed
 from stacks.resolve import settings
+from stacks.resolve.settings import ENVIRONMENT
 
 from .compare import json_tree
+from .reach import newly_reached, no_longer_refused
 from .workloads import Tree, at, items, mapping, text
 
 MOST_MODELS = 12
-_EVERY = "every port"
-_ANYBODY = "anybody"
+_PROTECTS = re.compile(r"/.*(internal|scheme|range|cidr|security-group|whitelist|allowlist|auth|waf|ssl|tls|protocol)")
+"""Annotations of what leads to the proxy from outside that may say who may come, and how."""
 
 Ways = dict[str, float]
 """Sentences without a subject, with how much there is of each: True, or a number."""
-_Peer = str | IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,42 @@ class Grant:
     wider: bool  # Whether models are among them that were served before.
 
 
+class _Right(NamedTuple):
+    """That callers may do something with models; names are globs, or what is there now."""
+
+    kind: str  # `principal` or `group`.
+    name: str
+    source: str  # Who vouches for them; an empty text for anybody who is believed.
+    action: str
+    server: str
+    model: str
+
+    @property
+    def who(self) -> str:
+        """The caller, in words."""
+        return f"{self.kind} {self.name}" + (f" of {self.source}" if self.source else "")
+
+    def covers(self, other: "_Right") -> bool:
+        """Say whether whoever has this one gains nothing by another one; a glob covers no model that is new."""
+        return (
+            self.kind == other.kind
+            and self.action == other.action
+            and self.source in ("", other.source)
+            and _is_within(other.name, self.name)
+            and (_is_glob(other.model) or self[-2:] == other[-2:])
+            and _is_within(other.server, self.server)
+            and _is_within(other.model, self.model)
+        )
+
+
 def weaker(before: Iterable[Tree], after: Iterable[Tree]) -> list[str]:
     """Return what is weaker after a change, in sentences without a subject: `no longer asks for …`."""
     before, after = list(before), list(after)
     trees = definitions(before, after)
     was, now = (_allowed(*each) for each in zip((before, after), trees, strict=True))
     lines = [_newly(way, was.get(way), amount) for way, amount in now.items() if way not in was or amount > was[way]]
-    lines += [f"newly lets {words}" for words in _reached(before, after)]
+    lines += [f"newly lets {words}" for words in newly_reached(before, after)]
+    lines += [f"no longer {words}" for words in (*no_longer_refused(before, after), *_lost(before, after))]
     lines += [f"newly {words}" for words in _waived(before, after)]
     had, has = (_asked(*each) for each in zip((before, after), trees, strict=True))
     lines += [
@@ -95,19 +126,21 @@ def definitions(before: Iterable[Tree], after: Iterable[Tree]) -> tuple[Tree, Tr
     was, now = definition_in(before), definition_in(after)
     if not was or not now:  # an older version wrote none
         return {}, {}
-    rollout = {**mapping(was, "rollout")}
+    rollout, promotion = {**mapping(was, "rollout")}, {**mapping(was, "promotion")}
     if "canary" in rollout and at(now, "rollout", "canary"):
         rollout["canary"] = at(now, "rollout", "canary")  # one is as good as another, and it may be the same one
+    if source := _past(now, ENVIRONMENT).get(text(promotion, "from")):
+        promotion["from"] = source
     names = {kind: _past(now, kind) for kind in ("dataset", "server")}
     parts = {
         f"{kind}s": {past.get(name, name): said for name, said in mapping(was, f"{kind}s").items()}
         for kind, past in names.items()
     }
-    return {**was, **parts, "rollout": rollout}, now
+    return {**was, **parts, "rollout": rollout, "promotion": promotion}, now
 
 
 def _past(definition: Tree, kind: str) -> dict[str, str]:
-    """Return what datasets or servers are called now, by the names that they had."""
+    """Return what things of a kind are called now, by the names that they had."""
     pasts = mapping(definition, "formerly").items()
     return {name: what.removeprefix(f"{kind} ") for what, past in pasts if what.startswith(f"{kind} ") for name in past}
 
@@ -129,7 +162,9 @@ def _allowed(objects: list[Tree], tree: Tree) -> Ways:
     access = _file(objects, proxy_process.ACCESS_FILE)
     for issuer in items(access, "issuers"):
         for audience in at(issuer, "audiences") or ():
-            found[f"believes tokens of {text(issuer, 'issuer')} for {audience}"] = True
+            claim, keys = text(issuer, "groupsClaim"), text(issuer, "jwksUrl")
+            told = f"with groups by {claim}" + (f" and keys of {keys}" if keys else "")
+            found[f"believes tokens of {text(issuer, 'issuer')} for {audience}, {told}"] = True
     for key in ("requestsPerMinute", "burst"):
         if isinstance(rate := at(access, "rateLimit", key), int):
             found[f"lets one caller send a model ({key})"] = rate
@@ -149,6 +184,16 @@ def _allowed(objects: list[Tree], tree: Tree) -> Ways:
             found[f"opens the Service {name} to the outside as {kind}"] = True
     for kind in ("Ingress", "HTTPRoute"):
         found |= {f"opens the proxy to the outside by {kind} {name}": True for name, _ in _named(objects, kind)}
+    for name, item in _named(objects, "Ingress"):
+        if not at(item, "spec", "tls"):
+            found[f"lets calls in without TLS at Ingress {name}"] = True
+    for name, item in _named(objects, "HTTPRoute"):
+        if any(not text(parent, "sectionName") for parent in items(item, "spec", "parentRefs")):
+            found[f"lets calls in at every listener of the Gateway of HTTPRoute {name}"] = True
+    for name, item in _named(objects, "ServiceAccount"):
+        for key, value in mapping(item, "metadata", "annotations").items():
+            if not key.startswith("tidegate.dev/"):
+                found[f"lets pods of ServiceAccount {name} be {value} ({key})"] = True
     return found
 
 
@@ -180,19 +225,11 @@ def _asked(objects: list[Tree], tree: Tree) -> Ways:
     for name, item in _named(objects, "Namespace"):
         if (level := text(item, "metadata", "labels", "pod-security.kubernetes.io/enforce")) == "restricted":
             found[f"enforces Pod Security {level} in {name}"] = True
-    for kind, words in (("NetworkPolicy", "keeps traffic in bounds by"), ("PodDisruptionBudget", "keeps pods by")):
-        found |= {f"{words} {kind} {name}": True for name, _ in _named(objects, kind)}
-    for name, item in _named(objects, "Ingress"):
-        if at(item, "spec", "tls"):
-            found[f"has TLS at Ingress {name}"] = True
     if any(at(item, "data", variable("tls")) == "true" for _, item in _named(objects, "ConfigMap")):
         found["answers HTTPS at the proxy itself"] = True
     for name, item in _named(objects, "PeerAuthentication"):
         if text(item, "spec", "mtls", "mode") == "STRICT":
             found[f"takes callers of the mesh alone by PeerAuthentication {name}"] = True
-    for name, item in _named(objects, "PersistentVolume"):
-        if text(item, "spec", "persistentVolumeReclaimPolicy") == "Retain":
-            found[f"keeps the files of PersistentVolume {name} when it is deleted"] = True
     return found
 
 
@@ -215,56 +252,29 @@ def _asked_by_definition(tree: Tree) -> Ways:
     return found
 
 
-# ---- the network ----
+def _lost(before: list[Tree], after: list[Tree]) -> Iterator[str]:
+    """Yield what protected something that is still there."""
+    names = _past(definition_in(after), "server")
+    was, now = _encrypted(before), _encrypted(after)
+    for server in (names.get(name, name) for name, encrypted in was.items() if encrypted):
+        if now.get(server) is False:
+            yield f"encrypts gRPC between the proxy and server {server}"
+    for kind in ("Ingress", "HTTPRoute", "Service"):
+        old, new = (dict(_named(objects, kind)) for objects in (before, after))
+        for name in (name for name in old if name in new):
+            said, says = (mapping(item, "metadata", "annotations") for item in (old[name], new[name]))
+            yield from (
+                f"has {key}: {value} at {kind} {name}"
+                for key, value in said.items()
+                if _PROTECTS.search(key) and says.get(key) != value
+            )
 
 
-def _reached(before: list[Tree], after: list[Tree]) -> Iterator[str]:
-    """Yield who may newly reach whom; addresses within those that were allowed are not new."""
-    old = [*_ways_through(before)]
-    for way in _ways_through(after):
-        name, direction, peer, port = way
-        if not any(each[:2] == way[:2] and each[3] in (port, _EVERY) and _covers(each[2], peer) for each in old):
-            ours = f"the pods of NetworkPolicy {name}"
-            yield f"{peer} reach {ours} at {port}" if direction == "ingress" else f"{ours} reach {peer} at {port}"
-
-
-def _ways_through(objects: Iterable[Tree]) -> Iterator[tuple[str, str, _Peer, str]]:
-    for name, policy in _named(objects, "NetworkPolicy"):
-        for direction, of in (("ingress", "from"), ("egress", "to")):
-            for rule in items(policy, "spec", direction):
-                ports = [f"{port.get('protocol', 'TCP')} {port.get('port', _EVERY)}" for port in items(rule, "ports")]
-                for peer in [*map(_peer, items(rule, of))] or [_ANYBODY]:
-                    yield from ((name, direction, peer, port) for port in ports or [_EVERY])
-
-
-def _peer(peer: Tree) -> _Peer:
-    if (cidr := text(peer, "ipBlock", "cidr")) and not at(peer, "ipBlock", "except"):
-        try:
-            return ip_network(cidr, strict=False)
-        except ValueError:
-            return cidr
-    if cidr:
-        return f"{cidr} except {', '.join(map(str, at(peer, 'ipBlock', 'except')))}"
-    pods, spaces = (_labels(mapping(peer, key)) for key in ("podSelector", "namespaceSelector"))
-    where = f" in namespaces {spaces}" if "namespaceSelector" in peer else ""
-    return f"pods {pods}{where}"
-
-
-def _labels(selector: Tree) -> str:
-    said = [f"{key}={value}" for key, value in sorted(mapping(selector, "matchLabels").items())]
-    said += [
-        f"{text(one, 'key')} {text(one, 'operator')} {', '.join(map(str, one.get('values') or ()))}".rstrip()
-        for one in items(selector, "matchExpressions")
-    ]
-    return ", ".join(said) or "of any label"
-
-
-def _covers(wide: _Peer, narrow: _Peer) -> bool:
-    if wide in (narrow, _ANYBODY):
-        return True
-    if isinstance(wide, IPv4Network) and isinstance(narrow, IPv4Network):
-        return narrow.subnet_of(wide)
-    return isinstance(wide, IPv6Network) and isinstance(narrow, IPv6Network) and narrow.subnet_of(wide)
+def _encrypted(objects: list[Tree]) -> dict[str, bool]:
+    return {
+        text(server, "name"): any(pool.get("grpcTls") is True for pool in items(server, "pools"))
+        for server in items(_file(objects, proxy_process.ROUTING_FILE), "servers")
+    }
 
 
 # ---- who may call what ----
@@ -275,11 +285,11 @@ def grants(before: Iterable[Tree], after: Iterable[Tree]) -> list[Grant]:
     before, after = list(before), list(after)
     names = _past(definitions(before, after)[1], "server")
     served = {(names.get(server, server), model) for server, model in _models(before)}
-    had = {(who, action, (names.get(server, server), model)) for who, action, (server, model) in _granted(before)}
+    had = {right._replace(server=names.get(right.server, right.server)) for right in _granted(before)}
     found: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
-    for who, action, model in _granted(after):
-        if (who, action, model) not in had:
-            found.setdefault((who, action), {})[model] = None
+    for right in _granted(after):
+        if right not in had and not any(one.covers(right) for one in had):
+            found.setdefault((right.who, right.action), {})[right.server, right.model] = None
     return [
         Grant(who, action, listed([_model(*model) for model in models], MOST_MODELS), not served.isdisjoint(models))
         for (who, action), models in found.items()
@@ -295,16 +305,26 @@ def _models(objects: Iterable[Tree]) -> Iterator[tuple[str, str]]:
     yield from ((text(model, "server"), text(model, "name")) for model in items(table, "models"))
 
 
-def _granted(objects: list[Tree]) -> Iterator[tuple[str, str, tuple[str, str]]]:
+def _granted(objects: list[Tree]) -> Iterator[_Right]:
     models = [*_models(objects)]
     for rule in items(_file(objects, proxy_process.ACCESS_FILE), "rules"):
-        source = f" of {text(rule, 'source')}" if text(rule, "source") else ""
-        names = [f"{kind} {name}{source}" for kind in ("principal", "group") for name in rule.get(f"{kind}s") or ()]
         reached: list[tuple[str, str]] = []
         for server in rule.get("servers") or ():
             for glob in rule.get("models") or ():
                 some = [each for each in models if fnmatchcase(each[0], server) and fnmatchcase(each[1], glob)]
-                reached += [*some, (server, glob)] if any(sign in glob for sign in "*?[") or not some else some
-        for who in names:
-            for action in rule.get("actions") or ():
-                yield from ((who, str(action), model) for model in reached)
+                reached += [*some, (server, glob)] if _is_glob(glob) or not some else some
+        for kind in ("principal", "group"):
+            for name in rule.get(f"{kind}s") or ():
+                for action in rule.get("actions") or ():
+                    yield from (_Right(kind, name, text(rule, "source"), str(action), *model) for model in reached)
+
+
+def _is_glob(name: Any) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+def _is_within(narrow: str, wide: str) -> bool:
+    """Say whether a glob names nobody whom another one does not name; in doubt it may."""
+    return narrow == wide or (
+        not any(sign in wide for sign in "?[") and ("[" not in narrow or wide == "*") and fnmatchcase(narrow, wide)
+    )

@@ -145,7 +145,7 @@ def _prepare(
             f" pulumi config set definition {wanted['definition']} --stack {stack.name}"
         )
     changed = [f"{key}={value}" for key, value in wanted.items() if now.get(key) != value]
-    if changed:
+    if changed and command != DESTROY:  # which reads the state alone
         values = [part for item in changed for part in ("--plaintext", item)]
         ask(cli, stack, ["config", "set-all", *values, "--stack", stack.name])
 

@@ -47,6 +47,8 @@ def _with_a_past(stack: Stack) -> Iterator[tuple[str, Renamable]]:
     """Yield what may have had other names, and what it is called in sentences."""
     yield f"{ENVIRONMENT} {stack.environment.name}", stack.environment
     yield f"{PLANE} {stack.data_plane.name}", stack.data_plane
+    if stack.versions_from is not None:
+        yield f"{ENVIRONMENT} {stack.versions_from.name}", stack.versions_from
     yield from ((f"dataset {dataset.name}", dataset) for dataset in stack.platform.datasets)
     for server in stack.platform.servers:
         yield f"server {server.name}", server

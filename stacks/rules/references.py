@@ -109,6 +109,15 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("models", index), what, do=do)
 
 
+def servers_that_reach_something_exist(stack: Stack) -> Iterator[Problem]:
+    """A way to the outside is opened for one server of the definition."""
+    known = {server.name for server in stack.platform.servers}
+    for index, reach in enumerate(stack.platform.network.reach):
+        if reach.server is not None:
+            path, what = ("network", "reach", index, "server"), f'"{reach.name}" is reached by an unknown server'
+            yield from unknown(stack.source, path, what, reach.server, known)
+
+
 def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Problem]:
     """A rule for what is not there grants nothing; its author meant something else."""
     known = {

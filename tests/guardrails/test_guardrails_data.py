@@ -116,6 +116,12 @@ def attributes(handle: str, **volume_attributes: str) -> Edit:
     return store(csi={"driver": "s3.csi", "volumeHandle": handle, "volumeAttributes": volume_attributes})
 
 
+def mounted(*options: str) -> Edit:
+    """Let a volume be one bucket, mounted with options."""
+    source = {"driver": "s3.csi", "volumeHandle": "any", "volumeAttributes": {"bucketName": "b"}}
+    return both(store(csi=source, mountOptions=list(options)), folder(None))
+
+
 def shared(ours: Edit, theirs: Edit, written: list[str] | None) -> list[str]:
     production, others = prod(), dev()
     ours(production)
@@ -133,12 +139,16 @@ OVERLAPPING = (
     (both(nfs("/exports"), folder(None)), both(nfs("/exports/dev"), folder(None))),
     (both(attributes("a", bucket="b"), folder(None)), both(attributes("c", bucket="b"), folder("d"))),
     (both(attributes("a", bucket="b"), folder(None)), both(attributes("a", bucket="c"), folder(None))),
+    (mounted("allow-other", "prefix prod/"), mounted("allow-other")),
+    (mounted("only-dir=models/prod"), mounted("only-dir=models")),
 )
 APART = (
     (both(efs("fs-1"), folder("filecache/a")), both(efs("fs-1"), folder("filecache/ab"))),
     (efs("fs-1::fsap-1"), efs("fs-1::fsap-2")),
     (both(nfs("/exports/prod"), folder(None)), both(nfs("/exports/dev"), folder(None))),
     (both(attributes("a", bucket="b"), folder(None)), both(attributes("c", bucket="d"), folder(None))),
+    (mounted("prefix prod/"), mounted("prefix dev/")),
+    (mounted("--only-dir=models/prod"), mounted("--only-dir=models/dev")),
 )
 
 

@@ -244,6 +244,16 @@ def test_a_stack_is_not_given_another_definition_by_the_way(up: Up, tmp_path: Pa
     assert not (tmp_path / "upped").exists()
 
 
+def test_a_stack_is_taken_down_without_a_change_of_its_configuration(definition: Path, stand_in: StandIn) -> None:
+    script = PULUMI.replace("echo '[]'", """echo '[{{"name": "o/dev-lab", "resourceCount": 53}}]'""")
+    script = script.replace('"up --yes") printf', '"destroy --yes") exit 0 ;;\n"up --yes") printf')
+    stand_in(script.replace('"stack init"|"config set-all")', '"stack init")').format(said="").encode())
+    cli = pulumi_cli.find()
+    assert cli is not None
+    stack = read_definition(definition).stacks[0]
+    assert pulumi_cli.operate(cli, stack, definition, pulumi_cli.DESTROY) == 0
+
+
 def test_what_is_said_of_the_program_is_what_stands_in_its_files() -> None:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
     assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi_cli.OLDEST))

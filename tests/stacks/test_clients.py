@@ -133,13 +133,15 @@ def test_a_volume_is_named_by_what_it_is(dataset: dict[str, Any], volume: str) -
 
 
 def test_buckets_behind_one_driver_are_told_apart_though_their_handles_are_not() -> None:
-    def of(bucket: str) -> str:
+    def of(bucket: str, *options: str) -> str:
         attributes = {"bucketName": bucket, "region": "eu"}
         dataset = {"kind": "csi", "driver": "s3.csi.aws.com", "volumeHandle": "any", "volumeAttributes": attributes}
+        dataset["mountOptions"] = [*options]
         return location({"environments/prod/datasets": GONE, "datasets/models": dataset}).volume
 
     assert of("one") == of("one")
     assert of("one") != of("two")
+    assert of("one", "prefix dev/") != of("one", "prefix prod/") == of("one", "allow-other", "prefix prod/")
     assert of("one").startswith("csi:s3.csi.aws.com:any")
 
 

@@ -1,6 +1,7 @@
 """Datasets: what production serves does not change under it."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ from ..rule import Breach, guardrail
 _SHARED = ("persistentVolumeClaim", "csi", "nfs", "ephemeral")
 """Kinds of volumes that outlive a pod or are there for others too."""
 _SCHEMES = ("s3://", "gs://", "as://")
+_BELOW = re.compile(r"-*(?:prefix|only-dir|subdirectory)[ =](.+)")
+"""Options by which drivers mount a part of a bucket: Mountpoint for S3, GCS FUSE and blobfuse2."""
 
 
 @guardrail(
@@ -131,6 +134,11 @@ def _buckets(pod: Pod) -> list[str]:
     return [value.rstrip("/") for value in values if value.startswith(_SCHEMES)]
 
 
+def mounted_part(options: Iterable[str]) -> str:
+    """Return the folder of a bucket that options of its mount choose; an empty text for all of it."""
+    return next((found[1].strip("/") for option in options if (found := _BELOW.fullmatch(option))), "")
+
+
 def _folders_of(claim: str, spec: Mapping[str, Any], path: str) -> Iterator[Folder]:
     """Yield the names under which a folder of a volume is known."""
     csi, nfs = mapping(spec.get("csi")), mapping(spec.get("nfs"))
@@ -140,6 +148,7 @@ def _folders_of(claim: str, spec: Mapping[str, Any], path: str) -> Iterator[Fold
         root, _, point = rest.partition(":")
         yield Folder(claim, ("csi", driver, system), f"{root.strip('/')}/{path}", point)
     elif csi:
+        path = f"{mounted_part(map(text, items(spec.get('mountOptions'))))}/{path}"
         yield Folder(claim, ("csi", driver, handle), path)
         # The handle is often any unique name; what is mounted then stands in the attributes, as a bucket's name.
         if attributes := mapping(csi.get("volumeAttributes")):

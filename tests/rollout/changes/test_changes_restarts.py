@@ -79,6 +79,25 @@ def test_defaults_of_the_api_server_that_are_spelt_out_restart_nothing() -> None
 
 
 @pytest.mark.parametrize(
+    ("image", "default"),
+    [
+        ("a.example.com:5000/b", "Always"),
+        ("b:latest", "Always"),
+        ("b:v1", "IfNotPresent"),
+        ("b@sha256:0", "IfNotPresent"),
+    ],
+)
+def test_when_an_image_is_pulled_restarts_nothing_where_it_is_pulled_then_anyway(image: str, default: str) -> None:
+    unsaid, always, once = (
+        pool(inside={"containers": [container(image=image, **said)]})
+        for said in ({}, {"imagePullPolicy": "Always"}, {"imagePullPolicy": "IfNotPresent"})
+    )
+    same, other = (always, once) if default == "Always" else (once, always)
+    assert restarts([unsaid], [same]) == restarts([same], [unsaid]) == []
+    assert only([unsaid], [other]).causes == ("containers[triton].imagePullPolicy",)
+
+
+@pytest.mark.parametrize(
     "change", [{"replicas": 3}, {"updateStrategy": {"type": "RollingUpdate"}}, {"minReadySeconds": 3}]
 )
 def test_what_is_not_in_the_pod_template_restarts_nothing(change: Object) -> None:

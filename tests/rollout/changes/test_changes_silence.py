@@ -1,74 +1,85 @@
 """Nothing of a definition changes in silence: a change is refused, or a preview shows it, or nothing is different."""
 
-import copy
 import json
-import re
-from collections.abc import Iterator
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.args import NetworkBoundaryArgs, PoolArgs, ProxyArgs
 from rollout.changes.compare import compare
 from rollout.render import render
-from stacks.definition import DataPlane
+from stacks.clients import environments
+from stacks.definition.environment import Network
+from stacks.definition.pools import Pool
+from stacks.definition.proxy import Proxy
+from stacks.definition.triton import TritonServer
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
 from stacks.problems import DefinitionError
-from stacks.resolve import resolve
+from stacks.resolve import in_order, resolve
+from stacks.resolve.kinds import KINDS
 from stacks.stack import Definition, Stack
 from stacks.validate import validate
 from tests.counts import examples
+from tests.strategies.changes import Change, changed, changes, keys
 from tests.strategies.definitions import definition_trees
-
-Path_ = tuple[str | int, ...]
-GONE = object()
-EVERYTHING = yaml.safe_load(Path("tests/definitions/everything.yaml").read_text("utf-8"))
 
 
 def read(tree: Any) -> Definition:
     return validate(parse(json.dumps(tree), "definition.yaml"), ImagesLock())
 
 
-def changes_of(tree: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Yield a place in a tree and what may stand there instead; each key and item may also be gone."""
-    if isinstance(tree, dict | list):
-        for step, below in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            yield (*path, step), GONE
-            yield from changes_of(below, (*path, step))
-    elif isinstance(tree, bool):
-        yield path, not tree
-    elif isinstance(tree, int | float):
-        yield from ((path, tree + step) for step in (1, -1))
-    elif isinstance(tree, str):
-        yield path, f"{tree}x"
-        if number := re.search(r"[0-9]+", tree):
-            yield path, f"{tree[: number.start()]}{int(number[0]) + 1}{tree[number.end() :]}"
+SPELT_OUT = {"Toleration.operator"}
+"""Keys of which components know the default: said or not, the objects are the same."""
 
 
-def changed(tree: Any, path: Path_, value: Any) -> Any:
-    new = copy.deepcopy(tree)
-    at = new
-    for step in path[:-1]:
-        at = at[step]
-    if value is GONE:
-        del at[path[-1]]
-    else:
-        at[path[-1]] = value
-    return new
+class Looked:
+    """A definition, and what is rendered of it, once."""
+
+    def __init__(self, tree: Any) -> None:
+        self.tree, self.definition, self.changes = tree, read(tree), [*changes(tree)]
+        self.stacks = {stack.name: stack for stack in self.definition.stacks}
+        self.objects = cache(lambda name: render(self.stacks[name], self.definition).objects)
+
+    def outcome(self, change: Change) -> str:
+        """Return what becomes of a change."""
+        try:
+            new = read(changed(self.tree, *change[:2]))
+        except DefinitionError:
+            return "refused"
+        if self.stacks.keys() != {stack.name for stack in new.stacks}:
+            return "shown"  # as a stack that comes or goes
+        differing = [
+            stack for stack in new.stacks if meant(stack, new) != meant(self.stacks[stack.name], self.definition)
+        ]
+        if not all(self.shows(stack, new) for stack in differing):
+            return "equal" if change[2] in SPELT_OUT else "silent"
+        return "shown" if differing else "equal"
+
+    def shows(self, stack: Stack, new: Definition) -> bool:
+        """Say whether a preview shows a difference; what the Namespace says is rendered by another test."""
+        old = self.stacks[stack.name]
+        if resolve(old, self.definition.lock).namespace != resolve(stack, new.lock).namespace:
+            return True
+        return bool(compare(self.objects(stack.name), render(stack, new).objects))
 
 
 @cache
-def places() -> list[tuple[Path_, Any]]:
-    return [*changes_of(EVERYTHING)]
+def rich() -> dict[str, Looked]:
+    """Return the reference definition, and those of the tests."""
+    files = [Path("stacks/inference.yaml"), *sorted(Path("tests/definitions").glob("*.yaml"))]
+    return {path.stem: Looked(yaml.safe_load(path.read_text("utf-8"))) for path in files}
 
 
 def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
-    """Return all that a stack resolves to, and what its data plane and its environment say besides.
+    """Return all that a stack resolves to, what is said of it besides, and what clients are told of it.
 
     A model that names no pool is served by its server's only one, and names it here.
     """
@@ -77,36 +88,52 @@ def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
         model.model_copy(update={"pool": model.pool or only[model.server]}) for model in stack.platform.models
     )
     stack = replace(stack, platform=stack.platform.model_copy(update={"models": models}))
-    plane = stack.data_plane.model_dump() | {"context": stack.data_plane.context or stack.data_plane.name}
+    plane = stack.data_plane.model_dump() | {"context": stack.data_plane.context_name}
     environment = stack.environment.model_dump() | {"namespace": stack.namespace}
-    platform = stack.platform.model_dump(exclude={"servers"})
-    return resolve(stack, definition.lock), plane, environment, platform
+    platform = in_order(stack.platform).model_dump(exclude={"network", "proxy", "servers"})  # which are resolved
+    told = next(each for each in environments(definition).environments if each.name == stack.environment.name)
+    of_plane = next(each for each in told.planes if each.name == stack.data_plane.name)
+    return (
+        resolve(stack, definition.lock),
+        plane,
+        environment,
+        platform,
+        told.model_copy(update={"planes": (of_plane,)}),
+    )
 
 
-def test_the_annotation_has_every_key_of_a_data_plane_that_is_set() -> None:
-    stack = read(EVERYTHING).stacks[0]
-    assert {"context", "wave", "gpus"} <= DataPlane.model_fields.keys()
-    (namespace,) = (item for item in render(stack, read(EVERYTHING)).objects if item["kind"] == "Namespace")
-    assert '"wave"' in namespace["metadata"]["annotations"]["tidegate.dev/definition"]
+def test_resolving_keeps_every_key_of_what_becomes_arguments() -> None:
+    server = KINDS["triton"].args
+    for kind, args in ((Pool, PoolArgs), (TritonServer, server), (Proxy, ProxyArgs), (Network, NetworkBoundaryArgs)):
+        assert kind.model_fields.keys() - args.model_fields.keys() <= {"formerly"}
+
+
+def test_what_no_object_needs_is_rendered_with_the_namespace() -> None:
+    for looked in rich().values():
+        for stack in looked.stacks.values():
+            (namespace,) = (item for item in looked.objects(stack.name) if item["kind"] == "Namespace")
+            wanted = resolve(stack, looked.definition.lock).namespace.annotations
+            assert wanted.items() <= namespace["metadata"]["annotations"].items()
+            assert '"wave"' in wanted["tidegate.dev/definition"]
 
 
 @examples(400)
 @given(st.data())
 def test_no_leaf_of_any_definition_changes_in_silence(data: st.DataObject) -> None:
-    tree, where = EVERYTHING, places()
-    if data.draw(st.booleans()):
-        tree = data.draw(definition_trees())
-        where = [*changes_of(tree)]
-    path, value = data.draw(st.sampled_from(where))
-    before = read(tree)
-    try:
-        after = read(changed(tree, path, value))
-    except DefinitionError:
-        return
-    old, new = ({stack.name: stack for stack in definition.stacks} for definition in (before, after))
-    if old.keys() != new.keys():
-        return  # a stack that comes or goes is shown as one
-    for name in old:
-        if meant(old[name], before) != meant(new[name], after):
-            objects = (render(stack, read_) for stack, read_ in ((old[name], before), (new[name], after)))
-            assert compare(*(each.objects for each in objects)), f"{path} → {value!r} changes {name} in silence"
+    is_rich = data.draw(st.booleans())
+    looked = data.draw(st.sampled_from([*rich().values()])) if is_rich else Looked(data.draw(definition_trees()))
+    change = data.draw(st.sampled_from(looked.changes))
+    assert looked.outcome(change) != "silent", change
+
+
+@pytest.mark.thorough
+def test_no_key_of_the_schema_changes_in_silence() -> None:
+    """Each is changed until previews have shown it twice, or there is nothing left to change it to."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for looked in rich().values():
+        for change in looked.changes:
+            if found[change[2]]["shown"] < 2:
+                outcome = looked.outcome(change)
+                assert outcome != "silent", change
+                found[change[2]][outcome] += 1
+    assert keys() - {key for key, outcomes in found.items() if outcomes["shown"]} == set()

@@ -1,16 +1,25 @@
 """What a change weakens, in words: what is newly allowed, what is no longer asked, who may newly call what."""
 
 import json
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rollout.changes.compare import compare
 from rollout.changes.page import page
 from rollout.changes.stack_change import stack_change, verdict
 from rollout.changes.weaker import Grant, grants, weaker
+from rollout.render import render
+from tests.cases import read_cases
+from tests.stacks.definition.examples import edited_at
+from tests.strategies import read_tree
 
 from ..conftest import made
+
+WIDER = read_cases(Path(__file__).with_name("wider.yaml"))
 
 Object = dict[str, Any]
 PROD: Object = {
@@ -126,7 +135,7 @@ def test_no_source_at_all_lets_anybody_in() -> None:
 
 
 def test_a_network_policy_that_goes_is_a_protection_that_goes() -> None:
-    assert weaker([policy()], []) == ["no longer keeps traffic in bounds by NetworkPolicy proxy"]
+    assert weaker([policy()], []) == ["no longer refuses every pod the ingress that no NetworkPolicy names"]
 
 
 def principals_of(url: str) -> Object:
@@ -210,3 +219,54 @@ def test_nothing_is_weaker_nor_granted_by_a_change_of_names() -> None:
     assert weaker([namespace(before)], [namespace(after)]) == []
     wider = {**after, "datasets": {"weights": {"writers": ["deployers", "everybody"]}}}
     assert weaker([namespace(before)], [namespace(wider)]) == ["newly lets everybody write the dataset weights"]
+
+
+@cache
+def objects_of(definition: str) -> list[Object]:
+    read = read_tree(yaml.safe_load(definition))
+    return [*render(read.stacks[0], read).objects]
+
+
+def said(before: list[Object], after: list[Object]) -> list[str]:
+    granted = [f"newly lets {each.who} {each.action}: {each.models}" for each in grants(before, after)]
+    return [*weaker(before, after), *granted]
+
+
+@pytest.mark.parametrize("name", WIDER)
+def test_what_lets_somebody_do_more_is_said_and_the_way_back_is_not(name: str) -> None:
+    before, after = (objects_of(edited_at(WIDER[name][key])) for key in ("before", "after"))
+    assert any(line.startswith(WIDER[name]["says"]) for line in said(before, after)), said(before, after)
+    assert said(after, before) == []
+
+
+def test_whose_keys_and_groups_are_believed_is_said() -> None:
+    before = objects_of(edited_at({}))
+    for key, value, words in (
+        ("jwksUrl", "https://10.2.1.1/keys", "with groups by groups and keys of https://10.2.1.1/keys"),
+        ("groupsClaim", "roles", "with groups by roles"),
+    ):
+        after = objects_of(edited_at({f"proxy/auth/oidc/0/{key}": value}))
+        assert said(before, after) == [f"newly believes tokens of https://idp.example.com/realm for proxy, {words}"]
+
+
+def test_what_goes_or_comes_with_its_pods_weakens_nothing() -> None:
+    """A pool with its ways and its budget; a way by another name."""
+    pool = {"servers/main/pools/third": {"loading": {"mode": "preload"}, "placement": {"kind": "cpu"}}}
+    way = {"by": ["servers"], "cidr": "198.51.100.0/24"}
+    for one, other in ((pool, {}), ({"network/reach/store": way}, {"network/reach/shop": way})):
+        before, after = objects_of(edited_at(one)), objects_of(edited_at(other))
+        assert said(before, after) == said(after, before) == []
+
+
+def test_an_environment_that_versions_come_from_may_be_named_anew() -> None:
+    before = edited_at({"environments/prod/promotion": {"from": "dev"}})
+    tree = yaml.safe_load(before)
+    tree["environments"][0] |= {"name": "trial", "formerly": ["dev"]}
+    tree["environments"][1]["promotion"] = {"from": "trial"}
+    tree["dataPlanes"][0]["environments"] = ["trial"]
+    old, new = (read_tree(each) for each in (yaml.safe_load(before), tree))
+    assert weaker(*(render(each.stacks[1], each).objects for each in (old, new))) == []
+    tree["environments"][0]["formerly"] = ["other"]
+    assert weaker(*(render(each.stacks[1], each).objects for each in (old, read_tree(tree)))) == [
+        "no longer asks that versions of models served in dev before"
+    ]

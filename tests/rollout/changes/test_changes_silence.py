@@ -109,7 +109,7 @@ def test_resolving_keeps_every_key_of_what_becomes_arguments() -> None:
 
 
 def test_what_no_object_needs_is_rendered_with_the_namespace() -> None:
-    for looked in rich().values():
+    for looked in (rich()["inference"], rich()["everything"]):
         for stack in looked.stacks.values():
             (namespace,) = (item for item in looked.objects(stack.name) if item["kind"] == "Namespace")
             wanted = resolve(stack, looked.definition.lock).namespace.annotations

@@ -95,7 +95,7 @@ def _changes(schema: Schema, value: Any, path: Path, key: str, names: list[str])
     mine = next((branch for branch in _branches(schema) if _fits(branch[1], value)), None)
     kept = {"name": value["name"]} if isinstance(value, dict) and "name" in value else {}
     for title, branch in others if isinstance(value, dict) else ():
-        yield from ((path, new | kept, f"{title}.kind") for new in islice(_sections(branch, names, 0), 1))
+        yield from ((path, new | kept, f"{title}.{[*new][-1]}") for new in _sections(branch, names, 1))
     if mine is None:
         return
     title, branch = mine

@@ -38,13 +38,13 @@ _FEW = 2
 
 @cache
 def keys() -> set[str]:
-    """Return every key of every section, as `Pool.scratch`."""
+    """Return every key of every section, as `Pool.scratch`, but for those that choose the section."""
     common = _SECTIONS["Platform"]["properties"]
     return {
         f"{name}.{key}"
         for name, section in _SECTIONS.items()
         for key in section.get("properties", ())
-        if name not in ("Header", "Environment", "DataPlane") or key not in common
+        if (name not in ("Header", "Environment", "DataPlane") or key not in common) and key not in TAGS
     }
 
 

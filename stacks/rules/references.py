@@ -111,7 +111,8 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
 
 def servers_that_reach_something_exist(stack: Stack) -> Iterator[Problem]:
     """A way to the outside is opened for one server of the definition."""
-    known = {server.name for server in stack.platform.servers}
+    # By the name of its objects it is known too: they are what a chart's values say.
+    known = {name for server in stack.platform.servers for name in (server.name, server.made_as)}
     for index, reach in enumerate(stack.platform.network.reach):
         if reach.server is not None:
             path, what = ("network", "reach", index, "server"), f'"{reach.name}" is reached by an unknown server'

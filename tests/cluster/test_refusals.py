@@ -49,7 +49,7 @@ def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_
 ) -> None:
     """The person at the terminal sees what is missing, and may stop; the next `up` goes on."""
     site.edit("replicas: 1}\n      - {name: extra", f"replicas: 1, {NO_NODE_HAS_THAT}}}\n      - {{name: extra")
-    process = site.start()
+    process = site.start("--keep-going")
     said = read_until(process, "Insufficient cpu")
     assert "waiting: StatefulSet small-main: 0 of 1 pods are available; pod small-main-0: Unschedulable" in said
     process.send_signal(signal.SIGINT)

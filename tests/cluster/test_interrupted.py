@@ -61,7 +61,7 @@ def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew
     site.edit('registry.test/eviction-policy, tag: "1"', 'registry.test/eviction-policy, tag: "2"')
     too_much = 'resources: {cpu: "5000", memory: 8Gi}'
     site.edit("replicas: 1}\n      - {name: extra", f"replicas: 1, {too_much}}}\n      - {{name: extra")
-    process = site.start()
+    process = site.start("--keep-going")
     read_until(process, "Unschedulable")
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
@@ -113,9 +113,9 @@ def test_a_second_up_waits_for_the_first_and_says_for_whom(site: Site) -> None:
     site.up()
     only = f"example.com/only-{site.prefix}"
     site.edit("proxy:\n  replicas: 1", f"proxy:\n  replicas: 1\n  nodeSelector: {{{only}: here}}")
-    first = site.start()
+    first = site.start("--keep-going")
     read_until(first, "Unschedulable")
-    second = site.start()
+    second = site.start("--keep-going")
     said = read_until(second, "is at work")
     assert f"process {first.pid} is at work in {site.prefix}-dev …" in said
     site.cluster.kubectl("label", "node", "cpu-1", f"{only}=here")

@@ -99,9 +99,11 @@ def test_what_stands_as_declared_and_is_not_ready_is_waited_for(site: Site) -> N
     # No pod finds a node until that is gone, and it is no part of the stack.
     site.cluster.kubectl("taint", "nodes", "--all", "test=held:NoSchedule")
     site.kubectl("delete", "pods", "--selector=app.kubernetes.io/name=inference-proxy")
-    process = site.start()
-    read_until(process, "waiting: Deployment inference-proxy")
-    site.cluster.kubectl("taint", "nodes", "--all", "test-")
+    process = site.start("--keep-going")
+    try:
+        read_until(process, "waiting: Deployment inference-proxy")
+    finally:
+        site.cluster.kubectl("taint", "nodes", "--all", "test-")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "Nothing changed: dev-lab is as declared.\n" in out

@@ -82,6 +82,11 @@ class World(Site):
         found = self.clusters[plane].get("statefulsets", namespace=self.namespace)
         return next((int(item["spec"]["replicas"]) for item in found), None)
 
+    def available(self, plane: str) -> int:
+        """How many replicas of the pool can be called in a plane."""
+        found = self.clusters[plane].get("statefulset", "main-warm", self.namespace)
+        return int(found["status"].get("availableReplicas", 0))
+
     def record(self, number: int) -> RolloutRecord:
         """What is kept of a rollout."""
         return Journal(self.folder / "journals" / self.prefix / f"{number:04d}").record
@@ -156,6 +161,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert world.warm("east") == 3
 
     world.quota("west", None)
+    until("the controller has tried again", lambda: world.available("west") == 3)  # it does so less and less often
     world.edit("replicas: 3\ngate", "replicas: 4\ngate")
     ended = world.roll("--resume")
     assert ended.code == 0, ended.out + ended.err

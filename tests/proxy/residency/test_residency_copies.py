@@ -77,7 +77,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("soon")
 async def test_a_hot_model_gets_a_second_copy_and_loses_it_when_it_is_cold(tmp_path: Path) -> None:
-    async with sites(3) as here, estate(tmp_path, here) as front:
+    async with sites(3, lease_seconds=4) as here, estate(tmp_path, here) as front:
         first, second, third = in_rank("slow", here)
         async with load(front, "slow", 40) as places:
             await until(lambda: set(front.held()) == {first.host, second.host})

@@ -82,7 +82,8 @@ def rich() -> dict[str, Looked]:
 def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
     """Return all that a stack resolves to, what is said of it besides, and what clients are told of it.
 
-    A model that names no pool is served by its server's only one, and names it here; images that nothing runs are not.
+    A model that names no pool is served by its server's only one, and names it here; what nothing runs or reads is not
+    told, such as an image, or how often metrics are read where nothing reads them.
     """
     on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
     run = {PROXY_IMAGE, *([POLICY_IMAGE] if on_demand else []), *(server.image for server in stack.platform.servers)}
@@ -94,7 +95,8 @@ def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
     stack = replace(stack, platform=stack.platform.model_copy(update={"models": models, "images": images}))
     plane = stack.data_plane.model_dump() | {"context": stack.data_plane.context_name}
     environment = stack.environment.model_dump() | {"namespace": stack.namespace}
-    platform = in_order(stack.platform).model_dump(exclude={"network", "proxy", "servers"})  # which are resolved
+    resolved = {"monitoring", "network", "proxy", "servers"}
+    platform = in_order(stack.platform).model_dump(exclude=resolved)
     told = next(each for each in environments(definition).environments if each.name == stack.environment.name)
     of_plane = next(each for each in told.planes if each.name == stack.data_plane.name)
     return (

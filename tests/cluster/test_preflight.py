@@ -130,7 +130,8 @@ def test_what_is_told_to_wait_is_what_the_scheduler_leaves_waiting(site: Site) -
             return set()
         return {name for name, said in conditions.items() if said["PodScheduled"] == "False"}
 
-    assert until("pods are looked at", waiting) == {f"small-{name}-0" for name in told}
+    # Others wait for a moment, too, as for their volumes.
+    until(f"the scheduler leaves {told} waiting", lambda: waiting() == {f"small-{name}-0" for name in told})
 
 
 @HELM

@@ -23,20 +23,21 @@ ALLOW_NOT_RUN ?=
 DIR ?=
 GPU ?=
 IMPORT ?=
+POLICY ?=
 
 # A misspelt setting would be a command for all that there is.
 SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DIR DRY_RUN ENGINE ENV FROM FUZZ GPU IMPORT INSECURE \
-  JSON KEEP_GOING MUTATION OUT PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL RESUME ROOMS RUN STACK TIDEGATE TIDEGATE_CACHE \
+  JSON KEEP_GOING MUTATION OUT POLICY PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL RESUME ROOMS RUN STACK TIDEGATE TIDEGATE_CACHE \
   TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
 SAID := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 $(if $(filter-out $(SETTINGS),$(SAID)),$(error no setting is called $(filter-out $(SETTINGS),$(SAID)): there are $(SETTINGS)))
 # So would an empty one, such as a variable that CI did not set: a preview of nothing new, every stack taken down.
-NAMES := BASE CLUSTER DEFINITION DIR ENGINE ENV FROM IMPORT OUT REGISTRY_PLANE STACK VALUES
+NAMES := BASE CLUSTER DEFINITION DIR ENGINE ENV FROM IMPORT OUT POLICY REGISTRY_PLANE STACK VALUES
 $(foreach name,$(filter $(NAMES),$(SAID)),$(if $(value $(name)),,$(error $(name)= is empty: say what it is, or leave it out)))
 
 # Where the program is: here, or where a platform of one's own has it, whose Makefile includes this one (`make init`).
 ROOT := $(if $(TIDEGATE),$(abspath $(TIDEGATE)),$(CURDIR))
-OF_THE_PROGRAM := bench bench-eviction bench-iac bench-lifecycle bench-proxy docs format fuzz lock mutation test test-all
+OF_THE_PROGRAM := attack bench bench-eviction bench-iac bench-lifecycle bench-proxy docs format fuzz lock mutation test test-all
 ifneq ($(TIDEGATE),)
 $(if $(wildcard $(ROOT)/requirements/install.py),,$(error TIDEGATE=$(TIDEGATE) is no checkout of Tidegate))
 $(foreach goal,$(filter $(OF_THE_PROGRAM),$(MAKECMDGOALS)),$(error make $(goal) is about Tidegate itself: run it in a checkout of it))
@@ -77,6 +78,7 @@ override export ENV := $(value ENV)
 override export FROM := $(value FROM)
 override export FUZZ := $(value FUZZ)
 override export VALUES := $(value VALUES)
+override export POLICY := $(value POLICY)
 override export TRACE := $(value TRACE)
 override export ALLOW_NOT_RUN := $(value ALLOW_NOT_RUN)
 override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
@@ -179,8 +181,8 @@ demo: .test ## Show the whole data plane at work on this machine: real Tritons, 
 	@$(TEST) -m lab.demo walk
 
 .PHONY: demo-up
-demo-up: .test ## The same, left running, with lines to try, until Ctrl-C
-	@$(TEST) -m lab.demo up
+demo-up: .test ## The same, left running, with lines to try, until Ctrl-C; POLICY=<folder>: by a policy of your own
+	@$(TEST) -m lab.demo up $(if $(value POLICY),--policy "$$POLICY")
 
 .PHONY: demo-lifecycle
 demo-lifecycle: .test ## Show the life of a model, from a notebook to production and back, with MLflow, S3, Tritons, proxies
@@ -203,6 +205,10 @@ test test-all:
 .PHONY: fuzz
 fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<examples for each fuzzer>)
 	@$(TEST) -m pytest --hypothesis-profile=fuzz -p no:cacheprovider $(FUZZERS) $(PYTEST)
+
+.PHONY: attack
+attack: .test ## Attack a proxy in every way that is known, alone and 40 at once: its memory, and what a bystander notices
+	@$(TEST) -m tests.proxy.attacks $(PYTEST)
 
 .PHONY: mutation
 mutation: .test ## Break COUNT=<lines> of ROOMS=<folders> at random, each alone, and tell which the tests notice (MUTATION=--whole)

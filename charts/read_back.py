@@ -16,6 +16,7 @@ from policies.guardrails.settings import Settings, settings_of
 from stacks.definition import DataPlane, Environment, Platform
 from stacks.definition.environment import Reach
 from stacks.definition.images import POLICY_IMAGE, PROXY_IMAGE
+from stacks.definition.policies import SHIPPED
 from stacks.load import Document, PathInTree, frozen
 from stacks.overlays import names_twice, without_nulls
 from stacks.problems import Problem, in_order
@@ -117,9 +118,14 @@ class ReadBack(Document):
         if values.get("mesh") is not None:
             values["mesh"]["mode"] = "istio"
         models: list[Tree] = []
+        called = {server["name"]: server["called"] for server in values["servers"] if server.get("called")}
+        for reach in network.get("reach") or []:
+            if reach.get("server") in called:
+                reach["server"] = called[reach["server"]]
         return {
             ENVIRONMENT: self._environment(values),
             "images": list(self._images(values)),
+            "evictionPolicies": list(self._policies(values)),
             "datasets": list(self._datasets(values)),
             "servers": [self._server(values, number, models) for number in range(len(values["servers"]))],
             "models": models,
@@ -151,6 +157,7 @@ class ReadBack(Document):
     def _images(self, values: Tree) -> Iterator[Tree]:
         places: dict[str, Path] = {PROXY_IMAGE: ("proxy", "image"), POLICY_IMAGE: ("evictionPolicyImage",)}
         places |= {f"server-{number}": ("servers", number, "image") for number in range(len(values["servers"]))}
+        places |= {f"policy-{server}-{pool}": (*place, "policyImage") for server, pool, place in _pools(values)}
         self._origins["images",] = places[POLICY_IMAGE]  # all others are there: the schema asks for them
         there = {name: place for name, place in places.items() if _at(values, place) is not None}
         for number, (name, place) in enumerate(there.items()):
@@ -160,6 +167,24 @@ class ReadBack(Document):
                 reference.rpartition(":") if ":" in reference.rpartition("/")[2] else (reference, "", "")
             )
             yield {"name": name, "repository": repository, "tag": tag if colon else "pinned" if digest else None}
+
+    def _policies(self, values: Tree) -> Iterator[Tree]:
+        """Yield the policies that pools bring the image of, with the settings that these say, whatever they are."""
+        found: dict[str, Tree] = {}
+        for server, number, place in _pools(values):
+            pool = _at(values, place)
+            settings = self._moved(pool, place, "policySettings", "policySettings", (*place, "loading"))
+            loading, image = pool["loading"], pool.pop("policyImage", None)
+            name = loading.get("policy")
+            if settings:
+                loading["policySettings"] = settings
+            if image is not None and name not in (None, *SHIPPED):
+                if name not in found:
+                    self._origins["evictionPolicies", len(found)] = (*place, "loading", "policy")
+                    found[name] = {"name": name, "image": f"policy-{server}-{number}", "settings": []}
+                known = found[name]["settings"]
+                known += [{"name": each} for each in settings or {} if {"name": each} not in known]
+        yield from found.values()
 
     def _datasets(self, values: Tree) -> Iterator[Tree]:
         datasets: list[Tree] = values.get("datasets") or []
@@ -228,6 +253,13 @@ def _given(values: Tree) -> dict[str, str]:
     made = {dataset["name"] for dataset in values.get("datasets") or []}
     claims = [claim["name"] for claim in values.get("claims") or []]
     return {f"claim-{n}" if "." in claim or claim in made else claim: claim for n, claim in enumerate(claims)}
+
+
+def _pools(values: Tree) -> list[tuple[int, int, Path]]:
+    """Return of each pool the number of its server, its own, and where it stands."""
+    servers = enumerate(values["servers"])
+    pools = [(number, inner) for number, server in servers for inner in range(len(server["pools"]))]
+    return [(server, pool, ("servers", server, "pools", pool)) for server, pool in pools]
 
 
 def _at(tree: Any, path: Path) -> Any:

@@ -164,6 +164,8 @@ class JsonWriter(Writer):
         mark = self.recording.mark(value)
         if isinstance(mark, Value) and is_list(mark.kind):
             return f"[{{{{ range {mark.known} }}}}{{{{ . | quote }}}}, {{{{ end }}}}]"
+        if isinstance(mark, Value) and is_mapping(mark.kind):
+            return f"{{{{ toJson {mark.expression} }}}}"
         if isinstance(mark, Value) and not value.startswith(AS_TEXT):
             return self.plain(mark)
         if isinstance(value, str) and TOKEN.search(value):

@@ -23,6 +23,7 @@ from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.images import REPOSITORY
 from stacks.definition.models import Model
 from stacks.definition.pods import Pods
+from stacks.definition.policies import SettingName
 from stacks.definition.pools import Pool
 from stacks.definition.proxy import REPLICAS, CertificateIssuer
 from stacks.definition.proxy import Proxy as ProxySettings
@@ -79,6 +80,10 @@ class PoolArgs(Pool):
     """How many; without effect where an autoscaler owns the number."""
     models: tuple[Model, ...] = ()
     """Models that it serves."""
+    policy_image: ImageReference | None = None
+    """Image of its eviction policy, where it is one of your own; else it is that of the environment."""
+    policy_settings: Annotated[dict[SettingName, str], Field(min_length=1)] | None = None
+    """Settings of that policy."""
     pulumi_timeouts: Annotated[PulumiTimeouts | None, NOT_IN_VALUES] = None
     """How long Pulumi's engine waits; ten minutes without it."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ def declared(program: Callable[[], object], *, with_outputs: bool = True) -> lis
     Without outputs, resources do not say again what they were told, and it need not be of the types of the SDK.
     """
     recorder = _Recorder(with_outputs=with_outputs)
-    with _event_loops(), _few_collections():
+    with _event_loops(), _few_collections(), _no_places():
         set_mocks(recorder, preview=False)
         pulumi.runtime.test(program)()  # type: ignore[no-untyped-call]
     return recorder.objects
@@ -83,6 +84,20 @@ def _few_collections() -> Iterator[None]:
         gc.collect(1)
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def _no_places() -> Iterator[None]:
+    """Spare the SDK to extract the stack for each resource: only the engine is told, and it took up to a third."""
+    before = getattr(sys, "tracebacklimit", None)
+    sys.tracebacklimit = 1
+    try:
+        yield
+    finally:
+        if before is None:
+            del sys.tracebacklimit
+        else:
+            sys.tracebacklimit = before
 
 
 def _plain(value: Any) -> Any:

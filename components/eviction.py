@@ -31,6 +31,7 @@ def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool
         "version": eviction.VERSION,
         "kind": kind,
         "policy": loading.policy,
+        "policySettings": args.policy_settings,
         "repository": repository,
         "grpcTls": grpc_tls,
         "capacityBytes": either(loading.capacity, in_bytes, lambda: _of_slice(args, loading)),
@@ -42,6 +43,7 @@ def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool
             loading.warm_windows,
             lambda window: picked(window, "name", "opens", "duration_seconds", "time_zone", "models"),
         ),
+        "metricsModels": loading.metrics_models,
     }
 
 
@@ -142,7 +144,11 @@ def policy_sidecars(
 def _container(
     pool: PoolContext, more_mounts: tuple[list[k8s.core.v1.VolumeMountArgs] | None, ...]
 ) -> k8s.core.v1.ContainerArgs:
-    image: Any = needed(pool.policy_image, "evictionPolicyImage is needed: a pool loads models on demand")
+    image: Any = either(
+        pool.args.policy_image,
+        lambda own: own,
+        lambda: needed(pool.policy_image, "evictionPolicyImage is needed: a pool loads models on demand"),
+    )
     return pods.container(
         "eviction-policy",
         image,

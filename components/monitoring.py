@@ -71,11 +71,22 @@ def _alerts(place: Place) -> list[dict[str, Any]]:
             "A proxy, Triton or eviction policy has not answered Prometheus for five minutes.",
             severity="critical",
         ),
+        alert(
+            "TidegatePoolGone",
+            f"tidegate_proxy_pool_ready{{{here}}} == 0",
+            "Calls of a pool's models find no replica: none is there, answers, or keeps answering.",
+            severity="critical",
+        ),
         *(rule for kind in KINDS.values() for rule in kind.alerts(here)),
         alert(
             "TidegateTableRefused",
             f"tidegate_proxy_config_good{{{here}}} == 0 or tidegate_eviction_settings_good{{{here}}} == 0",
             "A proxy or eviction policy refuses its table and goes on with the last good one: see its log.",
+        ),
+        alert(
+            "TidegateLoadFailed",
+            f"tidegate_proxy_load_failures{{{here}}} > 0",
+            "A Triton could not load versions of models that lie in its repository: the proxy's log says why.",
         ),
         alert(
             "TidegateModelQuarantined",

@@ -71,6 +71,7 @@ def _pool(place: Place, kind: ServerKind, server: ServerArgs, pool: PoolArgs) ->
         "grpcPort": kind.grpc_port,
         "grpcTls": present(kind.grpc_tls(server)),
         "loading": pool.loading.mode,
+        "empty": either(pool.autoscaling, lambda _: None, lambda: if_true(pool.replicas, lambda: None, lambda: True)),
         "leasePort": of_kind(pool.loading, OnDemand, lambda _: eviction_process.LEASE_PORT),
     }
 
@@ -129,6 +130,13 @@ def proxy_settings(proxy: ProxyArgs, place: Place, domino: Domino | None) -> Tre
             lambda tracing: {
                 variable("otlp_endpoint"): tracing.endpoint,
                 variable("trace_percent"): f"{tracing.percent}",
+            },
+        ),
+        when(
+            proxy.metrics,
+            lambda metrics: {
+                variable("metrics_models"): f"{metrics.models}",
+                variable("metrics_callers"): f"{metrics.callers}",
             },
         ),
         when(

@@ -86,12 +86,14 @@ def _server(stack: Stack, server: Server) -> told.ServerFacts:
             domino_dataset_id=dataset.domino.dataset_id if dataset.domino else None,
             volume=_volume(stack, dataset),
         )
+    image = next(image for image in stack.platform.images if image.name == server.image)
     return told.ServerFacts(
         name=server.name,
         kind=server.kind,
         location=location,
         writers=writers,
-        backends=next(image.backends for image in stack.platform.images if image.name == server.image),
+        backends=image.backends,
+        packages=image.packages or None,
         pools=tuple(_pool(pool) for pool in server.pools),
     )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .life.publish import Outcome
     from .registry import Record, RegisteredVersion, SigningKey
     from .status import PlaneStatus
+    from .whereabouts import PlaneWhereabouts
 
 CALL_SECONDS: Final = 60.0
 
@@ -125,6 +126,25 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         from .life.deploy import rollback
 
         return rollback(self._context, model, environment, version, replace=replace)
+
+    def undeploy(self, model: str, environment: str) -> "Outcome":
+        """Take a model out of an environment, where nothing serves it then; the registry keeps all of its versions."""
+        from .life.undeploy import undeploy
+
+        return undeploy(self._context, model, environment)
+
+    def models(
+        self, model: str | None = None, *, environment: str | None = None, plane: str | None = None
+    ) -> "list[PlaneWhereabouts]":
+        """Return which models there are, where, since when, and why not; what they take and give. Loads nothing."""
+        from .status import proxies
+        from .whereabouts import ask
+
+        return ask(proxies(environment, plane, file=self._environments), model)
+
+    def why(self, model: str, *, environment: str | None = None, plane: str | None = None) -> "list[PlaneWhereabouts]":
+        """Return where a model is, what it waits for, who holds it, and what failed, at every replica."""
+        return self.models(model, environment=environment, plane=plane)
 
     def verify(self, environment: str, models: Sequence[str] = ()) -> "Verified":
         """Compare what an environment's repositories hold with the registry, byte for byte."""

@@ -1,5 +1,6 @@
 """Errors that people see: one message that says what, where, why, and what to do; and the exit code of each kind."""
 
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Self
@@ -93,6 +94,15 @@ class UnfinishedError(TidegateError):
 def message(what: str, why: str, do: str) -> str:
     """Return what people read, on one to three lines."""
     return what + "".join(f"\n  {name}: {text}" for name, text in (("why", why), ("do", do)) if text)
+
+
+def hints_once(messages: Iterable[str]) -> Iterator[str]:
+    """Yield messages; why and what to do, where several say the same of that, stand below the first of them only."""
+    said = set()
+    for text in messages:
+        what, _, hints = text.partition("\n")
+        yield what if hints in said else text
+        said.add(hints)
 
 
 def install(extra: str) -> str:

@@ -4,7 +4,7 @@ An entry is a folder that is registered and deployed as one version of a model. 
 name stands in a folder of its name beside this module; a further kind is one such folder and one line in `KINDS`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from .errors import UsageError
 from .findings import Finding
-from .repository import Configs, Repository
+from .repository import Configs, Repository, StoredFile
 from .triton.kind import TritonKind
 
 
@@ -26,11 +26,18 @@ class ServerKind(Protocol):
         """Return the entries in a repository, or the folder itself where it is an entry."""
 
     def check(
-        self, folder: Path, name: str | None = None, *, backends: Collection[str] | None = None, gpu: bool | None = None
+        self,
+        folder: Path,
+        name: str | None = None,
+        *,
+        backends: Collection[str] | None = None,
+        gpu: bool | None = None,
+        packages: Collection[str] | None = None,
     ) -> list[Finding]:
         """Return what keeps a server from serving an entry as the model `name`, or differs from what seems to be meant.
 
-        `backends` and `gpu` are what the server has, None where that is not known. Raises UsageError.
+        `backends`, `gpu` and `packages` (of Python) are what the server has, None where that is open.
+        Raises UsageError.
         """
 
     def tensors(self, folder: Path) -> tuple[Mapping[str, bool], Collection[str]]:
@@ -50,9 +57,25 @@ class ServerKind(Protocol):
         """How its servers are told which versions to serve."""
 
     def check_staged(
-        self, staged: Path, model: str, repository: Repository, *, backends: Collection[str] | None, gpu: bool | None
+        self,
+        staged: Path,
+        model: str,
+        repository: Repository,
+        *,
+        backends: Collection[str] | None,
+        gpu: bool | None,
+        bring: Callable[[str], str],
+        packages: Collection[str] | None = None,
     ) -> list[Finding]:
-        """Check an entry that was fetched, beside the models that are in the repository."""
+        """Check an entry that was fetched, beside the models that are in the repository.
+
+        `bring` tells the command by which another model comes there.
+        """
+
+    def check_backend(
+        self, model: str, entry_config: str, files: Collection[StoredFile], backends: Collection[str] | None
+    ) -> list[Finding]:
+        """Check that a server has what runs an entry, of which no more than its configuration is at hand."""
 
     def needs_gpu(self, entry_config: str) -> str | None:
         """Return what of an entry runs on GPUs only, by its name; None where nothing does."""

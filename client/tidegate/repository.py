@@ -27,7 +27,7 @@ class Published:
 
     owner: int | None  # Version whose entry the configuration is of; None where this program did not publish it.
     served: tuple[int, ...]  # versions that are served; none where the configuration leaves that to the server
-    aliases: dict[str, int]
+    aliases: dict[str, int]  # of versions that are served: what was withdrawn has none
 
 
 class Configs(Protocol):
@@ -116,4 +116,10 @@ class Repository(Protocol):
         """Remove a version; raises RefusedError while the configuration needs it."""
 
     def withdraw(self, model: str) -> None:
-        """Have the servers serve nothing of a model, and leave its files: some may be being loaded."""
+        """Have the servers load nothing of a model, and leave its files: some may be being loaded."""
+
+    def put_away(self, model: str) -> None:
+        """Have the servers let go of a model that was withdrawn, and of which they are loading nothing; keep its files.
+
+        Where that cannot be done, those that loaded it by themselves serve it until they start anew.
+        """

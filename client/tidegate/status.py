@@ -15,10 +15,9 @@ from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
 
 from .calling.credentials import Credential, find_credential
-from .calling.inputs import signature_of
 from .calling.proxy import VARIABLE, ProxyClient, proxy_url
 from .environments import ENVIRONMENTS, environment, load
-from .errors import BusyError, NotFoundError, RefusedError, TidegateError, UsageError
+from .errors import BusyError, NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
 from .kinds import KINDS, TRITON, ServerKind
 from .names import nearest_of
 
@@ -33,9 +32,36 @@ class KnownProxy:
     credential: Credential
     facts: Plane | None = None  # what the definition says of it, where that is known
 
-    def client(self, seconds: float) -> ProxyClient:
-        """Return a client of it, whose calls take so many seconds at most."""
-        return ProxyClient(self.url, self.credential, seconds=seconds)
+    @cached_property
+    def models(self) -> "dict[Key, ModelFacts]":
+        """What the definition says of its models, by server and name."""
+        return {} if self.facts is None else {(each.server, each.name): each for each in self.facts.models}
+
+    def traffic(self, server: str | None, model: str, config: Mapping[str, Any]) -> str:
+        """Return what decides which version of a model answers, in words; nothing where that is not known.
+
+        `config` is the model's configuration, where it is at hand: it has what an alias stands for.
+        """
+        if (facts := self.models.get((server, model))) is None:
+            return ""
+        if facts.versions:
+            said = ", ".join(f"{share.weight} % {share.version}" for share in facts.versions)
+        elif facts.alias is not None:
+            value = self.kind_of(server).alias_of(config, facts.alias)
+            said = f"{facts.alias} → {value}" if str(value).isdecimal() else facts.alias
+        else:
+            said = "newest"
+        mirror = facts.mirror
+        return said if mirror is None else f"{said}; copies of {mirror.percent} % to {mirror.version}"
+
+    def kind_of(self, server: str | None) -> ServerKind:
+        """Return the kind of a server; Triton where that cannot be told, or is none that is known here."""
+        servers = () if self.facts is None else self.facts.servers
+        return KINDS.get(next((each.kind for each in servers if each.name == server), TRITON), KINDS[TRITON])
+
+    def client(self, seconds: float, *, waits: bool = True) -> ProxyClient:
+        """Return a client of it, whose calls take so many seconds at most; for `waits` see `ProxyClient`."""
+        return ProxyClient(self.url, self.credential, seconds=seconds, waits=waits)
 
 
 def proxies(
@@ -96,7 +122,6 @@ def proxy_of(
 
 _AT_ONCE: Final = 8
 _ANSWER_SECONDS: Final = 15.0
-_READY_SECONDS: Final = 3.0  # for a model of which nothing is in memory where all of it should be
 Loading = Literal["preload", "on-demand"]
 Statistics = dict[str, dict[str, float]]  # What was counted of one model, by version: `ServerKind.counts`
 Key = tuple[str | None, str]  # server, where it is known, and model
@@ -135,10 +160,6 @@ class ModelStatus(Message):
     resident: bool | None = None  # whether it is in memory; None where that could not be told
     traffic: str  # what decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
     versions: tuple[VersionStatus, ...] = ()
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    max_batch: int | None = None
-    """Rows that a request may have; 0: it takes no batches. None where it would have to be loaded to tell."""
 
     @property
     def heat(self) -> tuple[float, float, int]:
@@ -161,28 +182,26 @@ class PlaneStatus(Message):
     models: tuple[ModelStatus, ...] = ()  # the hottest first
 
 
-def collect(
-    asked: Sequence[KnownProxy], model: str | None = None, *, watch_seconds: float = 0, signatures: bool = False
-) -> list[PlaneStatus]:
+def collect(asked: Sequence[KnownProxy], model: str | None = None, *, watch_seconds: float = 0) -> list[PlaneStatus]:
     """Return the status of each, asked at the same time; one that cannot be asked says why and hides no other.
 
-    `watch_seconds`: count twice, so long apart, to tell rates. `signatures`: tell inputs and outputs too, of what is in
-    memory. Raises NotFoundError where a model is named that none of those that answered has.
+    `watch_seconds`: count twice, so long apart, to tell rates. Raises NotFoundError where a model is named that none of
+    those that answered has.
     """
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = list(threads.map(lambda proxy: _plane(proxy, model, watch_seconds, signatures), asked))
+        found = list(threads.map(lambda proxy: _plane(proxy, model, watch_seconds), asked))
     if model is not None and not any(each.models or each.error for each in found):
         raise NotFoundError(f"there is no model {model!r}", do="`tidegate models` shows all that you may see")
     return found
 
 
-def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float, signatures: bool) -> PlaneStatus:
+def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float) -> PlaneStatus:
     about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
     try:
-        with proxy.client(_ANSWER_SECONDS) as client, ThreadPoolExecutor(_AT_ONCE) as threads:
+        with proxy.client(_ANSWER_SECONDS, waits=False) as client, ThreadPoolExecutor(_AT_ONCE) as threads:
             caller = client.whoami()
             about["environment"] = proxy.environment or caller.environment
-            collector = _Collector(client, proxy.facts, model, signatures)
+            collector = _Collector(client, proxy, model)
             before, began = collector.count(), time.monotonic()
             now = before
             if watch_seconds:
@@ -202,18 +221,17 @@ class _Collector:
     """Asks one proxy of one model, or of all."""
 
     client: ProxyClient
-    plane: Plane | None  # what the definition has there; None where only the proxy's address is known
+    proxy: KnownProxy
     only: str | None
-    signatures: bool
     seconds: float = 0.0  # between both counts
     unavailable: set[str] = field(default_factory=set)  # pools that gave no statistics, as `server/pool`
 
     def count(self) -> dict[Key, Statistics]:
         """Return the statistics of each model that there is, by version; empty for what is not in memory."""
-        if self.plane is None:
+        if self.proxy.facts is None:
             return {key: said for key, said in self._ask(None, None).items() if self.only in (None, key[1])}
-        found: dict[Key, Statistics] = {key: {} for key in self._facts if self.only in (None, key[1])}
-        on_demand = {key for key in found if self._loading(self._facts[key]) == "on-demand"}
+        found: dict[Key, Statistics] = {key: {} for key in self.proxy.models if self.only in (None, key[1])}
+        on_demand = {key for key in found if self._loading(self.proxy.models[key]) == "on-demand"}
         preloaded = found.keys() - on_demand
         for server in sorted({str(server) for server, _ in preloaded}):
             found |= {key: said for key, said in self._ask(server, None).items() if key in preloaded}
@@ -225,7 +243,7 @@ class _Collector:
     def model(self, key: Key, before: Statistics, now: Statistics) -> dict[str, Any]:
         """Return what there is to say of a model."""
         server, name = key
-        facts = self._facts.get(key)
+        facts = self.proxy.models.get(key)
         loading, pool = (None, None) if facts is None else (self._loading(facts), facts.pool)
         resident = None if pool is not None and f"{server}/{pool}" in self.unavailable else bool(now)
         said: dict[str, Any] = {"model": name, "server": server, "pool": pool, "loading": loading, "resident": resident}
@@ -233,9 +251,8 @@ class _Collector:
         config: Mapping[str, Any] = {}
         absent = loading == "preload" and resident is False
         try:
-            ready = self.client.ready(name, server=server, deadline=_READY_SECONDS if absent else None)
-            wants_config = self.signatures or (facts is not None and facts.alias)
-            if wants_config and (now or (loading == "preload" and ready)):
+            ready = self.client.ready(name, server=server)
+            if facts is not None and facts.alias and (now or (loading == "preload" and ready)):
                 with suppress(TidegateError):  # a model that is not ready has none
                     config = self.client.config(name, server=server)
             said["versions"] = tuple(
@@ -249,24 +266,11 @@ class _Collector:
             # The proxy is busy waiting for the alias of a model that is not deployed.
             waits = absent and isinstance(error, BusyError)
             said |= {"state": "absent"} if waits else {"state": "failing", "why": str(error)}
-        if self.signatures and config:
-            signature = signature_of(config)
-            said["inputs"] = tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs)
-            said |= {"outputs": tuple(map(str, signature.outputs)), "max_batch": signature.max_batch}
-        return said | {"traffic": _traffic(facts, config, self._kind(server))}
+        return said | {"traffic": self.proxy.traffic(server, name, config)}
 
     # ---
-    @cached_property
-    def _facts(self) -> dict[Key, ModelFacts]:
-        return {} if self.plane is None else {(each.server, each.name): each for each in self.plane.models}
-
-    def _kind(self, server: str | None) -> ServerKind:
-        """Return the kind of a server; Triton where that cannot be told, or is none that is known here."""
-        servers = () if self.plane is None else self.plane.servers
-        return KINDS.get(next((each.kind for each in servers if each.name == server), TRITON), KINDS[TRITON])
-
     def _loading(self, facts: ModelFacts) -> Loading | None:
-        servers = () if self.plane is None else self.plane.servers
+        servers = () if self.proxy.facts is None else self.proxy.facts.servers
         pools = (pool for server in servers if server.name == facts.server for pool in server.pools)
         return next((pool.loading for pool in pools if pool.name == facts.pool), None)
 
@@ -276,10 +280,18 @@ class _Collector:
             statistics = self.client.statistics(model, server=server)
         except NotFoundError:
             return {}  # nothing there that this caller may inspect
+        except (BusyError, UnreachableError):
+            if server is None:
+                raise  # whose models they would be is not known
+            pools = {
+                each.pool for key, each in self.proxy.models.items() if key[0] == server and model in (None, key[1])
+            }
+            self.unavailable |= {f"{server}/{pool}" for pool in pools}
+            return {}
         self.unavailable |= set(statistics.unavailable)
         found: dict[Key, Statistics] = {}
         for entry in statistics.models:
-            counts = self._kind(server).counts(entry)
+            counts = self.proxy.kind_of(server).counts(entry)
             found.setdefault((server, str(entry["name"])), {})[str(entry.get("version", ""))] = counts
         return found
 
@@ -307,17 +319,3 @@ def _version(
         per_second=(since["requests"] + since["failures"]) / seconds if watched else None,
         busy=since["computed"] / seconds if watched else None,
     )  # fmt: skip
-
-
-def _traffic(facts: ModelFacts | None, config: Mapping[str, Any], kind: ServerKind) -> str:
-    if facts is None:
-        return ""
-    if facts.versions:
-        said = ", ".join(f"{share.weight} % {share.version}" for share in facts.versions)
-    elif facts.alias is not None:
-        value = kind.alias_of(config, facts.alias)
-        said = f"{facts.alias} → {value}" if str(value).isdecimal() else facts.alias
-    else:
-        said = "newest"
-    mirror = facts.mirror
-    return said if mirror is None else f"{said}; copies of {mirror.percent} % to {mirror.version}"

@@ -51,14 +51,21 @@ _UNTIL_RECYCLED = (
     f'touch {_STARTED} && {{ sh -c \'until [ "{eviction_process.RECYCLE_FILE}" -nt {_STARTED} ];'
     ' do kill -0 "$PPID" && sleep 2 || exit; done; kill -TERM "$PPID"\' > /dev/null 2>&1 & }'
 )
-_PROTOCOLS = ",".join(triton.RESTRICTED_PROTOCOLS)
-_SERVE = (
-    # The Python backend of a process before that was killed has left some here, for the volume outlives it.
-    "rm -f /dev/shm/triton_python_backend_shm_region_*"
-    ' && exec tritonserver "$@"'
-    f' "--http-restricted-api={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
-    f' "--grpc-restricted-protocol={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
-)
+
+
+def _serve(restricted: tuple[str, ...]) -> str:
+    protocols = ",".join(restricted)
+    return (
+        # The Python backend of a process before that was killed has left some here, for the volume outlives it.
+        "rm -f /dev/shm/triton_python_backend_shm_region_*"
+        ' && exec tritonserver "$@"'
+        f' "--http-restricted-api={protocols}:{triton.RESTRICTED_KEY}=$secret"'
+        f' "--grpc-restricted-protocol={protocols}:{triton.RESTRICTED_KEY}=$secret"'
+    )
+
+
+_WHEN_TOLD = " && ".join((_WITH_POLICY, _UNTIL_RECYCLED, _serve(triton.RESTRICTED_PROTOCOLS)))
+_BY_ITSELF = " && ".join((_WITHOUT_POLICY, _serve(triton.POLLING_RESTRICTED_PROTOCOLS)))
 
 
 class TritonPool(pulumi.ComponentResource):
@@ -200,11 +207,7 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
 def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
     args = pool.args
     # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its place.
-    start = if_true(
-        equals(args.loading.mode, "on-demand"),
-        lambda: " && ".join((_WITH_POLICY, _UNTIL_RECYCLED, _SERVE)),
-        lambda: " && ".join((_WITHOUT_POLICY, _SERVE)),
-    )
+    start = if_true(equals(args.loading.mode, "on-demand"), lambda: _WHEN_TOLD, lambda: _BY_ITSELF)
     return pods.container(
         "triton",
         server.image,

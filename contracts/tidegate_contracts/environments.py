@@ -53,6 +53,7 @@ class ServerFacts(Message):
     location: Location
     writers: tuple[str, ...] = ()  # Groups that may write the repository; without any, everybody that can write it may.
     backends: tuple[str, ...] = ()  # Of its image; without any, that is not known.
+    packages: tuple[str, ...] | None = None  # Of its image's Python: `name`, or `name==version`.
     pools: tuple[PoolFacts, ...]
 
 

@@ -60,6 +60,7 @@ class EvictionSettings(Message):
     version: Literal[1] = VERSION
     kind: str = "triton"
     policy: str
+    policy_settings: dict[str, str] = Field(default_factory=dict)  # Of a policy of one's own, which reads the texts.
     repository: str  # Where the models lie: the folder that is mounted, or the URL of object storage.
     grpc_tls: bool = False  # Whether Triton's gRPC is encrypted; `ca.crt` below `triton.TLS_ROOT` vouches for it then.
     capacity_bytes: Positive
@@ -68,4 +69,6 @@ class EvictionSettings(Message):
     wait_seconds: Number
     models: tuple[ManagedModel, ...] = ()
     warm_windows: tuple[WarmWindow, ...] = ()
+    metrics_models: Number | None = None
+    """Models that metrics have by name, the policy's own 1000 without; the others are counted together, as `*`."""
     tuning: Tuning = Tuning()

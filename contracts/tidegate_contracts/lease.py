@@ -15,7 +15,9 @@ ACQUIRE_PATH: Final = "/v1/leases/acquire"
 RENEW_PATH: Final = "/v1/leases/renew"
 RELEASE_PATH: Final = "/v1/leases/release"
 MODELS_PATH: Final = "/v1/models"
-"""GET: every model (`Listing`). POST to `MODELS_PATH/{model}/retry`: take a model out of quarantine."""
+"""GET: `Listing`. POST to `MODELS_PATH/{model}/retry`: take a model out of quarantine."""
+REASONS_HEADER: Final = "tidegate-reasons"
+"""A header of a holder's messages, with any value: it reads `Busy.reason`, which is told to nobody else."""
 RENEWALS_PER_LEASE: Final = 3  # A holder renews so many times within a lease, so that one lost message loses nothing.
 
 Seconds = Annotated[float, Field(ge=0)]
@@ -70,11 +72,20 @@ class Granted(Message):
     """Greater than that of every earlier grant of this incarnation, for a `Release` to name; 0: there is none."""
 
 
+BusyReason = Literal[
+    "no-room", "queued", "loading", "draining", "unloading", "freeing", "load-failed", "restarting", "server-away",
+    "leaving",
+]  # fmt: skip
+"""Why: there is no room · the model waits for its turn · it is being loaded, or unloaded first · its load failed and is
+tried again later · the server is restarted, or not there · the replica leaves."""
+
+
 class Busy(Message):
     """503: there is no room now, or the load takes longer than the wait. `retry_after` is when it may succeed."""
 
     outcome: Literal["busy"] = "busy"
     retry_after: Seconds
+    reason: BusyReason | None = None  # None of a policy that tells none, and to a holder that does not ask for it.
     why: str
 
 
@@ -142,7 +153,7 @@ class Release(Message):
     """Of the latest grants. The message may come late: a lease that was granted anew since is not ended."""
 
 
-class LeaseOf(Message):
+class LeaseOf(Message, extra="ignore"):
     """One holder's lease in the listing: seconds left and requests in flight."""
 
     holder: str
@@ -155,7 +166,10 @@ class Listed(Message):
 
     model: str
     state: State
+    state_seconds: float | None = None  # How long it has been in this state.
     why: str = ""
+    failed_seconds: float | None = None  # How long ago its last load failed; None where none did since it was loaded.
+    failed_why: str = ""  # Why that failed.
     footprint_bytes: int | None = None
     footprint_from: Literal["declared", "measured", "estimated", "unknown"] = "unknown"
     idle_seconds: float | None = None  # Since its last use; None if it was not used since it is resident.

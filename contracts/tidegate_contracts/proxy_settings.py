@@ -8,7 +8,10 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from .message import Message
 from .proxy_process import AMBIGUOUS_PATH, ENVIRONMENT_PREFIX, PATH_PATTERN
 
+ONE_CALLERS_SHARE = 9 / 64
+"""Of the memory that the proxy may take, what one caller can make it hold at the most: bodies that must be whole."""
 Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(str.lower)]
 
 
@@ -28,15 +31,21 @@ class ProxySettings(Message):
     """Headless Service whose addresses are the proxy's replicas: each enforces its share of the rate limits."""
     body_limit_bytes: Positive
     concurrency: Positive
+    memory_bytes: Positive | None = None
+    """Memory that the process may take; without it, its container's limit."""
     connect_timeout_seconds: Positive
     request_timeout_seconds: Positive
-    drain_seconds: Annotated[int, Field(ge=0)]
+    drain_seconds: Count
     log_level: LogLevel
     tls: bool  # Whether a certificate is mounted at `proxy_process.TLS_ROOT`, to serve HTTPS with.
     api_keys: bool  # Whether hashes of API keys are mounted at `proxy_process.API_KEYS_ROOT`.
     authorities: bool = False  # Whether private authorities are mounted at `proxy_process.AUTHORITIES_ROOT`.
     path: Annotated[str, Field(pattern=PATH_PATTERN), AfterValidator(_unambiguous)] = "/"
     """Path below which it is exposed over HTTP: it answers there as it does at `/`."""
+    metrics_models: Count = 1000
+    """Models that metrics have by name: those that are called first. The others are counted together, as `*`."""
+    metrics_callers: Count = 0
+    """Callers that metrics have by name, likewise; 0: calls are not counted by caller."""
     domino_principal_url: str | None = None
     otlp_endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")] | None = None
     """Base address of an OpenTelemetry collector that takes OTLP over HTTP; without it there are no spans."""

@@ -5,7 +5,7 @@ Unknown fields are refused, so that a table of a newer version is not half under
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -34,6 +34,7 @@ class Pool(Message):
     grpc_port: Port
     grpc_tls: bool = False
     loading: Literal["preload", "on-demand"]
+    empty: bool | None = None  # Whether it is meant to have no replica now: then nobody is told that it has none.
     lease_port: Port | None = None  # Port of the eviction policy beside each replica; only on-demand pools have one.
 
 
@@ -103,21 +104,26 @@ class RoutingTable(Message):
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
         _once("the table has the server", (server.name for server in self.servers))
-        check_models(self.servers, self.models)
+        places = Places(self.servers)
+        for model in self.models:
+            places.take(model.server, model.pool, model.name)
         return self
 
 
-def check_models(servers: Sequence[Server], models: Iterable[Model]) -> None:
-    """Check that models are in pools that are there, and each is once on its server; raises ValueError."""
-    pools = {(server.name, pool.name) for server in servers for pool in server.pools}
-    seen = set()
-    for model in models:
-        if (model.server, model.pool) not in pools:
-            where = f"{model.server}/{model.pool}"
-            raise ValueError(f"model {model.name} is in {where}, a pool that the table does not have")
-        if (model.server, model.name) in seen:
-            raise ValueError(f"model {model.name} stands twice on server {model.server}")
-        seen.add((model.server, model.name))
+class Places:
+    """Where models can be: in pools that are there, and each once on its server."""
+
+    def __init__(self, servers: Iterable[Server]) -> None:
+        self._pools = {(server.name, pool.name) for server in servers for pool in server.pools}
+        self._taken: set[tuple[str, str]] = set()
+
+    def take(self, server: str, pool: str, model: str) -> None:
+        """Take a model's place; raises ValueError where there is none."""
+        if (server, pool) not in self._pools:
+            raise ValueError(f"model {model} is in {server}/{pool}, a pool that the table does not have")
+        if (server, model) in self._taken:
+            raise ValueError(f"model {model} stands twice on server {server}")
+        self._taken.add((server, model))
 
 
 def _once(what: str, names: Iterable[str]) -> None:

@@ -13,9 +13,13 @@ METRICS_PORT: Final = 8002
 LIVE_PATH: Final = "/v2/health/live"
 READY_PATH: Final = "/v2/health/ready"
 METRICS_PATH: Final = "/metrics"
+INDEX_PATH: Final = "/v2/repository/index"
+"""POST: every model, and of each version its state, with the reason where it could not be loaded."""
 
 # `model-config` and `statistics` stay open: the proxy answers them for models that a caller may inspect.
 RESTRICTED_PROTOCOLS: Final = ("model-repository", "shared-memory", "trace", "logging")
+POLLING_RESTRICTED_PROTOCOLS: Final = RESTRICTED_PROTOCOLS[1:]
+"""Of a Triton that polls its repository: it refuses every load and unload itself, and the proxy reads its index."""
 RESTRICTED_KEY: Final = "tidegate-control"
 """HTTP header that carries the secret; over gRPC the metadata key is `triton-grpc-protocol-` followed by it."""
 

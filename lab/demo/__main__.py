@@ -1,30 +1,39 @@
 """`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life; `up`, `lifecycle-up` let it run."""
 
+import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
 
+from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import CannotBeHadError, ProcessError
 
 from . import playing, walk
+from .keeper import Keeper
 from .lifecycle import scenes as life
 from .lifecycle.notebook import write_shell
 from .lifecycle.stage import LifeStage
 from .lifecycle.stage import introduce as introduce_life
-from .lifecycle.world import world
+from .lifecycle.world import World, world
 from .show import Show
-from .stage import platform
+from .stage import own_policy, platform
 
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 CHECK_SECONDS = 0.5
+STAYS = (
+    "A part that ends is told here and started again, as Kubernetes does: at once, then after 10, 20, 40 … seconds, "
+    "300 at most. Logs stay, also those of parts that have ended (policy.1.log) and when this ends. "
+    "One that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a minute or so."
+)
 PLANE = "two Tritons, the policy and two proxies"
 WORLD = "MLflow, S3, four Tritons, two policies, two proxies"
 Made = TypeVar("Made")
@@ -62,41 +71,88 @@ def lifecycle() -> None:
 def lifecycle_up() -> None:
     """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
     show = Show(Console())
-    with _ending(show, wanted=True), _running(show, WORLD, world) as made:
-        _stay(
-            f"In another terminal:\n\n. {write_shell(made)}\n\nThat shell is the developer's, stands in a folder with "
-            "what a notebook has left, and knows every variable and command of docs/models.md.",
-            made.check,
+    with _ending(show, wanted=True), _running(show, WORLD, world, leave_logs=True) as made:
+        said = (
+            f"In another terminal:\n\n. {write_shell(made)}\n\nThat shell is the developer's, stands in a folder "
+            "with what a notebook has left, and knows every variable and command of docs/models.md. Models may have "
+            "any name."
         )
+        where = "is registered: dev and prod serve it now, on the server preload"
+        _stay(made, said, show, lambda: [f"{name} {where}" for name in made.adopt()])
 
 
 @app.command()
-def up() -> None:
+def up(
+    policy: Annotated[Path | None, typer.Option(help="A folder with an eviction policy of one's own.")] = None,
+) -> None:
     """Leave it running, and print what to try, until Ctrl-C."""
     show = Show(Console())
-    with _ending(show, wanted=True), _running(show, PLANE, platform) as made:
+    run: Callable[[Path], AbstractContextManager[LocalEnvironment]] = platform
+    if policy is not None:
+        try:
+            own_policy(policy)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        run = partial(platform, policy_folder=policy)
+    with _ending(show, wanted=True), _running(show, PLANE, run, leave_logs=True) as made:
         show.the_zoo()
-        _stay(f"\n{walk.to_try(made)}", made.check)
+        _stay(made, walk.to_try(made), show)
 
 
-def _stay(said: str, check: Callable[[], None]) -> NoReturn:
-    print(f"{said}\n\nIt runs until Ctrl-C.", flush=True)
+def _stay(
+    made: LocalEnvironment | World, said: str, show: Show, news: Callable[[], Iterable[str]] = lambda: ()
+) -> NoReturn:
+    """Print what there is to try, start again what ends, and tell that and other news, as long as nobody ends it."""
+    log = made.root / "demo.log"
+    log.touch()
+
+    def tell(text: str) -> None:
+        line = f"{time.strftime('%H:%M:%S')} {text}"
+        print(line, flush=True)
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    keeper = Keeper(made, tell)
+    print("\nKill any of these, and see what callers, metrics and logs tell of it:\n", flush=True)
+    show.parts(made.parts)
+    print(f"\n{STAYS}\nWhat is told is also in {log}\n\n{said}\n\nIt runs until Ctrl-C.", flush=True)
     while True:
         time.sleep(CHECK_SECONDS)
-        check()
+        keeper.look()
+        for text in news():
+            tell(text)
 
 
 @contextmanager
-def _running(show: Show, what: str, run: Callable[[Path], AbstractContextManager[Made]]) -> Iterator[Made]:
-    """Run something in a folder of its own, which is removed with it."""
-    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder, ExitStack() as stack:
-        with show.console.status(f"starting {what} …"):
-            made = stack.enter_context(run(Path(folder)))
-        try:
-            yield made
-        finally:
-            with show.console.status("ending …"):
-                stack.close()
+def _running(
+    show: Show, what: str, run: Callable[[Path], AbstractContextManager[Made]], *, leave_logs: bool = False
+) -> Iterator[Made]:
+    """Run something in a folder of its own, which is removed with it; its logs may stay there."""
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-demo-"))
+    try:
+        with ExitStack() as stack:
+            with show.console.status(f"starting {what} …"):
+                made = stack.enter_context(run(folder))
+            try:
+                yield made
+            finally:
+                with show.console.status("ending …"):
+                    stack.close()
+    finally:
+        _remove(folder, but_logs=leave_logs)
+        if folder.exists():
+            print(f"Its logs are kept in {folder}", flush=True)
+
+
+def _remove(folder: Path, *, but_logs: bool) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True) if but_logs else ():
+        if not path.is_dir() or path.is_symlink():
+            if path.suffix != ".log":
+                path.unlink(missing_ok=True)
+        elif not any(path.iterdir()):
+            path.rmdir()
+    if not but_logs or not any(folder.iterdir()):
+        shutil.rmtree(folder)
 
 
 @contextmanager

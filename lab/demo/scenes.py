@@ -142,6 +142,33 @@ def evict(stage: Stage) -> Outcome:
     )
 
 
+@scene(
+    SCENES,
+    "largest-first is ten lines of one's own (lab/demo/largest_first), beside the policies that are there; its setting "
+    "says here that nothing is spared for having been used lately.",
+)
+def own_policy(stage: Stage) -> Outcome:
+    """A policy of one's own."""
+    order, wanted = ("cat", "dog", "moose"), "ibex"
+    largest = order[-1]
+    with stage.policy("largest-first", spare_seconds="0"):
+        stage.wanted(*order)
+        stage.idle(largest)
+        mark = stage.mark()
+        stage.slice("before")
+        stage.wanted(wanted)
+        stage.slice("after")
+        gone = [event["model"] for event in stage.events("evicted", mark)]
+    failures = stage.events("policy-failed")
+    claim(gone == [largest], f"{largest} is the largest, though it was used last; evicted were {gone}")
+    claim(not failures, f"the policy failed: {failures}")
+    return Outcome(
+        f"called in this order: {', '.join(order)}. For {wanted}, {largest} had to go, the largest, though it was used "
+        "last. Now the policy is lru-idle again",
+        f"{largest} had to go, the largest, though it was used last",
+    )
+
+
 @scene(SCENES, f"{zoo.SINGER} streams an answer while models that need the whole rest of the slice are called.")
 def lease(stage: Stage) -> Outcome:
     """What is leased is never touched."""

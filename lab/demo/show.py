@@ -1,6 +1,6 @@
 """What people see: sentences, a bar of what sits in the slice, a table at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -8,6 +8,8 @@ from rich.table import Table
 from rich.text import Text
 from tidegate_contracts.lease import Listing
 from tidegate_eviction.units import bytes_text, seconds_text
+
+from lab.local_plane.process import Process
 
 from . import zoo
 
@@ -106,6 +108,13 @@ class Show:
                 f"{whole / zoo.CAPACITY_BYTES:.1f} times."
             )
         )
+
+    def parts(self, parts: Mapping[str, Process]) -> None:
+        """Print which processes there are, and where each has its log."""
+        table = Table("part", "pid", "log", box=None, pad_edge=False, header_style="bold")
+        for name, process in parts.items():
+            table.add_row(Text(name), Text(str(process.pid)), Text(str(process.log), overflow="fold"))
+        self.console.print(table)
 
     def legend(self) -> None:
         """Print what the colours of the bars mean."""

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tidegate_contracts import routing
 from tidegate_contracts.eviction import Tuning
 from tidegate_contracts.lease import Listing
 from tidegate_eviction.listing import ListingError, fetch
+from tidegate_eviction.policies.registry import GROUP
 
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan, local_environment
 from lab.local_plane.process import repeating
@@ -62,14 +64,37 @@ def plan() -> Plan:
         idle_seconds=IDLE_SECONDS,
         lease_seconds=LEASE_SECONDS,
         wait_seconds=WAIT_SECONDS,
+        policy_packages=("lab/demo/largest_first",),
         tuning=TUNING,
     )
 
 
+def own_policy(folder: Path) -> str:
+    """Return the name of the eviction policy that a folder has. Raises ValueError where there is not exactly one."""
+    found = [
+        entry.name
+        for package in metadata.distributions(path=[str(folder)])
+        for entry in package.entry_points.select(group=GROUP)
+    ]
+    if len(found) != 1:
+        raise ValueError(
+            f"{folder} has {len(found) or 'no'} eviction policies: one is wanted, which an entry_points.txt names in a "
+            'folder *.dist-info beside it (docs/eviction.md, "A policy of your own")'
+        )
+    return found[0]
+
+
 @contextmanager
-def platform(root: Path) -> Iterator[LocalEnvironment]:
-    """Run all of it below a folder; it ends with the block. Raises CannotBeHadError and ProcessError."""
-    made = LocalEnvironment(root, plan())
+def platform(root: Path, policy_folder: Path | None = None) -> Iterator[LocalEnvironment]:
+    """Run all of it below a folder; it ends with the block. Raises CannotBeHadError and ProcessError.
+
+    A folder with an eviction policy of somebody's own has that one choose.
+    """
+    wanted = plan()
+    if policy_folder is not None:
+        own = str(policy_folder.absolute())
+        wanted = replace(wanted, policy=own_policy(policy_folder), policy_packages=(own,))
+    made = LocalEnvironment(root, wanted)
     made.publish(PRELOAD, zoo.RESIDENT.model())
     for model in zoo.on_demand():
         made.publish(ON_DEMAND, model)
@@ -94,6 +119,20 @@ class Stage:
     def state(self, model: str) -> str:
         """Return the state of a model there."""
         return next(each.state for each in self.listing().models if each.model == model)
+
+    @contextmanager
+    def policy(self, name: str, **settings: str) -> Iterator[None]:
+        """Have the policy choose by another rule as long as the block lasts."""
+        before = self.platform.plan
+        self._choose_by(replace(before, policy=name, policy_settings=settings))
+        try:
+            yield
+        finally:
+            self._choose_by(before)
+
+    def _choose_by(self, plan: Plan) -> None:
+        self.platform.serve(plan)
+        until(f"the policy is {plan.policy}", lambda: self.listing().policy == plan.policy)
 
     def slice(self, word: str) -> None:
         """Print what sits there."""

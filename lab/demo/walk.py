@@ -65,18 +65,25 @@ def to_try(platform: LocalEnvironment) -> str:
     """Return sentences that end with a colon, each with its command below; the first one sets the others' variables."""
     proxy, key = platform.proxies[0], platform.keys[CALLER]
     python = shlex.quote(sys.executable)
-    paths = shlex.quote(f"{ROOT}/policies/eviction:{ROOT}/contracts:{ROOT}/service")
+    paths = ":".join(f"{ROOT}/{each}" for each in ("policies/eviction", "client", "contracts", "service"))
+    module = f"PYTHONPATH={shlex.quote(paths)} {python} -m"
+    tidegate = f"TIDEGATE_API_KEY=$TIDEGATE_KEY {module} tidegate"
+    others = ", ".join(each.http for each in platform.proxies[1:])
     numbers = '{"INPUT": [1, 2, 3, 4]}'
     cold = f"A cold model is loaded on its first call; again at once it is warm, and {IDLE_SECONDS} s later it may go"
     slice_ = f"What sits in the slice now (as a page: http://{platform.policy.admin}/)"
     commands = {
-        "In another terminal, first of all":
+        f"In another terminal, first of all (the other proxy is at {others})":
             f"export TIDEGATE_URL=http://{proxy.http} TIDEGATE_GRPC={proxy.grpc} TIDEGATE_KEY={key}",
         cold: _curl("fox", "generate", numbers, "-i"),
         "One that streams": _curl(zoo.SINGER, "generate_stream", '{"COUNT": 5, "DELAY": 300}', "-N"),
         "One that fails to load: twice, and it is put aside": _curl(zoo.BROKEN.name, "generate", numbers, "-i"),
         "Triton's own client, over gRPC": f"{python} - <<'END'\n{_CLIENT}END",
-        slice_: f"PYTHONPATH={paths} {python} -m tidegate_eviction list --address {platform.policy.leases}",
+        "What this proxy tells operators of its servers, 1 and closed while all is well":
+            f"curl -s http://{proxy.admin}/metrics | grep -E '^tidegate_proxy_(pool_ready|breaker)'",
+        f"Where each model is (as a page: http://{proxy.http}/models)": f'{tidegate} models --proxy "$TIDEGATE_URL"',
+        "Why one is not in memory, or who keeps it there": f'{tidegate} why {zoo.BROKEN.name} --proxy "$TIDEGATE_URL"',
+        slice_: f"{module} tidegate_eviction list --address {platform.policy.leases}",
     }  # fmt: skip
     return "\n\n".join(f"{sentence}:\n{command}" for sentence, command in commands.items())
 

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tidegate_contracts import environments, routing
@@ -12,12 +13,12 @@ from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from .policy import Policy, policy, triton_options, write_settings
-from .process import HOST, Process
+from .process import HOST, Process, replace_file
 from .proxy import Proxy, proxy, write_tables
 from .repository import Model, publish
-from .triton import Triton, triton
+from .triton import Triton, installed, triton
 
-PRELOAD, ON_DEMAND, POOL = "preload", "on-demand", "main"
+PRELOAD, ON_DEMAND, POLICY, POOL = "preload", "on-demand", "policy", "main"
 PLANE, DATASET = "here", "models"
 ALL = ("*",)
 UNLIMITED = routing.RateLimit(requests_per_minute=600_000, burst=600_000)
@@ -35,6 +36,8 @@ class Plan:
     proxies: int = 1
     poll_seconds: int = 1
     policy: str = "lru-idle"
+    policy_settings: Mapping[str, str] = field(default_factory=dict)
+    policy_packages: tuple[str, ...] = ()  # Folders with policies beside those that are there.
     capacity_bytes: int = 1 << 30
     idle_seconds: int = 1
     lease_seconds: int = 2
@@ -47,6 +50,7 @@ class Plan:
         """Return what the policy is told about its pool."""
         return EvictionSettings(
             policy=self.policy,
+            policy_settings=dict(self.policy_settings),
             repository=str(repository),
             capacity_bytes=self.capacity_bytes,
             idle_seconds=self.idle_seconds,
@@ -114,11 +118,13 @@ class LocalEnvironment:
     def facts(self) -> environments.Environment:
         """Return what clients are told of it."""
         volume = f"local:{self.dataset}"
+        backends = tuple(sorted(each.name for each in installed().backends.iterdir() if each.is_dir()))
         servers = (
             environments.ServerFacts(
                 name=name,
                 kind="triton",
                 location=environments.DatasetLocation(dataset=DATASET, path=f"{name}/models", volume=volume),
+                backends=backends,
                 pools=(
                     environments.PoolFacts(
                         name=POOL,
@@ -142,41 +148,65 @@ class LocalEnvironment:
         )
 
     def start_preload(self) -> None:
-        """Start the preload Triton: it has every model of its repository, and looks for new ones."""
+        """Start the preload Triton: it has every model of its repository, and looks for new ones.
+
+        Started anew, it has its old ports, and so have all other parts.
+        """
         poll = f"--repository-poll-secs={self.plan.poll_seconds}"
         options = ["--model-control-mode=poll", poll, "--exit-on-error=false"]
-        stack = self._stack(PRELOAD)
-        self.preload = stack.enter_context(triton(self.root / PRELOAD, self.repository(PRELOAD), options=options))
+        before = getattr(self, "preload", None)
+        ports = None if before is None else before.ports
+        made = triton(self.root / PRELOAD, self.repository(PRELOAD), options=options, ports=ports)
+        self.preload = self._stack(PRELOAD).enter_context(made)
 
     def start_on_demand(self) -> None:
-        """Start the on-demand Triton: it has no model, and only the policy may load some. Anew it has its old ports."""
+        """Start the on-demand Triton: it has no model, and only the policy may load some."""
         before = getattr(self, "on_demand", None)
-        ports = None if before is None else (before.http_port, before.grpc_port, before.metrics_port)
+        ports = None if before is None else before.ports
         made = triton(
             self.root / ON_DEMAND, self.repository(ON_DEMAND), options=triton_options(self._policy_root), ports=ports
         )
         self.on_demand = self._stack(ON_DEMAND).enter_context(made)
 
     def start_policy(self) -> None:
-        """Start the eviction policy. Anew it has its old ports."""
+        """Start the eviction policy."""
         before = getattr(self, "policy", None)
         ports = (0, 0) if before is None else (before.lease_port, before.admin_port)
         write_settings(self._policy_root, self.plan.settings(self.repository(ON_DEMAND)))
         # At its end nobody needs leases any more.
-        made = policy(self._policy_root, self.on_demand, ports=ports, options=["--drain-seconds", "0"])
-        self.policy = self._stack("policy").enter_context(made)
+        made = policy(
+            self._policy_root,
+            self.on_demand,
+            ports=ports,
+            options=["--drain-seconds", "0"],
+            packages=self.plan.policy_packages,
+        )
+        self.policy = self._stack(POLICY).enter_context(made)
 
     def start_proxies(self) -> None:
         """Start the proxies, which know nothing of each other."""
-        said = {"environment": self.plan.name, "api_keys": "true", "drain_seconds": "1"}
-        for number in range(self.plan.proxies):
-            root = self.root / f"proxy-{number + 1}"
+        for number in range(1, self.plan.proxies + 1):
+            root = self._proxy_root(number)
             root.mkdir()
             write_tables(root, self.routing_table(), self.plan.access())
             (root / "api-keys").mkdir()
             for caller, key in self.keys.items():
                 (root / "api-keys" / caller).write_text(hash_line(key) + "\n", "utf-8")
-            self.proxies.append(self._stack(root.name).enter_context(proxy(root, settings=said)))
+            self._start_proxy(number)
+
+    def _start_proxy(self, number: int) -> None:
+        root, place = self._proxy_root(number), slice(number - 1, number)
+        said = {"environment": self.plan.name, "api_keys": "true", "drain_seconds": "1"}
+        ports = next((before.ports for before in self.proxies[place]), None)
+        self.proxies[place] = [self._stack(root.name).enter_context(proxy(root, settings=said, ports=ports))]
+
+    def start_again(self, part: str) -> None:
+        """Start one of its parts that has ended, in its old place. Raises ProcessError."""
+        self._stack(part).close()
+        starts = {PRELOAD: self.start_preload, ON_DEMAND: self.start_on_demand, POLICY: self.start_policy}
+        for number, each in enumerate(self.proxies, 1):
+            starts[each.root.name] = partial(self._start_proxy, number)
+        starts[part]()
 
     def serve(self, plan: Plan) -> None:
         """Have it serve another plan's models and rules, as `make up` with another definition would."""
@@ -187,7 +217,7 @@ class LocalEnvironment:
 
     def kill_policy(self) -> None:
         """Kill the eviction policy, without a chance to say anything."""
-        self._kill("policy", self.policy.process)
+        self._kill(POLICY, self.policy.process)
 
     def kill_on_demand(self) -> None:
         """Kill the on-demand Triton with all its models, as the kernel does when memory is out."""
@@ -195,12 +225,12 @@ class LocalEnvironment:
 
     def check(self) -> None:
         """Raise ProcessError when one of the processes has ended by itself."""
-        for process in self._processes():
+        for process in self.parts.values():
             process.check()
 
     def close(self) -> None:
         """End all of it, at the same time."""
-        for process in self._processes():
+        for process in self.parts.values():
             process.popen.terminate()
         with ExitStack() as all_of_it:
             for stack in self._stacks.values():
@@ -230,13 +260,19 @@ class LocalEnvironment:
         )
         return routing.RoutingTable(environment=self.plan.name, servers=known, models=self.plan.models)
 
-    def _processes(self) -> list[Process]:
-        parts = [getattr(self, name, None) for name in ("preload", "on_demand", "policy")]
-        return [part.process for part in (*parts, *self.proxies) if part is not None]
+    @property
+    def parts(self) -> dict[str, Process]:
+        """Its processes, by their names."""
+        singles = ((name, getattr(self, name.replace("-", "_"), None)) for name in (PRELOAD, ON_DEMAND, POLICY))
+        servers = (*singles, *((each.root.name, each) for each in self.proxies))
+        return {name: server.process for name, server in servers if server is not None}
 
     @property
     def _policy_root(self) -> Path:
-        return self.root / "policy"
+        return self.root / POLICY
+
+    def _proxy_root(self, number: int) -> Path:
+        return self.root / f"proxy-{number}"
 
     def _stack(self, name: str) -> ExitStack:
         return self._stacks.setdefault(name, ExitStack())
@@ -264,7 +300,7 @@ def environments_file(folder: Path, made: Sequence[LocalEnvironment]) -> Path:
     """Write `environments.json` of these environments; return where it is."""
     file = folder / "environments.json"
     all_of_them = environments.Environments(environments=tuple(each.facts() for each in made))
-    file.write_text(all_of_them.model_dump_json(by_alias=True, indent=2), "utf-8")
+    replace_file(file, all_of_them.model_dump_json(by_alias=True, indent=2))  # somebody may be reading it
     return file
 
 

@@ -39,10 +39,12 @@ def mlflow_server(
     *,
     proxied: bool = True,
     wait: bool = True,
+    port: int | None = None,
 ) -> Iterator[MLflow]:
     """Run an MLflow server with its SQLite store in a folder; it is ready, and it ends with the block.
 
-    Without `wait` it is ready when `wait_until_ready` returns: others can start beside it meanwhile.
+    Without `wait` it is ready when `wait_until_ready` returns: others can start beside it meanwhile. `port` is that of
+    one whose place it takes.
 
     `artifacts` is where artifacts go, a URI such as `s3://bucket/prefix` (`<folder>/artifacts` where nothing is said),
     and `variables` are what the server needs to get there (`ObjectStore.variables`). `proxied`: the server hands
@@ -51,7 +53,7 @@ def mlflow_server(
     """
     venv = environment("mlflow", "a real MLflow server", GLIBC)
     folder.mkdir(parents=True, exist_ok=True)
-    (port,) = free_ports(1)
+    port = port or free_ports(1)[0]
     destination = artifacts or (folder / "artifacts").as_uri()
     python = venv / "bin" / "python"
     command: list[str | Path] = [python, "-m", "mlflow", "server", f"--host={HOST}", f"--port={port}", "--workers=1"]

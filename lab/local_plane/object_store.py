@@ -61,11 +61,11 @@ class ObjectStore:
 
 
 @contextmanager
-def object_store(folder: Path) -> Iterator[ObjectStore]:
+def object_store(folder: Path, port: int | None = None) -> Iterator[ObjectStore]:
     """Run a MinIO whose buckets lie in a folder; it is ready, and it ends with the block.
 
     It is built when this machine has none yet, which takes minutes; raises CannotBeHadError where it cannot be.
-    Credentials stay in the folder, so that the next one has the same.
+    Credentials stay in the folder, so that the next one has the same; `port` is that of one whose place it takes.
     """
     try:
         program = tools.path("minio")
@@ -85,7 +85,7 @@ def object_store(folder: Path) -> Iterator[ObjectStore]:
         "MINIO_BROWSER": "off",
         "MINIO_UPDATE": "off",
     }
-    (port,) = free_ports(1)
+    port = port or free_ports(1)[0]
     command: list[str | Path] = [program, "server", "--quiet", "--address", f"{HOST}:{port}", folder / "buckets"]
     with running("MinIO", command, folder / "minio.log", environment) as process:
         process.wait_until(lambda: answers(port, "/minio/health/ready"))

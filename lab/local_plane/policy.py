@@ -60,13 +60,17 @@ def write_settings(root: Path, settings: EvictionSettings) -> Path:
 
 @contextmanager
 def policy(
-    root: Path, server: Triton, ports: tuple[int, int] = (0, 0), options: Sequence[str] = ()
+    root: Path,
+    server: Triton,
+    ports: tuple[int, int] = (0, 0),
+    options: Sequence[str] = (),
+    packages: Sequence[str] = (),
 ) -> Iterator[Policy]:
     """Run the policy with the settings in `root`; it is ready, and it ends with the block.
 
-    `ports` are those of leases and admin; 0 is any free one.
+    `ports` are those of leases and admin; 0 is any free one. `packages` are folders of further policies.
     """
-    environment = os.environ | python_variables("policies/eviction", "contracts", "service")
+    environment = os.environ | python_variables("policies/eviction", "contracts", "service", *packages)
     command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", HOST]
     command += ["--settings", root / eviction_process.SETTINGS_FILE, "--control", root / "control"]
     command += ["--state", root / "state", "--server", server.grpc]

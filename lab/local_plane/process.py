@@ -1,7 +1,9 @@
 """Processes that serve on loopback: started, waited for, and always ended."""
 
 import http.client
+import itertools
 import os
+import random
 import re
 import signal
 import socket
@@ -20,6 +22,7 @@ HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.02
+_NOT_OF_CONNECTIONS = 10_000, 32_768  # Below what Linux gives to connections (ip_local_port_range).
 
 
 class CannotBeHadError(Exception):
@@ -161,13 +164,13 @@ def pinned(core: int | None) -> Iterator[None]:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return ports of loopback that are free."""
-    sockets = [socket.create_server((HOST, 0)) for _ in range(number)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Return ports of loopback that are free, and that no connection gets meanwhile: those are higher on Linux."""
+    ports: set[int] = set()
+    while len(ports) < number:
+        port = random.randrange(*_NOT_OF_CONNECTIONS)
+        with suppress(OSError), socket.create_server((HOST, port)):
+            ports.add(port)
+    return [*ports]
 
 
 def listens(port: int) -> bool:
@@ -209,6 +212,15 @@ def repeating(*works: Callable[[], object], pause: float = 0.0) -> Iterator[None
         over.set()
         for thread in threads:
             thread.join()
+
+
+def set_aside(log: Path) -> Path:
+    """Rename the log of a process that has ended, to `triton.1.log`, so that the next one can have its name."""
+    names = (log.with_suffix(f".{number}.log") for number in itertools.count(1))
+    aside = next(each for each in names if not each.exists())
+    with suppress(FileNotFoundError):  # somebody took it away
+        log.rename(aside)
+    return aside
 
 
 def python_variables(*packages: str) -> dict[str, str]:

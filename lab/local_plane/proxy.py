@@ -5,12 +5,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import variable
 
-from .process import HOST, Server, python_variables, replace_file, running
+from .process import HOST, Server, listens, python_variables, replace_file, running
 
 ENVIRONMENT = "test"
 SETTINGS = {
@@ -35,6 +36,11 @@ class Proxy(Server):
     root: Path  # The folder with its tables.
 
     @property
+    def ports(self) -> tuple[int, int, int]:
+        """Those of HTTP, gRPC and admin."""
+        return self.http_port, self.grpc_port, self.admin_port
+
+    @property
     def admin(self) -> str:
         """Host and port of its probes and metrics."""
         return f"{HOST}:{self.admin_port}"
@@ -51,14 +57,26 @@ def write_tables(root: Path, *tables: routing.RoutingTable | routing.AccessTable
 
 
 @contextmanager
-def proxy(root: Path, core: int | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Proxy]:
-    """Run a proxy with the tables in `root`; it is ready, and it ends with the block."""
+def proxy(
+    root: Path,
+    core: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    ports: tuple[int, int, int] | None = None,
+) -> Iterator[Proxy]:
+    """Run a proxy with the tables in `root`; it is ready, and it ends with the block.
+
+    `ports` are those of one whose place it takes; else they are free ones.
+    """
     said = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
     environment = os.environ | said | python_variables("proxy", "contracts", "service")
     command: list[str | Path] = [sys.executable, "-m", proxy_process.MODULE, "--root", root, "--host", HOST]
-    for side in ("http", "grpc", "admin"):
-        command += [f"--{side}-port", "0"]
+    for side, port in zip(("http", "grpc", "admin"), ports or (0, 0, 0), strict=True):
+        command += [f"--{side}-port", str(port)]
     log = root / "proxy.log"
     with running("the proxy", command, log, environment, core) as process:
-        ports = process.announced_ports()
-        yield Proxy(process, ports["http"], ports["grpc"], ports["admin"], root)
+        if ports is None:
+            found = process.announced_ports()
+            ports = found["http"], found["grpc"], found["admin"]
+        else:
+            process.wait_until(partial(listens, ports[0]))
+        yield Proxy(process, *ports, root)

@@ -48,6 +48,11 @@ class Triton(Server):
 
     metrics_port: int
 
+    @property
+    def ports(self) -> tuple[int, int, int]:
+        """Those of HTTP, gRPC and metrics."""
+        return self.http_port, self.grpc_port, self.metrics_port
+
 
 @cache
 def installed() -> Installed:
@@ -81,11 +86,13 @@ def triton(
 ) -> Iterator[Triton]:
     """Run a Triton with a model repository, its own files in a folder; it is ready, and it ends with the block.
 
-    `ports` are those of HTTP, gRPC and metrics, for one that takes another's place; else they are free ones.
+    `ports` are those of one whose place it takes, which had models by then that may not load, so that it need only be
+    alive; else they are free ones.
     """
     have = installed()
     folder.mkdir(parents=True, exist_ok=True)
     http_port, grpc_port, metrics_port = ports or free_ports(3)
+    health = "/v2/health/live" if ports else "/v2/health/ready"
     shared = f"tidegate_{os.getpid()}_{http_port}_"
     command: list[str | Path] = [
         have.server,
@@ -101,7 +108,7 @@ def triton(
     ]
     try:
         with running("Triton", command, folder / "triton.log", os.environ | have.variables, core) as process:
-            process.wait_until(lambda: answers(http_port, "/v2/health/ready"), READY_SECONDS)
+            process.wait_until(lambda: answers(http_port, health), READY_SECONDS)
             yield Triton(process, http_port, grpc_port, metrics_port)
     finally:
         for left in _SHARED_MEMORY.glob(f"{shared}*"):  # of one that was killed

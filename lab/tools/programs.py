@@ -1,7 +1,10 @@
 """The command-line programs: what pins each; found on the PATH when one fits, else built into the cache folder."""
 
 import os
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +13,7 @@ from lab.tools.cache import cache_root, digest, once, say
 from lab.tools.running import ToolError, ask, failure, on_path, run
 
 ASK_SECONDS = 10
+TELL_SECONDS = 10.0  # Between two lines that tell how far a build is.
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,29 @@ def _build(program: Program) -> list[str]:
     return ["build", "-mod=readonly", "-trimpath", "-ldflags", flags, package]
 
 
+def _packages(said: str) -> list[str]:
+    """Return the packages that Go names in what it says, each alone in a line."""
+    return [line for line in said.splitlines() if line and " " not in line]
+
+
+@contextmanager
+def _telling(how_far: Callable[[str], str], log: Path) -> Iterator[None]:
+    """Say now and then how far a command is, which its log tells, as long as the block lasts."""
+    over, started = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not over.wait(TELL_SECONDS):
+            say(f"{how_far(log.read_text('utf-8', 'replace'))}, after {time.monotonic() - started:.0f} s")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+
+
 def _built(program: Program, passed_over: list[str]) -> Path:
     binary, version = binary_of(program), program.version
 
@@ -175,13 +202,21 @@ def _built(program: Program, passed_over: list[str]) -> Path:
         started = time.monotonic()
         log = binary.with_name(f"{program.name}.log")
         verb, *rest = _build(program)
-        command = [str(go.path), verb, "-o", str(partial), *rest]
+        command = [str(go.path), verb, "-v", "-o", str(partial), *rest]
+        listing = [str(go.path), "list", "-mod=readonly", "-deps", rest[-1]]
         failed = f"building {program.name} {version} failed"
         way_out = (
             f"put {program.name} {program.wanted()} on the PATH; or, when it is a download that failed,"
             f"\n    {gotoolchain.network_hint()}"
         )
-        run(command, log, gotoolchain.BUILD_SECONDS, failed, way_out, gotoolchain.environment(), program.folder)
+
+        def run_it(words: list[str], how_far: Callable[[str], str]) -> str:
+            with _telling(lambda said: f"{program.name}: {how_far(said)}", log):
+                environment = gotoolchain.environment()
+                return run(words, log, gotoolchain.BUILD_SECONDS, failed, way_out, environment, program.folder)
+
+        wanted = len(_packages(run_it(listing, lambda said: f"{said.count('go: downloading')} modules fetched")))
+        run_it(command, lambda said: f"{len(_packages(said))} of {wanted} packages built")
         if not partial.is_file():
             raise ToolError(failure(failed, "it left no program", log, way_out))
         say(f"built {program.name} in {time.monotonic() - started:.0f} s")

@@ -10,6 +10,7 @@ from tidegate_contracts.proxy_settings import ProxySettings, variable
 from tidegate_service.json_lines import configure
 
 from .access.api_keys import hash_line, new_key
+from .malloc import keep_no_freed_memory
 from .problems import TableError
 from .serve import Proxy
 from .settings import Layout, SettingsError, read_settings
@@ -77,6 +78,7 @@ def new() -> None:
 async def _serve(proxy: Proxy) -> None:
     # Probes are answered by a thread of their own, which waits so long for its turn again and again.
     sys.setswitchinterval(SWITCH_SECONDS)
+    keep_no_freed_memory(tls=proxy.settings.tls)
     await proxy.start()
     if 0 in (proxy.layout.http_port, proxy.layout.grpc_port, proxy.layout.admin_port):
         # For a parent process that asked for free ports; else nothing is written but the log.

@@ -10,11 +10,13 @@ from itertools import product
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
+from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 
 from .openapi import document
+from .pages import ASSETS, asset, documentation, models_page, wants_page
 from .problems import CONTENT_TYPE, TWO_CREDENTIALS, Problem, ProblemType
 from .servers import ServerQueries, as_it_is
-from .targets import ANYTHING
+from .targets import ANYTHING, is_name
 from .telemetry.meter import Meter
 
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
@@ -26,15 +28,15 @@ log = logging.getLogger(__name__)
 def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> ASGIApp:
     """Return the application; `ready` says why the proxy is not, or nothing; `meter` counts its problems.
 
-    Each request's scope has its `request_id`.
+    Each request's scope has its `request_id`, and its `caller` (`http.caller.Caller`).
     """
-    app = FastAPI(title="Tidegate inference proxy", redirect_slashes=False, redoc_url=None)
+    app = FastAPI(title="Tidegate inference proxy", redirect_slashes=False, docs_url=None, redoc_url=None)
     app.openapi = document  # type: ignore[method-assign]  # as FastAPI would have it: "Extending OpenAPI" in its docs
 
     async def tell(request: Request, error: Exception) -> Response:
         request_id: str = request.scope["request_id"].decode()
         problem = _problem(request, request_id, error)
-        meter.problems[problem.type.word] += 1
+        meter.problem(problem)
         headers = {name.decode(): value.decode() for name, value in problem.headers()}
         return Response(problem.body(request_id), problem.type.status, headers, CONTENT_TYPE)
 
@@ -50,7 +52,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
     async def readyz() -> dict[str, str]:
         """Whether the proxy takes requests."""
         if why := ready():
-            raise Problem(ProblemType.BUSY, why, 1.0)
+            raise Problem(ProblemType.BUSY, why, 1.0, reason="stopping")
         return {"status": "ready"}
 
     @app.options(ANYTHING.decode(), include_in_schema=False)
@@ -63,6 +65,34 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         """Name, groups and source by which the proxy knows the caller."""
         return await servers.whoami(_credential(request))
 
+    async def count_for_caller(request: Request) -> None:
+        """Have an answer that may be long count as its caller's: a stranger may not leave so much untaken."""
+        identity = await servers.identify(_credential(request))
+        if (caller := request.scope["caller"]).is_unknown:
+            caller.known_as(identity.in_flight)
+
+    async def whereabouts(request: Request) -> Response:
+        model = request.path_params.get("model")
+        if model is not None and not is_name(model):
+            raise _misspelling(request)
+        if wants_page(request):
+            return models_page()
+        await count_for_caller(request)
+        return await servers.whereabouts(*_asked(request), model)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        """The addresses, for reading."""
+        return documentation()
+
+    @app.get("/docs/{name}", include_in_schema=False)
+    async def docs_asset(request: Request) -> Response:
+        """What they are shown with."""
+        name = request.path_params["name"]
+        if name not in ASSETS:
+            raise HTTPException(404)
+        return await asset(name)
+
     async def live(request: Request) -> Response:
         await servers.live(*_asked(request))
         return Response(headers=_PLAIN)
@@ -74,21 +104,29 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         return as_it_is(await servers.metadata(*_asked(request)))
 
     async def statistics(request: Request) -> Response:
+        await count_for_caller(request)
         return await servers.statistics(*_asked(request))
 
     async def misspelt(request: Request) -> Response:
         # Each call of a model that is spelled as the protocol has it was taken before.
-        raise Problem(ProblemType.UNKNOWN, f"No call is spelled like this one. See {request.base_url}docs.")
+        raise _misspelling(request)
 
     for prefix in ("", "/servers/{server}"):
         app.add_api_route(f"{prefix}/v2/health/live", live, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/ready", is_ready, methods=["GET"])
+        for path in (WHEREABOUTS_PATH, f"{WHEREABOUTS_PATH}/{{model}}"):
+            app.add_api_route(prefix + path, whereabouts, methods=["GET"])
         app.add_api_route(f"{prefix}/v2", metadata, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/models/stats", statistics, methods=["GET"])
         for version, (method, tails) in product(("", "/versions/{version}"), _CALLS.items()):
             for tail in tails:
                 app.add_api_route(f"{prefix}/v2/models/{{model}}{version}{tail}", misspelt, methods=[method])
     return app
+
+
+def _misspelling(request: Request) -> Problem:
+    """Return what is told of an address that no call has."""
+    return Problem(ProblemType.UNKNOWN, f"No call is spelled like this one. See {request.base_url}docs.")
 
 
 def _credential(request: Request) -> bytes:

@@ -6,7 +6,9 @@ most of them, several share, and some are always left for the next.
 Dynamic thresholds: Choudhury and Hahne, IEEE/ACM TON 6(2), 1998.
 """
 
+import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 WAITING_FOR_EACH = 4  # Calls that may wait, for each that is worked on.
@@ -25,12 +27,13 @@ class Waiter(Protocol):
 
 
 class InFlightCount:
-    """How many calls of one model, or of one caller, hold slots."""
+    """How many calls of one model, or of one caller, hold slots; and how many bytes the caller holds (`memory`)."""
 
-    __slots__ = ("__weakref__", "_streams", "calls")
+    __slots__ = ("__weakref__", "_streams", "calls", "held")
 
     def __init__(self) -> None:
         self.calls = 0
+        self.held = 0
         self._streams: InFlightCount | None = None
 
     @property
@@ -106,3 +109,37 @@ class ConcurrencyLimiter:
                 waiter.admitted()
         finally:
             self._admitting = False
+
+
+class TurnQueue:
+    """Long work in small steps: one in each turn of the loop, by turns of those whose work it is."""
+
+    def __init__(self) -> None:
+        self._steps: dict[object, deque[Callable[[], None]]] = {}  # First those of whom it is the turn.
+        self._goes_on = False
+
+    def add(self, whose: object, step: Callable[[], None]) -> None:
+        """Have a step done in its turn."""
+        self._steps.setdefault(whose, deque()).append(step)
+        if not self._goes_on:
+            self._goes_on = True
+            asyncio.get_running_loop().call_soon(self._next)
+
+    async def turn(self, whose: object) -> None:
+        """Wait for the turn to do a step."""
+        turn = asyncio.Event()
+        self.add(whose, turn.set)
+        await turn.wait()
+
+    def _next(self) -> None:
+        whose = next(iter(self._steps))
+        steps = self._steps.pop(whose)
+        step = steps.popleft()
+        if steps:
+            self._steps[whose] = steps  # behind the others
+        try:
+            step()  # it may add another
+        finally:
+            self._goes_on = bool(self._steps)
+            if self._goes_on:
+                asyncio.get_running_loop().call_soon(self._next)

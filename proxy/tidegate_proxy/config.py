@@ -4,7 +4,9 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Container, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +21,17 @@ from .access.authorizer import Authorizer
 from .access.rules import Rules, build_rules
 from .concurrency import WAITING_FOR_EACH
 from .kinds import KINDS
+from .pace import Pace
 from .pools import Lookup, Pool
 from .problems import TableError
 from .residency.manager import LeaseManager, new_holder_name
-from .routes import Routes
+from .routes import Route, Routes
 from .settings import Layout
 from .telemetry.meter import Meter
+from .upstream.replica import Replica
 
 LOOK_SECONDS = 1.0  # Seconds between two looks at a file.
-AT_ONCE = 10  # Models that are taken in before requests have their turn again.
+_Entry = routing.Model | Route
 log = logging.getLogger(__name__)
 
 
@@ -40,31 +44,58 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
     models: list[msgspec.Raw]
 
 
-async def routing_table(data: bytes) -> routing.RoutingTable:
-    """Return the routing table of a file; raises TableError. Other work goes on meanwhile."""
-    where = ""
+@dataclass
+class NewTable:
+    """A routing table that is being read: its servers, and the texts of its models."""
+
+    table: routing.RoutingTable
+    texts: list[msgspec.Raw]
+
+    @classmethod
+    def read(cls, data: bytes) -> "NewTable":
+        """Read all but the models; raises TableError."""
+        with _refusing():
+            outline = msgspec.json.decode(data, type=_Outline)
+            rest = {"version": outline.version, "environment": outline.environment, "models": ()}
+            table = routing.RoutingTable.model_validate(rest | {"servers": msgspec.json.decode(outline.servers)})
+            for server in table.servers:
+                if server.kind not in KINDS:
+                    raise ValueError(f"server {server.name}: this proxy knows no kind {server.kind!r}")
+        return cls(table, outline.models)
+
+    async def models(self, before: Routes, stays: Container[Pool], pace: Pace) -> deque[tuple[bytes, _Entry]]:
+        """Return each model with its text; as the route that it had before where nothing has changed.
+
+        Raises TableError. `stays` are the pools that the new table has, too.
+        """
+        found: deque[tuple[bytes, _Entry]] = deque()
+        places, number = routing.Places(self.table.servers), 0
+        with _refusing(lambda: f"models.{number}"):
+            for number, raw in enumerate(self.texts):  # noqa: B007  # it is said where one is wrong
+                await pace.step()
+                text = bytes(raw)
+                route = before.told_as(text)
+                if route is not None and route.pool in stays:
+                    places.take(route.server, route.pool.config.name, route.name)
+                    found.append((text, route))
+                else:
+                    model = routing.Model.model_validate_json(text)
+                    places.take(model.server, model.pool, model.name)
+                    found.append((text, model))
+        return found
+
+
+@contextmanager
+def _refusing(where: Callable[[], str] = str) -> Iterator[None]:
+    """Raise TableError for what is wrong with a table, or with a part of it that is `where`."""
     try:
-        outline = msgspec.json.decode(data, type=_Outline)
-        models = []
-        for number, model in enumerate(outline.models):
-            where = f"models.{number}"
-            models.append(routing.Model.model_validate_json(bytes(model)))
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
-        where = ""
-        rest = {"version": outline.version, "environment": outline.environment, "models": ()}
-        table = routing.RoutingTable.model_validate(rest | {"servers": msgspec.json.decode(outline.servers)})
-        for server in table.servers:
-            if server.kind not in KINDS:
-                raise ValueError(f"server {server.name}: this proxy knows no kind {server.kind!r}")
-        routing.check_models(table.servers, models)
+        yield
     except (msgspec.MsgspecError, RecursionError) as error:
         raise TableError(f"it is no routing table: {error}") from None
     except ValidationError as error:
-        raise TableError(_first(error, where)) from None
+        raise TableError(_first(error, where())) from None
     except ValueError as error:
         raise TableError(str(error)) from None
-    return table.model_copy(update={"models": tuple(models)})
 
 
 async def access_table(data: bytes) -> routing.AccessTable:
@@ -173,6 +204,7 @@ class LiveConfig:
         self._settings = settings
         self._find = find
         self._meter = meter
+        self.silenced: Callable[[Replica], None] = lambda _: None  # Told of each replica that answers nothing any more.
         self._leaving: set[asyncio.Task[None]] = set()
         tables = layout.routing
         self.watched = [
@@ -217,20 +249,27 @@ class LiveConfig:
         await self.authorizer.close()
 
     async def _use_routing(self, data: bytes) -> None:
-        table = await routing_table(data)
-        before = self.routes.pools
+        new, old = NewTable.read(data), self.routes
+        table, before, pace = new.table, old.pools, Pace(rests=bool(old.pools))
         told = {(server.name, pool.name): (server.kind, pool) for server in table.servers for pool in server.pools}
         kind_of = {name: server.kind for name, server in self.routes.servers.items()}
         same = {key: pool for key, pool in before.items() if told.get(key) == (kind_of[key[0]], pool.config)}
+        models = await new.models(old, set(same.values()), pace)
         pools = {key: same.get(key) or self._pool(key[0], *each) for key, each in told.items()}
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
         await asyncio.gather(*(pool.refresh() for pool in fresh))
         routes = Routes(table, pools)
-        for number, model in enumerate(table.models):
-            routes.add(model)
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
+        while models:
+            await pace.step()
+            text, entry = models.popleft()
+            if isinstance(entry, Route):
+                routes.keep(entry, text)
+            else:
+                routes.add(entry, text)
         self.routes = routes
+        for server, model in self._meter.forget_models(routes.find):
+            for route in routes.find(server, model):
+                route.http_count = route.grpc_count = None
         for pool in fresh:
             pool.start()
         self.authorizer.replace(self._access, self.routes, self._keys, self._rules)
@@ -238,6 +277,7 @@ class LiveConfig:
             if pools.get(key) is not pool:
                 pool.stop()
                 self._leave(pool)
+        await old.forget(pace)
 
     def _pool(self, server: str, kind: str, told: routing.Pool) -> Pool:
         leases = None
@@ -245,7 +285,16 @@ class LiveConfig:
             seconds, most = self._settings.connect_timeout_seconds, self._settings.concurrency * WAITING_FOR_EACH
             ready_path, holder = KINDS[kind].ready_path, new_holder_name()
             leases = LeaseManager(server, told, ready_path, holder, self._meter, seconds, most)
-        return Pool(server, told, self._find, leases)
+        live_path, index = KINDS[kind].live_path, KINDS[kind].index
+
+        def is_called(model: str) -> bool:
+            return any(route.pool.config.name == told.name for route in self.routes.find(server, model))
+
+        def expected() -> Collection[tuple[str, str]]:
+            return self.routes.expected.get((server, told.name), ())
+
+        find, silenced = self._find, lambda replica: self.silenced(replica)
+        return Pool(server, told, live_path, find, leases, silenced, index, is_called, expected)
 
     def _leave(self, pool: Pool) -> None:
         if pool.leases is not None:

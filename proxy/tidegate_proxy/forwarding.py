@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, TypeVar
 
+from tidegate_service.reasons import MOST, plain
+
 from .access.identity import Grant
 from .concurrency import ConcurrencyLimiter, InFlightCount, Waiter
 from .problems import Problem, ProblemType, lost
 from .residency.leases import Lease
 from .shared_state import SharedState
-from .upstream.breaker import Trial
-from .upstream.replica import Replica, retry_in
+from .telemetry.meter import Meter
+from .upstream.breaker import FAILURES, Trial
+from .upstream.replica import Replica
 
 C = TypeVar("C")  # What a request is sent on: a connection of its own, or one that calls share.
 
@@ -32,12 +35,15 @@ class Forwarding:
     _limiter: ConcurrencyLimiter
     _model_count: InFlightCount
     _caller_count: InFlightCount
+    looks: bool = False
+    """Whether it only asks about its model: no work, which neither tries a replica nor shows that it is back."""
     version: str | None = None  # The version of the model that answers; None leaves it to the server.
     sequence: bytes | None = None  # Id of the sequence that the call is of, where the model may keep them.
     replica: Replica | None = None  # Where the call is counted as in flight.
     lease: Lease | None = None  # On the model at that replica, where models are loaded on demand.
     loading: bool = False  # Whether the call waits for its model to be loaded.
     tried: tuple[Replica, ...] = ()  # Replicas that failed the call.
+    error: str = ""  # What the replica answered, where that is an error.
     _trial: Trial | None = None  # Its leave to find out whether that replica is back.
     _has_loaded: bool = False
     _has_slot: bool = False
@@ -82,7 +88,7 @@ class Forwarding:
             self._has_slot = True
             return True
         if not self._limiter.enqueue(self._owner, self._model_count, self._caller_count, self._has_loaded):
-            raise Problem(ProblemType.BUSY, "Too many requests wait already.", 1.0)
+            raise Problem(ProblemType.BUSY, "Too many requests wait already.", 1.0, reason="queue-full")
         self._waits = True
         return False
 
@@ -91,13 +97,17 @@ class Forwarding:
         self._waits, self._has_slot = False, True
 
     def release_slot(self) -> None:
-        """Give the slot back."""
-        self._has_slot = False
-        self._limiter.release(self._model_count, self._caller_count)
+        """Give the slot back, if there is one."""
+        if self._has_slot:
+            self._has_slot = False
+            self._limiter.release(self._model_count, self._caller_count)
 
     # --- its replica
     def pick(self, now: float, anew: bool = False) -> Replica | None:
         """Return the replica to send the call to, None where there is none; `anew`: any lease is looked for again."""
+        if self.looks:
+            failing = tuple(each for each in self.grant.route.pool.replicas if each.breaker.failures >= FAILURES)
+            self.tried, anew = self.tried + failing, anew or bool(failing)
         replica = self._choose(now, anew)
         if replica is not None and replica.breaker.failures:
             self._trial = replica.breaker.claim(now)
@@ -154,8 +164,7 @@ class Forwarding:
                 self._trial.given_up()
             self.release_slot()
             return None
-        why = f"No replica of {pool.name} {'takes connections' if self.tried else 'is there'}."
-        raise Problem(ProblemType.BUSY, why, max(0.1, retry_in(pool.replicas, monotonic())))
+        raise pool.nowhere()
 
     # --- what is counted there
     def sent_to(self, replica: Replica) -> None:
@@ -168,7 +177,7 @@ class Forwarding:
 
     def answered(self) -> None:
         """Note that the replica answers, whatever it says."""
-        if self.replica is not None and self.replica.breaker.failures:
+        if self.replica is not None and self.replica.breaker.failures and not self.looks:
             self.replica.breaker.succeeded(self._trial)
 
     def count_failure(self, replica: Replica, how: str) -> None:
@@ -211,10 +220,9 @@ class Forwarding:
                 self.lease.leave(now)
         if self._trial is not None:
             self._trial.given_up()
-        if self._has_slot:
-            self._limiter.release(self._model_count, self._caller_count)
-        elif self._waits:
+        if self._waits:
             self._limiter.cancel(self._owner, self._model_count, self._caller_count)
+        self.release_slot()
 
 
 def call_record(
@@ -223,16 +231,16 @@ def call_record(
     request_id: bytes,
     verb: str,
     asked: tuple[str | None, str | None],
-    problem: str | None,
+    problem: Problem | None,
     seconds: float,
     size: tuple[int, int],
 ) -> dict[str, Any]:
     """Return what logs and traces say of a call: `asked` are server and model, `size` is bytes in and out.
 
-    `problem` is the word of the problem that ended it. What never was known is None.
+    `problem` is what ended it. What never was known is None.
     """
+    error = forwarding.error if forwarding is not None else ""
     grant = forwarding.grant if forwarding is not None else None
-    replica = forwarding.replica if forwarding is not None else None
     return {
         "protocol": protocol,
         "requestId": request_id.decode(),
@@ -240,13 +248,37 @@ def call_record(
         "server": grant.route.server if grant else asked[0],
         "model": asked[1],
         "version": forwarding.version if forwarding is not None else None,
-        "problem": problem,
+        "problem": problem.type.word if problem else None,
+        "reason": problem.why if problem else None,
+        "why": (problem.detail[:MOST] if problem else plain(error)) or None,
         "principal": grant.identity.principal.name if grant else None,
-        "replica": replica.name if replica else None,
+        "pool": grant.route.pool.config.name if grant else None,
+        "replica": where(problem, forwarding) or None,
         "seconds": round(seconds, 6),
         "bytesIn": size[0],
         "bytesOut": size[1],
     }
+
+
+def where(problem: Problem | None, forwarding: Forwarding | None) -> str:
+    """Return the name of the replica that a call was at last, or that would not have it."""
+    if forwarding is not None and forwarding.replica is not None:
+        return forwarding.replica.name
+    return "" if problem is None else problem.replica
+
+
+def count_problem(meter: Meter, problem: Problem, forwarding: Forwarding | None) -> None:
+    """Count what ends a call, with all that is known of the call.
+
+    Where a replica has had some of it, it may have done the work: what says nothing of that is no reason to come again.
+    """
+    if problem.type is ProblemType.FULL and forwarding is not None and forwarding.replica is not None:
+        problem.retry_after = None
+    if forwarding is None:
+        meter.problem(problem)
+    else:
+        route = forwarding.grant.route
+        meter.problem(problem, route.server, route.pool.config.name, where(problem, forwarding), route.name)
 
 
 def no_whole_answer(reason: str) -> Problem:

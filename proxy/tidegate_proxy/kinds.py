@@ -3,19 +3,26 @@
 `routing.Server.kind` names the kind of each server. Everything that is true of one kind alone stands in its folder.
 """
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
 from .pools import Pool
-from .targets import Target
+from .targets import LONGEST, Target, origin_form, plain_path, without_path
 from .triton.kind import TritonKind
+from .upstream.load_watch import IndexQuestion
 from .upstream.request import Answer
 
 Bytes = bytes | bytearray | memoryview
+Unpacked = Callable[[bytes, int | None], Awaitable[Bytes]]
 
 
 class ServerKind(Protocol):
     """How servers of a kind are asked, and how what they say is read."""
 
+    live_path: bytes  # Where a replica answers 200 while it is alive, whatever it loads.
+    index: IndexQuestion | None
+    """How a replica that loads its models by itself is asked which it could not load; None: that cannot be asked."""
     answers_v2: bool  # Whether its servers answer KServe v2's questions about a server: `/v2` and `/v2/models/stats`.
     speaks_grpc: bool  # Whether they are called over gRPC, too, as KServe v2 has it.
 
@@ -46,10 +53,11 @@ class ServerKind(Protocol):
     def keeps_sequences(self, config: bytes) -> bool:
         """Tell whether a model keeps state between requests; raises ValueError."""
 
-    def sequence_of(self, headers: bytes, body: Bytes, most: int) -> bytes | None:
+    async def sequence_of(self, headers: bytes, unpacked: Unpacked) -> bytes | None:
         """Return the id of the sequence that a request is of, None for none; raises Problem.
 
-        `headers` are the header lines that go on; `most` bounds the bytes of a body that is unpacked.
+        `headers` are the header lines that go on; `unpacked` returns the body's first bytes, or all of them without a
+        number, where it is encoded like this.
         """
 
     def says_lost(self, status: int, answer: bytes) -> bool:
@@ -58,8 +66,19 @@ class ServerKind(Protocol):
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
         """Tell whether a gRPC status, and the headers that carry its message, say so."""
 
+    def plain_error(self, body: bytes) -> tuple[bytes, str]:
+        """Return the body of an answer that tells an error as callers may have it, and the error's text.
+
+        It may be cut short; nothing of it is a path, or a traceback.
+        """
+
 
 KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind()}
+
+
+def as_told(answer: Answer, kind: ServerKind) -> Answer:
+    """Return a server's answer as callers may have it."""
+    return replace(answer, body=kind.plain_error(answer.body)[0]) if answer.status >= 400 else answer
 
 
 def understand(path: str | None) -> Target | None:
@@ -67,3 +86,24 @@ def understand(path: str | None) -> Target | None:
     if path is None:
         return None
     return next((target for kind in KINDS.values() if (target := kind.understand(path)) is not None), None)
+
+
+MOST_KNOWN_TARGETS = 20_000
+
+
+class KnownTargets(dict[bytes, Target | None]):
+    """What the targets of requests ask of a model, None where one asks none; those of models are kept.
+
+    Below `path` everything is asked as it is without it.
+    """
+
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+
+    def __missing__(self, url: bytes) -> Target | None:
+        target = understand(plain_path(without_path(origin_form(url), self._path)))
+        if target is not None and len(url) <= LONGEST:
+            if len(self) >= MOST_KNOWN_TARGETS:
+                self.clear()
+            self[url] = target
+        return target

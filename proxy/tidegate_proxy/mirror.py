@@ -13,6 +13,7 @@ from random import random
 from time import monotonic
 from typing import Literal
 
+from .memory import Budget
 from .routes import Route
 from .telemetry.meter import Meter
 from .upstream.replica import Replica
@@ -23,7 +24,7 @@ Outcome = Literal["answered", "refused", "failed", "late", "incomplete", "too-la
 Send = Callable[[Replica, bytes], Awaitable[Outcome]]  # Sends a whole request to a replica, and reads the answer.
 
 MOST_BYTES = 1024 * 1024  # Bytes of one request that is mirrored.
-MOST_BYTES_OF_ALL = 32 * 1024 * 1024  # Bytes of all mirrored requests in flight.
+MOST_OF_BUDGET = 8  # All of them hold at most an eighth of what callers may make the proxy hold.
 MOST_COPIES = 64  # Mirrored requests in flight.
 MOST_OF_A_MODEL = 16  # The same of one model, so that one dead candidate does not keep the others from theirs.
 log = logging.getLogger(__name__)
@@ -39,21 +40,20 @@ class MirroredRequest:
     _send: Send
 
     def __post_init__(self) -> None:
-        self._parts: list[bytes | bytearray] = []
+        self._parts: list[bytes | bytearray | memoryview] = []
         self._size = 0
         self._whole: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
 
-    def add(self, data: bytes | bytearray, whole: bool) -> None:
+    def add(self, data: bytes | bytearray | memoryview, whole: bool) -> None:
         """Keep a part of the request."""
         if self._whole.done():
             return
-        self._size += len(data)
-        self._mirror.bytes += len(data)
-        if self._size > MOST_BYTES:
+        if self._size + len(data) > MOST_BYTES:
             self._drop("too-large")
-        elif self._mirror.bytes > MOST_BYTES_OF_ALL:
+        elif not self._mirror.take(len(data)):
             self._drop("too-many")
         else:
+            self._size += len(data)
             self._parts.append(data)
             if whole:
                 self._whole.set_result(None)
@@ -77,7 +77,7 @@ class MirroredRequest:
         finally:
             self._parts.clear()
             self._route.copies -= 1
-            self._mirror.bytes -= self._size
+            self._mirror.budget.take(self._mirror, -self._size)
             self._mirror.count(self._route, outcome)
 
     async def _deliver(self) -> Outcome:
@@ -93,20 +93,24 @@ class MirroredRequest:
         if replica is None or replica.breaker.state(now) != "closed":
             return "nowhere"
         if lease is None:
-            return await self._send(replica.mirror_connections, b"".join(self._parts))
+            return await self._send(replica.own_connections, b"".join(self._parts))
         lease.in_flight += 1  # the model stays for it, but does not count as used
         try:
-            return await self._send(replica.mirror_connections, b"".join(self._parts))
+            return await self._send(replica.own_connections, b"".join(self._parts))
         finally:
             lease.in_flight -= 1
 
 
 class Mirror:
-    """All mirrored requests of a proxy; `seconds` is how long one may take, from its first part to the answer's end."""
+    """All mirrored requests of a proxy; `seconds` is how long one may take, from its first part to the answer's end.
 
-    def __init__(self, meter: Meter, seconds: float, connect_seconds: float) -> None:
+    What they hold is counted as if they were one more caller's.
+    """
+
+    def __init__(self, meter: Meter, budget: Budget, seconds: float, connect_seconds: float) -> None:
         self.seconds, self.connect_seconds = seconds, connect_seconds
-        self.bytes = 0  # What those in flight hold.
+        self.budget = budget
+        self.held = 0  # Bytes of those in flight.
         self._meter = meter
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -135,9 +139,14 @@ class Mirror:
         task.add_done_callback(self._tasks.discard)
         return copy
 
+    def take(self, size: int) -> bool:
+        """Take bytes for a copy; return whether there were any."""
+        is_room = self.held + size <= self.budget.limit // MOST_OF_BUDGET
+        return is_room and self.budget.take(self, size)
+
     def count(self, route: Route, outcome: Outcome) -> None:
         """Count what became of one."""
-        self._meter.mirrored[route.server, route.name, outcome] += 1
+        self._meter.mirrored[*self._meter.named(route.server, route.name), outcome] += 1
 
     def stop(self) -> None:
         """Drop all mirrored requests."""

@@ -5,6 +5,8 @@ It is written here and not derived from the application, for calls of models are
 
 from typing import Any
 
+from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Whereabouts
+
 from .problems import CONTENT_TYPE, TYPE_ROOT, ProblemType
 from .servers import UNAVAILABLE_HEADER
 from .targets import NAME_PATTERN, VERSION_PATTERN
@@ -18,11 +20,14 @@ Triton's own errors are passed on as they are (`application/json`); the proxy's 
 """
 _Json = dict[str, Any]
 
-_ALWAYS = (ProblemType.MALFORMED, ProblemType.METHOD, ProblemType.TOO_LONG, ProblemType.HEADERS, ProblemType.INTERNAL)
+_ALWAYS = (
+    ProblemType.MALFORMED, ProblemType.METHOD, ProblemType.TOO_LONG, ProblemType.HEADERS, ProblemType.INTERNAL,
+    ProblemType.FULL,
+)  # fmt: skip
 _FOR_CALLS = tuple(ProblemType)
 _ONLY_CALLS = {ProblemType.SLOW, ProblemType.RATE_LIMITED, ProblemType.LOAD_FAILED, ProblemType.NEVER_FITS}
 _FOR_CALLERS = tuple(problem for problem in ProblemType if problem not in _ONLY_CALLS)
-_RETRIED = (ProblemType.RATE_LIMITED, ProblemType.BUSY)
+_RETRIED = (ProblemType.RATE_LIMITED, ProblemType.BUSY, ProblemType.FULL)
 _TRITON_SAYS = (400, 404, 500, 503)  # Statuses that Triton answers with, besides 200.
 _OPEN: _Json = {"security": []}  # What anybody may ask.
 
@@ -45,6 +50,9 @@ def document() -> _Json:
             is_open = not prefix and path.startswith("/v2/health")
             operation = _operation(summary, answer, () if is_open else _FOR_CALLERS)
             paths[prefix + path] = {"get": operation | {"parameters": named} | (_OPEN if is_open else {})}
+        for path, summary, parameters in (("", _MODELS, named), ("/{model}", _MODEL_PLACES, [*named, _MODEL])):
+            operation = _operation(summary, _ref("Whereabouts"), _FOR_CALLERS, "models")
+            paths[f"{prefix}{WHEREABOUTS_PATH}{path}"] = {"get": operation | {"parameters": parameters}}
         for version, also in (("", []), ("/versions/{version}", [_VERSION])):
             for tail, method, summary, answer in _MODEL_PATHS:
                 operation = _model_call(tail, summary, answer, method)
@@ -71,6 +79,8 @@ def _operation(
         told: _Json = {"description": problem.title, "content": {CONTENT_TYPE: {"schema": _ref("Problem")}}}
         if problem in _RETRIED:
             told["headers"] = {"Retry-After": {"description": "Seconds", "schema": {"type": "integer", "minimum": 1}}}
+        if (other := responses.get(str(problem.status))) is not None:
+            told["description"] = f"{other['description']}; or: {problem.title}"
         responses[str(problem.status)] = told
     return {"summary": summary, "tags": [tag], "responses": responses}
 
@@ -144,8 +154,13 @@ _STATED_VERSION = [
     {"type": "integer", "minimum": 1, "maximum": 10**16 - 1},
     {"type": "null"},
 ]
+_MODELS = "Where each model is that you may inspect: state, since when, why not, versions in memory; at each replica"
+_MODEL_PLACES = "The same of one model"
 _PROBLEM_TYPES = [TYPE_ROOT + problem.word for problem in ProblemType]
+_WHEREABOUTS_SCHEMA = Whereabouts.model_json_schema(ref_template="#/components/schemas/{model}")
 _SCHEMAS: _Json = {
+    **_WHEREABOUTS_SCHEMA.pop("$defs"),
+    "Whereabouts": _WHEREABOUTS_SCHEMA,
     "Health": _object("status", "status"),
     "WhoAmI": _object(
         "environment principal groups source",
@@ -162,6 +177,7 @@ _SCHEMAS: _Json = {
         status={"type": "integer"},
         detail=_said("What happened, and what to do"),
         error=_said("The detail again, where clients of Triton look for it"),
+        reason=_said("Why it is busy, in one word"),
         retryAfterSeconds={"type": "number"},
     )
     | {"description": "RFC 9457"},

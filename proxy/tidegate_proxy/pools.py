@@ -4,15 +4,19 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from time import monotonic
 from typing import Any, TypeVar
 
 from tidegate_contracts import routing
+from tidegate_contracts.placement import weight
 
 from .problems import Problem, ProblemType
 from .residency.manager import LeaseManager
-from .upstream.replica import LOOKUP_SECONDS, Replica, retry_in, weight
+from .upstream.breaker import FAILURES
+from .upstream.health_check import HealthCheck
+from .upstream.load_watch import IndexQuestion, LoadWatch
+from .upstream.replica import LOOKUP_SECONDS, Replica, no_replica
 from .upstream.request import Answer, NoAnswerError, send
 
 Address = tuple[int, tuple[Any, ...]]  # Address family, and the socket address.
@@ -66,19 +70,40 @@ class Pool:
     """The replicas of one pool of a server, and the leases on its models where they are loaded on demand.
 
     Its name is looked up every few seconds. A replica that the name no longer resolves to is kept for as long as it
-    answers (see `tidegate_contracts.routing.Pool.host`), and used only while no listed one can be.
+    answers (see `tidegate_contracts.routing.Pool.host`), and used only while no listed one can be. `live_path` is where
+    a replica answers 200 while it is alive, `index` how one that loads its models by itself is asked what it could not.
     """
 
     def __init__(
-        self, server: str, pool: routing.Pool, find: Lookup = lookup, leases: LeaseManager | None = None
+        self,
+        server: str,
+        pool: routing.Pool,
+        live_path: bytes,
+        find: Lookup = lookup,
+        leases: LeaseManager | None = None,
+        silenced: Callable[[Replica], None] = lambda _: None,
+        index: IndexQuestion | None = None,
+        is_called: Callable[[str], bool] = lambda _: True,
+        expected: Callable[[], Collection[tuple[str, str]]] = tuple,
     ) -> None:
+        """`silenced` is called with each replica that answers nothing any more; for the last two see `LoadWatch`."""
         self.server = server
         self.name = f"{server}/{pool.name}"  # Its own behind that of its server, for people.
         self.config = pool
         self.replicas: list[Replica] = []
         self.retries = RetryBudget(monotonic())
         self.leases = leases
+        self.watches: dict[Replica, LoadWatch] = {}
+        """What each replica could not load, where models are loaded by the replicas themselves."""
+        self._live_path = live_path
+        self._index = index
+        self._is_called, self._expected = is_called, expected
         self._find = find
+        self._silenced = silenced
+        self._checks: dict[Replica, HealthCheck] = {}
+        self._there = monotonic()  # When it had a replica last.
+        if leases is not None:
+            leases.nowhere = self.nowhere
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -128,29 +153,70 @@ class Pool:
         known = {replica.address: replica for replica in self.replicas}
         for address, family in found.items():
             if address not in known:
-                known[address] = Replica(family, address)
+                known[address] = replica = Replica(family, address)
+                grpc_port = None if self.config.grpc_tls else self.config.grpc_port
+                self._checks[replica] = HealthCheck(
+                    replica, self._live_path, self.config.host, self._changed, grpc_port
+                )
+                if self._index is not None and self.leases is None:
+                    said = {"server": self.server, "pool": self.config.name}
+                    self.watches[replica] = LoadWatch(
+                        replica, self._index, self.config.host, said, self._is_called, self._expected
+                    )
         for address, replica in known.items():
             replica.listed = address in found
-        gone = [replica for replica in known.values() if not replica.listed and not await _answers(replica)]
-        for replica in gone:
+        doubted = [each for each in known.values() if not each.listed or each not in self.replicas]
+        self.replicas = list(known.values())
+        await asyncio.gather(*(self._checks[replica].ask() for replica in doubted))
+        for replica in [each for each in doubted if not each.listed and each.breaker.is_silent()]:
             replica.close()
-        self.replicas = [replica for replica in known.values() if replica not in gone]
+            self._checks.pop(replica, None)
+            self.watches.pop(replica, None)
+        self.replicas = [replica for replica in self.replicas if replica in self._checks]
+        if self.replicas:
+            self._there = monotonic()
         if self.leases is not None:
             self.leases.follow(self.replicas)
+
+    def nowhere(self) -> Problem:
+        """Return what a call is told that no replica can take."""
+        now = monotonic()
+        return no_replica(self.name, self.replicas, now, now - self._there)
+
+    def why_not_ready(self) -> str:
+        """Return why a call would find no replica, or nothing. While one is only tried, that is no replica."""
+        replicas = self.replicas
+        if not replicas:
+            return f"no replica of {self.name} is there: {self.config.host}"
+        if any(each.breaker.failures < FAILURES for each in replicas):
+            return ""
+        return f"no replica of {self.name} can be used: {', '.join(f'{r.name}: {r.breaker.why}' for r in replicas)}"
+
+    def _changed(self, replica: Replica) -> None:
+        """Tell that a replica gets no calls any more, or gets them again."""
+        breaker = replica.breaker
+        said = {"server": self.server, "pool": self.config.name, "replica": replica.name}
+        if breaker.failures < FAILURES:
+            log.info("%s of %s gets calls again", replica.name, self.name, extra={"said": said})
+            return
+        # One that has left its name ends in peace, unless there is no other.
+        level = logging.WARNING if replica.listed or self.why_not_ready() else logging.INFO
+        said["why"] = breaker.why
+        log.log(level, "%s of %s gets no calls: %s", replica.name, self.name, breaker.why, extra={"said": said})
+        if breaker.is_silent():
+            replica.fell_silent()
+            if self.leases is not None:
+                self.leases.fell_silent(replica)
+            self._silenced(replica)
 
     async def _follow(self) -> None:
         while True:
             started = monotonic()
-            await self.refresh()
+            try:
+                await self.refresh()
+            except Exception:
+                log.exception("looking up the replicas of %s met a defect", self.name)
             await asyncio.sleep(max(0.1, LOOKUP_SECONDS - (monotonic() - started)))
-
-
-async def _answers(replica: Replica) -> bool:
-    try:
-        (await replica.connect(1.0)).close()
-    except OSError:
-        return False
-    return True
 
 
 async def ask(pool: Pool, path: bytes, seconds: float, at: Replica | None = None, *, own_bound: bool = True) -> Answer:
@@ -175,24 +241,23 @@ async def answer_of(
     """Return what a question finds at a replica, `at` this one if it is given; raises Problem without one in `seconds`.
 
     The question raises OSError or NoAnswerError where there is no answer; all else that it raises passes. A time-out is
-    the replica's failure only where `seconds` is the proxy's `own_bound`, not a caller's shorter one.
+    the replica's failure only where `seconds` is the proxy's `own_bound`, not a caller's shorter one. Of a replica that
+    falls silent another is asked. No answer says that calls, which are work, would be answered.
     """
     now = monotonic()
     replica = pool.pick(now) if at is None else at
     if replica is None:
-        raise Problem(ProblemType.BUSY, f"No replica of {pool.name} is there.", retry_in(pool.replicas, now))
-    trial = replica.breaker.claim(now)
+        raise pool.nowhere()
     try:
-        async with asyncio.timeout(seconds):
-            found = await question(replica)
-        replica.breaker.succeeded(trial)
+        async with replica.bounded(seconds):
+            return await question(replica)
     except (OSError, NoAnswerError) as error:
+        if replica.breaker.is_silent():
+            if at is None:
+                return await answer_of(pool, question, seconds - (monotonic() - now), own_bound=False)
+            raise no_replica(pool.name, [replica], monotonic()) from None
         if isinstance(error, TimeoutError) and not own_bound:
             raise Problem(ProblemType.DEADLINE, "There was no answer in time.") from None
-        replica.breaker.failed(monotonic(), trial)
+        replica.breaker.failed(monotonic())
         why = type(error).__name__ if isinstance(error, OSError) else error
         raise Problem(ProblemType.UPSTREAM, f"No replica of {pool.name} answered: {why}.") from None
-    finally:
-        if trial is not None:
-            trial.given_up()  # unless its outcome was noted
-    return found

@@ -35,6 +35,7 @@ class ProblemType(Enum):
     INTERNAL = ("internal", 500, 13, "The proxy has a defect")
     UPSTREAM = ("upstream-failed", 502, 14, "The inference server did not answer")
     BUSY = ("busy", 503, 14, "Busy, try again")
+    FULL = ("full", 503, 8, "The proxy can hold no more")
     DEADLINE = ("deadline-exceeded", 504, 4, "There was no answer in time")
     NEVER_FITS = ("never-fits", 507, 9, "The model is larger than the server's memory")
 
@@ -53,6 +54,14 @@ class Problem(Exception):
     detail: str
     retry_after: float | None = None  # Seconds after which it can succeed.
     allow: str | None = None  # Method that the address takes, with METHOD.
+    reason: str = ""
+    """Why, in one word for programs: with BUSY, one of docs/proxy-api.md, of which there are more than one."""
+    replica: str = ""  # Which replica said so, where the call was at none.
+
+    @property
+    def why(self) -> str:
+        """The reason, in one word: the type's own where there is no finer one."""
+        return self.reason or self.type.word
 
     def body(self, request_id: str) -> bytes:
         """Return the JSON of RFC 9457."""
@@ -64,6 +73,8 @@ class Problem(Exception):
             "requestId": request_id,
             "error": self.detail,  # where clients of Triton look for it
         }
+        if self.reason:
+            said["reason"] = self.reason
         if self.retry_after is not None:
             said["retryAfterSeconds"] = round(self.retry_after, 3)
         return msgspec.json.encode(said)
@@ -92,10 +103,11 @@ def no_answer(seconds: float) -> str:
 
 def still_loading(seconds: float) -> Problem:
     """Return what is told when the time is up before the model is there: nothing was done yet."""
-    return Problem(ProblemType.BUSY, f"The model was not loaded within {seconds:g} s; it may be soon.", AGAIN_SECONDS)
+    why = f"The model was not loaded within {seconds:g} s; it may be soon."
+    return Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="loading")
 
 
 def lost(model: str) -> Problem:
     """Return what is told when a replica turns out to have lost a model that it had."""
     why = f"The inference server has just lost the model {model}; it is loaded anew."
-    return Problem(ProblemType.BUSY, why, AGAIN_SECONDS)
+    return Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="lost")

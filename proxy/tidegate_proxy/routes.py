@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import random
 from time import monotonic
+from typing import Any
 
 from tidegate_contracts import routing
 
 from .concurrency import InFlightCount
 from .kinds import KINDS, ServerKind
+from .pace import Pace
 from .pools import Pool, ask
 from .problems import Problem, ProblemType
 from .targets import Target, is_version
@@ -97,7 +99,7 @@ class Alias(_Asked):
             version = self.known(monotonic())
         if version is None:  # no other version may answer instead
             which = f"Which version of the model {self._model} its alias {self._name} stands for is not known"
-            raise Problem(ProblemType.BUSY, f"{which}: {self._why}.", RETRY_SECONDS)
+            raise Problem(ProblemType.BUSY, f"{which}: {self._why}.", RETRY_SECONDS, reason="alias-unknown")
         return version
 
     def _take(self, config: bytes) -> None:
@@ -113,11 +115,17 @@ class Alias(_Asked):
 class Sequences(_Asked):
     """Whether one model on one server keeps sequences."""
 
-    __slots__ = ("known",)
+    __slots__ = ("is_old", "known")
 
     def __init__(self, model: str, pool: Pool, kind: ServerKind) -> None:
         super().__init__(model, pool, kind)
         self.known: bool | None = None  # None while it is not known.
+        self.is_old = False  # Whether tables have changed since it was asked.
+
+    def ask_again(self) -> None:
+        """Ask in the background; what is known holds until there is an answer."""
+        self.is_old = False
+        self._look(monotonic(), self._take)
 
     async def find(self, seconds: float) -> bool | None:
         """Return whether the model keeps sequences; None if no replica answers within `seconds`.
@@ -140,8 +148,8 @@ class Route:
     """One model on one server: where it is served, and which version a request gets."""
 
     __slots__ = (
-        "_ends", "_heads", "_versions", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight", "kind",
-        "mirror", "name", "pool", "sequences", "server",
+        "_ends", "_heads", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight", "kind",
+        "mirror", "name", "pool", "sequences", "server", "versions",
     )  # fmt: skip
 
     def __init__(self, model: routing.Model, server: routing.Server, pool: Pool) -> None:
@@ -150,7 +158,7 @@ class Route:
         self.kind = KINDS[server.kind]
         self.pool = pool
         shares = [share for share in model.versions if share.weight]
-        self._versions = [str(share.version) for share in shares]
+        self.versions = [str(share.version) for share in shares]
         self._ends = [end / 100 for end in accumulate(share.weight for share in shares)]
         self.alias = Alias(model.alias, model.name, pool, self.kind) if model.alias is not None else None
         """Decides on the version of requests that ask for none, where the model has one."""
@@ -165,8 +173,10 @@ class Route:
 
     def must_know_sequence(self, asked: str | None) -> bool:
         """Tell whether a request for a version (or none) may go astray unless it is known which sequence it is of."""
+        if self.sequences.is_old:
+            self.sequences.ask_again()
         return self.sequences.known is not False and (
-            len(self.pool.replicas) > 1 or (asked is None and len(self._versions) > 1)
+            len(self.pool.replicas) > 1 or (asked is None and len(self.versions) > 1)
         )
 
     def version(self, asked: str | None, sticky: bytes | None) -> str | None:
@@ -175,7 +185,7 @@ class Route:
         Where the model has an alias, that is asked for instead.
         Requests with the same sticky value get the same version for as long as the shares stay.
         """
-        versions = self._versions
+        versions = self.versions
         if asked is not None or not versions:
             return asked
         if len(versions) == 1:
@@ -200,20 +210,44 @@ def _point(model: str, sticky: bytes) -> float:
 
 
 class Routes:
-    """The whole table, made once and never changed; a new table is a new object."""
+    """The whole table, made once; a new table is a new object, and has the routes of models that are as they were."""
 
     def __init__(self, table: routing.RoutingTable, pools: Mapping[tuple[str, str], Pool]) -> None:
         self.environment = table.environment
         self.pools = pools
         self.servers = {server.name: server for server in table.servers}
+        self.called: set[Pool] = set()  # Those that models are in.
+        self.expected: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        """By server and pool: models and those of their versions that calls, or copies of calls, go to by name."""
+        self._by_text: dict[bytes, Route] = {}
         self._by_server: dict[tuple[str, str], Route] = {}
         self._by_model: dict[str, list[Route]] = {}
 
-    def add(self, model: routing.Model) -> None:
-        """Add a model, while the table is being made."""
-        route = Route(model, self.servers[model.server], self.pools[model.server, model.pool])
-        self._by_server[model.server, model.name] = route
-        self._by_model.setdefault(model.name, []).append(route)
+    def add(self, model: routing.Model, text: bytes) -> None:
+        """Add a model, which the file has with this text, while the table is being made."""
+        self.keep(Route(model, self.servers[model.server], self.pools[model.server, model.pool]), text)
+
+    def keep(self, route: Route, text: bytes) -> None:
+        """Add a model with its route of the table before."""
+        self._by_text[text] = self._by_server[route.server, route.name] = route
+        self._by_model.setdefault(route.name, []).append(route)
+        self.called.add(route.pool)
+        if versions := {*route.versions, route.candidate} - {""}:
+            expected = self.expected.setdefault((route.server, route.pool.config.name), [])
+            expected += ((route.name, version) for version in versions)
+        route.sequences.is_old = route.sequences.known is not None
+
+    def told_as(self, text: bytes) -> Route | None:
+        """Return the route of the model that the file has with this text."""
+        return self._by_text.get(text)
+
+    async def forget(self, pace: Pace) -> None:
+        """Forget all, a little at a time: this table is not the one in use any more."""
+        tables: tuple[dict[Any, Any], ...] = self._by_text, self._by_server, self._by_model
+        for table in tables:
+            while table:
+                table.popitem()
+                await pace.step()
 
     def find(self, server: str | None, model: str) -> Sequence[Route]:
         """Return where a model is served: none when nobody knows it, several when the server must be named."""

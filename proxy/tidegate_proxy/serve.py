@@ -4,6 +4,9 @@ import asyncio
 import gc
 import logging
 import signal
+import socket
+import ssl
+from collections.abc import Callable
 from time import monotonic
 
 from prometheus_client import CollectorRegistry
@@ -14,17 +17,25 @@ from .admin import MeterCollector, make_admin
 from .app import make_app
 from .config import LiveConfig, follow
 from .grpc.server import GrpcServer
+from .guests import Guest
 from .http.connection import HttpServer
+from .malloc import give_freed_memory_back, resident_bytes
 from .pools import Lookup, lookup
 from .servers import ServerQueries
 from .settings import Layout
 from .shared_state import SharedState
 from .telemetry.meter import Meter
+from .tls import TlsDoor
 
 KEEP_ALIVE_SECONDS = 75.0  # Seconds that a caller's connection may stand idle.
 HEAD_SECONDS = 20.0  # Seconds that the head of a request may take.
 QUIET_SECONDS = 1.0  # After SIGTERM the proxy goes on taking connections until no request has come for so long.
 BACKLOG = 4096
+GIVEN_BACK_BYTES = 16 << 20  # By which the process has grown, or callers hold less, when freed memory is given back.
+GIVE_BACK_SECONDS = 0.1  # Seconds between two looks for that.
+PRESSED_ABOVE = 4  # Above this part of what the process may take it is given back at once, below it with rests.
+GIVEN_BACK_SECONDS = 2.0  # Seconds of such a rest: giving it back costs others time.
+ACCEPTED_AT_ONCE = 16  # New connections in one turn of the loop, which takes one of each listening socket.
 LAST_BYTES_SECONDS = 0.5  # Seconds that connections have to close when all is written.
 LAST_SPANS_SECONDS = 2.0  # Seconds that the collector has for the last spans.
 log = logging.getLogger(__name__)
@@ -36,12 +47,14 @@ class Proxy:
     def __init__(self, settings: ProxySettings, layout: Layout, find: Lookup = lookup) -> None:
         self.settings = settings
         self.layout = layout
-        self.meter = Meter()
+        self.meter = Meter(settings.metrics_models, settings.metrics_callers)
         self.config = LiveConfig(settings, layout, find, self.meter)
         self.shared = SharedState(settings, self.config.authorizer, self.meter)
+        self.config.silenced = self.shared.replica_silent
         self.ports: dict[str, int] = {}  # Where it listens, once it does: http, grpc, admin.
         self.why_not_ready = ""  # Why no more requests should come, or nothing.
         self._tasks: list[asyncio.Task[None]] = []
+        self._accepting: list[asyncio.Server] = []
 
     async def start(self) -> None:
         """Read every file and listen; raises TableError or OSError, and then nothing listens."""
@@ -50,24 +63,22 @@ class Proxy:
         listeners = {name: listen(self.layout.host, port, BACKLOG) for name, port in numbers.items()}
         self.ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
         loop = asyncio.get_running_loop()
-        servers = ServerQueries(self.config, self.settings.request_timeout_seconds)
+        servers = ServerQueries(self.config, self.shared)
         self.http = HttpServer(self.shared, make_app(servers, lambda: self.why_not_ready, self.meter))
-        self._server = await loop.create_server(
-            self.http.connection, sock=listeners["http"], ssl=self.config.tls, backlog=BACKLOG
-        )
+        await self._accept(listeners["http"], self.http.connection, self.config.tls)
         registry = CollectorRegistry()
         registry.register(MeterCollector(self.shared, self.config))
         self._admin = AdminThread(
-            make_admin(lambda: self.why_not_ready, servers.why_not_ready, registry, self.meter), listeners["admin"]
+            make_admin(lambda: self.why_not_ready, servers.why_not_ready, servers.not_loaded, registry, self.meter),
+            listeners["admin"],
         )
         self._admin.start()
         self.grpc = GrpcServer(self.shared, servers, self.layout.upstream_ca)
-        self._grpc = await loop.create_server(
-            self.grpc.connection, sock=listeners["grpc"], ssl=self.config.grpc_tls, backlog=BACKLOG
-        )
+        await self._accept(listeners["grpc"], self.grpc.connection, self.config.grpc_tls)
         for work in (
             self.shared.sweep(),
             self._sweep_connections(),
+            self._give_memory_back(),
             follow(self.config.watched),
             self.config.count_replicas(),
             self.config.authorizer.tend(),
@@ -78,6 +89,14 @@ class Proxy:
         log.info("serving", extra={"said": {"ports": self.ports, "servers": [*self.config.routes.servers]}})
         gc.collect()
         gc.freeze()  # what is there now stays: no later collection looks at it
+
+    async def _accept(self, listener: socket.socket, behind: Callable[[], Guest], tls: ssl.SSLContext | None) -> None:
+        """Accept connections: one that comes behind thousands of others does not wait a turn of the loop for each."""
+        made = behind if tls is None else lambda: TlsDoor(self.shared.memory, tls, behind)
+        for _ in range(ACCEPTED_AT_ONCE):
+            loop = asyncio.get_running_loop()
+            self._accepting.append(await loop.create_server(made, sock=listener.dup(), backlog=BACKLOG))
+        listener.close()
 
     async def run_until_stopped(self) -> None:
         """Serve until SIGTERM or SIGINT, then end in peace."""
@@ -96,8 +115,8 @@ class Proxy:
         self.shared.draining = True
         self.grpc.leave()
         await self._until_quiet(end)
-        self._server.close()
-        self._grpc.close()
+        for each in self._accepting:
+            each.close()
         self.grpc.close()
         for connection in list(self.http.connections):
             connection.shut_down()
@@ -130,6 +149,18 @@ class Proxy:
     def _has_answers_left(self) -> bool:
         """Whether there are answers that are not whole, or that their callers have not taken yet."""
         return any(connection.is_answering or connection.unsent for connection in self.http.connections)
+
+    async def _give_memory_back(self) -> None:
+        """Where the process has grown, or callers hold less: what is freed in small pieces leaves gaps, which stay."""
+        memory, most_held, before, rests_until = self.shared.memory, 0, resident_bytes(), 0.0
+        while True:
+            await asyncio.sleep(GIVE_BACK_SECONDS)
+            held = memory.strangers.held + memory.callers.held
+            most_held, now = max(most_held, held), resident_bytes()
+            is_pressed = now > memory.whole // PRESSED_ABOVE
+            if max(most_held - held, now - before) > GIVEN_BACK_BYTES and (is_pressed or monotonic() > rests_until):
+                await asyncio.get_running_loop().run_in_executor(None, give_freed_memory_back)
+                most_held, before, rests_until = held, resident_bytes(), monotonic() + GIVEN_BACK_SECONDS
 
     async def _sweep_connections(self) -> None:
         while True:

@@ -1,40 +1,91 @@
 """What is asked of servers, rather than of models: alive, ready, metadata, statistics; and the caller's name."""
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from itertools import chain
-from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
+import msgspec
 from fastapi import Response
 from tidegate_contracts.environments import WhoAmI
 
+from .access.identity import Identity
 from .config import LiveConfig
+from .kinds import as_told
+from .memory import Booking
 from .pools import Pool, ask
 from .problems import Problem, ProblemType, other_protocol
 from .routes import Route
+from .shared_state import SharedState
+from .shared_tasks import SharedTasks
 from .upstream.request import Answer
+from .whereabouts import whereabouts
 
 Found = TypeVar("Found")
+STATISTICS_PATH = b"/v2/models/stats"
 UNAVAILABLE_HEADER = "tidegate-unavailable"  # Names the pools that an answer lacks, for they gave none.
+AT_ONCE = 200  # Models that are told before others have their turn.
+PERMITTED_AT_ONCE = 2000  # The same where it is only looked whether a caller may see them.
+LISTED_BYTES = 256  # What a model of a listing takes while that is made, beside what is said of it.
+
+
+class _Stat(msgspec.Struct):
+    name: str
+
+
+class _Statistics(msgspec.Struct):
+    """What Triton says of its models: each as it came, for thousands are read to be passed on."""
+
+    model_stats: list[msgspec.Raw]
+
+
+_stat, _statistics = msgspec.json.Decoder(_Stat), msgspec.json.Decoder(_Statistics)
+_Stats = tuple[Answer, list[tuple[str, msgspec.Raw]]]  # A replica's answer; what it says, by model.
 
 
 @dataclass(eq=False)
 class ServerQueries:
-    """Answers from the servers' own, as far as the caller may see them."""
+    """Answers from the servers' own, as far as the caller may see them.
+
+    Listings of thousands of models are made by turns with other work, and count as held by their callers.
+    """
 
     _config: LiveConfig
-    _seconds: float
+    _shared: SharedState
+    _asked: SharedTasks[Pool, _Stats] = field(default_factory=SharedTasks)  # For statistics: once for all who ask.
+
+    async def identify(self, credential: bytes) -> Identity:
+        """Return who the caller is; raises Problem (unauthenticated, busy)."""
+        return await self._config.authorizer.identify(credential)
 
     async def whoami(self, credential: bytes) -> Response:
         """Answer by which name the caller is known, whatever rules grant it; raises Problem (unauthenticated, busy)."""
-        principal = (await self._config.authorizer.identify(credential)).principal
+        principal = (await self.identify(credential)).principal
         environment, groups = self._config.routes.environment, tuple(sorted(principal.groups))
         said = WhoAmI(environment=environment, principal=principal.name, groups=groups, source=principal.source)
         headers = {"cache-control": "no-store"}
         return Response(said.model_dump_json(by_alias=True), 200, headers, "application/json")
+
+    async def whereabouts(self, credential: bytes, server: str | None, model: str | None) -> Response:
+        """Answer where a model is, or each that the caller may inspect, at every replica, and why; raises Problem."""
+        routes = self._config.routes
+        asked = routes.of_server(server) if model is None else routes.find(server, model)
+        identity = await self.identify(credential)
+        async with self._listing(identity, len(asked)) as hold:
+            seen = await self._permitted(identity, asked)
+            if not seen and (server or model):
+                what = "server" if model is None else f"model {model!r}"
+                raise Problem(ProblemType.UNKNOWN, f"There is no such {what}, or none that is for you to see.")
+            seen.sort(key=lambda route: (route.name, route.server))
+            tell, parts = await whereabouts(seen), []
+            for some in _slices(seen, AT_ONCE):
+                await self._shared.long_work.turn(identity.in_flight)
+                parts.append(msgspec.json.encode(tell(some))[1:-1])
+                hold(len(parts[-1]))
+            said = b'{"environment":%b,"models":[%b]}' % (msgspec.json.encode(routes.environment), b",".join(parts))
+            return Response(said, 200, {"cache-control": "no-store"}, "application/json")
 
     async def live(self, credential: bytes, server: str | None) -> None:
         """Raise Problem unless the caller may know that a server is alive; any may ask whether the proxy is."""
@@ -42,48 +93,82 @@ class ServerQueries:
             await self.seen(credential, server)
 
     async def is_ready(self, credential: bytes, server: str | None) -> bool:
-        """Tell whether a replica of a server, or of every server, can be used."""
+        """Tell whether calls of a server, or of every server, would find a replica."""
         await self.live(credential, server)
         names = self._config.routes.servers if server is None else (server,)
         return not any(self.why_not_ready(name) for name in names)
 
     def why_not_ready(self, server: str) -> str | None:
-        """Return why no replica of a server can be used, or nothing; None for a server that nobody knows."""
+        """Return why calls of a server's models would find no replica, or nothing; None for one that nobody knows.
+
+        Pools without models count where the server has no others; those that are meant to be empty do not.
+        """
         routes = self._config.routes
         if server not in routes.servers:
             return None
-        now = monotonic()
         pools = [pool for (name, _), pool in routes.pools.items() if name == server]
-        replicas = [replica for pool in pools for replica in pool.replicas]
-        if not replicas:
-            return f"no replica of {server} is there: {', '.join(pool.config.host for pool in pools)}"
-        if not any(replica.breaker.allows(now) for replica in replicas):
-            return f"no replica of {server} answers: {', '.join(replica.name for replica in replicas)}"
-        return ""
+        pools = [pool for pool in pools if pool in routes.called] or pools
+        return "; ".join(filter(None, (pool.why_not_ready() for pool in pools if not pool.config.empty)))
+
+    def not_loaded(self, server: str) -> list[str]:
+        """Return a line for each version that a replica of a server could not load, where that is known."""
+        pools = [pool for (name, _), pool in self._config.routes.pools.items() if name == server]
+        return [line for pool in pools for watch in list(pool.watches.values()) for line in watch.told()]
 
     async def metadata(self, credential: bytes, server: str | None) -> Answer:
         """Return what the server says of itself; without a name, the first that the caller may see."""
         routes = await self.asked(credential, server)
-        return await ask(routes[0].pool, b"/v2", self._seconds)
+        return as_told(await ask(routes[0].pool, b"/v2", self._shared.call_seconds), routes[0].kind)
 
     async def statistics(self, credential: bytes, server: str | None) -> Response:
         """Answer the statistics of every model that the caller may inspect; unavailable pools are named in a header."""
         whole: list[Answer] = []
 
-        async def of_pool(pool: Pool, visible: set[str]) -> list[Any]:
-            answer = await ask(pool, b"/v2/models/stats", self._seconds)
+        async def of_pool(pool: Pool, visible: set[str]) -> list[msgspec.Raw]:
+            answer, said = await self._asked.join(pool, lambda: self._stats(pool))
             whole.append(answer)
-            return _stats(pool, answer, visible)
+            if answer.status != 200:
+                why = f"{pool.name} answers {answer.status} when it is asked for statistics."
+                raise Problem(ProblemType.UPSTREAM, why)
+            return [each for name, each in said if name in visible]
 
+        identity = await self.identify(credential)
+        async with self._listing(identity, len(self._config.routes.of_server(server))) as hold:
+            routes = await self.asked(credential, server)
+            try:
+                found, missing = await self.of_each_pool(routes, of_pool)
+            except Problem:
+                if len(whole) == 1 and whole[0].status != 200:
+                    return as_it_is(as_told(whole[0], routes[0].kind))
+                raise
+            hold(sum(len(memoryview(each)) for each in chain(*found)))
+            await self._shared.long_work.turn(identity.in_flight)
+            headers = {UNAVAILABLE_HEADER: missing} if missing else None
+            body = b'{"model_stats":[%b]}' % b",".join(chain(*found))
+            return Response(body, 200, headers, "application/json")
+
+    async def _stats(self, pool: Pool) -> _Stats:
+        """Return what a replica of a pool says of its models; raises Problem."""
+        answer = await ask(pool, STATISTICS_PATH, self._shared.call_seconds)
+        said: list[tuple[str, msgspec.Raw]] = []
+        if answer.status == 200:
+            try:
+                for some in _slices(_statistics.decode(answer.body).model_stats, AT_ONCE):
+                    said += [(_stat.decode(each).name, each) for each in some]
+                    await asyncio.sleep(0)
+            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+                raise Problem(ProblemType.UPSTREAM, f"What {pool.name} answers is no statistics.") from None
+        return answer, said
+
+    @asynccontextmanager
+    async def _listing(self, identity: Identity, models: int) -> AsyncIterator[Callable[[int], None]]:
+        """Book what a listing of models takes for its caller, and as much more as it holds; raises Problem."""
+        booking = Booking(self._shared.memory.callers, identity.in_flight)
         try:
-            found, missing = await self.of_each_pool(await self.asked(credential, server), of_pool)
-        except Problem:
-            if len(whole) == 1 and whole[0].status != 200:
-                return as_it_is(whole[0])
-            raise
-        headers = {UNAVAILABLE_HEADER: missing} if missing else None
-        body = json.dumps({"model_stats": [*chain(*found)]}, separators=(",", ":"))
-        return Response(body, 200, headers, "application/json")
+            booking.set(LISTED_BYTES * models)
+            yield lambda more: booking.set(booking.size + 2 * more)  # in pieces, and whole
+        finally:
+            booking.end()
 
     async def of_each_pool(
         self,
@@ -121,22 +206,23 @@ class ServerQueries:
 
     async def seen(self, credential: bytes, server: str | None) -> list[Route]:
         """Return the routes of a server, or of all, that the caller may inspect; raises Problem."""
-        identity = await self._config.authorizer.identify(credential)
-        permits = self._config.authorizer.permits
-        routes = [route for route in self._config.routes.of_server(server) if permits(identity, route, "inspect")]
-        if not routes:
+        identity = await self.identify(credential)
+        if not (routes := await self._permitted(identity, self._config.routes.of_server(server))):
             raise Problem(ProblemType.UNKNOWN, "There is no such server, or none of its models is for you to see.")
         return routes
 
+    async def _permitted(self, identity: Identity, routes: Iterable[Route]) -> list[Route]:
+        permits, found = self._config.authorizer.permits, list[Route]()
+        routes = [*routes]
+        for some in _slices(routes, PERMITTED_AT_ONCE):
+            if len(routes) > PERMITTED_AT_ONCE:
+                await self._shared.long_work.turn(identity.in_flight)
+            found += [route for route in some if permits(identity, route, "inspect")]
+        return found
 
-def _stats(pool: Pool, answer: Answer, visible: set[str]) -> list[Any]:
-    """Return the statistics of the visible models; raises Problem where a pool's answer has none."""
-    if answer.status != 200:
-        raise Problem(ProblemType.UPSTREAM, f"{pool.name} answers {answer.status} when it is asked for statistics.")
-    try:
-        return [each for each in json.loads(answer.body)["model_stats"] if each["name"] in visible]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Problem(ProblemType.UPSTREAM, f"What {pool.name} answers is no statistics.") from None
+
+def _slices(whole: Sequence[Found], size: int) -> Iterable[Sequence[Found]]:
+    return (whole[at : at + size] for at in range(0, len(whole), size))
 
 
 def as_it_is(answer: Answer) -> Response:

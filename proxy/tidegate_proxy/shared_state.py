@@ -8,14 +8,23 @@ from typing import Protocol
 from tidegate_contracts.proxy_settings import ProxySettings
 
 from .access.authorizer import Authorizer
-from .concurrency import ConcurrencyLimiter
+from .concurrency import ConcurrencyLimiter, TurnQueue
+from .memory import Memory, process_memory
 from .mirror import Mirror
 from .telemetry.meter import Meter
 from .telemetry.records import CallLog
 from .telemetry.traces import Tracer
+from .upstream.replica import Replica
 
-BUFFERED_BODIES = 4  # Bodies of the longest kind held at once, by requests whose body must be whole to be sent on.
 SWEEP_SECONDS = 0.1  # Seconds between two looks for calls past their deadline: that is how late a deadline can be.
+
+
+class SentCall(Protocol):
+    """What a call holds on its way to a replica."""
+
+    @property
+    def replica(self) -> Replica | None:
+        """Where it is in flight."""
 
 
 class OpenCall(Protocol):
@@ -25,8 +34,15 @@ class OpenCall(Protocol):
     def deadline(self) -> float:
         """When the call's time is up."""
 
+    @property
+    def forwarding(self) -> SentCall | None:
+        """What it holds, once it is granted."""
+
     def expire(self) -> None:
         """End the call: its deadline has passed."""
+
+    def replica_silent(self) -> None:
+        """Learn that the replica where it is in flight answers nothing any more."""
 
 
 @dataclass
@@ -48,8 +64,17 @@ class SharedState:
             self.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
         self.body_limit_bytes = settings.body_limit_bytes  # Calls ask for both, and there that takes longer.
         self.call_seconds = float(settings.request_timeout_seconds)  # How long a call may take.
-        self.buffer_left = settings.body_limit_bytes * BUFFERED_BODIES  # Bytes that whole bodies may still take.
-        self.mirror = Mirror(self.meter, settings.request_timeout_seconds, settings.connect_timeout_seconds)
+        self.memory = Memory(settings.memory_bytes or process_memory())
+        self.long_work = TurnQueue()  # What callers send compressed, or very many frames at once, is read here.
+        copies = self.memory.callers
+        self.mirror = Mirror(self.meter, copies, settings.request_timeout_seconds, settings.connect_timeout_seconds)
+
+    def replica_silent(self, replica: Replica) -> None:
+        """Tell the calls at a replica that it answers nothing any more."""
+        for call in list(self.open_calls):
+            sent = call.forwarding
+            if sent is not None and sent.replica is replica:
+                call.replica_silent()
 
     async def sweep(self) -> None:
         """End the calls that are past their deadline, for ever."""

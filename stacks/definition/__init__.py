@@ -18,6 +18,7 @@ from .kinds import AnyServer
 from .models import Model
 from .placement import GpuNodes
 from .pods import Pods
+from .policies import EvictionPolicy
 from .promotion import Promotion
 from .proxy import Proxy
 from .rollout import Gate, RolloutOrder
@@ -32,6 +33,8 @@ class Platform(Section):
     """Secrets to pull images with."""
     pods: Pods = Pods()
     """What all pods carry."""
+    eviction_policies: tuple[EvictionPolicy, ...] = ()
+    """Eviction policies of your own."""
     datasets: tuple[Dataset, ...] = ()
     """Volumes that hold model repositories."""
     servers: Annotated[tuple[AnyServer, ...], Field(min_length=1)]

@@ -19,6 +19,10 @@ Backend = Annotated[
     str, form(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$", "the name of a backend of Triton, such as onnxruntime")
 ]
 
+Package = Annotated[
+    str, form(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(==[A-Za-z0-9.!+_-]+)?$", "a package: numpy, or numpy==1.26.4")
+]
+
 PROXY_IMAGE = "proxy"
 POLICY_IMAGE = "eviction-policy"
 """Names of the images that every environment runs; servers name theirs themselves."""
@@ -38,6 +42,10 @@ class Image(Named):
     backends: tuple[Backend, ...] = ()
     """Backends of Triton that the image has, such as `python` and `onnxruntime`: `tidegate deploy` then refuses models
     of others. Without any it is not looked at."""
+    packages: tuple[Package, ...] = ()
+    """Packages that the image's Python has, as `pip list --format=freeze` tells them (`numpy==1.26.4`, or `numpy`):
+    `tidegate deploy` then warns of models of the Python backend that import others, and refuses those whose
+    requirements.txt names them, too. Without any it is not looked at."""
 
     @property
     def registry(self) -> str:

@@ -9,6 +9,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import Field, model_validator
 
 from .base import (
+    NOT_IN_VALUES,
     ByteQuantity,
     CpuScaling,
     Labels,
@@ -28,6 +29,7 @@ from .base import (
 from .models import ModelName
 from .placement import CpuPlacement, Placement
 from .pods import Affinity, Toleration
+from .policies import PolicyName, SettingName, SettingText
 
 
 class Preload(Section):
@@ -79,9 +81,12 @@ class OnDemand(Section):
     """The eviction policy loads a model when it is called, and makes room for it when it must."""
 
     mode: Literal["on-demand"]
-    policy: Literal["lru-idle", "lru", "cost-aware"] = "lru-idle"
+    policy: PolicyName = "lru-idle"
     """Which models go first: lru-idle (least recently used of those idle for idleSeconds), lru (least recently used,
-    however short its idleness), or cost-aware (weighs bytes, load seconds and use against each other)."""
+    however short its idleness), cost-aware (weighs bytes, load seconds and use against each other), or one of your own
+    (docs/eviction.md)."""
+    policy_settings: Annotated[dict[SettingName, SettingText], NOT_IN_VALUES] = Field(default_factory=dict)
+    """Settings of a policy of your own, which evictionPolicies says that it takes."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] = 300
     """A model that was idle for at least this long may be evicted."""
     capacity: ByteQuantity | None = None
@@ -93,6 +98,8 @@ class OnDemand(Section):
     """How long a caller may wait for a load before the answer is "busy, try again"."""
     warm_windows: tuple[WarmWindow, ...] = ()
     """Scheduled windows in which models are kept resident."""
+    metrics_models: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    """Models that the policy's metrics have by name, some 15 series each; the first 1000 without it."""
 
     @model_validator(mode="after")
     def _idle_is_at_least_the_lease(self) -> Self:

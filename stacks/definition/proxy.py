@@ -270,6 +270,16 @@ class Tracing(Section):
     """Share of the calls that get a span, in per cent; a caller that sends a traceparent decides for its own."""
 
 
+class Metrics(Section):
+    """How many series the proxy's metrics have: some 30 for each model and protocol that is named, and some 10 for each
+    caller."""
+
+    models: Annotated[int, Field(ge=0, le=100_000)] = 1000
+    """Models that have series by name: those that are called first. The others are counted together, as `*`."""
+    callers: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """Callers that are counted by name, likewise; with 0 nothing is counted by caller."""
+
+
 PROXY: Final = "inference-proxy"
 """Name of the proxy's objects, and of its pods' account."""
 REPLICAS: Final = 2
@@ -296,7 +306,9 @@ class Proxy(Section):
     rate_limit: RateLimit = RateLimit()
     """How much one principal may ask."""
     body_limit: ByteQuantity = "64Mi"
-    """Largest request body."""
+    """Largest request body. One that must be whole first (/predict, compressed over gRPC, of a sequence model) has at
+    most 9/64 of the proxy's memory.
+    """
     concurrency: Annotated[int, Field(ge=1, le=100_000)] = 1024
     """Requests that one replica works on at once; more wait in a bounded queue."""
     timeouts: Timeouts = Timeouts()
@@ -305,6 +317,8 @@ class Proxy(Section):
     """Level of its log."""
     tracing: Tracing | None = None
     """Where spans of its calls go; none are made without it."""
+    metrics: Metrics | None = None
+    """How many models and callers its metrics tell apart: 1000 and none, without it."""
     node_selector: Labels = Field(default_factory=dict)
     """Labels that its nodes must carry."""
     affinity: Affinity | None = None

@@ -139,6 +139,8 @@ class _Writer:
         if len(branches) == 1:
             return self.value(branches[0], form)
         if "discriminator" not in source:
+            if not any("$ref" in branch for branch in branches):
+                return {"anyOf": [self.value(branch, form) for branch in branches]}
             # Without a tag, an overlay that changes from one branch to another must say null for the keys of the first.
             return self.joined(branches) if form is Form.OVERLAY else {"anyOf": [self.value(b, form) for b in branches]}
         values = [self.value(branch, form) for branch in branches]

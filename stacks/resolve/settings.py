@@ -28,7 +28,8 @@ def annotation(stack: Stack) -> str:
         **platform.model_dump(
             mode="json", by_alias=True, include={"gate": True, "domino": {"platform_namespace", "principal_url"}}
         ),
-        "images": _named(platform.images, {"backends"}),
+        "images": _named(platform.images, {"backends", "packages"}),
+        "evictionPolicies": _named(platform.eviction_policies, {"image", "settings"}),
         "datasets": _named(platform.datasets, {"writers", "domino"}),
         "servers": {
             server.name: {

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
+
 from .. import devices
 from ..definition import DataPlane
 from ..definition.base import PolicyResources, byte_count
@@ -287,3 +289,15 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
                 what = f'{asks}, and data plane "{stack.data_plane.name}" has room for {room}'
                 do = "Ask for fewer GPUs a replica, or tell of nodes with more."
                 yield stack.source.problem((*path, "placement", "count"), what, do=do)
+
+
+def a_body_fits_what_one_caller_may_hold(stack: Stack) -> Iterator[Problem]:
+    """Bodies that must be whole before they go on are held, and one caller's have a share of the memory at the most."""
+    proxy = stack.platform.proxy
+    most = int(byte_count(proxy.resources.memory) * ONE_CALLERS_SHARE)
+    if byte_count(proxy.body_limit) > most and not stack.environment.local:
+        what = f"bodyLimit {proxy.body_limit} is more than the {most >> 20}Mi that one caller can make the proxy hold"
+        why = "Larger bodies of /predict, compressed messages over gRPC and bodies of sequence models are refused."
+        do = f"Raise proxy.resources.memory of {proxy.resources.memory}, of which that is 9/64, or lower bodyLimit."
+        where = ("proxy", "bodyLimit") if "body_limit" in proxy.model_fields_set else ("proxy", "resources", "memory")
+        yield stack.source.problem(where, what, why, do, severity="advisory")

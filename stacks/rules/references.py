@@ -73,13 +73,18 @@ def every_environment_lives_somewhere(definition: Definition) -> Iterator[Proble
 
 
 def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
-    """The proxy, the eviction policy and every server have an image."""
+    """The proxy, every eviction policy and every server have an image."""
     known = {image.name for image in stack.platform.images}
     for index, server in enumerate(stack.platform.servers):
         what = f'server "{server.name}" uses an image that is not in images'
         yield from unknown(stack.source, ("servers", index, "image"), what, server.image, known)
-    on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
-    for name in (PROXY_IMAGE, *([POLICY_IMAGE] if on_demand else [])):
+    own = {policy.name for policy in stack.platform.eviction_policies}
+    for index, policy in enumerate(stack.platform.eviction_policies):
+        what = f'eviction policy "{policy.name}" is in an image that is not in images'
+        yield from unknown(stack.source, ("evictionPolicies", index, "image"), what, policy.image, known)
+    loadings = [pool.loading for _, _, pool in stack.pools()]
+    shipped = any(isinstance(loading, OnDemand) and loading.policy not in own for loading in loadings)
+    for name in (PROXY_IMAGE, *([POLICY_IMAGE] if shipped else [])):
         if name not in known:
             yield stack.source.problem(("images",), f'images has no "{name}", which every environment runs')
 
@@ -111,8 +116,7 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
 
 def servers_that_reach_something_exist(stack: Stack) -> Iterator[Problem]:
     """A way to the outside is opened for one server of the definition."""
-    # By the name of its objects it is known too: they are what a chart's values say.
-    known = {name for server in stack.platform.servers for name in (server.name, server.made_as)}
+    known = {server.name for server in stack.platform.servers}
     for index, reach in enumerate(stack.platform.network.reach):
         if reach.server is not None:
             path, what = ("network", "reach", index, "server"), f'"{reach.name}" is reached by an unknown server'

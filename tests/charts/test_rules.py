@@ -80,6 +80,14 @@ def test_nothing_is_said_about_the_values_that_are_edited_here() -> None:
     assert said(BASE) == ([], [])
 
 
+def test_a_server_of_another_name_reaches_its_object_store_by_the_name_of_its_objects() -> None:
+    reach = [
+        {"name": "identity", "by": ["proxy"], "cidr": "10.0.0.0/8"},
+        {"name": "store", "server": "bucket", "cidr": "10.1.0.0/16"},
+    ]
+    assert said(edited({"servers[bucket].called": "store", "network.reach": reach})) == ([], [])
+
+
 @pytest.mark.parametrize("rule", REFUSED)
 def test_values_that_break_a_rule_are_refused_where_it_says(rule: str) -> None:
     answer = REFUSED[rule]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_contracts import eviction, eviction_process
+from tidegate_contracts import eviction, eviction_process, proxy_process, routing
 
 from components import Environment
 from components.evaluate import KubernetesObject, evaluate
@@ -73,6 +73,21 @@ def test_an_edit_changes_the_objects_that_it_is_about(tree: dict[str, Any], edit
     after = prod_east(tree)
     assert before.keys() == after.keys()
     assert changed(before, after) == wanted
+
+
+def test_the_proxy_is_told_of_a_pool_that_is_meant_to_have_no_replica(tree: dict[str, Any]) -> None:
+    def empty(objects: Objects) -> set[str]:
+        said = objects["ConfigMap", "inference-proxy-routing"]["data"][proxy_process.ROUTING_FILE]
+        table = routing.RoutingTable.model_validate_json(said)
+        return {f"{server.name}/{pool.name}" for server in table.servers for pool in server.pools if pool.empty}
+
+    assert not empty(prod_east(tree))
+    named(named(tree["servers"], "preload")["pools"], "main")["replicas"] = 0
+    for environment in tree["environments"]:
+        environment.pop("servers", None)
+    after = prod_east(tree)
+    assert after["StatefulSet", "preload-main"]["spec"]["replicas"] == 0
+    assert empty(after) == {"preload/main"}
 
 
 def test_a_candidate_changes_tables_and_restarts_nothing(tree: dict[str, Any]) -> None:

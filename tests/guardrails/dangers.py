@@ -38,6 +38,15 @@ def tritons(stack: Objects) -> list[Any]:
     return [one for one in containers(stack) if "tritonserver" in json.dumps(one.get("command"))]
 
 
+def controlled(stack: Objects) -> list[Any]:
+    """Tritons that a policy tells what to load."""
+    return [one for one in tritons(stack) if RESTRICTED in json.dumps(one.get("command"))]
+
+
+def polling(stack: Objects) -> list[Any]:
+    return [one for one in tritons(stack) if RESTRICTED not in json.dumps(one.get("command"))]
+
+
 def accelerated(stack: Objects) -> list[Any]:
     return [one for one in containers(stack) if "nvidia.com/" in json.dumps(one["resources"].get("limits"))]
 
@@ -173,6 +182,7 @@ def granting(**changes: Any) -> Change:
 ISSUERS = every("ConfigMap", having='\\"issuers\\": [\\n    {')
 ACCESS = every("ConfigMap", having="access.json")
 RESTRICTED = "model-repository,shared-memory,trace,logging"
+POLLING = "shared-memory,trace,logging"
 
 
 def role(kind: str = "Role", **rule: Any) -> Danger:

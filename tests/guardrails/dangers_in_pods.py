@@ -9,14 +9,17 @@ from collections.abc import Mapping, Sequence
 from tests.cases import GONE
 
 from .dangers import (
+    POLLING,
     RESTRICTED,
     Danger,
     accelerated,
     added,
     containers,
+    controlled,
     models,
     more,
     mounts,
+    polling,
     put,
     replaced,
     scratch,
@@ -108,9 +111,14 @@ IN_PODS: Mapping[str, Sequence[Danger]] = {
         ("no restricted API over HTTP", tritons, replaced("--http-restricted-api", "--http-header")),
         ("no restricted protocol over gRPC", tritons, replaced("--grpc-restricted-protocol", "--grpc-header")),
         *(
-            (f"{name} is open", tritons, replaced(RESTRICTED, ",".join(set(RESTRICTED.split(",")) - {name})))
+            (f"{name} is open", controlled, replaced(RESTRICTED, ",".join(set(RESTRICTED.split(",")) - {name})))
             for name in RESTRICTED.split(",")
         ),
+        *(
+            (f"{name} is open, where it polls", polling, replaced(POLLING, ",".join(set(POLLING.split(",")) - {name})))
+            for name in POLLING.split(",")
+        ),
+        ("whoever asks may load, where it polled", polling, more("args", "--model-control-mode=explicit")),
         ("started bare", tritons, put("command", ["tritonserver"])),
         ("a secret that everybody can read", tritons, replaced("=$secret", "=letmein")),
         ("SageMaker's front end", tritons, more("args", "--allow-sagemaker=true")),

@@ -55,10 +55,14 @@ class Product:
     image: str
     folder: str
     package: str
-    requirements: str
+    requirements: str = ""
+    base: "Product | None" = None  # The product whose image its Dockerfile names; it stands in its folder by itself.
 
     def ingredients(self) -> list[bytes]:
         """Return everything that the image depends on."""
+        if self.base is not None:
+            own = [file.read_bytes() for file in sorted((ROOT / self.folder).rglob("*")) if file.is_file()]
+            return [*self.base.ingredients(), *own]
         folders = ("contracts/tidegate_contracts", "service/tidegate_service", f"{self.folder}/{self.package}")
         found = [file for folder in folders for file in sorted((ROOT / folder).rglob("*"))]
         files = [ROOT / self.folder / "Dockerfile", ROOT / ".dockerignore", ROOT / self.requirements]
@@ -71,13 +75,14 @@ PROXY = Product("localhost/inference-proxy:test", "proxy", "tidegate_proxy", "re
 POLICY = Product(
     "localhost/inference-eviction-policy:test", "policies/eviction", "tidegate_eviction", "requirements/eviction.txt"
 )
+OWN_POLICY = Product("localhost/largest-first:test", "lab/demo/largest_first", "largest_first", base=POLICY)
 
 
 def archives(packages: debian.Unpacked) -> list[Path]:
     """Return the archives of all images that a node has; the first time takes minutes, and a network."""
     with ThreadPoolExecutor() as pool:  # after each change of the sources two images are built anew
         built = pool.map(built_image, (PROXY, POLICY))
-        return [stand_ins(packages), single_program("coredns"), *built]
+        return [stand_ins(packages), single_program("coredns"), *built, built_image(OWN_POLICY)]
 
 
 # ---- a folder becomes an image ----
@@ -91,6 +96,7 @@ def pack(root: Path, names: Sequence[str], archive: Path, entrypoint: Sequence[s
         "os": "linux",
         "config": {"Entrypoint": [*entrypoint], "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "history": [{"created_by": "a folder"}],  # Builders of images from images from it count layers by this.
     }
     about = [{"Config": "config.json", "RepoTags": [*names], "Layers": ["layer.tar"]}]
     files = {
@@ -224,9 +230,18 @@ def _extracted(archive: tarfile.TarFile, name: str) -> IO[bytes]:
 def _build(product: Product, partial: Path) -> None:
     room = partial.parent
     packages = debian.unpacked("buildah", "busybox-static")
-    certificates = _base(room / "base", packages.path("busybox"))
-    pack(room / "base", ["localhost/python:3.11-slim"], room / "base.tar")
-    (room / "pip.conf").write_text(_pip_configuration(certificates))
+    if product.base is None:
+        certificates = _base(room / "base", packages.path("busybox"))
+        pack(room / "base", ["localhost/python:3.11-slim"], room / "base.tar")
+        (room / "pip.conf").write_text(_pip_configuration(certificates))
+        dockerfile, context = ROOT / product.folder / "Dockerfile", ROOT
+        more = [f"--build-arg=BASE=docker-archive:{room}/base.tar", f"--secret=id=pip,src={room}/pip.conf"]
+    else:
+        # As users write it, but for the registry: none is asked here.
+        dockerfile, context, more = room / "Dockerfile", ROOT / product.folder, []
+        written = (context / "Dockerfile").read_text("utf-8")
+        archive = built_image(product.base)
+        dockerfile.write_text(re.sub(r"(?m)^FROM .*$", f"FROM docker-archive:{archive}", written), "utf-8")
     (room / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
     (room / "registries.conf").write_text("")
     _library_cache(packages, room / "ld.so.cache")
@@ -235,9 +250,9 @@ def _build(product: Product, partial: Path) -> None:
     buildah = ["unshare", "--mount", "sh", "-ec", alone, str(packages.path("buildah")), *storage]
     settings = {"TMPDIR": str(room), "CONTAINERS_REGISTRIES_CONF": str(room / "registries.conf")}
     environment = packages.environment() | settings
-    policy, dockerfile = f"--signature-policy={room}/policy.json", ROOT / product.folder / "Dockerfile"
-    build = [*buildah, "build", policy, "--isolation=chroot", f"--build-arg=BASE=docker-archive:{room}/base.tar"]
-    build += [f"--secret=id=pip,src={room}/pip.conf", f"--file={dockerfile}", f"--tag={product.image}", str(ROOT)]
+    policy = f"--signature-policy={room}/policy.json"
+    build = [*buildah, "build", policy, "--isolation=chroot", *more]
+    build += [f"--file={dockerfile}", f"--tag={product.image}", str(context)]
     push = [*buildah, "push", policy, product.image, f"docker-archive:{partial}:{product.image}"]
     for command in (build, push):
         _run(command, environment, f"building {product.image} failed", f"see {dockerfile}")

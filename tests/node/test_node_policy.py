@@ -7,6 +7,7 @@ from http import HTTPStatus
 from tidegate_contracts import eviction_process, triton
 
 from .environment import PATIENCE, Environment, container_status, until
+from .images import OWN_POLICY
 
 ENVIRONMENT = "kept"
 POD, CONTAINER = "ondemand-main-0", "eviction-policy"
@@ -20,13 +21,26 @@ for file in sys.argv[1:]:
     found[file] = [about.st_mode & 0o7777, about.st_uid, open(file).read()]
 print(json.dumps(found))
 """
+OWN_POD = "ondemand-own-0"
+PROCESSES = """
+import pathlib
+for each in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    print(each.read_text().replace("\\0", " "))
+"""
+CHOOSE = """
+from tidegate_eviction.policies import Candidate, isolated
+models = [Candidate("small", 1, 0.0, 0.0, 1.0, 0.0), Candidate("large", 9, 95.0, 0.0, 1.0, 0.0)]
+for spare_seconds in ("1", "30"):
+    policy = isolated.find("largest-first", {"spare_seconds": spare_seconds})
+    print(*(each.name for each in policy.choose(models, 1, 100.0)))
+"""
 RECYCLE = f"open({eviction_process.RECYCLE_FILE!r}, 'w').write('a test wants it')"
 INDEX = f"http://127.0.0.1:{triton.HTTP_PORT}/v2/repository/index"
 
 
-def python(kept: Environment, program: str, *arguments: str, check: bool = True) -> str:
+def python(kept: Environment, program: str, *arguments: str, pod: str = POD, check: bool = True) -> str:
     """Run a program in the policy's container; return what it says."""
-    return kept.run(POD, CONTAINER, "python", "-c", program, *arguments, check=check).strip()
+    return kept.run(pod, CONTAINER, "python", "-c", program, *arguments, check=check).strip()
 
 
 def ask(kept: Environment, url: str, *headers: str, method: str = "GET") -> tuple[int, str]:
@@ -77,6 +91,20 @@ def test_its_secret_is_for_its_own_user_and_group_and_opens_the_model_control_of
     for wrong in ((), (f"{triton.RESTRICTED_KEY}: {text[:-1]}",)):
         assert ask(environment, INDEX, *wrong, method="POST")[0] == HTTPStatus.FORBIDDEN
     assert text not in environment.kubectl("logs", POD, "--all-containers")
+
+
+def test_a_policy_of_ones_own_starts_in_an_image_built_from_ours_and_chooses_in_a_process_of_its_own(
+    environment: Environment,
+) -> None:
+    pod = environment.pod(OWN_POD)
+    (policy,) = pod["spec"]["initContainers"]
+    assert policy["image"] == OWN_POLICY.image
+    assert container_status(pod, CONTAINER)["started"]
+    listed = json.loads(environment.run(OWN_POD, CONTAINER, "python", "-m", eviction_process.MODULE, "list", "--json"))
+    assert listed["policy"] == "largest-first"
+    processes = python(environment, PROCESSES, pod=OWN_POD).splitlines()
+    assert sum("tidegate_eviction.policies.isolated" in each for each in processes) == 1
+    assert python(environment, CHOOSE, pod=OWN_POD).split() == ["large", "small"], "what was used lately is spared"
 
 
 def test_a_triton_that_it_wants_restarted_is_started_again_once_and_it_goes_on_itself(environment: Environment) -> None:

@@ -169,7 +169,14 @@ def test_asked_to_stop_inside_a_wave_wider_than_what_goes_side_by_side_it_begins
 ) -> None:
     stop = Stop()
     wide = (Step("canary", ["a"]), Step("wave 1", ["b", "c", "d", "e", "f"]))
-    doubles = Doubles(seconds=0.05, begin=lambda plane: stop.asked.set() if plane == "b" else None)
+    began: set[str] = set()
+
+    def begin(plane: str) -> None:
+        began.add(plane)
+        if len(began) == 1 + most:
+            stop.asked.set()
+
+    doubles = Doubles(seconds=0.05, begin=begin)
     journal = begun(tmp_path, wide)
     assert ran(journal, doubles, most=most, stop=stop) == "stopped"
     second = "waiting" if most == 1 else "passed"
@@ -180,13 +187,15 @@ def test_a_plane_that_is_interrupted_is_written_down_as_such(tmp_path: Path) -> 
     class Hanging(Doubles):
         def bring_up(self, plane: str, show: Show) -> None:
             super().bring_up(plane, show)
+            if plane in "bc":
+                both_at_work.wait(10)
             if plane == "b":
                 stop.asked.set()
                 stop.now.set()
             if plane in "bc" and stop.now.wait(10):
                 raise Interrupted
 
-    stop = Stop()
+    stop, both_at_work = Stop(), threading.Barrier(2)
     journal = begun(tmp_path)
     assert ran(journal, Hanging(), stop=stop) == "stopped"
     assert states(journal) == "a:passed b:interrupted c:interrupted d:waiting e:waiting f:waiting"

@@ -59,6 +59,38 @@ def test_the_order_of_items_and_keys_changes_nothing(tree: Tree, seed: int) -> N
     assert resolved(read_tree(tree)) == resolved(read_tree(other))
 
 
+def test_a_pool_with_a_policy_of_ones_own_runs_its_image_with_the_settings_as_texts_and_others_that_of_tidegate() -> (
+    None
+):
+    definition = valid(
+        edited_at(
+            {
+                "images/own": {"repository": "registry.example.com/own", "tag": "1.0"},
+                "evictionPolicies": [
+                    {"name": "own", "image": "own", "settings": [{"name": "least", "type": "number"}]}
+                ],
+                "servers/main/pools/cold/loading/policy": "own",
+                "servers/main/pools/cold/loading/policySettings": {"least": 0.5},
+                "servers/main/pools/more": {"loading": {"mode": "on-demand", "capacity": "1Gi"}},
+            }
+        )
+    )
+    args = resolve(definition.stacks[0], definition.lock)
+    pools = {pool.name: (pool.policy_image, pool.policy_settings) for pool in args.servers[0].pools}
+    assert pools == {
+        "cold": ("registry.example.com/own:1.0", {"least": "0.5"}),
+        "more": (None, None),
+        "warm": (None, None),
+    }
+    containers = {
+        item["metadata"]["name"]: [each["image"] for each in item["spec"]["template"]["spec"].get("initContainers", [])]
+        for item in objects_of(definition, definition.stacks[0].name)
+        if item["kind"] == "StatefulSet"
+    }
+    shipped = args.eviction_policy_image
+    assert containers == {"main-cold": ["registry.example.com/own:1.0"], "main-more": [shipped], "main-warm": []}
+
+
 @settings(parent=examples(10), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_digests_change_images_and_nothing_else(tree: Tree) -> None:

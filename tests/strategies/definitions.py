@@ -61,7 +61,14 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     tree: Tree = {
         "images": [
             {"name": name, "repository": f"registry.example.com/{name}", "tag": "1.0"}
-            for name in ("triton", "proxy", "eviction-policy")
+            for name in ("triton", "proxy", "eviction-policy", "own-policy")
+        ],
+        "evictionPolicies": [
+            {
+                "name": "own",
+                "image": "own-policy",
+                "settings": [{"name": "spare_seconds", "type": "integer"}, {"name": "word"}],
+            }
         ],
         "datasets": [draw(datasets(name)) for name in dataset_names],
         "servers": platform_servers,

@@ -92,7 +92,9 @@ def loadings() -> st.SearchStrategy[Tree]:
             "waitSeconds": st.integers(0, 60),
         },
     )
-    return st.one_of(preload, on_demand)
+    settings = sometimes({"spare_seconds": st.integers(0, 2**60), "word": st.sampled_from(["", 'a"b: <c>', "true"])})
+    own = st.builds(lambda loading, said: {**loading, "policy": "own", "policySettings": said}, on_demand, settings)
+    return st.one_of(preload, on_demand, own)
 
 
 def counts(scaled_by_queue: bool) -> st.SearchStrategy[Tree]:
@@ -232,6 +234,7 @@ def proxies() -> st.SearchStrategy[Tree]:
     optional = {
         "resources": resources(),
         "tracing": st.integers(0, 100).map(lambda percent: {"endpoint": "http://x:4318", "percent": percent}),
+        "metrics": st.integers(0, 9).map(lambda number: {"models": number}),
         "timeouts": st.integers(1, 600).map(lambda seconds: {"drainSeconds": seconds}),
         "bodyLimit": gigabytes,
         "logLevel": st.sampled_from(["debug", "info", "warning", "error"]),

@@ -67,6 +67,9 @@
   "grpcTls": {{ not (empty ($server.triton).grpcTls) }},
   "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
   "leaseSeconds": {{ int64 ($pool.loading.leaseSeconds | default 15) }},
+  {{- if ne $pool.loading.metricsModels nil }}
+  "metricsModels": {{ int64 $pool.loading.metricsModels }},
+  {{- end }}
   "models": [
     {{- range $model := $pool.models }}
     {
@@ -95,6 +98,9 @@
     {{- end }}
   ],
   "policy": {{ $pool.loading.policy | default "lru-idle" | quote }},
+  {{- if $pool.policySettings }}
+  "policySettings": {{ toJson $pool.policySettings }},
+  {{- end }}
   {{- if eq $server.repository.kind "object-store" }}
   "repository": {{ $server.repository.url | quote }},
   {{- else }}
@@ -182,6 +188,9 @@
       "pools": [
         {{- range $pool := $server.pools }}
         {
+          {{- if and (not $pool.autoscaling) (not (ternary $pool.replicas 1 (ne $pool.replicas nil))) }}
+          "empty": true,
+          {{- end }}
           "grpcPort": 8001,
           "grpcTls": {{ not (empty ($server.triton).grpcTls) }},
           "host": {{ printf "%s-%s-headless.%s.svc" $server.name $pool.name $.Values.namespace.name | quote }},
@@ -239,6 +248,10 @@
   {{- if $.Values.proxy.tracing }}
   "TIDEGATE_PROXY_OTLP_ENDPOINT": {{ $.Values.proxy.tracing.endpoint | quote }},
   "TIDEGATE_PROXY_TRACE_PERCENT": {{ int64 (ternary $.Values.proxy.tracing.percent 1 (ne $.Values.proxy.tracing.percent nil)) | quote }},
+  {{- end }}
+  {{- if ne $.Values.proxy.metrics nil }}
+  "TIDEGATE_PROXY_METRICS_CALLERS": {{ int64 ($.Values.proxy.metrics.callers | default 0) | quote }},
+  "TIDEGATE_PROXY_METRICS_MODELS": {{ int64 (ternary $.Values.proxy.metrics.models 1000 (ne $.Values.proxy.metrics.models nil)) | quote }},
   {{- end }}
   {{- if and (ne $.Values.domino nil) ($.Values.proxy.auth).dominoPrincipal }}
   {{- if ne $.Values.domino.principalUrl nil }}

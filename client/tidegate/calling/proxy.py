@@ -22,6 +22,7 @@ from .transport import Transport
 
 if TYPE_CHECKING:
     from tidegate_contracts.environments import WhoAmI
+    from tidegate_contracts.whereabouts import Whereabouts
 
 VARIABLE: Final = "DOMINO_INFERENCE_PROXY"
 SECONDS: Final = 60.0  # how long a call may take by default
@@ -129,12 +130,16 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         *,
         seconds: float = SECONDS,
         breaker: CircuitBreaker | None = None,
+        waits: bool = True,
     ) -> None:
-        """Connect to nothing yet. Address and credential are by default those of the environment's variables."""
+        """Connect to nothing yet. Address and credential are by default those of the environment's variables.
+
+        `waits`: whether it comes again when the proxy is busy and says when; else that is a BusyError at once.
+        """
         self.url = proxy_url(url)
         self.seconds = seconds
         credential = find_credential() if credential is None else credential
-        self._requester = Requester(Transport(self.url), credential, seconds, breaker)
+        self._requester = Requester(Transport(self.url), credential, seconds, breaker, waits)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -169,6 +174,20 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
     def config(self, model: str, **about: Unpack[ModelOptions]) -> dict[str, Any]:
         """Return a model's configuration, as Triton completed it; one of an on-demand pool is loaded for it."""
         return self._json(_path(model, about, "/config"), about)[0]
+
+    def whereabouts(
+        self, model: str | None = None, *, server: str | None = None, deadline: float | None = None
+    ) -> "Whereabouts":
+        """Return where a model is, or each that the caller may inspect, at every replica, and why; loads nothing."""
+        from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Whereabouts
+
+        model_path(server, model)  # refuses what are no names
+        path = f"{'' if server is None else f'/servers/{server}'}{WHEREABOUTS_PATH}"
+        path += "" if model is None else f"/{model}"
+        try:
+            return Whereabouts.model_validate(self._json(path, {"deadline": deadline})[0])
+        except ValueError:
+            raise self._strange(path) from None
 
     def statistics(self, model: str | None = None, **about: Unpack[ModelOptions]) -> Statistics:
         """Return the statistics of a model, or of all that the caller may inspect; nothing is loaded for it."""

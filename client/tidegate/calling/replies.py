@@ -40,7 +40,8 @@ class Reply:
 
 _SAID: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
     "malformed": (UsageError, "the proxy cannot understand the request", ""),
-    "unauthenticated": (RefusedError, "the proxy does not believe the credential", "get a new one: it may have ended"),
+    "unauthenticated": (RefusedError, "the proxy does not believe the credential",
+                        "see that it is whole and of this platform, or get a new one: it may have ended"),
     "denied": (RefusedError, "you may not do this", "ask the platform's admin for the rule that is named"),
     "unknown": (NotFoundError, "the proxy knows nothing of this name, or nothing that you may see",
                 "look at the spelling, or ask the platform's admin for an access rule"),
@@ -56,6 +57,7 @@ _SAID: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
     "upstream-failed": (UnreachableError, "the inference server did not answer",
                         "try again if doing the work twice does no harm"),
     "busy": (BusyError, "the server is busy", "try again later"),
+    "full": (BusyError, "the proxy can hold no more at once", "send less at once, or try again later"),
     "deadline-exceeded": (UnreachableError, "there was no answer in time", "wait longer, or try again later"),
     "never-fits": (LoadFailedError, "the model is larger than the memory that it would get", "tell who owns the model"),
 }  # fmt: skip

@@ -103,10 +103,18 @@ class Requester:
     """Asks one proxy as one caller; made for threads."""
 
     def __init__(
-        self, transport: Transport, credential: Credential, seconds: float, breaker: CircuitBreaker | None
+        self,
+        transport: Transport,
+        credential: Credential,
+        seconds: float,
+        breaker: CircuitBreaker | None,
+        waits: bool = True,
     ) -> None:
-        """`seconds`: how long a request may take, all its tries together, if it does not say."""
-        self.transport, self.seconds = transport, seconds
+        """`seconds`: how long a request may take, all its tries together, if it does not say.
+
+        `waits`: whether it comes again when the proxy is busy and says when.
+        """
+        self.transport, self.seconds, self._waits = transport, seconds, waits
         self._credential, self._breaker = credential, breaker
 
     def ask(
@@ -161,7 +169,7 @@ class Requester:
             seconds = retry_after(reply)
             if seconds is not None:
                 tries, busy = 0, refusal
-                if until.wait(seconds):
+                if self._waits and until.wait(seconds):
                     continue
             elif method == "GET" and is_failure(reply) and tries < _MOST_TRIES and until.wait():
                 continue

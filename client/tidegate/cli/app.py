@@ -14,6 +14,7 @@ from . import life
 from .calls import models, predict, status
 from .model import check, show
 from .output import DEFECT
+from .why import why
 
 EPILOG = f"Exit codes: {'; '.join(f'{code.value} {code.meaning}' for code in ExitCode)}; {DEFECT} defect."
 
@@ -35,6 +36,7 @@ for group, command, words in (
     (app, life.deploy, "Bring a version into an environment such as dev."),
     (app, life.promote, "Bring a version into the next, such as prod."),
     (app, life.rollback, "Go back to the version before."),
+    (app, life.undeploy, "Take a model out of an environment."),
     (app, life.verify, "Compare an environment with the registry."),
     (app, life.diff, "Show what differs between two environments."),
     (app, life.history, "Show who brought which version where."),
@@ -42,6 +44,7 @@ for group, command, words in (
     (app, predict, "Call a model."),
     (app, models, "Show which models there are, and where."),
     (app, status, "Show what is in memory, used, and hot."),
+    (app, why, "Say where a model is, and why it does not answer."),
     (app, tune, "Find the best batches and instances."),
 ):
     group.command(short_help=words)(command)

@@ -1,38 +1,45 @@
 """`tidegate predict`, `status` and `models`: calls a model, and tells which there are, where, and how much used."""
 
 import time
+from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Argument, Exit, Option
+from typer import Exit, Option
 
-from ..errors import ExitCode, UsageError
-from .output import File, Json, Text, Texts, answering, note, print_json, print_table
+from ..errors import ExitCode, UsageError, hints_once
+from .completion import environment_option, model_argument
+from .output import File, Json, Text, Texts, answering, moment, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from ..calling.model import Model
     from ..calling.tensors import Answer
     from ..status import KnownProxy, ModelStatus, PlaneStatus, VersionStatus
+    from ..whereabouts import FoundModel, PlaneWhereabouts
 
 _SHOWN = 8  # values of an output that a table has
 _LONGEST = 200  # characters of a text that it has
 _RATE = "#PER SECOND", "#BUSY"
-Only = Annotated[Text, Argument(help="Only this model.")]
-Environment = Annotated[Text, Option("--environment", "-e", help="The environment, such as dev; all without it.")]
+Only = Annotated[Text, model_argument(help="Only this model.")]
+Environment = Annotated[
+    Text, environment_option("--environment", "-e", help="The environment, such as dev; all without it.")
+]
 Plane = Annotated[Text, Option(help="The data plane; all of them without it.")]
 Proxy = Annotated[Text, Option(help="Address of an inference proxy, instead of the environments that are known.")]
 
 
 def predict(
-    model: Annotated[str, Argument(help="A model, or a model and a version: fraud, fraud@3.")],
+    model: Annotated[str, model_argument(help="A model, or a model and a version: fraud, fraud@3.")],
     data: Annotated[
         Text, Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file; - is JSON from stdin.")
     ] = None,
     inputs: Annotated[Texts, Option("--input", "-i", help="An input: NAME=VALUE with JSON; may be repeated.")] = None,
     zeros: Annotated[bool, Option("--zeros", help="Send zeros: does it answer at all?")] = False,
     stream: Annotated[bool, Option("--stream", help="Print every answer as it comes, one a line, as JSON.")] = False,
-    environment: Annotated[Text, Option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")] = None,
+    environment: Annotated[
+        Text, environment_option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")
+    ] = None,
     plane: Plane = None,
     proxy: Proxy = None,
     server: Annotated[Text, Option(help="Inference server, where several have a model of that name.")] = None,
@@ -133,31 +140,36 @@ def status(
         else:
             for each in found:
                 _show(each, watched=watch > 0)
-        _end(found, json)
+        end(found, json)
 
 
 def models(
     model: Only = None, environment: Environment = None, plane: Plane = None, proxy: Proxy = None, json: Json = False
 ) -> None:
-    """Show which models there are, where, which versions answer, what they take and give. Loads nothing."""
+    """Show which models there are, where, since when, and why not; what they take and give. Loads nothing."""
     with answering():
-        from ..status import collect, proxies
+        from ..status import proxies
+        from ..whereabouts import ask
 
-        found = collect(proxies(environment, plane, proxy), model, signatures=True)
+        found = ask(proxies(environment, plane, proxy), model)
         shown = sorted((each for at in found for each in at.models), key=lambda each: each.model)
         if json:
             print_json(shown)
-        else:
-            columns = "MODEL", "ENVIRONMENT", "SERVER", "LOADING", "VERSIONS", "TRAFFIC", "INPUTS", "OUTPUTS", "#BATCH"
-            print_table(columns, [_model_row(each) for each in shown])
-        _end(found, json)
+        elif shown or not any(each.error for each in found):
+            columns = "MODEL", "ENVIRONMENT", "SERVER", "STATE", "SINCE", "VERSIONS"
+            print_table((*columns, "TRAFFIC", "INPUTS", "OUTPUTS", "#BATCH"), [_model_row(each) for each in shown])
+            for each in shown:
+                if each.why:
+                    print(printable(f"{each.model} ({_place(each)}): {each.why}"))
+        end(found, json)
 
 
-def _end(planes: "list[PlaneStatus]", json: bool) -> None:
+def end(planes: "Sequence[PlaneStatus | PlaneWhereabouts]", json: bool) -> None:
     """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
     if failed := [each for each in planes if each.error]:
-        for each in () if json else failed:
-            note(f"{each.environment or each.proxy} {each.plane}: {each.error}")
+        said = (f"{each.environment or each.proxy} {each.plane}: {each.error}" for each in failed)
+        for text in () if json else hints_once(said):
+            note(text)
         codes = {each.exit_code for each in failed}
         raise Exit(codes.pop() if len(codes) == 1 else ExitCode.UNREACHABLE)
 
@@ -182,19 +194,16 @@ def _show(plane: "PlaneStatus", *, watched: bool) -> None:
             note(f"{model.model}: {why}\n  do: {do}")
 
 
-def _model_row(model: "ModelStatus") -> tuple[object, ...]:
-    unloaded = model.resident is False and model.state != "absent"
+def _model_row(model: "FoundModel") -> tuple[object, ...]:
     return (
-        model.model,
-        f"{model.environment} {model.plane}".strip(),
-        model.server,
-        model.loading if model.state in ("ready", "not-ready") else _state(model),
-        ", ".join(version.version for version in model.versions),
-        model.traffic,
-        "\n".join(model.inputs) or ("(not in memory)" if unloaded else ""),
-        "\n".join(model.outputs),
+        model.model, _place(model), f"{model.server}/{model.pool}", model.state, moment(model.since),
+        ", ".join(map(str, model.versions)), model.traffic, "\n".join(model.inputs), "\n".join(model.outputs),
         model.max_batch,
-    )
+    )  # fmt: skip
+
+
+def _place(model: "FoundModel") -> str:
+    return f"{model.environment} {model.plane}".strip()
 
 
 def _rows(model: "ModelStatus", watched: bool) -> list[tuple[object, ...]]:
@@ -217,7 +226,7 @@ def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:
         *rate,
         _time(version.mean_seconds),
         _time(version.queue_seconds),
-        "never" if version.last_used is None else f"{version.last_used:%Y-%m-%d %H:%M:%S} UTC",
+        moment(version.last_used) or "never",
     )
 
 

@@ -12,16 +12,20 @@ from typer import Argument, Exit, Option
 from ..api import Tidegate
 from ..errors import ExitCode, UsageError
 from ..life import WAIT_SECONDS
+from .completion import environment_argument, environment_option, model_argument
 from .output import File, Json, Text, answering, counted, note, print_json, print_table, progress, size
 
 if TYPE_CHECKING:
     from ..life.publish import Outcome
+    from ..registry import Record
 
 PASSWORD = "TIDEGATE_SIGNING_KEY_PASSWORD"
-Model = Annotated[str, Argument(help="A model, or a model and its version or alias: fraud, fraud@3, fraud@champion.")]
-Name = Annotated[str, Argument(help="The model.")]
-OneModel = Annotated[str | None, Argument(help="Only this model.")]
-Environment = Annotated[str, Argument(help="The environment, such as prod.")]
+Model = Annotated[
+    str, model_argument(help="A model, or a model and its version or alias: fraud, fraud@3, fraud@champion.")
+]
+Name = Annotated[str, model_argument(help="The model.")]
+OneModel = Annotated[str | None, model_argument(help="Only this model.")]
+Environment = Annotated[str, environment_argument(help="The environment, such as prod.")]
 Wait = Annotated[float, Option(min=0, help="Seconds to wait for Triton to load the version.")]
 Replace = Annotated[
     bool, Option("--replace", help="Let the old version go first, where both cannot serve side by side.")
@@ -82,7 +86,7 @@ def register(
 
 def deploy(
     model: Model,
-    to: Annotated[Text, Option(help="The environment; needed where several take any version.")] = None,
+    to: Annotated[Text, environment_option(help="The environment; needed where several take any version.")] = None,
     replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
@@ -96,7 +100,7 @@ def deploy(
 
 def promote(
     model: Model,
-    to: Annotated[str, Option(help="The environment, such as prod.")],
+    to: Annotated[str, environment_option(help="The environment, such as prod.")],
     replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
@@ -110,7 +114,7 @@ def promote(
 
 def rollback(
     model: Name,
-    environment: Annotated[str, Option("--in", help="The environment, such as prod.")],
+    environment: Annotated[str, environment_option("--in", help="The environment, such as prod.")],
     version: Annotated[int | None, Option(help="The version to go back to; else the one that was before.")] = None,
     replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
@@ -123,9 +127,37 @@ def rollback(
         _show(tidegate.roll_back(model, environment, version, replace=replace), json)
 
 
+def undeploy(
+    model: Name,
+    environment: Annotated[str, environment_option("--from", help="The environment, such as prod.")],
+    yes: Annotated[bool, Option("--yes", help="Do it: calls of the model fail there from then on.")] = False,
+    wait: Annotated[float, Option(min=0, help="Seconds to wait until nothing serves it.")] = WAIT_SECONDS,
+    json: Json = False,
+) -> None:
+    """Take a model out of an environment: nothing serves it there any more, and `tidegate rollback` brings it back.
+
+    Exit code 1 where it is done, and calls may be answered all the same: it says where, and why.
+    """
+    with _opened(wait) as tidegate:
+        if not yes:
+            what = f"calls of {model} will fail in {environment}, and nothing was done yet"
+            do = f"tidegate why {model} --environment {environment} shows who uses it; --yes does it"
+            raise UsageError(what, do=do)
+        outcome = tidegate.undeploy(model, environment)
+        if json:
+            print_json(outcome)
+        else:
+            still = ", but calls may still be answered" if outcome.unverified else ""
+            print(f"{environment} has no version of {model} any more (before: version {outcome.version}){still}")
+            for each in outcome.unverified:
+                print(f"  {each}")
+        if outcome.unverified:
+            raise Exit(ExitCode.FOUND)
+
+
 def verify(
     environment: Environment,
-    models: Annotated[list[str] | None, Argument(help="Only these models.")] = None,
+    models: Annotated[list[str] | None, model_argument(help="Only these models.")] = None,
     json: Json = False,
 ) -> None:
     """Compare what an environment's repositories hold with the registry, byte for byte.
@@ -147,8 +179,8 @@ def verify(
 
 
 def diff(
-    one: Annotated[str, Argument(help="An environment, such as dev.")],
-    other: Annotated[str, Argument(help="Another one, such as prod.")],
+    one: Annotated[str, environment_argument(help="An environment, such as dev.")],
+    other: Annotated[str, environment_argument(help="Another one, such as prod.")],
     model: OneModel = None,
     json: Json = False,
 ) -> None:
@@ -171,10 +203,13 @@ def diff(
 
 def history(
     model: Name,
-    environment: Annotated[Text, Option("--in", help="Only this environment.")] = None,
+    environment: Annotated[Text, environment_option("--in", help="Only this environment.")] = None,
     json: Json = False,
 ) -> None:
-    """Show what became of a model: who registered, deployed, promoted and rolled back which version, when and where."""
+    """Show what became of a model: who registered, deployed, promoted, took back which version, when and where.
+
+    Attempts that failed, and those that were interrupted, or are under way, are among them.
+    """
     with _opened() as tidegate:
         records = tidegate.history(model, environment)
         if json:
@@ -182,7 +217,7 @@ def history(
             return
         rows = (
             (
-                each.when.strftime("%Y-%m-%d %H:%M:%SZ"), each.what, each.version, each.previous, each.environment,
+                each.when.strftime("%Y-%m-%d %H:%M:%SZ"), _what(each), each.version, each.previous, each.environment,
                 each.plane, each.source, each.who, (each.manifest_sha256 or "")[:12],
                 re.sub("[0-9a-f]{64}", lambda digest: digest[0][:12], each.note),
             )
@@ -217,6 +252,10 @@ def prune(
             total = size(sum(each.bytes for each in found))
             more = "; --yes removes them" if found else ""
             print(f"{counted(len(found), 'version')} that nobody serves, {total}{more}")
+
+
+def _what(record: "Record") -> str:
+    return record.what if record.ended == "done" else f"{record.what} ({record.ended})"
 
 
 def _show(outcome: "Outcome", json: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from ..errors import ExitCode
+from ..errors import ExitCode, hints_once
 from ..findings import Finding, errors
 from .output import Json, Texts, answering, counted, print_json
 
@@ -15,6 +15,9 @@ def check(
         list[Path], Argument(metavar="FOLDER...", help="Entries, or model repositories, whose entries are all checked.")
     ],
     backend: Annotated[Texts, Option(help="A backend that the server has; may be repeated. Any without it.")] = None,
+    package: Annotated[
+        Texts, Option(help="A package that its Python has, numpy or numpy==1.26.4; may be repeated. Any without it.")
+    ] = None,
     gpu: Annotated[bool | None, Option("--gpu/--no-gpu", help="Whether the server has a GPU. Both do without.")] = None,
     strict: Annotated[bool, Option("--strict", help="Warnings count as errors do.")] = False,
     json: Json = False,
@@ -30,7 +33,7 @@ def check(
         for folder in folders:
             kind = kind_of_entry(folder)
             for entry in kind.entries_in(folder):
-                found[entry] = kind.check(entry, backends=backend, gpu=gpu)
+                found[entry] = kind.check(entry, backends=backend, gpu=gpu, packages=package)
         if json:
             print_json([
                 {"entry": entry, "ok": not errors(findings), "findings": findings} for entry, findings in found.items()
@@ -56,9 +59,9 @@ def show(entry: Annotated[Path, Argument(help="The entry's folder.")], json: Jso
 
 
 def _print_findings(entry: Path, findings: list[Finding]) -> None:
-    for finding in findings:
-        # With the folder in front, so that editors and terminals find the line.
-        print(f"{entry / finding.where}: {finding.said}")
+    # With the folder in front, so that editors and terminals find the line.
+    for text in hints_once(f"{entry / finding.where}: {finding.said}" for finding in findings):
+        print(text)
     wrong = len(errors(findings))
     said = [counted(count, what) for count, what in ((wrong, "error"), (len(findings) - wrong, "warning")) if count]
     print(f"{entry}: {' and '.join(said) or 'nothing found'}")

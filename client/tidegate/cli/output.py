@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -108,6 +109,11 @@ def progress(what: str, total_bytes: int) -> Iterator[Advance]:
     yield advance
 
 
+def moment(at: datetime | None) -> str:
+    """Return a time in words, to the second; nothing for none."""
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def size(count: int) -> str:
     """Return a number of bytes in words: 1536 is 1.5 KiB."""
     if count < 1024:
@@ -134,7 +140,7 @@ def answering() -> Iterator[None]:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}", ExitCode.UNREACHABLE)
     except KeyboardInterrupt:
-        _fail("stopped; what served before serves on, and the same command goes on from here", ExitCode.STOPPED)
+        _fail("stopped; the same command, run again, goes on from here", ExitCode.STOPPED)
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:

@@ -151,7 +151,7 @@ def _config(
         different.append(configs.config_differences(expected, text) or ["it says the same in other words"])
     for each in min(different, key=len, default=[]):
         yield f"not as computed from what was registered: {each}"
-    for number in sorted({*published.served, *published.aliases.values()} - set(repository.versions(model))):
+    for number in sorted({*published.served} - set(repository.versions(model))):
         yield f"it serves version {number}, which is not there"
 
 
@@ -317,7 +317,7 @@ def _unserved(context: Context, target: Target, repository: Repository, among: C
     records = context.records(model)
     if records.unreadable:
         return []  # one of them may say that an environment has it
-    served = {published.owner, *published.served, *published.aliases.values()}
+    served = {published.owner, *published.served} if published.served else set()  # what was withdrawn needs nothing
     kept = set(target.named)
     for name in {home.environment.name for home in target.everybody}:
         for number in (current(records, name), context.alias(model, name)):

@@ -1,6 +1,7 @@
 """Whether an entry fits where it is to go: asked before anything is written there."""
 
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from tidegate_contracts.eviction import DISK_FACTOR
@@ -8,8 +9,8 @@ from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 
 from ..errors import UsageError
 from ..findings import Finding, error, errors, warning
-from ..repository import Repository
-from .target import Home, Target
+from ..repository import Repository, StoredFile
+from .target import Home, Target, command_into
 
 
 def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
@@ -24,15 +25,16 @@ def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
 
 def check_staged(staged: Path, target: Target, repository: Repository) -> list[Finding]:
     """Check an entry that was fetched, for the servers that read it there, and beside the models that are there."""
-    has = [set(home.server.backends) for home in target.homes]
-    backends = set.intersection(*has) if all(has) else None  # where one does not say, it is not known
     gpu = all(home.pool.gpu for home in target.homes)
-    return target.kind.check_staged(staged, target.model, repository, backends=backends, gpu=gpu)
+    bring = partial(command_into, target.homes[0].environment)
+    has = {"backends": _backends(target), "packages": _packages(target)}
+    return target.kind.check_staged(staged, target.model, repository, gpu=gpu, bring=bring, **has)
 
 
 def check_fits(target: Target, entry_config: str, manifest: Manifest, peak: int) -> list[Finding]:
     """Check an entry against the pools that are to serve it; `peak` versions are loaded at one time."""
-    found: list[Finding] = []
+    files = [StoredFile(each.path, each.size) for each in manifest.files]
+    found = target.kind.check_backend(target.model, entry_config, files, _backends(target))
     which = target.kind.needs_gpu(entry_config)
     do = "ask the platform admin for a pool with a GPU, or let it run on the processor"
     for home in target.homes:
@@ -41,6 +43,29 @@ def check_fits(target: Target, entry_config: str, manifest: Manifest, peak: int)
             found.append(error(what, target.kind.configs.CONFIG, do=do))
         found += _in_memory(home, manifest, peak)
     return list(dict.fromkeys(found))
+
+
+def _backends(target: Target) -> set[str] | None:
+    """Return the backends that every server has; None where one does not say."""
+    has = [set(home.server.backends) for home in target.homes]
+    return set.intersection(*has) if all(has) else None
+
+
+def _packages(target: Target) -> list[str] | None:
+    """Return the packages of every server that says which it has; None where none does.
+
+    One of several versions is without a version.
+    """
+    said = [home.server.packages for home in target.homes if home.server.packages is not None]
+    if not said:
+        return None
+    by_name = [{each.partition("==")[0]: each for each in packages} for packages in said]
+    first, *others = by_name
+    return [
+        full if all(each[name] == full for each in others) else name
+        for name, full in first.items()
+        if all(name in each for each in others)
+    ]
 
 
 def _in_memory(home: Home, manifest: Manifest, peak: int) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from tidegate_contracts.environments import DatasetLocation, Environment, Environments, Plane, WhoAmI
 
@@ -30,6 +30,11 @@ class Context:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _proxies: dict[str, ProxyClient] = field(default_factory=dict)
 
+    def now_after(self, latest: datetime | None) -> datetime:
+        """Return the time of now; after the latest one, by a clock that went ahead: the order is that of the lock."""
+        now = self.now()
+        return now if latest is None or now > latest else latest + timedelta(microseconds=1)
+
     def environment(self, name: str) -> Environment:
         """Return the environment of this name. Raises NotFoundError."""
         return environment(name, self.known)
@@ -54,6 +59,10 @@ class Context:
         for each in found.unreadable if aloud else ():
             self.tell(f"warning: {each} cannot be read, and was left out: find out who did that, and mend it")
         return Records(map(self._in_names_of_now, found), found.unreadable)
+
+    def attempts(self, model: str) -> Records:
+        """Return what began with a model's versions, and what failed, in the names of now."""
+        return Records(map(self._in_names_of_now, self.registry.attempts(model)))
 
     def alias(self, model: str, environment: str) -> int | None:
         """Return the version that the registry's alias of an environment says, under any name that it has had."""

@@ -14,8 +14,8 @@ from . import rules
 from .context import Context
 from .plan import called
 from .publish import Outcome, bring
-from .rules import Operation, before, current
-from .target import homes, targets
+from .rules import Operation, before, current, of_environment
+from .target import command_into, homes, targets
 
 
 def deploy(context: Context, model: str, to: str | None = None, *, replace: bool = False) -> Outcome:
@@ -23,8 +23,7 @@ def deploy(context: Context, model: str, to: str | None = None, *, replace: bool
     name, which = _wanted(model)
     of = context.environment(to) if to is not None else _open_environment(context)
     if of.promotion.source is not None:
-        do = f"tidegate promote {name} --to {of.name}"
-        raise RefusedError(f"{of.name} takes versions from {of.promotion.source}", do=do)
+        raise RefusedError(f"{of.name} takes versions from {of.promotion.source}", do=command_into(of, model))
     return _bring(context, "deploy", name, which or LATEST, of, replace=replace)
 
 
@@ -36,10 +35,11 @@ def promote(context: Context, model: str, to: str, *, replace: bool = False) -> 
     if which is None:
         if source is None:
             what = f"{of.name} takes versions from no other environment, so that it must be said which one"
-            raise UsageError(what, do=f"tidegate promote {name}@<version> --to {of.name}")
+            raise UsageError(what, do=command_into(of, f"{name}@<version>"))
         which = str(context.alias(name, source) or "")
         if not which:
-            raise NotFoundError(f"{source} has no version of {name}", do=f"tidegate deploy {name} --to {source}")
+            do = command_into(context.environment(source), name)
+            raise NotFoundError(f"{source} has no version of {name}", do=do)
     return _bring(context, "promote", name, which, of, replace=replace)
 
 
@@ -104,7 +104,8 @@ def _check_rules(context: Context, of: Environment, version: RegisteredVersion, 
         rules.other_than_who_registered(of.name, number, version.registered_by, who, version.unproven)
     if asked.source is not None:
         records = context.records(version.model, aloud=False)  # what is none among them is told by `bring`
-        rules.was_in(asked.source, of.name, number, records)
+        do = command_into(context.environment(asked.source), f"{version.model}@{number}")
+        rules.was_in(asked.source, of.name, number, records, do)
         if asked.soak_hours:
             failures = _failures(context, context.environment(asked.source), version)
             rules.has_soaked(asked.source, number, asked.soak_hours, records, failures, context.now())
@@ -124,6 +125,8 @@ def _failures(context: Context, source: Environment, version: RegisteredVersion)
 
 def _target(context: Context, of: Environment, model: str, records: Sequence[Record]) -> int:
     recorded = current(records, of.name)
+    if recorded is None and (changes := of_environment(records, of.name)):
+        return changes[-1].version  # it was taken out
     if recorded is None:
         raise NotFoundError(f"{of.name} has never had a version of {model}")
     previous = before(records, of.name, recorded)

@@ -5,7 +5,7 @@ that need not: an alias stands in the configuration only where the definition ha
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tidegate_contracts.manifest import Manifest
 
@@ -61,8 +61,11 @@ class Plan:
         pairs = zip([None, *way], way, strict=False)
         return max(self.repository.configs.loaded_at_once(one, other) for one, other in pairs)
 
-    def put_back(self) -> None:
-        """Have the servers serve what they served before, and nothing else; the version stays, for the next run."""
+    def put_back(self, *, loaded: bool) -> None:
+        """Have the servers serve what they served before, and nothing else; the version stays, for the next run.
+
+        `loaded` says that none is loading it any more: each has.
+        """
         repository, model = self.repository, self.target.model
         if repository.config(model) == self.before:
             return  # nothing was written
@@ -70,6 +73,8 @@ class Plan:
             repository.write_config(model, self.before)
         else:
             repository.withdraw(model)  # Triton would try to load it again and again
+            if loaded:
+                repository.put_away(model)
 
 
 def make_plan(
@@ -89,10 +94,7 @@ def make_plan(
         why = "what it is made of is in no registry, so that it could be neither verified nor brought back"
         do = "register it; then, when nobody needs it for a minute, move its folder away and run the command again"
         raise UsageError(what, where=repository.where, why=why, do=do)
-    aliases: dict[str, int] = {}
-    if published is not None:  # an alias for what is not served, as in a configuration that was withdrawn, is none
-        aliases = {name: each for name, each in published.aliases.items() if each in published.served}
-        published = replace(published, aliases=aliases)
+    aliases = published.aliases if published is not None else {}
     others = {name: each for name, each in aliases.items() if name in {home.model.alias for home in target.shared}}
     _check_shared(target, repository, number, {name: each for name, each in others.items() if each in there}, had)
     old = called(target, published, had.current)
@@ -117,11 +119,11 @@ def make_plan(
     if is_cut_over:
         back = had.current if had.current in there else None
         left = kept & {*named, *had.others.values()} | ({back} if back is not None else set())
-        before = _config_of(repository, model, left, back, aliased(back))
+        before = config_of(repository, model, left, back, aliased(back))
     elif published is not None:
         # Not the configuration of a run that stopped half way, but the one before.
         half = set(published.served) - had.ever - target.named - {old, *aliases.values()}
-        before = text if not half else _config_of(repository, model, set(published.served) - half, old, aliases)
+        before = text if not half else config_of(repository, model, set(published.served) - half, old, aliases)
     return Plan(target, repository, number, old, text, before, first, last, fresh, back, is_cut_over)
 
 
@@ -164,7 +166,7 @@ def called(target: Target, published: Published | None, recorded: int | None) ->
     return max(published.served, default=None) if newest else None
 
 
-def _config_of(
+def config_of(
     repository: Repository, model: str, served: Collection[int], called: int | None, aliases: Mapping[str, int]
 ) -> str | None:
     """Return the configuration under which these versions serve; None where there are none."""

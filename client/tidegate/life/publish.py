@@ -6,15 +6,15 @@ next run goes on.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from tidegate_contracts.environments import Environment
 from tidegate_contracts.manifest import Manifest
 from tidegate_contracts.message import Message
 
 from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
+from ..failures import scrubbed
 from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
 from .context import Context
@@ -25,7 +25,7 @@ from .target import Home, Target, targets
 
 
 class Outcome(Message):
-    """The result of deploy, promote or rollback."""
+    """The result of deploy, promote, rollback or undeploy."""
 
     what: Operation
     model: str
@@ -36,6 +36,7 @@ class Outcome(Message):
     who: str
     planes: tuple[str, ...]
     notes: tuple[str, ...] = ()  # what is worth knowing all the same
+    unverified: tuple[str, ...] = ()  # of `undeploy`: where calls may be answered all the same, and why
 
 
 def bring(
@@ -66,15 +67,17 @@ def bring(
             had = _had(target, of, records, expected)
             plans.append(make_plan(target, repositories[target.key], number, entry_config, had, alone=replace))
         run = _Run(context, version, manifest, of, plans)
+        changed = any(plan.now != plan.last for plan in plans)
+        to_do = changed or any(current(records, of.name, home.plane.name) != number for _, home in run.homes)
+        locks.enter_context(attempted(context, what, version, of, who) if to_do else nullcontext())
         for plan in plans:
             run.check(plan, entry_config, replace=replace)
-        changed = any(plan.now != plan.last for plan in plans)
         with run.put_back_on_failure():
             if changed:
                 for plan in plans:
                     run.publish(plan)
             # Also where a run that was killed had written the last configuration: it may have seen no answer.
-            if changed or any(current(records, of.name, home.plane.name) != number for _, home in run.homes):
+            if to_do:
                 run.try_out()
                 run.check_alias(expected)
             for plan in plans:
@@ -117,6 +120,7 @@ class _Run:
     of: Environment
     plans: list[Plan]
     notes: list[str] = field(default_factory=list)
+    served: list[Home] = field(default_factory=list)  # Where it was seen to serve.
 
     @property
     def homes(self) -> list[tuple[Plan, Home]]:
@@ -169,7 +173,9 @@ class _Run:
             context.tell(f"waiting until version {number} serves on {home.plane.name}")
             if (note := until_served(context, home, number, fresh=plan.fresh)) is not None:
                 self.notes.append(note)
-            elif golden is not None:
+                continue
+            self.served.append(home)
+            if golden is not None:
                 answers(context, home, number, golden)
                 context.tell(f"version {number} answers its golden request on {home.plane.name}")
         if golden is None:
@@ -198,10 +204,7 @@ class _Run:
             if had == number:
                 continue
             previous = had if had is not None else plan.old if plan.old != number else None
-            when = self.context.now()
-            if latest is not None and when <= latest:  # by a clock that went ahead: the order is that of the lock
-                when = latest + timedelta(microseconds=1)
-            latest = when
+            latest = when = self.context.now_after(latest)
             for key, value in (("by", who), ("at", when.isoformat(timespec="seconds")), ("from", source or "registry")):
                 registry.tag(self.version, f"tidegate.{self.of.name}.{key}", value)
             record = Record(
@@ -231,7 +234,8 @@ class _Run:
             for plan in reversed(self.plans):
                 try:
                     reached = _is_called(plan) or reached
-                    plan.put_back()
+                    # Of other environments that read the repository nobody has looked whether they have loaded it.
+                    plan.put_back(loaded=all(home in self.served for home in plan.target.everybody))
                 except (TidegateError, OSError) as worse:
                     left.append(f"{plan.repository.where}: {worse}")
             what, more = self._did_not_come(), [f"note: {note}" for note in self.notes]
@@ -271,6 +275,26 @@ class _Run:
             planes.setdefault(_serves(plan), []).append(home.plane.name)
         serves = [what if len(planes) == 1 else f"{', '.join(where)}: {what}" for what, where in planes.items()]
         return f"{name} did not come into {self.of.name}; {'; '.join(serves)}"
+
+
+@contextmanager
+def attempted(
+    context: Context, what: Operation, version: RegisteredVersion, of: Environment, who: str
+) -> Iterator[None]:
+    """Write down that an operation begins, and why it failed: who is killed leaves the first alone."""
+    record = Record(
+        what=what, model=version.model, version=version.number, who=who, when=context.now(), environment=of.name,
+        manifest_sha256=version.manifest_sha256, ended="interrupted",
+    )  # fmt: skip
+    context.registry.append_record(version, record)
+    try:
+        yield
+    except TidegateError as error:
+        note = " ".join(scrubbed(str(error)).split())
+        with suppress(TidegateError):
+            failed = record.model_copy(update={"when": context.now(), "ended": "failed", "note": note})
+            context.registry.append_record(version, failed)
+        raise
 
 
 def _is_called(plan: Plan) -> bool:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from math import inf
 
 from .. import errors
 from ..registry import Golden
@@ -20,6 +21,11 @@ def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> s
     Returns a note where that cannot be seen from outside.
     """
     model, proxy = home.model.name, context.proxy(home.plane)
+    missing = f"version {number} is not ready"
+    # What failed before is tried again at the next look; what fails only now is not loaded by a later one.
+    before = home.pool.loading == "preload" and _why_failed(context, home, number)
+    # Proxies tell whole seconds; they may have seen what they tell before anything was written.
+    tried = time.monotonic() + look_seconds(home) + 1 if before else -inf
 
     def described() -> bool:
         return bool(proxy.metadata(model, server=home.server.name, version=number, deadline=ANSWER_SECONDS))
@@ -34,20 +40,22 @@ def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> s
         except errors.UnreachableError as error:
             if home.kind.configs.NOT_READY not in error.why:
                 raise
+            if why := _why_failed(context, home, number, tried):
+                raise _not_loaded(home, missing, why) from error
             what = "the inference server has seen it, and is loading it still or cannot"
             raise errors.UnreachableError(what) from error
         return False
 
     if home.pool.loading != "on-demand":
         # Replicas look at the repository each in its own time, and any of them may be the one that answers.
-        steady = _look_seconds(home) if fresh else 0
-        _until(context, home, ready, f"version {number} is not ready", steady)
+        steady = look_seconds(home) if fresh else 0
+        _until(context, home, ready, missing, steady)
     elif home.follows == "shares" and number not in home.named:
         only = f"{_where(home)} loads only the versions that the definition names"
         return f"{only}, which version {number} is not yet: it was not tried there"
     else:
         # Readiness would load nothing: the model's own description does, so that this is a real load.
-        _until(context, home, described, f"version {number} is not ready", 0)
+        _until(context, home, described, missing, 0)
     return None
 
 
@@ -82,13 +90,35 @@ def answers(context: Context, home: Home, number: int, golden: Golden) -> None:
         raise errors.UnfinishedError(what, where=_where(home), why="; ".join(wrong[:5]), do=do)
 
 
+def _why_failed(context: Context, home: Home, number: int, since: float = -inf) -> str:
+    """Return why a replica could not load a version, or nothing; older proxies do not tell.
+
+    What a proxy is known to have seen before `since` (monotonic) is passed over.
+    """
+    asked = time.monotonic()
+    try:
+        found = context.proxy(home.plane).whereabouts(home.model.name, server=home.server.name, deadline=ANSWER_SECONDS)
+    except errors.TidegateError:
+        return ""
+    places = (place for each in found.models if each.pool == home.model.pool for place in each.places)
+    new = (place for place in places if asked - (place.seen_seconds or 0) >= since)
+    failures = (each for place in new for each in place.failures)
+    return next((each.why for each in failures if each.version in (number, None)), "")
+
+
+def _not_loaded(home: Home, what: str, why: str) -> errors.UnfinishedError:
+    do = "mend the model, register it again and deploy that; where the server is what is wrong, run the same "
+    do += "command again once it is mended"
+    return errors.UnfinishedError(f"{what}: it cannot be loaded", where=_where(home), why=why, do=do)
+
+
 def _until(context: Context, home: Home, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
     """Wait until a check holds, and has held for so long.
 
     That the load failed is believed when nothing else was said until the loader has surely seen what is there now:
     at first it may be said of what was there before.
     """
-    bound, where = context.wait_seconds + _look_seconds(home), _where(home)
+    bound, where = context.wait_seconds + look_seconds(home), _where(home)
     end = time.monotonic() + bound
     state, since, why = "", 0.0, ""
     while True:
@@ -103,10 +133,8 @@ def _until(context: Context, home: Home, check: Callable[[], bool], what: str, s
         since = since if state == before else now
         if state == "holds" and now - since >= steady_seconds:
             return
-        if state == "failed" and now - since > _look_seconds(home) + LOOK_SECONDS:
-            do = "mend the model, register it again and deploy that; where the server is what is wrong, run the same "
-            do += "command again once it is mended"
-            raise errors.UnfinishedError(f"{what}: it cannot be loaded", where=where, why=why, do=do)
+        if state == "failed" and now - since > look_seconds(home) + LOOK_SECONDS:
+            raise _not_loaded(home, what, why)
         if now > end:
             why = why or "the inference server has not loaded it, or cannot"
             do = "look into the log of the inference server there; then run the same command again"
@@ -114,7 +142,8 @@ def _until(context: Context, home: Home, check: Callable[[], bool], what: str, s
         time.sleep(LOOK_SECONDS)
 
 
-def _look_seconds(home: Home) -> float:
+def look_seconds(home: Home) -> float:
+    """Return the seconds within which its servers, or their policies, have looked at the repository."""
     return home.pool.poll_seconds or POLL_SECONDS
 
 

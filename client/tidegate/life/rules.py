@@ -4,7 +4,7 @@ The rules are pure functions; every one returns, or raises RefusedError. They ke
 keeps others out are the permissions of the repository and the registry.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
@@ -14,8 +14,10 @@ from ..errors import NotFoundError, RefusedError
 from ..registry.version import Record, Records
 from .context import Context
 
-Operation = Literal["deploy", "promote", "rollback"]
-BRINGS: Final = get_args(Operation)  # kinds of records after which an environment has their version
+Brings = Literal["deploy", "promote", "rollback"]
+Operation = Literal[Brings, "undeploy"]
+BRINGS: Final = get_args(Brings)  # kinds of records after which an environment has their version
+CHANGES: Final = get_args(Operation)
 
 
 def history(context: Context, model: str, environment: str | None = None) -> Sequence[Record]:
@@ -25,20 +27,36 @@ def history(context: Context, model: str, environment: str | None = None) -> Seq
     records = context.records(model)
     if not records:
         raise NotFoundError(f"nothing is written down of {model}", do=f"tidegate register <folder of {model}>")
-    kept = [each for each in records if environment in (None, each.environment)]
+    attempts = context.attempts(model)
+    kept = [each for each in [*records, *unsuccessful(attempts, records)] if environment in (None, each.environment)]
     return sorted(kept, key=lambda each: each.when, reverse=True)
+
+
+def unsuccessful(attempts: Sequence[Record], records: Sequence[Record]) -> Iterator[Record]:
+    """Yield the attempts that came to no end: a beginning counts unless its failure or its success was written down."""
+
+    def key(each: Record) -> tuple[str, int, str | None]:
+        return each.what, each.version, each.environment
+
+    for each in attempts:
+        later = sorted(
+            (other for other in [*attempts, *records] if key(other) == key(each) and other.when > each.when),
+            key=lambda other: other.when,
+        )
+        if each.ended == "failed" or not later or later[0].ended == "interrupted":
+            yield each
 
 
 def of_environment(records: Iterable[Record], environment: str, plane: str | None = None) -> list[Record]:
     """Return the records that changed what the environment has, oldest first; on one data plane where it is said."""
-    found = [each for each in records if each.environment == environment and each.what in BRINGS]
+    found = [each for each in records if each.environment == environment and each.what in CHANGES]
     return sorted((each for each in found if plane in (None, each.plane)), key=lambda each: each.when)
 
 
 def current(records: Iterable[Record], environment: str, plane: str | None = None) -> int | None:
-    """Return the version that the environment had last."""
+    """Return the version that the environment has; None where it never had one, or it was taken out."""
     changes = of_environment(records, environment, plane)
-    return changes[-1].version if changes else None
+    return changes[-1].version if changes and changes[-1].what in BRINGS else None
 
 
 def before(records: Iterable[Record], environment: str, number: int) -> int | None:
@@ -63,7 +81,7 @@ def served_hours(records: Sequence[Record], environment: str, number: int, now: 
         changes = of_environment(records, environment, plane)
         ends = [each.when for each in changes[1:]] + [now]
         for change, end in zip(changes, ends, strict=True):
-            if change.version == number:
+            if change.version == number and change.what in BRINGS:
                 totals[plane] += max(end - change.when, timedelta())  # a clock that goes ahead counts nothing
     return min(totals.values(), default=timedelta()) / timedelta(hours=1)
 
@@ -101,13 +119,12 @@ def other_than_who_registered(environment: str, number: int, by: str, who: WhoAm
         raise RefusedError(what, why="the definition asks for separation of duties", do=do)
 
 
-def was_in(source: str, environment: str, number: int, records: Sequence[Record]) -> None:
-    """Check that the version has been deployed in the environment that versions come from."""
+def was_in(source: str, environment: str, number: int, records: Sequence[Record], do: str) -> None:
+    """Check that the version has been in the environment that versions come from; `do` is what brings it there."""
     if any(each.version == number for each in of_environment(records, source)):
         return
-    what, model = f"version {number} was never deployed in {source}", records[0].model if records else "MODEL"
-    do = f"deploy it there first: tidegate deploy {model}@{number} --to {source}"
-    raise RefusedError(what, why=f"{environment} takes versions that have been in {source}", do=do)
+    what, why = f"version {number} was never in {source}", f"{environment} takes versions that have been in {source}"
+    raise RefusedError(what, why=why, do=f"bring it there first: {do}")
 
 
 def has_soaked(source: str, number: int, hours: float, records: Records, failures: int | None, now: datetime) -> None:

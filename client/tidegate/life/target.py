@@ -84,6 +84,11 @@ class Target:
         return frozenset(number for home in self.everybody for number in home.named)
 
 
+def command_into(of: contract.Environment, model: str) -> str:
+    """Return the command that brings a model, or a version of it, into an environment: one takes it from another."""
+    return f"tidegate {'deploy' if of.promotion.source is None else 'promote'} {model} --to {of.name}"
+
+
 def homes(of: contract.Environment, model: str | None = None) -> list[Home]:
     """Return where the environment serves the model, or all, lower waves first; NotFoundError where it does not."""
     everywhere = [

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from tidegate_contracts.manifest import Manifest
 
-from ..errors import TidegateError
-from ..findings import errors
+from ..errors import TidegateError, hints_once
+from ..findings import Finding, errors, warning
 from ..kinds import kind_of_entry
 from ..parallel import Progress, in_parallel
 from . import version as words
@@ -38,6 +38,7 @@ PROXY: Final = "DOMINO_INFERENCE_PROXY"
 DOMINO_USER: Final = "DOMINO_STARTING_USERNAME"
 ASKING_SECONDS: Final = 10.0
 SOURCE: Final = "model"  # Below the artifacts of a run: where its model is, for MLflow and for us.
+_KEEP: Final = (".keep", ".gitkeep")  # They keep a folder that has no other file: `tidegate model new` writes them too.
 REGISTER_RECORD: Final = f"{RECORDS_FOLDER}/registered.json"
 
 
@@ -198,23 +199,24 @@ def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
     kind = kind_of_entry(entry)
     findings = kind.check(entry, model)
     if wrong := errors(findings):
-        lines = "\n".join(map(str, wrong)).replace("\n", "\n  ")
+        lines = "\n".join(hints_once(map(str, wrong))).replace("\n", "\n  ")
         what = f"No server would serve this entry, and it is not registered\n  {lines}"
         raise TidegateError(what, where=entry, do="mend it; `tidegate model check` looks at it again")
     if golden is not None:
         golden.check(*kind.tensors(entry), str(entry))
-    return [*map(str, findings), *_strangers(entry)]
+    told = {each.where for each in findings}
+    strangers = [each for each in _strangers(entry) if each.where not in told]
+    return list(hints_once(f"{entry / each.where}: {each.said}" for each in (*findings, *strangers)))
 
 
-def _strangers(entry: Path) -> list[str]:
-    """Return what is to be said of files that editors, notebooks and Python leave, and that may hold secrets (.env)."""
-    says = "warning: it goes into the registry, for all who may read that; take it away if it is not the model's"
-    left = (
-        file
-        for file in sorted(entry.rglob("*"))
-        if any(step.startswith(".") or step == "__pycache__" for step in file.relative_to(entry).parts)
-    )
-    return [f"{file}: {says}" for file in left if file.is_file()]
+def _strangers(entry: Path) -> Iterator[Finding]:
+    """Yield what is to be said of files that editors, notebooks and Python leave, and that may hold secrets (.env)."""
+    for file in sorted(entry.rglob("*")):
+        path = file.relative_to(entry)
+        odd = any(step.startswith(".") or step == "__pycache__" for step in path.parts)
+        if odd and file.is_file() and file.name not in _KEEP:
+            why, do = "all who may read that can read it", "take it away if it is not the model's"
+            yield warning("it goes into the registry", path.as_posix(), why, do)
 
 
 def registrant(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:

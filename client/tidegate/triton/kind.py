@@ -3,7 +3,7 @@
 What a method needs is imported when it runs: protobuf and gRPC take longer to import than most commands run.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +13,7 @@ from tidegate_contracts.triton import ALIAS_PARAMETER
 from ..findings import Finding, error, warning
 
 if TYPE_CHECKING:
-    from ..repository import Configs, Repository
+    from ..repository import Configs, Repository, StoredFile
     from .entries.show import Shown
 
 NEEDS_GPU: Final = ("tensorrt", "tensorrt_plan", "tensorrtllm", "dali")
@@ -37,13 +37,19 @@ class TritonKind:
         return entries_in(folder)
 
     def check(
-        self, folder: Path, name: str | None = None, *, backends: Collection[str] | None = None, gpu: bool | None = None
+        self,
+        folder: Path,
+        name: str | None = None,
+        *,
+        backends: Collection[str] | None = None,
+        gpu: bool | None = None,
+        packages: Collection[str] | None = None,
     ) -> list[Finding]:
         """Return what Triton would refuse or ignore."""
         from .entries.checks import check_entry
         from .entries.entry import read_entry
 
-        return check_entry(read_entry(folder, name), backends=backends, gpu=gpu)
+        return check_entry(read_entry(folder, name), backends=backends, gpu=gpu, packages=packages)
 
     def tensors(self, folder: Path) -> tuple[dict[str, bool], list[str]]:
         """Return the inputs of an entry, with whether each is optional, and its outputs."""
@@ -80,7 +86,15 @@ class TritonKind:
         return config
 
     def check_staged(
-        self, staged: Path, model: str, repository: "Repository", *, backends: Collection[str] | None, gpu: bool | None
+        self,
+        staged: Path,
+        model: str,
+        repository: "Repository",
+        *,
+        backends: Collection[str] | None,
+        gpu: bool | None,
+        bring: Callable[[str], str],
+        packages: Collection[str] | None = None,
     ) -> list[Finding]:
         """Check an entry that was fetched; an ensemble's steps must be in the repository."""
         from .entries.checks import check_entry
@@ -96,9 +110,22 @@ class TritonKind:
             for name in steps & there:
                 if (text := repository.config(name)) is not None:
                     models[name] = parse_config(text, f"{repository.where}/{name}/{CONFIG}")
-        first = {f"there is no model '{name}'": f"deploy it first: tidegate deploy {name}" for name in missing}
-        found = check_entry(entry, backends=backends, gpu=gpu, models=models)
+        first = {f"there is no model '{name}'": bring(name) for name in missing}
+        found = check_entry(entry, backends=backends, gpu=gpu, packages=packages, models=models)
         return [replace(each, do=first.get(each.what, each.do)) for each in found]
+
+    def check_backend(
+        self, model: str, entry_config: str, files: Collection["StoredFile"], backends: Collection[str] | None
+    ) -> list[Finding]:
+        """Check the backend, by the configuration and the names of the files."""
+        from .entries.checks.backends import check_server
+        from .entries.entry import Entry
+        from .entries.text import read_config
+
+        folders = {each.path.partition("/")[0] for each in files if "/" in each.path}
+        entry = Entry(Path(model), model, read_config(entry_config), tuple(sorted(files)), tuple(sorted(folders)), ())
+        found = check_server(entry, entry.config, backends) if entry.config is not None else ()
+        return [replace(each, where=entry.where(each.where)) for each in found]
 
     def needs_gpu(self, entry_config: str) -> str | None:
         """Return the backend, or the platform, of an entry that runs on GPUs only."""

@@ -32,7 +32,7 @@ MEMORY = {"rss_mb": idle_megabytes, "rss_mb_10k": busy_megabytes, "reload_p99_vs
 GOALS = {key: goal for row in ROWS.values() for key, goal in row.goals().items()} | {
     "rss_mb": Goal("MiB that the proxy takes, idle", "report"),
     "rss_mb_10k": Goal("MiB with 10,000 models and callers", "report"),
-    "reload_p99_vs_before": Goal("p99 while tables of 10,000 models are taken over, against before", "report"),
+    "reload_p99_vs_before": Goal("p99 while tables of 10,000 models are taken over, against before", "≤ 1.5"),
 }
 
 

@@ -91,7 +91,7 @@ def retry(model: Annotated[str, typer.Argument(help="Its name.")], address: Addr
     """Let a model out of quarantine: the next acquire of it loads it."""
     with _refusing(listing.ListingError):
         listing.retry(address, model)
-    print(f"{model} is tried again when it is asked for.")
+    print(f"{model} is in no quarantine and no back-off now: it is loaded when it is asked for.")
 
 
 @app.command()
@@ -101,11 +101,14 @@ def simulate(
         str, typer.Option(help="Of each replica: bytes (also 9Gi, 500M), or per cent of all footprints, as 40%.")
     ] = "",
     policy: Annotated[str, typer.Option(help="Which policy; with --compare, one more to compare.")] = "",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of that policy, if it has some.")
+    ] = None,
     replicas: Annotated[int, typer.Option(help="How many replicas the pool has.", min=1, max=1000)] = 1,
     idle_seconds: Annotated[float, typer.Option(help="Idle for so long a model may go; 0: at once.", min=0)] = 300.0,
     wait_seconds: Annotated[
-        float, typer.Option(help="How long a request waits for room before it is busy; loads are waited for.", min=0)
-    ] = 0.0,
+        float | None, typer.Option(help="How long a request waits for its model; without: for loads alone.", min=0)
+    ] = None,
     lease_seconds: Annotated[
         float, typer.Option(help="How long leases are; 0: proxies give them back after their last request.", min=0)
     ] = 0.0,
@@ -138,14 +141,15 @@ def simulate(
                    "--unload-seconds": unload_seconds, "--freeing-seconds": freeing_seconds,
                    "--residency-factor": residency_factor}  # fmt: skip
         for option, value in numbers.items():
-            if not math.isfinite(value):
+            if value is not None and not math.isfinite(value):
                 raise SimulationError(f"{option} {value}: this is no number that something can last.")
         if 0 < lease_seconds < LEAST_LEASE:
             why = "renewing such short ones would take longer than all else"
             raise SimulationError(f"--lease-seconds {lease_seconds}: it is 0, or at least {LEAST_LEASE:g}; {why}.")
         wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
+        given = _pairs(settings or [])
         try:
-            policies = [find(name) for name in wanted if name]
+            policies = [find(name, given if name == policy else {}) for name in wanted if name]
         except ValueError as error:
             raise SimulationError(f"--policy {policy}: {error}.") from None
         from .simulate import compare as comparing
@@ -217,6 +221,15 @@ async def _serve(policy: EvictionPolicy) -> bool:
     return await policy.run_until_stopped()
 
 
+def _pairs(said: list[str]) -> dict[str, str]:
+    """Return settings by their names; SimulationError for what is none."""
+    pairs = dict(each.partition("=")[::2] for each in said)
+    for each in said:
+        if not each.partition("=")[0].isidentifier() or "=" not in each or len(pairs) < len(said):
+            raise SimulationError(f"--set {each}: write each setting once, as NAME=VALUE.")
+    return pairs
+
+
 def capacity_bytes(text: str, trace: Trace) -> int:
     """Return what a capacity says, in bytes; SimulationError if it says nothing."""
     written = text.strip()
@@ -232,8 +245,10 @@ def capacity_bytes(text: str, trace: Trace) -> int:
         size = round(float(match[1]) * unit) if unit else 0
         if 0 < size < 1 << 62:
             return size
-    said = f"--capacity {text}: this is no size" if written else "Say --capacity"
-    raise SimulationError(f"{said}. Write bytes (9663676416, 9Gi, 500M), or per cent of all footprints (40%).")
+    said = f"--capacity {text}: this is no size above 0" if written else "Say --capacity"
+    raise SimulationError(
+        f"{said}. Write bytes (9663676416, 9Gi, 500M), or per cent of all footprints (40%), and more than 0."
+    )
 
 
 @contextmanager

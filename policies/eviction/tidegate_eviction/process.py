@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -104,7 +105,9 @@ class EvictionPolicy:
         self._serving = self._loop.create_task(self._server.serve([listeners["lease"]]))
         self._following = self._loop.create_task(self.driver.follow())
         self._tasks = [self._following, self._loop.create_task(service.follow_repository())]
-        for work in (heartbeat.beat, self.settings.look, self.settings.keep, service.keep):
+        # Looked at on a thread: to import a policy of somebody else's takes its time.
+        look = partial(asyncio.to_thread, self.settings.look)
+        for work in (heartbeat.beat, look, self.settings.keep, service.keep):
             self._tasks.append(self._loop.create_task(every_second(work)))
         log.info("serving", extra={"said": {"ports": self.ports, "kind": service.settings.kind}})
 
@@ -159,18 +162,23 @@ class EvictionPolicy:
         log.info("stopped")
 
     def _use(self, data: bytes) -> None:
+        settings = read(data)
         if self._service is None:
-            self._service = EvictionService(read(data), self._footprints, secrets.token_hex(4))
-        else:
-            self._service.use(read(data))
+            self._service = EvictionService(settings, self._footprints, secrets.token_hex(4))
+            return
+
+        async def use() -> None:
+            self.service.use(settings)
+
+        asyncio.run_coroutine_threadsafe(use(), self._loop).result()
 
     def _snapshot(self) -> "Future[Snapshot]":
         async def look() -> Snapshot:
             service, settings = self.service, self.settings
             return Snapshot(
                 service.listing(), service.counts, service.reading, KINDS[service.settings.kind].memory_sources,
-                self.driver.is_up, service.residency.leases, settings.generation, settings.failures,
-                settings.last_error,
+                self.driver.is_up, service.residency.leases, service.named_models, settings.generation,
+                settings.failures, settings.last_error,
             )  # fmt: skip
 
         return asyncio.run_coroutine_threadsafe(look(), self._loop)

@@ -41,6 +41,7 @@ class ModelFiles:
     stamp: str = ""  # Fingerprint of the content to load; it changes with the content, even to older files.
     parts: tuple[str, ...] = ()
     estimate_bytes: int | None = None  # What it may take in memory, without its parts; None where nothing tells.
+    problem: str = ""  # Why no load of it can succeed, where its files show that.
 
 
 class ModelRepository(Protocol):

@@ -16,6 +16,7 @@ _RESTRICTIONS = {
 }
 _SWITCHED_ON = re.compile(r"--allow-(sagemaker|vertex-ai)(?:[= ](?:true|1))?(?![\w=-])")
 _FORWARDED = re.compile(r"--(?:http|grpc)-header-forward-pattern[= ](\S+)")
+_MODE = re.compile(r"--model-control-mode[= ](\S+)")
 _CODE = re.compile(r"--(backend-directory|repoagent-directory|cache-directory)[= ](\S+)")
 
 
@@ -28,7 +29,8 @@ def tritons_keep_their_control_to_themselves(environment: Environment) -> Iterat
     """Every Triton asks for a secret before it loads or unloads models, maps memory, traces or changes its log.
 
     Whoever may load a model chooses what runs; shared memory and trace files are read and written by path. The secret
-    comes from a file or variable. No other front end is switched on, no header with credentials is handed to models,
+    comes from a file or variable. A Triton that polls its repository refuses loads itself: its index, which shares a
+    protocol with them, may be open. No other front end is switched on, no header with credentials is handed to models,
     and no code is loaded from where models lie or a container can write.
     """
     for pod in environment.pods:
@@ -42,7 +44,9 @@ def _wrong(container: Mapping[str, Any], words: str) -> Iterator[str]:
     for flag, pattern in _RESTRICTIONS.items():
         said = pattern.findall(words)
         restricted = {protocol for protocols, _ in said for protocol in protocols.split(",")}
-        if missing := [each for each in triton.RESTRICTED_PROTOCOLS if each not in restricted]:
+        polls = set(_MODE.findall(words)) == {"poll"}
+        wanted = triton.POLLING_RESTRICTED_PROTOCOLS if polls else triton.RESTRICTED_PROTOCOLS
+        if missing := [each for each in wanted if each not in restricted]:
             yield f"does not restrict {', '.join(missing)} by {flag}"
         if any(not secret.startswith("$") for _, secret in said):
             yield f"has the secret of {flag} in its arguments"

@@ -67,6 +67,13 @@ class Authorizer:
             return None
         return identity.grants.get((server, model, action)) if identity.expires > self._wall() else None
 
+    def remembered(self, credential: Credential) -> Identity | None:
+        """Return the identity that a credential proved before, while it still does; None when it must be asked for."""
+        identity = self._find(credential[-TAIL:])
+        if identity is None or identity.credential != credential or identity.expires <= self._wall():
+            return None
+        return identity
+
     async def ask(self, credential: Credential, server: str | None, model: str, action: Action) -> Grant:
         """Return a grant; raises Problem (unauthenticated, denied, unknown, malformed, busy)."""
         identity = await self.identify(credential)

@@ -61,11 +61,11 @@ def refused(detail: str) -> Problem:
 def unanswered(who: str, retry_after: float) -> Problem:
     """Return the problem of a credential that cannot be checked now: it may be right, so it is not called wrong."""
     why = f"{who} does not answer, so it cannot be known who you are. Send the request again."
-    return Problem(ProblemType.BUSY, why, retry_after)
+    return Problem(ProblemType.BUSY, why, retry_after, reason="identity-provider")
 
 
 MOST_IDENTITIES = 16_384
-MOST_CREDENTIAL_BYTES = 64 * 1024 * 1024  # Bytes of all remembered credentials together.
+MOST_CREDENTIAL_BYTES = 16 * 1024 * 1024  # Bytes of all remembered credentials together.
 MOST_GRANTS = 65_536  # Grants of all identities together.
 MOST_GRANTS_EACH = 1024
 MOST_REFUSALS = 4096

@@ -118,7 +118,7 @@ class IssuerKeys:
         if self._began >= (arrived if issued is None else min(issued, arrived)):
             raise refused("No key of its issuer has signed the token. Get a new one.")
         why = "The token's key is unknown, and its issuer was asked for keys a moment ago. Try again."
-        raise Problem(ProblemType.BUSY, why, wait)
+        raise Problem(ProblemType.BUSY, why, wait, reason="identity-provider")
 
     async def refresh(self) -> None:
         """Fetch the keys now, or wait for the fetch that is under way; a failure only counts."""

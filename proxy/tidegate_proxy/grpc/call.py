@@ -3,7 +3,7 @@
 A stream stays at one replica; each of its messages is decided anew.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..upstream.replica import Replica
 from .messages import MessageReader, RequestedModel
 from .metadata import Method, RequestHeaders
 from .proxy_call import GrpcContext
-from .response import CallerStream
+from .response import CALL_BYTES, CallerStream
 from .upstream_stream import StreamLeases, UpstreamRequest, UpstreamStream
 from .upstreams import UpstreamConnection
 
@@ -38,6 +38,8 @@ class Call(CallerStream):
     _waiting = False  # Nothing is sent on before something else has come.
     _request_ended = False
     _unpacking = False
+    _generation = 0  # Of the tables that the stream was opened under.
+    _early: bytearray | None = None  # What has come while it is not known who sends it.
 
     def __init__(self, context: GrpcContext, headers: RequestHeaders, method: Method, started: float) -> None:
         self._context = context
@@ -47,12 +49,28 @@ class Call(CallerStream):
         self._reader = MessageReader(self.shared.settings.body_limit_bytes, headers.encoding, method.whole)
 
     # --- from the caller
-    def begin(self, end: bool) -> None:
-        """Wait for the first message; `end`: there is none."""
-        is_read = self.headers.encoding in (b"identity", b"gzip", b"deflate")
-        super().begin(end and is_read)
-        if not is_read:
+    def begun(self, is_known: bool) -> None:
+        """Wait for the first message; nothing of it is looked at before it is known who sends it."""
+        if self.headers.encoding not in (b"identity", b"gzip", b"deflate"):
             self.fail(Problem(ProblemType.METHOD, "Messages can be compressed with gzip or deflate."))
+        elif not is_known:
+            self._early, self._waiting = bytearray(), True
+            self.start(self._identify)
+
+    async def _identify(self) -> None:
+        self.known_as(await self.shared.authorizer.identify(self.headers.credential))
+        early, self._early, self._waiting = self._early, None, False
+        if early:
+            self._reader.feed(bytes(early))
+            self.hold()
+
+    def held_bytes(self) -> int:
+        """Return how many bytes it makes the proxy hold, of its messages too."""
+        held, came, read, upstream = super().held_bytes(), self._unread, self._reader.held_bytes, self._upstream
+        if upstream is not None:
+            held += upstream.kept_bytes
+            came = max(came, upstream.unsent_held)
+        return held + (came + read if self._reader.unpacks else max(came, read))  # the same bytes, unless unpacked
 
     def data_received(self, data: bytes, end: bool) -> None:
         """Take a part of a message."""
@@ -79,6 +97,13 @@ class Call(CallerStream):
             return Problem(ProblemType.DEADLINE, "Nothing has moved on this stream for too long.")
         return Problem(ProblemType.DEADLINE, no_answer(self.time.seconds))
 
+    def replica_silent(self) -> None:
+        """Go elsewhere, if it only looks."""
+        if self._method.action == "inspect" and self._upstream is not None:
+            self._upstream.silent()
+        else:
+            super().replica_silent()
+
     def leave(self) -> None:
         """End it: the proxy waits for it no longer."""
         if self._upstream is not None:
@@ -88,8 +113,12 @@ class Call(CallerStream):
 
     # --- reading messages
     def _read(self, data: bytes) -> None:
-        if data:
+        if self._early is not None:
+            self._early += data
+        elif data:
             self._reader.feed(data)
+        if self._unread > CALL_BYTES or self._reader.held_bytes > CALL_BYTES:
+            self.hold()  # before anything of it is sent on
         if not self._waiting:
             self._work()
 
@@ -108,8 +137,9 @@ class Call(CallerStream):
         if self._waiting or self.done:
             return
         if self._reader.behind:
+            self.hold()
             self._unpacking = True
-            self._context.unpacking.add(self._unpack)
+            self.shared.long_work.add(self.booking.holder, self._unpack)
         else:
             self._end_request()
 
@@ -152,9 +182,13 @@ class Call(CallerStream):
 
     def _give_credit(self) -> None:
         """Let the caller send as much again as is gone."""
-        if self._unread and not self._waiting and not self.remote_closed:
+        if self._waiting:
+            return
+        if self._unread:
             self.connection.credit(self, self._unread)
             self._unread = 0
+        if self.booking.size > CALL_BYTES + self.headers.size:
+            self.ease()
 
     # --- deciding
     def _decide(self, requested: RequestedModel) -> None:
@@ -167,11 +201,11 @@ class Call(CallerStream):
         if not requested.model:
             if self._method.name != "ModelStatistics":
                 raise Problem(ProblemType.MALFORMED, "The message names no model.")
-            self._later(self._all_statistics(server))
+            self.start(self._all_statistics, server)
             return
         grant = self.shared.authorizer.known(self.headers.credential, server, requested.model, self._method.action)
         if grant is None:
-            self._later(self._authorize(server, requested))
+            self.start(self._authorize, server, requested)
         else:
             self._granted(grant, requested)
 
@@ -197,28 +231,36 @@ class Call(CallerStream):
         leases = route.pool.leases
         if pool_before is not None:
             if pool_before.name != route.pool.name:
-                why = "A stream's models are all of one server and pool: open another stream."
-                raise Problem(ProblemType.MALFORMED, why)
+                raise self._elsewhere(requested.model)
             self._more_leases = more = self._more_leases or StreamLeases(forwarding)
             if self._find_version(forwarding) and more.use(requested.model):
                 self._waiting = False
             else:
-                self._later(self._prepare_more(forwarding, more, requested.model))
+                self.start(self._prepare_more, forwarding, more, requested.model)
         elif leases is not None and self._method.name in ("ModelReady", "ModelStatistics"):
-            self._later(self._look(forwarding, requested))
+            self.start(self._look, forwarding, requested)
         elif forwarding.find_lease() and self._find_version(forwarding):
             self._take_slot(forwarding)
         else:
-            self._later(self._prepare(forwarding))
+            self.start(self._prepare, forwarding)
 
     def _new_forwarding(self, grant: Grant, requested: RequestedModel) -> Forwarding:
         model, caller = grant.route.in_flight, grant.identity.in_flight
         limiter = self.shared.limiter
         if self._method.streams:
             limiter, model, caller = self._context.streams, model.streams, caller.streams
-        forwarding = Forwarding(self, self.shared, grant, limiter, model, caller)
+        self._generation = self.shared.authorizer.generation
+        forwarding = Forwarding(self, self.shared, grant, limiter, model, caller, self._method.action == "inspect")
         forwarding.sequence = requested.sequence or None
         return forwarding
+
+    def _elsewhere(self, model: str) -> Problem:
+        """Return what is told of a model in another pool than the stream: it may have been in this one before."""
+        if self._generation == self.shared.authorizer.generation:
+            why = "A stream's models are all of one server and pool: open another stream."
+            return Problem(ProblemType.MALFORMED, why)
+        why = f"The tables have changed since this stream began, and {model} is in another pool: open another stream."
+        return Problem(ProblemType.BUSY, why, 0.0, reason="moved")
 
     def _find_version(self, forwarding: Forwarding) -> bool:
         """Find the version that serves the current message; return False where its alias has to be awaited."""
@@ -268,7 +310,7 @@ class Call(CallerStream):
         replica = forwarding.pick(monotonic(), anew)
         connection = None if replica is None else self._context.upstreams.to(pool, replica).take()
         if replica is None or connection is None:
-            self._later(self._connect(forwarding, replica))
+            self.start(self._connect, forwarding, replica)
         else:
             self._open(forwarding, replica, connection)
 
@@ -300,23 +342,19 @@ class Call(CallerStream):
         self._upstream = None
         forwarding.leave_replica(monotonic())  # first, for another replica has another lease
         leased = forwarding.lease is not None
-        if (other := forwarding.another(refused)) is not None:
+        if (other := forwarding.another(refused)) is not None or forwarding.looks:
             self._refused, self._waiting = messages, True
-            self._later(self._connect(forwarding, other))
+            self.start(self._connect, forwarding, other)
         elif leased:
             why = f"{refused.name} takes no more calls; nothing was done."
-            self.fail(Problem(ProblemType.BUSY, why, AGAIN_SECONDS))
+            self.fail(Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="no-replica", replica=refused.name))
         else:
             return False
         return True
 
     # --- its steps, and its end
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work, and go on with what has come meanwhile."""
-        self.start(self._and_go_on(work))
-
-    async def _and_go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        await work
+    def worked(self) -> None:
+        """Go on with what has come meanwhile."""
         if not self._waiting:
             self._work()
 
@@ -331,6 +369,8 @@ class Call(CallerStream):
     def ended(self, code: int) -> None:
         """Give back and count everything."""
         super().ended(code)
+        self._reader.drop()
+        self._early, self._refused = None, ()
         if self._upstream is not None:
             self._upstream.cancel()
             self._upstream = None

@@ -12,6 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
+from ..memory import UNPACKER_BYTES
 from ..problems import Problem, ProblemType
 from ..targets import is_name
 from .protobuf import BYTES, VARINT, MalformedError, field_at, fields, last, number_at, text
@@ -81,9 +82,26 @@ class MessageReader:
         return self._length < 0 and not self._raw
 
     @property
+    def unpacks(self) -> bool:
+        """Whether the current message is compressed."""
+        return self._inflate is not None
+
+    @property
     def behind(self) -> bool:
         """Whether there is more to unpack of what has come: `take` does some of it each time."""
         return bool(self._packed) or self._full
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the current message that were not taken: unpacked, with those that the next step unpacks."""
+        unpacker = 0 if self._inflate is None else UNPACKER_BYTES
+        times = 1 if self._requested is not None else 2  # A head that grows bit by bit leaves gaps behind.
+        return unpacker + times * len(self._plain) + (STEP if self.behind else 0)
+
+    def drop(self) -> None:
+        """Forget what has come: the call has ended, and may be kept for a while."""
+        self._raw = b""
+        self._begin()
 
     def feed(self, data: bytes) -> None:
         """Take bytes as they come; raises Problem."""
@@ -212,15 +230,17 @@ class MessageReader:
                 sequence = _sequence(plain[start:end])
         return RequestedModel(_model(said.get(_NAME, b"")), _version(said.get(_VERSION, b"")), sequence)
 
-    def _head(self, version: str | None) -> bytes:
-        # Of a long one, nothing is copied but what is passed on.
-        plain = memoryview(self._plain) if len(self._plain) > STEP else self._plain
-        start, end = self._version_at
+    def _head(self, version: str | None) -> bytes | bytearray:
+        plain, (start, end) = self._plain, self._version_at
         field = text(_VERSION, version.encode()) if version else b""
         length = self._length if self._inflate is None else len(plain)
-        self._follow(plain[self._at :])
+        self._follow(plain[self._at :] if isinstance(plain, bytes) else memoryview(plain)[self._at :])
         self._sent_head = True
-        return b"".join((b"\0", (length - (end - start) + len(field)).to_bytes(4), plain[:start], field, plain[end:]))
+        head = b"".join((b"\0", (length - (end - start) + len(field)).to_bytes(4), plain[:start], field))
+        if isinstance(plain, bytes):
+            return head + plain[end:]
+        plain[:end] = head  # in place: a long message would be there twice
+        return plain
 
     def _follow(self, data: bytes | bytearray | memoryview) -> None:
         """Check that no field in what goes on asks for something else."""

@@ -4,9 +4,11 @@ import base64
 import re
 from dataclasses import dataclass
 from functools import cache
+from urllib.parse import unquote_to_bytes
 
 from tidegate_contracts import triton
 from tidegate_contracts.routing import Action
+from tidegate_service.reasons import told
 
 from ..headers import is_request_id
 from ..http2.frames import Fields, MalformedHeadersError, literal
@@ -63,7 +65,7 @@ class RequestHeaders:
 
     __slots__ = (
         "_context", "_passed", "_scheme", "accepts", "content_type", "credential", "credentials", "encoding", "method",
-        "path", "request_id", "seconds", "server", "sticky", "trace_parents", "trace_states",
+        "path", "request_id", "seconds", "server", "size", "sticky", "trace_parents", "trace_states",
     )  # fmt: skip
 
     def __init__(self, fields: Fields) -> None:
@@ -91,6 +93,7 @@ class RequestHeaders:
         if not (self.method and self.path and self._scheme):
             raise MalformedHeadersError
         self._passed = b"".join(passed)  # Headers for the replica, as they are sent.
+        self.size = sum(len(name) + len(value) + 32 for name, value in fields)  # Bytes that it holds.
 
     def server_name(self) -> str | None:
         """Return the server that the caller names, if it does; raises Problem."""
@@ -160,11 +163,12 @@ class RequestHeaders:
 class ResponseHeaders:
     """What a replica sends before its messages, or after them (trailers)."""
 
-    __slots__ = ("block", "grpc_status", "status")
+    __slots__ = ("block", "grpc_status", "message", "status")
 
     def __init__(self, fields: Fields) -> None:
         self.status = 0
         self.grpc_status: int | None = None  # Only in trailers.
+        self.message = ""  # What is wrong, as callers may have it.
         passed: list[bytes] = []
         for name, value in fields:
             if name == b":status":
@@ -174,6 +178,10 @@ class ResponseHeaders:
                 raise MalformedHeadersError
             if name == b"grpc-status":
                 self.grpc_status = int(value) if value.isdigit() else 2
+            if name == b"grpc-message":
+                said = unquote_to_bytes(value).decode("utf-8", "replace")
+                self.message = told(said)
+                value = value if self.message == said else _encoded(self.message)
             passed.append(literal(name, value))
         self.block = b"".join(passed)  # The headers for the caller, as they are sent, without HTTP's status.
 
@@ -194,13 +202,16 @@ def problem_trailers(problem: Problem) -> bytes:
 def status_trailers(code: int, message: str = "") -> bytes:
     """Return the trailers that end a call with a status, and perhaps a message."""
     block = literal(b"grpc-status", b"%d" % code)
-    encoded = _ENCODED.sub(lambda found: b"%%%02X" % found[0][0], message.encode())
-    return block + literal(b"grpc-message", encoded) if message else block
+    return block + literal(b"grpc-message", _encoded(message)) if message else block
+
+
+def _encoded(message: str) -> bytes:
+    return _ENCODED.sub(lambda found: b"%%%02X" % found[0][0], message.encode())
 
 
 def _status(problem: Problem) -> bytes:
     code = integer(1, problem.type.grpc_status)
-    status = code + text(2, problem.detail.encode()) + text(3, _error_info(problem.type))
+    status = code + text(2, problem.detail.encode()) + text(3, _error_info(problem.type, problem.reason))
     if problem.retry_after is not None:
         whole, part = divmod(max(0, round(problem.retry_after * 1e9)), 1_000_000_000)
         delay = integer(1, whole) + integer(2, part)
@@ -209,6 +220,8 @@ def _status(problem: Problem) -> bytes:
 
 
 @cache
-def _error_info(problem_type: ProblemType) -> bytes:
-    reason = problem_type.word.upper().replace("-", "_").encode()
-    return text(1, _TYPES + b"ErrorInfo") + text(2, text(1, reason) + text(2, DOMAIN))
+def _error_info(problem_type: ProblemType, reason: str) -> bytes:
+    said = text(1, problem_type.word.upper().replace("-", "_").encode()) + text(2, DOMAIN)
+    if reason:
+        said += text(3, text(1, b"reason") + text(2, reason.encode()))  # an entry of its map `metadata`
+    return text(1, _TYPES + b"ErrorInfo") + text(2, said)

@@ -1,8 +1,5 @@
 """What all gRPC calls share; and the calls that the proxy answers itself: of servers, and grpc.health.v1."""
 
-import asyncio
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -22,25 +19,6 @@ _STATS = 1
 _STATS_NAME = 1
 
 
-class TurnQueue:
-    """Long work in small steps: in each turn of the loop one call does one step."""
-
-    def __init__(self) -> None:
-        self._steps: deque[Callable[[], None]] = deque()
-
-    def add(self, step: Callable[[], None]) -> None:
-        """Have a step done in its turn."""
-        self._steps.append(step)
-        if len(self._steps) == 1:
-            asyncio.get_running_loop().call_soon(self._next)
-
-    def _next(self) -> None:
-        self._steps[0]()  # its call may add another, behind those of the others
-        self._steps.popleft()
-        if self._steps:
-            asyncio.get_running_loop().call_soon(self._next)
-
-
 @dataclass
 class GrpcContext:
     """Shared by all calls; its methods return the messages that answer questions about servers.
@@ -53,7 +31,6 @@ class GrpcContext:
     upstreams: Upstreams
     servers: ServerQueries
     streams: ConcurrencyLimiter
-    unpacking: TurnQueue = field(default_factory=TurnQueue)
     watchers: set["ProxyCall"] = field(default_factory=set)
 
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
@@ -101,7 +78,7 @@ def _only(statistics: bytes, visible: set[str]) -> bytes:
         raise Problem(ProblemType.UPSTREAM, "The inference server's statistics cannot be read.") from None
 
 
-MOST_BYTES = 64 * 1024
+MOST_BYTES = 4096
 (SERVING, NOT_SERVING, SERVICE_UNKNOWN) = range(1, 4)
 
 
@@ -124,7 +101,7 @@ class ProxyCall(CallerStream):
         if len(self._message) > MOST_BYTES:
             self.fail(Problem(ProblemType.TOO_LONG, f"A message may have {MOST_BYTES} bytes here."))
         elif end:
-            self.start(self._answer())
+            self.start(self._answer)
 
     def health_changed(self) -> None:
         """Send the status to the caller, which watches it, if it has changed."""

@@ -2,20 +2,23 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
-from ..forwarding import Forwarding
+from ..access.identity import Identity
+from ..forwarding import Forwarding, count_problem
+from ..guests import Guest
 from ..headers import new_request_id
-from ..http2.frames import CANCEL, literal
+from ..http2.frames import CANCEL, ENHANCE_YOUR_CALM, literal
 from ..http2.sending import Stream
+from ..memory import Booking
 from ..problems import TWO_CREDENTIALS, Problem, ProblemType
 from ..shared_state import SharedState
 from .metadata import OK_HEADERS, RequestHeaders, problem_trailers, status_trailers
 from .protobuf import framed
 
+CALL_BYTES = 4096  # What a call takes beside its headers, messages and answer.
 IDLE_STREAM_SECONDS = 600.0  # Seconds that a stream may stay open while its caller asks for nothing.
 
 
@@ -70,12 +73,13 @@ class CallerStream(Stream):
     """A caller's gRPC stream: headers, messages and status sent back, with a deadline. Open from `begin` on."""
 
     # What most calls never change costs them nothing here.
+    booking: Booking  # What it makes the proxy hold.
     forwarding: Forwarding | None = None
     """The call's way to a replica, once its first message was granted: the caller is told which version answers."""
     began = False
     done = False
     bytes_out = 0
-    problem: str | None = None  # The word of the problem that ended it.
+    problem: Problem | None = None  # What ended it, if it is one.
     task: asyncio.Task[None] | None = None  # Its work that is under way, or was last.
 
     def __init__(self, shared: SharedState, headers: RequestHeaders, started: float, streams: bool = False) -> None:
@@ -90,13 +94,47 @@ class CallerStream(Stream):
         return self.time.at
 
     # --- from the caller
-    def begin(self, end: bool) -> None:
-        """Wait for the first message; `end`: there is none."""
+    def begin(self, end: bool, guest: Guest) -> None:
+        """Wait for the first message over a connection; `end`: there is none."""
         self.shared.open_calls.add(self)
-        if self.headers.credentials > 1:
-            self.fail(Problem(ProblemType.MALFORMED, TWO_CREDENTIALS))
-        elif end:
-            self.data_received(b"", True)
+        self._guest = guest
+        self.booking = guest.books()
+        identity = self.shared.authorizer.remembered(self.headers.credential)
+        try:
+            if identity is not None:
+                self.known_as(identity)
+            self.hold()
+            if self.headers.credentials > 1:
+                raise Problem(ProblemType.MALFORMED, TWO_CREDENTIALS)
+        except Problem as problem:
+            self.fail(problem)
+        else:
+            self.begun(identity is not None)
+            if end:
+                self.data_received(b"", True)
+
+    def begun(self, _is_known: bool) -> None:
+        """Go on from the headers; it is known who sends them, or not yet."""
+
+    def known_as(self, identity: Identity) -> None:
+        """Hold what it holds for its caller; raises Problem."""
+        self.booking.move(self.shared.memory.callers, identity.in_flight)
+        if self._guest.is_unknown:
+            self._guest.known_as(identity.in_flight)
+        else:
+            self._guest.settle()
+
+    def held_bytes(self) -> int:
+        """Return how many bytes it makes the proxy hold: also of the answer, until its caller takes them."""
+        return CALL_BYTES + self.headers.size + self.unsent_held
+
+    def hold(self) -> None:
+        """Book what it holds now; raises Problem."""
+        self.booking.set(self.held_bytes())
+
+    def ease(self) -> None:
+        """Give back what it holds no longer."""
+        self.booking.set(min(self.booking.size, self.held_bytes()))
 
     def headers_received(self, _: RequestHeaders, end: bool) -> None:
         """Take what follows the last message: callers have nothing to say there."""
@@ -107,19 +145,29 @@ class CallerStream(Stream):
         """End the call as cancelled: its caller has reset the stream. What a replica still answers is dropped."""
         if not self.done:
             self._finish(CANCELLED)
+        self.booking.end()
 
     def drained(self) -> None:
         """Note that the caller has taken what there was."""
         if self.done:
             self.shared.open_calls.discard(self)
+            self.booking.end()
+        else:
+            self.ease()
 
     def expire(self) -> None:
         """End the call: its time is up."""
         if self.done:  # the caller does not take the rest of its answer
             self.shared.open_calls.discard(self)
+            self.booking.end()
             self.connection.reset(self.number, CANCEL)
         else:
             self.fail(self.late())
+
+    def replica_silent(self) -> None:
+        """Keep no other call from its place: its replica answers nothing any more, but it may still do so."""
+        if self.forwarding is not None:
+            self.forwarding.release_slot()
 
     def late(self) -> Problem:
         """Return what a caller is told when its time is up."""
@@ -127,7 +175,8 @@ class CallerStream(Stream):
 
     def leave(self) -> None:
         """End it: the proxy waits for it no longer."""
-        self.fail(Problem(ProblemType.BUSY, "The proxy is stopping; another one takes the call.", 0.0))
+        why = "The proxy is stopping; another one takes the call."
+        self.fail(Problem(ProblemType.BUSY, why, 0.0, reason="stopping"))
 
     def ended(self, _code: int) -> None:
         """Give back what it holds: the last of its answer, with this status, is on its way."""
@@ -135,13 +184,17 @@ class CallerStream(Stream):
             self.task.cancel()
 
     # --- its work
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
         """Do some work that takes its time; what fails there ends the call."""
-        self.task = self.connection.loop.create_task(self._run(work))
+        self.task = self.connection.loop.create_task(self._run(work, *given))
 
-    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    def worked(self) -> None:
+        """Go on: such work is done."""
+
+    async def _run(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
         try:
-            await work
+            await work(*given)
+            self.worked()
         except Problem as problem:
             self.fail(problem)
         except UpstreamStatusError as error:
@@ -159,11 +212,21 @@ class CallerStream(Stream):
         """Send a part of a message."""
         self.bytes_out += len(data)
         self.connection.send_data(self, data)
+        if self.unsent_bytes:
+            try:
+                self.hold()
+            except Problem as problem:
+                # What it would be told stands behind the answer that it does not take.
+                self.problem = problem.with_traceback(None)
+                count_problem(self.shared.meter, problem, self.forwarding)
+                self.connection.reset(self.number, ENHANCE_YOUR_CALM)
+                self.shared.memory.count_cut("answer")
+                self._finish(problem.type.grpc_status)
 
     def reply(self, message: bytes, more: bytes = b"") -> None:
         """Send a whole answer of one message, with `more` headers."""
         self.answer_began(OK_HEADERS + more)
-        self.connection.send_data(self, framed(message))
+        self.answer_data(framed(message))
         self.end(0)
 
     def end(self, code: int, trailers: bytes | None = None, headers: bytes = OK_HEADERS) -> None:
@@ -179,8 +242,8 @@ class CallerStream(Stream):
     def fail(self, problem: Problem) -> None:
         """End with a problem."""
         if not self.done:
-            self.problem = problem.type.word
-            self.shared.meter.problems[self.problem] += 1
+            self.problem = problem.with_traceback(None)  # which knows all that it passed, for as long as it is known
+            count_problem(self.shared.meter, problem, self.forwarding)
             self.end(problem.type.grpc_status, problem_trailers(problem))
 
     def defect(self) -> None:
@@ -190,9 +253,12 @@ class CallerStream(Stream):
 
     def _finish(self, code: int) -> None:
         self.done = True
-        if not self.unsent_bytes:
-            self.shared.open_calls.discard(self)
         self.ended(code)
+        if self.unsent_bytes:
+            self.ease()
+        else:
+            self.shared.open_calls.discard(self)
+            self.booking.end()
 
     def _own_headers(self) -> bytes:
         own = literal(b"x-request-id", self.request_id)

@@ -5,10 +5,12 @@ from pathlib import Path
 from time import monotonic
 
 from ..concurrency import ConcurrencyLimiter
+from ..guests import MOST_UNSENT, Guest
 from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
 from ..http2.frames import Http2Error, literal
 from ..http2.sending import Stream
+from ..memory import Holder
 from ..servers import ServerQueries
 from ..shared_state import SharedState
 from .call import Call
@@ -23,18 +25,22 @@ IDLE_SECONDS = 600.0  # Seconds that a connection may stand open without a call.
 WRITE_SECONDS = 1.0
 PREFACE_SECONDS = 20.0
 MOST_PIECES = 2048  # Frames that are gathered to be written at once.
-READ_ON_SECONDS = 0.002
 STUCK_SECONDS = 60.0  # Seconds after which a connection is ended whose caller takes nothing of what waits for it.
 MOST_SILENT_SECONDS = 60
+MOST_WORK = 256  # Frames of a caller that are read at once: what is more waits for its turn.
+MOST_REMEMBERED = 4096  # Callers, and hosts of strangers, of which it is known that they sent much that moves nothing.
+OVER_MANY = h2.MOST_CONTROL_FRAMES // 10  # Frames that move nothing: who sends more is remembered.
 _NO_METHOD = OK_HEADERS + status_trailers(12, "There is no such method here.")  # UNIMPLEMENTED.
 _PLAIN_HTTP = literal(b"content-length", b"0")
 _STATUS_415 = literal(b":status", b"415") + _PLAIN_HTTP
 _STATUS_405 = literal(b":status", b"405") + literal(b"allow", b"POST") + _PLAIN_HTTP
 
 
-class CallerConnection(Http2Connection[RequestHeaders]):
+class CallerConnection(Guest, Http2Connection[RequestHeaders]):
     """A caller's connection; calls are streams that the caller opens."""
 
+    most_header_bytes = h2.MOST_HEAD_BYTES
+    most_work = MOST_WORK
     stream_window = STREAM_WINDOW
     silent_seconds = MOST_SILENT_SECONDS
 
@@ -46,16 +52,48 @@ class CallerConnection(Http2Connection[RequestHeaders]):
         self._has_preface = False
         self._stuck_bytes = 0
         self._stuck_since = 0.0
+        self._awaits_turn = False
+        self._sender: str | Holder = ""  # Whose it is that it sends frames that move nothing: a host's, or a caller's.
+        self._sent_before = 0  # How many of them the host's other connections had sent.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send this end's settings."""
         super().connection_made(transport)
         self._server.connections.add(self)
+        self._sender = str((transport.get_extra_info("peername") or ("",))[0])
+        self.control_frames = self._sent_before = self._server.sent_lately(self._sender, self.last_used)
+        if not self.arrive(self._server.context.shared.memory):
+            self.make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what the caller waited for."""
         self._server.connections.discard(self)
+        if self.control_frames > OVER_MANY:
+            self._server.remember(self._sender, self.control_frames, self.heard_at)
         super().connection_lost(exc)
+        self.lost()
+
+    def known_as(self, holder: Holder) -> None:
+        """Learn whose it is: from now on what it sends is that caller's, and not that of all who share its address."""
+        super().known_as(holder)
+        before = self._server.sent_lately(holder, self.heard_at)
+        self.control_frames = max(0, self.control_frames - self._sent_before) + before
+        self._sender = holder
+
+    def _count_control_frame(self) -> None:
+        try:
+            super()._count_control_frame()
+        except Http2Error:
+            self.memory.count_cut("chatter")
+            raise
+
+    def make_room(self) -> None:
+        """End it: there is no room for it any more."""
+        super().make_room()
+        self.end_streams()
+        self.end(h2.ENHANCE_YOUR_CALM, "the proxy can hold no more connections of callers that it does not know")
+        self._flush()
+        self.abort_if_slow()
 
     def data_received(self, data: bytes) -> None:
         """Read on, after the preface that every connection begins with."""
@@ -68,17 +106,52 @@ class CallerConnection(Http2Connection[RequestHeaders]):
                 return
             self._has_preface = True
             data, self._preface_read = self._preface_read[len(h2.PREFACE) :], b""
+        if len(data) > MOST_UNSENT:
+            self.count_at_once(len(data))
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
         super().data_received(data)
         if len(self._out) > MOST_PIECES:
             self._flush()
-            if self.transport.get_write_buffer_size() > h2.MOST_UNWRITTEN and not self._paused:
-                # The loop would go on reading for a while before it finds that the answers are not taken.
-                self.transport.pause_reading()
-                self.loop.call_later(READ_ON_SECONDS, self._read_on)
+        elif self.unread_bytes or self.booking.size != self.base_bytes:
+            self._hold()
+        if self.is_behind:
+            self._listen(False)
+            self._await_turn()
+
+    def _await_turn(self) -> None:
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            self._server.context.shared.long_work.add(self.owner, self._read_on)
 
     def _read_on(self) -> None:
-        if not self._paused and not self.transport.is_closing():
-            self.transport.resume_reading()
+        self._awaits_turn = False
+        if not (self._paused or self.transport.is_closing() or self.is_ending):
+            self._take(b"")
+            self._listen(not (self.is_behind or self._paused))
+
+    def _listen(self, hears: bool) -> None:
+        (self.wire.resume_reading if hears else self.wire.pause_reading)()
+
+    def _hold(self) -> None:
+        """Book what waits here, to be read or to be taken; where that is too much, end the connection."""
+        unsent = self.unsent
+        more = self.unread_bytes + (unsent if unsent > MOST_UNSENT else 0)
+        if self.base_bytes + more == self.booking.size or self.holds(more):
+            return
+        if not self.is_ending:
+            self.memory.count_cut("held")
+        if not self._paused:
+            self.end(h2.ENHANCE_YOUR_CALM, "the proxy can hold no more of what you send, or do not take")
+            super()._flush()
+        if self._paused or self.is_over_tls:
+            self.transport.abort()
+
+    def _flush(self) -> None:
+        super()._flush()
+        if self.alive:
+            self._hold()
 
     def stream_opened(self, number: int, headers: RequestHeaders, end: bool) -> None:
         """Begin a call, whatever it turns out to be."""
@@ -99,17 +172,23 @@ class CallerConnection(Http2Connection[RequestHeaders]):
         """Read no more, either: what is asked here is answered, and the caller takes no answers."""
         super().pause_writing()
         self._stuck_since = monotonic()
-        self.transport.pause_reading()
+        self._listen(False)
 
     def resume_writing(self) -> None:
         """Read requests again: the caller takes answers again."""
         super().resume_writing()
-        self._read_on()
+        self._hold()
+        if self.is_behind:
+            self._await_turn()
+        elif not self._paused:
+            self._listen(True)
 
     def look(self, now: float) -> None:
         """End the connection if it does not begin, stands idle, or takes no answers."""
+        if self.booking.size > self.base_bytes:
+            self._hold()
         if self._paused:
-            unsent = self.transport.get_write_buffer_size()
+            unsent = self.unsent
             if unsent != self._stuck_bytes:
                 self._stuck_bytes, self._stuck_since = unsent, now
             elif now - self._stuck_since > STUCK_SECONDS:
@@ -130,6 +209,7 @@ class GrpcServer:
         self.connections: set[CallerConnection] = set()
         self.opened = 0  # Calls so far.
         self.closed = False
+        self._lately: dict[str | Holder, tuple[int, float]] = {}  # Frames that move nothing, and until when they came.
 
     def connection(self) -> CallerConnection:
         """Return the proxy's end of a new connection."""
@@ -150,9 +230,22 @@ class GrpcServer:
         connection.add(stream, number)
         stream.remote_closed = end
         if isinstance(stream, CallerStream):
-            stream.begin(end)
+            stream.begin(end, connection)
         else:
             connection.send_headers(stream, refusal, True)
+
+    def remember(self, sender: str | Holder, frames: int, now: float) -> None:
+        """Remember who sent so many frames that move nothing: who connects anew does not start at zero."""
+        self._lately.pop(sender, None)
+        if len(self._lately) >= MOST_REMEMBERED:
+            del self._lately[next(iter(self._lately))]
+        self._lately[sender] = frames, now
+
+    def sent_lately(self, sender: str | Holder, now: float) -> int:
+        """Return with how many frames that move nothing a connection of theirs begins: some are always left for it."""
+        frames, when = self._lately.get(sender, (0, 0.0))
+        share = max(0.0, 1 - (now - when) / h2.CONTROL_SECONDS)
+        return min(int(frames * share), h2.MOST_CONTROL_FRAMES - OVER_MANY)
 
     # --- life
     def look(self) -> None:

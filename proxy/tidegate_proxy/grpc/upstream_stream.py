@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
+from tidegate_service.reasons import told
+
 from ..forwarding import Forwarding, call_record, no_whole_answer
 from ..http2.frames import CANCEL, literal
 from ..http2.sending import Stream
@@ -15,6 +17,7 @@ from ..telemetry.traces import Span
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
 from .proxy_call import GrpcContext
 from .response import CallerStream
+from .stream_errors import StreamErrors
 from .upstreams import UpstreamConnection, first_headers, send_mirrored
 
 _LONGEST_TIMEOUT = 99_999_999  # What the eight digits of `grpc-timeout` can say.
@@ -71,8 +74,10 @@ class UpstreamRequest:
         if forwarding is not None:
             route = forwarding.grant.route
             if route.grpc_count is None:
-                route.grpc_count = shared.meter.calls[route.server, route.name, "grpc"]
+                route.grpc_count = shared.meter.of_calls(route.server, route.name, "grpc")
             route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
+            principal = forwarding.grant.identity.principal
+            shared.meter.called(principal.name, principal.source, "grpc", code)
         weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
         is_logged, span = shared.call_log.wants(weight, monotonic()), self.span()
         if not is_logged and (span is None or not span.sampled):
@@ -150,6 +155,7 @@ class UpstreamStream(Stream):
 
     def __post_init__(self) -> None:
         self._kept: list[bytes | bytearray] | None = None if self._streaming else []
+        self._errors = StreamErrors(self._plain) if self._streaming else None
 
     # --- to the replica
     def open(self, connection: UpstreamConnection, headers: bytes, messages: Sequence[bytes | bytearray]) -> None:
@@ -169,6 +175,11 @@ class UpstreamStream(Stream):
         if self._streaming:
             self._caller.time.message_sent()
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that are kept for another replica."""
+        return self._kept_bytes if self._kept else 0
+
     def end_messages(self) -> None:
         """Send that there are no more messages, unless that was sent."""
         if not self.local_closed:
@@ -176,8 +187,14 @@ class UpstreamStream(Stream):
 
     def cancel(self) -> None:
         """Give the call up, if it has not ended."""
+        self._kept = None
         if not (self.local_closed and self.remote_closed):
             self.connection.reset(self.number, CANCEL)
+
+    def silent(self) -> None:
+        """Send the call elsewhere: it did nothing here, and the replica answers nothing any more."""
+        self.connection.reset(self.number, CANCEL)
+        self.reset_received(None, False)
 
     def caller_drained(self) -> None:
         """Let more of the answer come: the caller has taken what there was."""
@@ -200,6 +217,8 @@ class UpstreamStream(Stream):
 
     def _take_headers(self, headers: ResponseHeaders, end: bool) -> None:
         caller, code = self._caller, headers.grpc_status
+        if code:
+            self._forwarding.error = headers.message
         if not caller.began:
             self._kept = None
             if end and code == DEADLINE_EXCEEDED:
@@ -232,7 +251,7 @@ class UpstreamStream(Stream):
             if not caller.began:
                 self._fail("its answer has no headers")
                 return
-            caller.answer_data(data)
+            caller.answer_data(data if self._errors is None else self._errors.feed(data))
             if caller.unsent_bytes:
                 self._uncredited += len(data)
             else:
@@ -243,6 +262,10 @@ class UpstreamStream(Stream):
                 self._fail("its answer has no status")
         except Exception:
             caller.defect()
+
+    def _plain(self, error: str) -> str:
+        self._forwarding.error = told(error)
+        return self._forwarding.error
 
     def reset_received(self, code: int | None, processed: bool) -> None:
         """Send the call elsewhere where the replica did nothing, else tell the caller."""

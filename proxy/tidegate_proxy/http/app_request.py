@@ -10,8 +10,11 @@ from starlette.types import ASGIApp, Message
 
 from ..headers import is_request_id, new_request_id
 from ..problems import Problem, ProblemType
+from ..targets import ANYTHING, LONGEST, origin_form, without_path
 from .answers import STATUS_LINES, problem_answer
+from .body import MOST_DRAINED
 from .caller import Body, Caller, Request
+from .head import spoken_version
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,36 @@ def scope_of(
     }
 
 
+def request_of(
+    caller: Caller,
+    app: ASGIApp,
+    parser: httptools.HttpRequestParser,
+    whole_url: bytes,
+    headers: list[tuple[bytes, bytes]],
+    path: bytes,
+) -> tuple["AppRequest", int, bool]:
+    """Return a request of the application, its body's length, and whether that is chunked.
+
+    The application reads no bodies: a long one ends the connection. Below `path` it answers as it does without it.
+    Raises httptools.HttpParserError, UnicodeDecodeError for what is no address.
+    """
+    whole, method = origin_form(whole_url), parser.get_method()
+    url = without_path(whole, path)
+    root = "" if url == whole else path.decode()
+    if url == b"*" and method == b"OPTIONS":
+        url = ANYTHING
+    if url[:1] != b"/":
+        raise httptools.HttpParserInvalidURLError(url[:LONGEST])
+    version = spoken_version(parser)
+    scope = scope_of(url, headers, method.decode(), version, caller.transport, root)
+    said = dict(scope["headers"])
+    length, chunked = int(said.get(b"content-length", b"0")), b"transfer-encoding" in said
+    expects_continue = said.get(b"expect", b"").lower() == b"100-continue"
+    has_long_body = chunked or expects_continue or length > MOST_DRAINED
+    keep_alive = version != "1.0" and parser.should_keep_alive() and not has_long_body
+    return AppRequest(caller, app, scope, keep_alive), length, chunked
+
+
 class AppRequest(Request):
     """A request answered by the ASGI app; its body is discarded, and its request id is in every answer."""
 
@@ -56,6 +89,7 @@ class AppRequest(Request):
         self.body = Body()
         own = dict(scope["headers"]).get(b"x-request-id", b"")
         self._request_id = scope["request_id"] = own if is_request_id(own) else new_request_id()
+        scope["caller"] = caller
         self._caller = caller
         self._app = app
         self._scope = scope
@@ -89,7 +123,8 @@ class AppRequest(Request):
             self._body += message.get("body", b"")
 
     def _end(self, head: bytes, body: bytes) -> None:
-        self._caller.transport.write(head + body)
+        self._caller.write_out(head + body)
+        self._scope = {}  # its connection knows it until the next request
         self.response_complete = True
         self._caller.ended(self)
 

@@ -1,17 +1,30 @@
 """The body of a call over HTTP: taken in as it comes, bounded, in the form in which it is sent on."""
 
+import zlib
+
+from ..memory import UNPACKER_BYTES, Booking, Holder
 from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
 from .caller import Body, Caller
 
 MOST_DRAINED = 1024 * 1024  # Bytes of a refused body that are read to save the caller's connection.
 MOST_UNSENT = 256 * 1024  # Bytes of a body that wait for a connection before its sender is held.
+PART_BYTES = 64  # What a part of a body takes beside its bytes.
+STEP = 256 * 1024  # Bytes that one step unpacks: about a millisecond's work.
+MOST_UNPACKED = 8 * 1024 * 1024  # Bytes of a body's JSON, unpacked, that is read in one piece.
+_PACKED_STEP = 64 * 1024
+
+Bytes = bytes | bytearray | memoryview
+_NOTHING = bytearray()
 
 
 class RequestBody(Body):
     """The body of a call: buffers received parts until they are sent; chunked bodies stay chunked."""
 
-    __slots__ = ("_caller", "_chunk", "_gathered", "_shared", "chunked", "gathers", "length", "parts", "received")
+    __slots__ = (
+        "_caller", "_chunk", "_head", "_shared", "_unpacked", "booking", "chunked", "gathers", "holder", "length",
+        "parts", "received",
+    )  # fmt: skip
 
     def __init__(self, length: int | None, chunked: bool, shared: SharedState, caller: Caller) -> None:
         self.length = length
@@ -19,13 +32,21 @@ class RequestBody(Body):
         self.received = 0  # Bytes so far.
         self.complete = False
         self.is_held = False
-        self.gathers = False  # Whether it has to be whole before it is sent on.
-        self.parts: list[bytes | bytearray | memoryview] = []
-        self._gathered = 0  # Bytes of it that the proxy's budget for whole bodies holds.
+        self.gathers = False  # Whether it has to be whole before it is sent on, and its caller is known.
+        self.parts: list[Bytes] = []
+        self._unpacked = _NOTHING
+        self._head = 0  # Bytes that are held with it: of a long head.
+        self.booking: Booking | None = None  # What it makes the proxy hold, once that is anything.
+        self.holder: Holder | None = None  # Its caller, once that is known.
         self._shared = shared
         self._caller = caller
         if chunked:
             self._chunk = bytearray()  # What goes on as one chunk, however small the caller's are.
+
+    @property
+    def left(self) -> int:
+        """Bytes of it that are still to come, as far as that is known."""
+        return 0 if self.length is None else self.length - self.received
 
     def take(self, data: bytes, is_sent: bool) -> Problem | None:
         """Take a part of it; return why no more of it is taken. `is_sent`: what comes is sent on at once."""
@@ -36,11 +57,14 @@ class RequestBody(Body):
                 return self.too_long()
         else:
             self.parts.append(data)
-        if is_sent or self.received <= MOST_UNSENT or self.is_held:
+        if is_sent:
             return None
-        if self.gathers:
-            return self._gather()
-        self.hold(True)
+        if self.received > MOST_UNSENT and not self.gathers and not self.is_held:
+            self.hold(True)
+        try:
+            self.book(self.received + PART_BYTES * len(self.parts))
+        except Problem as problem:
+            return problem.with_traceback(None)
         return None
 
     def hold(self, held: bool) -> None:
@@ -48,31 +72,51 @@ class RequestBody(Body):
         self.is_held = held
         self._caller.listen()
 
-    def let_come(self) -> Problem | None:
-        """Have all of it come before it is sent on; return why it cannot."""
+    def let_come(self) -> None:
+        """Have all of it come before it is sent on."""
         self.gathers = True
-        if self.complete or not self.is_held:
-            return None
-        self.hold(False)
-        return self._gather()
+        if self.is_held:
+            self.hold(False)
 
-    def _gather(self) -> Problem | None:
-        more = self.received - MOST_UNSENT - self._gathered
-        if more > self._shared.buffer_left:
-            return Problem(ProblemType.BUSY, "Too many large requests are being read already.", 1.0)
-        self._shared.buffer_left -= more
-        self._gathered += more
-        return None
+    # --- what it makes the proxy hold
+    def book(self, size: int) -> None:
+        """Hold so many bytes, beside those of the head; raises Problem."""
+        if self.booking is None:
+            known = self.holder
+            self.booking = self._caller.books() if known is None else Booking(self._shared.memory.callers, known)
+        self.booking.set(self._head + size)
 
-    def release(self) -> None:
-        """Give back what it took of the proxy's budget."""
-        self._shared.buffer_left += self._gathered
+    def book_head(self, size: int) -> None:
+        """Hold the bytes of a long head, too; raises Problem."""
+        self._head = size
+        self.book(0)
+
+    def known_as(self, holder: Holder) -> None:
+        """Hold it for its caller; raises Problem."""
+        self.holder = holder
+        if self.booking is not None:
+            self.booking.move(self._shared.memory.callers, holder)
+
+    def ease(self, left: int) -> None:
+        """Hold no more than so many bytes beside those of the head: what came was sent on."""
+        if self.booking is not None:
+            self.booking.set(min(self.booking.size, self._head + left))
 
     def too_long(self) -> Problem:
         """Return what is told of a body of too many bytes."""
         most = self._shared.settings.body_limit_bytes
         return Problem(ProblemType.TOO_LONG, f"A request's body may have {most} bytes here.")
 
+    def release(self) -> None:
+        """Hold nothing of it any more."""
+        if self.booking is not None:
+            self.booking.end()
+            self.parts.clear()
+            self._unpacked.clear()  # here, for a task that was cancelled may be kept for a while
+            if self.chunked:
+                self._chunk = bytearray()
+
+    # --- as it is sent, and read
     def end_chunk(self) -> None:
         """Send what has come so far as one chunk."""
         if self._chunk:
@@ -84,11 +128,60 @@ class RequestBody(Body):
         self.end_chunk()
         self.parts.append(b"0\r\n\r\n")
 
-    def whole(self) -> bytes | bytearray | memoryview:
+    def whole(self) -> Bytes:
         """Return all of a body that is complete, and of which nothing was sent."""
         if self.chunked:
             return self.parts[1] if len(self.parts) > 1 else b""  # the one chunk stands behind its size
-        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+        if len(self.parts) > 1:
+            joined = bytearray()
+            self.parts.reverse()
+            while self.parts:  # each goes as it is joined: a long body would be there twice
+                joined += self.parts.pop()
+            self.parts.append(joined)
+        return self.parts[0] if self.parts else b""
+
+    async def unpacked(self, encoding: bytes, most: int | None) -> Bytes:
+        """Return the first bytes of the whole, unpacked, all of them without `most`; raises Problem.
+
+        Each step waits for its turn, so that others have theirs.
+        """
+        limit = min(self._shared.body_limit_bytes, MOST_UNPACKED)
+        if not encoding:
+            if most is None and self.received > limit:
+                raise self._too_long_to_read(limit)
+            return self.whole() if most is None else self.whole()[:most]
+        if encoding not in (b"gzip", b"deflate"):
+            raise Problem(ProblemType.MALFORMED, "A body may be compressed with gzip or deflate.")
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        found = self._unpacked = bytearray()
+        for at in range(0, len(self.whole()), _PACKED_STEP):
+            packed = bytes(self.whole()[at : at + _PACKED_STEP])
+            while True:
+                await self._shared.long_work.turn(self.holder)
+                try:
+                    part = unpacker.decompress(packed, STEP)
+                except zlib.error:
+                    why = "The body is not compressed as its header says."
+                    raise Problem(ProblemType.MALFORMED, why) from None
+                found += part
+                if len(found) > limit:
+                    raise self._too_long_to_read(limit)
+                self.book(self.received + len(found) + UNPACKER_BYTES)
+                if most is not None and len(found) >= most:
+                    return found[:most]
+                if len(part) < STEP:
+                    break
+                packed = unpacker.unconsumed_tail
+        return found
+
+    def _too_long_to_read(self, limit: int) -> Problem:
+        why = f"JSON in which a sequence is looked for may have {limit} bytes, unpacked: send tensors as binary data."
+        return Problem(ProblemType.TOO_LONG, why)
+
+    def drop_unpacked(self) -> None:
+        """Forget what was unpacked: the body goes on as it came."""
+        self._unpacked.clear()
+        self.ease(self.received)
 
     def replace(self, data: memoryview) -> None:
         """Send this instead of what has come."""

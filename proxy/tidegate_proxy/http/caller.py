@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..memory import Booking, Holder
 from ..problems import Problem
 
 
@@ -13,6 +14,14 @@ class Body:
 
     complete: bool = False
     is_held: bool = False  # Whether no more of it is read for now.
+
+    @property
+    def left(self) -> int:
+        """Bytes of it that are still to come, as far as that is known."""
+        return 0
+
+    def release(self) -> None:
+        """Hold nothing of it any more."""
 
 
 class Request:
@@ -45,6 +54,16 @@ class Caller(Protocol):
     """What a request needs of its client connection."""
 
     transport: asyncio.Transport
+    is_unknown: bool
+
+    def known_as(self, holder: Holder) -> None:
+        """Learn whose connection it is; raises Problem."""
+
+    def write_out(self, data: bytes) -> None:
+        """Write."""
+
+    def books(self) -> Booking:
+        """Return what counts for a call over it of which it is not known who makes it."""
 
     def is_active(self, request: Request) -> bool:
         """Tell whether it is this request's turn to be answered."""

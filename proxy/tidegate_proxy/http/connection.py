@@ -9,40 +9,29 @@ from typing import cast
 import httptools
 from starlette.types import ASGIApp
 
+from ..guests import MOST_UNSENT
 from ..headers import new_request_id
-from ..kinds import understand
+from ..kinds import KnownTargets
+from ..memory import full
 from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
-from ..targets import ANYTHING, LONGEST, Target, origin_form, plain_path, without_path
 from .answers import problem_answer
-from .app_request import AppRequest, scope_of
-from .body import MOST_DRAINED
+from .app_request import AppRequest, request_of
 from .caller import Request
-from .head import MOST_HEAD_BYTES, too_long_a_head
+from .closing import Closing
+from .head import MOST_HEAD_BYTES, MOST_HEADERS, too_long_a_head
 from .request import HttpRequest
 from .upgrade import SkipFirstHead, framing
 
 _Request = HttpRequest | AppRequest
 LINGER_SECONDS = 1.0  # Seconds in which a caller that still sends is heard after its last answer.
-CLOSE_SECONDS = 5.0  # Seconds in which a caller takes some of what is left for it, or its connection is cut.
-MOST_KNOWN_TARGETS = 20_000
+MOST_AT_ONCE = 4096  # Bytes that are read in one turn of the loop, of requests that may be many.
+MOST_CHUNKS_AT_ONCE = 16 * 1024  # The same within a body of which it is not known where it ends.
+MOST_BEGUN = 32  # Requests that are begun before those of others have their turn.
+HEADER_BYTES = 128  # What a header of a head that is not whole takes beside its bytes.
+QUEUED_BYTES = 4096  # What a request takes that waits for those before it.
 END = b"\r\n\r\n"
 log = logging.getLogger(__name__)
-
-
-class _Targets(dict[bytes, Target | None]):
-    """What the targets of requests ask of a model, None where one asks none; those of models are kept."""
-
-    def __init__(self, path: bytes) -> None:
-        self._path = path
-
-    def __missing__(self, url: bytes) -> Target | None:
-        target = understand(plain_path(without_path(origin_form(url), self._path)))
-        if target is not None and len(url) <= LONGEST:
-            if len(self) >= MOST_KNOWN_TARGETS:
-                self.clear()
-            self[url] = target
-        return target
 
 
 class HttpServer:
@@ -54,17 +43,15 @@ class HttpServer:
         self.connections: set[ClientConnection] = set()
         self.answered = 0  # Requests so far.
         self.path = shared.settings.path.rstrip("/").encode()  # Below it, everything is answered as it is without it.
-        self.targets = _Targets(self.path)
+        self.targets = KnownTargets(self.path)
 
     def connection(self) -> "ClientConnection":
         """Return the proxy's end of a new connection."""
         return ClientConnection(self)
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(Closing):
     """Calls of models are `HttpRequest`s; everything else goes to the application."""
-
-    transport: asyncio.Transport
 
     def __init__(self, server: HttpServer) -> None:
         self.last_heard = monotonic()
@@ -80,30 +67,91 @@ class ClientConnection(asyncio.Protocol):
         self._between = True  # Whether the parser stands between two requests.
         self._framing = b""
         """A head with the same body as that of the request which wishes for another protocol, if this one does."""
+        self._rest = b""  # What has come and waits until the requests before it are answered.
         self._head_bytes = 0
         self._head_began = self.last_heard
         self._is_long = False  # Whether more came at once than a head may have.
-        self._began = False  # Whether the last request began in what came last.
+        self._began = 0  # Requests that began in what came last, the last one among them.
+        self._awaits_turn = False
         self._body_bytes = 0  # Bytes of the last body in what came last.
         self._reading_paused = False
         self._writing_paused = False
         self._deaf = False  # Whether what the caller sends is dropped: the connection ends.
-        self._is_lost = False
 
     # --- asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport of a client that has connected."""
         self.transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)
+        if not self.arrive(self._server.shared.memory):
+            self.make_room()
+
+    def make_room(self) -> None:
+        """End it: there is no room for it any more."""
+        super().make_room()
+        self._deaf = True
+        if self._in_head:
+            self._answer(full())
+        self.close()
+        if self._active is not None:
+            self._active.abandon()
+        self.abort_if_slow()
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, and send on what can be."""
         if self._deaf:
             return
         self.last_heard = monotonic()
-        self._is_long = len(data) > MOST_HEAD_BYTES
-        self._began = False
-        self._body_bytes = 0
+        if self._rest or self._awaits_turn or len(data) > MOST_AT_ONCE:
+            self.count_at_once(len(data))
+            self._rest += data
+            self._read_on()
+            return
+        self._take(data)
+        if self._began > MOST_BEGUN:
+            self._await_turn()
+        if self._active is not None:
+            self._active.flush_request()
+        if not self._between or self._queue or self.booking.size > self.base_bytes:
+            self._hold()
+
+    def _read_on(self) -> None:
+        """Read of what has come as much as can be answered now; of requests that are many, some in each turn."""
+        begun = 0
+        while self._rest and not (self._queue or self._awaits_turn or self._deaf or self.transport.is_closing()):
+            size = MOST_AT_ONCE
+            if not self._between and not self._in_head and self._last is not None:
+                size = self._last.body.left or MOST_CHUNKS_AT_ONCE
+            data, self._rest = self._rest[:size], self._rest[size:]
+            self._take(data)
+            begun += self._began
+            if begun > MOST_BEGUN:
+                self._await_turn()
+        if self._active is not None:
+            self._active.flush_request()
+        self.listen()
+        self._hold()
+
+    def _await_turn(self) -> None:
+        self._awaits_turn = True
+        self._server.shared.long_work.add(self.owner, self._have_turn)
+
+    def _have_turn(self) -> None:
+        self._awaits_turn = False
+        self._read_on()
+
+    def _hold(self) -> None:
+        """Book what waits here, and refuse what is too much."""
+        head = self._head_bytes + HEADER_BYTES * len(self._headers) if self._in_head or self._queue else 0
+        if not self.holds(head + len(self._rest) + QUEUED_BYTES * len(self._queue) + self.unsent):
+            if not self._deaf:
+                self.memory.count_cut("held")
+            self._refuse(full())
+            self.abort_if_slow()
+
+    def _take(self, data: bytes) -> None:
+        self._is_long = self._head_bytes + len(data) > MOST_HEAD_BYTES
+        self._began = self._body_bytes = 0
         try:
             self._parse(data)
         except httptools.HttpParserCallbackError as error:
@@ -112,10 +160,10 @@ class ClientConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._refuse(Problem(ProblemType.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
             return
-        if not self._between and self._is_head_too_long(data):
+        if not self._between and (self._is_head_too_long(data) or len(self._headers) > MOST_HEADERS):
             self._refuse(too_long_a_head())
-        elif self._active is not None:
-            self._active.flush_request()
+        if not self._in_head:
+            self._headers = []  # its request has them
 
     def _is_head_too_long(self, data: bytes) -> bool:
         """Count the bytes of a head that is not whole, or of what is no part of a body that is sent in chunks."""
@@ -149,22 +197,23 @@ class ClientConnection(asyncio.Protocol):
                 self._parser = httptools.HttpRequestParser(SkipFirstHead(self))
                 self._parser.feed_data(head)
 
-    def eof_received(self) -> None:
-        """Let the transport close: callers do not half-close."""
-
     def connection_lost(self, _exc: Exception | None) -> None:
         """End what the caller waited for."""
-        self._is_lost = True
         self._server.connections.discard(self)
         waiting, self._queue = self._queue, deque()
         for request in waiting:
+            request.body.release()
             request.response_complete = True
         if self._active is not None:
             self._active.abandon()
+        self._last = self._active = None
+        del self._parser  # each knows the other: apart, they go at once
+        self.lost()
 
     def pause_writing(self) -> None:
         """Hold the answer back, and hear no more: the caller is slow."""
         self._writing_paused = True
+        self._hold()
         self.listen()
         if self._active is not None:
             self._active.receiving_paused(True)
@@ -176,13 +225,14 @@ class ClientConnection(asyncio.Protocol):
             self._active.receiving_paused(False)
         elif self._put_off:
             self._next()
-        self.listen()
+        self._read_on()
 
     # --- httptools
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._between = False
-        self._began = self._in_head = True
+        self._began += 1
+        self._in_head = True
         self._url = b""
         self._headers = []
 
@@ -203,7 +253,11 @@ class ClientConnection(asyncio.Protocol):
         target = self._server.targets[self._url]
         request: _Request
         if target is None:
-            request = self._for_app()
+            request, length, chunked = request_of(
+                self, self._server.app, self._parser, self._url, self._headers, self._server.path
+            )
+            if self._parser.should_upgrade():
+                self._pass_over_upgrade(length, chunked, request.keep_alive)
         else:
             request = HttpRequest(self, self._server.shared, target, self.last_heard)
             request.read_head(self._headers, self._parser, self._is_long)
@@ -218,27 +272,6 @@ class ClientConnection(asyncio.Protocol):
             self._put_off = is_next
             self._queue.append(request)
             self.listen()
-
-    def _for_app(self) -> AppRequest:
-        """Return a request of the application, which reads no bodies: a long one ends the connection."""
-        parser = self._parser
-        whole, method = origin_form(self._url), parser.get_method()
-        url = without_path(whole, self._server.path)
-        root = "" if url == whole else self._server.path.decode()
-        if url == b"*" and method == b"OPTIONS":
-            url = ANYTHING
-        if url[:1] != b"/":
-            raise httptools.HttpParserInvalidURLError(url[:LONGEST])
-        version = parser.get_http_version()
-        scope = scope_of(url, self._headers, method.decode(), version, self.transport, root)
-        said = dict(scope["headers"])
-        length, chunked = int(said.get(b"content-length", b"0")), b"transfer-encoding" in said
-        expects_continue = said.get(b"expect", b"").lower() == b"100-continue"
-        keep_alive = version != "1.0" and parser.should_keep_alive()
-        if parser.should_upgrade():
-            self._pass_over_upgrade(length, chunked, keep_alive)
-        has_long_body = chunked or expects_continue or length > MOST_DRAINED
-        return AppRequest(self, self._server.app, scope, keep_alive and not has_long_body)
 
     def _pass_over_upgrade(self, length: int, chunked: bool, keep_alive: bool) -> None:
         if self._parser.get_method() != b"CONNECT":
@@ -273,6 +306,8 @@ class ClientConnection(asyncio.Protocol):
         """End the connection if it stands idle too long, or its request's head takes too long to come."""
         if self._in_head and now - self._head_began > head_seconds:
             self._refuse(Problem(ProblemType.SLOW, f"A request's head may take {head_seconds:g} s."))
+        elif self.unsent > MOST_UNSENT or self.booking.size > self.base_bytes:
+            self._hold()
         elif self.is_idle and now - self.last_heard > idle_seconds:
             self.close()
 
@@ -295,9 +330,13 @@ class ClientConnection(asyncio.Protocol):
         if not request.keep_alive and not self.transport.is_closing():
             self.end(linger=not request.body.complete)
         self._server.answered += 1
+        if self.is_over_tls and self.unsent > MOST_UNSENT:
+            self._hold()
         if (self._queue or self._reading_paused) and not self.transport.is_closing():
             if self._queue and not self._writing_paused:
                 self._next()
+            if self._rest and not self._writing_paused:
+                asyncio.get_running_loop().call_soon(self._read_on)
             self._put_off = bool(self._queue) and self._writing_paused
             self.listen()
 
@@ -314,41 +353,21 @@ class ClientConnection(asyncio.Protocol):
     def end(self, *, linger: bool) -> None:
         """End the connection; a little later while its caller still sends, or the answer is lost (RFC 9112, 9.6)."""
         self._deaf = True
+        self._rest, self._headers = b"", []
         if linger:
             self.listen()
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
+            self._look = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
         else:
             self.close()
-
-    def close(self) -> None:
-        """End the connection once what is left for the caller is written; cut it when the caller takes none of it."""
-        self.transport.close()
-        if left := self.unsent:
-            asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._cut, left)
-
-    def _cut(self, before: int) -> None:
-        left = self.unsent
-        if left >= before:
-            self.transport.abort()
-        elif left:
-            asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._cut, left)
-
-    @property
-    def unsent(self) -> int:
-        """Bytes of answers that the caller has not taken yet."""
-        return 0 if self._is_lost else self.transport.get_write_buffer_size()
 
     def listen(self) -> None:
         """Hear the caller, unless there is more of it or for it here than is moved on."""
         last = self._last
         held = last is not None and last.body.is_held and not last.response_complete
-        pause = bool(held or self._queue or self._writing_paused) and not self._deaf
+        pause = bool(held or self._queue or self._rest or self._writing_paused) and not self._deaf
         if pause != self._reading_paused:
             self._reading_paused = pause
-            if pause:
-                self.transport.pause_reading()
-            else:
-                self.transport.resume_reading()
+            (self.wire.pause_reading if pause else self.wire.resume_reading)()
 
     def _failed(self, error: httptools.HttpParserCallbackError) -> None:
         """Answer a request that could not be taken in: what is no address is the caller's fault, all else is not."""
@@ -373,6 +392,9 @@ class ClientConnection(asyncio.Protocol):
             elif self._active is not None:
                 self._active.flush_request()
             return
-        self._server.shared.meter.problems[problem.type.word] += 1
-        self.transport.write(b"".join(problem_answer(problem, new_request_id(), keep_alive=False)))
+        self._answer(problem)
         self.end(linger=True)
+
+    def _answer(self, problem: Problem) -> None:
+        self._server.shared.meter.problem(problem)
+        self.transport.write(b"".join(problem_answer(problem, new_request_id(), keep_alive=False)))

@@ -13,6 +13,7 @@ from .body import RequestBody
 from .caller import Caller, Request
 
 MOST_HEAD_BYTES = 64 * 1024  # Bytes of a request's first line and headers.
+MOST_HEADERS = 256  # Headers of a request: each is work, however short.
 
 (
     _PASS, _DROP, _AUTHORIZATION, _KEY, _LENGTH, _ENCODING, _EXPECT, _REQUEST_ID, _SECONDS, _STICKY, _HOST, _CONNECTION,
@@ -116,7 +117,8 @@ class HeadedRequest(Request):
                 upgrades = True
         keep_alive = parser.should_keep_alive()
         # Where nothing is said of the connection, only one of HTTP/1.1 is kept: the version itself takes long to get.
-        http_11 = (keep_alive and not says_connection) or parser.get_http_version() == "1.1"
+        version = "1.1" if keep_alive and not says_connection else spoken_version(parser)
+        http_11 = version == "1.1"
         self.method = parser.get_method()
         self.http_11 = http_11
         self.keep_alive = keep_alive and http_11
@@ -130,7 +132,7 @@ class HeadedRequest(Request):
         self.request_id = request_id or new_request_id()  # The caller's own, where it has one.
         self.body = RequestBody(length, chunked, self.shared, self.caller)
         self.refusal: Problem | None = None  # Why it is no request that can be answered.
-        if is_long and sum(map(len, passed)) > MOST_HEAD_BYTES:
+        if (is_long and sum(map(len, passed)) > MOST_HEAD_BYTES) or len(headers) > MOST_HEADERS:
             self.refusal = too_long_a_head()
         elif hosts != 1 and http_11:
             self.refusal = Problem(ProblemType.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
@@ -139,6 +141,14 @@ class HeadedRequest(Request):
             self.refusal = Problem(ProblemType.MALFORMED, why)
         elif credentials > 1:
             self.refusal = Problem(ProblemType.MALFORMED, TWO_CREDENTIALS)
+
+
+def spoken_version(parser: httptools.HttpRequestParser) -> str:
+    """Return the version of HTTP that a head is of; raises httptools.HttpParserError for one that is not spoken."""
+    version: str = parser.get_http_version()
+    if version not in ("1.0", "1.1"):
+        raise httptools.HttpParserError(f"HTTP/{version}")
+    return version
 
 
 def _seconds(value: bytes, most: float) -> float:
@@ -151,4 +161,4 @@ def _seconds(value: bytes, most: float) -> float:
 
 def too_long_a_head() -> Problem:
     """Return what is told when a head has more than its bytes."""
-    return Problem(ProblemType.HEADERS, f"A request's headers may have {MOST_HEAD_BYTES} bytes.")
+    return Problem(ProblemType.HEADERS, f"A request may have {MOST_HEADERS} headers of {MOST_HEAD_BYTES} bytes.")

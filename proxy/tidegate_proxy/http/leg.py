@@ -1,5 +1,6 @@
 """A request at one replica: what is sent there, and its answer, handed back to the caller as it comes."""
 
+import asyncio
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -11,12 +12,15 @@ from ..mirror import MirroredRequest, over_http
 from ..problems import Problem
 from ..shared_state import SharedState
 from ..targets import Target
+from ..told_errors import MOST_ERROR, UNREADABLE, unpacked
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import STATUS_LINES
 from .body import RequestBody
 from .caller import Caller
+from .events import ErrorEvents
 
+_OF_THE_BODY = (b"content-length:", b"content-encoding:")
 VERSION_HEADER = b"\r\ntidegate-model-version: "
 
 
@@ -53,6 +57,8 @@ class HttpForwarding(Forwarding):
     _reply: list[bytes] = field(default_factory=list)
     _status: int = 0
     _chunked: bool = False
+    _error_head: bytes | None = None  # Of an error, which is handed on when it is whole.
+    _events: ErrorEvents | None = None  # Of a stream of events.
     _copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
 
     # --- to the replica
@@ -80,19 +86,37 @@ class HttpForwarding(Forwarding):
         if body.chunked:
             body.end_chunk()
         if body.parts:
-            data = b"".join(body.parts)
-            body.parts.clear()
-            connection.transport.write(data)
-            if self._copy is not None:
-                self._copy.add(data, body.complete)
+            if body.gathers:  # it may be long: joined, it would be there twice
+                connection.transport.writelines(body.parts)
+                if self._copy is not None:
+                    for part in body.parts:
+                        self._copy.add(part, body.complete and part is body.parts[-1])
+                body.parts.clear()
+            else:
+                data = b"".join(body.parts)
+                body.parts.clear()
+                connection.transport.write(data)
+                if self._copy is not None:
+                    self._copy.add(data, body.complete)
+            if body.booking is not None:
+                body.ease(connection.transport.get_write_buffer_size())
 
     # --- from the replica
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
         """Hand the status and the headers on."""
         self._status = status
-        self.began = True
-        request = self._owner
         self.answered()
+        self._error_head = None
+        if status >= 400:
+            self._error_head, self._reply, self.size = head, [STATUS_LINES[status]], 0
+            return
+        if length is None and self._owner.target.streams:
+            self._events = ErrorEvents(self._plain_error)
+        self._begin(head, length)
+
+    def _begin(self, head: bytes, length: int | None) -> None:
+        self.began = True
+        request, status = self._owner, self._status
         if not request.body.complete or request.shared.draining:
             request.keep_alive = False
         reply = [STATUS_LINES[status], head, b"x-request-id: ", request.request_id]
@@ -109,7 +133,18 @@ class HttpForwarding(Forwarding):
 
     def answer_data(self, data: bytes) -> None:
         """Hand a part of the body on."""
+        if self._error_head is not None:
+            self._reply.append(data[: max(0, MOST_ERROR - self.size)])
+            self.size += len(data)
+            return
+        if self._events is not None:
+            data = self._events.feed(data)
+        self._add(data)
+
+    def _add(self, data: bytes) -> None:
         self.size += len(data)
+        if not data:
+            return
         if self._chunked:
             self._reply += (b"%x\r\n" % len(data), data, b"\r\n")
         else:
@@ -117,8 +152,6 @@ class HttpForwarding(Forwarding):
 
     def answer_ended(self) -> None:
         """Hand the end on, and keep the connection for the next call."""
-        if self._chunked:
-            self._reply.append(b"0\r\n\r\n")
         connection, request, now = self.connection, self._owner, monotonic()
         assert connection is not None
         assert self.replica is not None
@@ -132,7 +165,21 @@ class HttpForwarding(Forwarding):
             self.began = False
             request.fail(self.lost())
             return
-        request.caller.transport.write(b"".join(self._reply))
+        if self._error_head is not None:
+            body, lines = b"".join(self._reply[1:]), [line for line in self._error_head.split(b"\r\n") if line]
+            packed = (line.lower() for line in lines if line.lower().startswith(b"content-encoding:"))
+            if body and any(line.partition(b":")[2].strip() != b"identity" for line in packed):
+                body = unpacked(body) or UNREADABLE
+            body = self._plain_error(body)
+            lines = [line for line in lines if not line.lower().startswith(_OF_THE_BODY)]
+            self.size, self._error_head = 0, None
+            self._begin(b"\r\n".join([*lines, b"content-length: %d\r\n" % len(body)]), len(body))
+            self._add(body)
+        if self._events is not None:
+            self._add(self._events.end())
+        if self._chunked:
+            self._reply.append(b"0\r\n\r\n")
+        request.caller.write_out(b"".join(self._reply))
         request.finish(self._status, now)
 
     def _says_lost(self) -> bool:
@@ -143,6 +190,10 @@ class HttpForwarding(Forwarding):
             and self.grant.route.kind.says_lost(self._status, b"".join(self._reply))
         )
 
+    def _plain_error(self, body: bytes) -> bytes:
+        body, self.error = self.grant.route.kind.plain_error(body)
+        return body
+
     def answer_failed(self, reason: str) -> None:
         """Learn that there will be no answer, or no more of it."""
         self.connection = None
@@ -151,7 +202,15 @@ class HttpForwarding(Forwarding):
 
     def sending_paused(self, paused: bool) -> None:
         """Learn whether the replica takes the body slower than it comes."""
-        self._owner.body.hold(paused)
+        body = self._owner.body
+        body.hold(paused)
+        if self.connection is None or not paused:
+            body.ease(0)
+            return
+        try:
+            body.book(self.connection.transport.get_write_buffer_size())
+        except Problem as problem:
+            asyncio.get_running_loop().call_soon(self._owner.fail, problem)
 
     # --- to the caller
     def receiving_paused(self, paused: bool) -> None:
@@ -164,8 +223,8 @@ class HttpForwarding(Forwarding):
 
     def flush_answer(self) -> None:
         """Send on what has come so far."""
-        if self._reply:
-            self._owner.caller.transport.write(b"".join(self._reply))
+        if self._reply and self._error_head is None:
+            self._owner.caller.write_out(b"".join(self._reply))
             self._reply.clear()
 
     def drop(self) -> None:

@@ -7,14 +7,13 @@ to be waited for is awaited in one task, and then the same steps go on.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any
 
-from ..access.identity import Grant
+from ..access.identity import Grant, Identity
 from ..access.limits import too_many
-from ..forwarding import call_record, no_whole_answer
-from ..kinds import KINDS
+from ..forwarding import call_record, count_problem, no_whole_answer
+from ..kinds import KINDS, as_told
 from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
 from ..shared_state import SharedState
 from ..targets import Target
@@ -27,6 +26,7 @@ from .caller import Caller
 from .head import HeadedRequest
 from .leg import HttpForwarding
 
+LONG_HEAD = 4096  # Bytes of headers that go on; more are counted as held.
 log = logging.getLogger(__name__)
 
 
@@ -43,7 +43,7 @@ class HttpRequest(HeadedRequest):
         self.response_complete = False
         self.forwarding: HttpForwarding | None = None  # What it holds, once it is granted.
         self._task: asyncio.Task[None] | None = None
-        self._problem: str | None = None  # The word of the problem that ended it.
+        self._problem: Problem | None = None  # What ended it, if it is one.
         self._whole: asyncio.Future[None] | None = None  # Done when the body is whole, if that is waited for.
         self._span: Span | None = None  # Where calls are traced.
         self._own_bytes = 0  # Of an answer's body that the proxy wrote itself.
@@ -65,6 +65,8 @@ class HttpRequest(HeadedRequest):
                 raise Problem(ProblemType.METHOD, f"This address takes {allow}.", allow=allow)
             if length is not None and length > self.shared.body_limit_bytes:
                 raise self.body.too_long()
+            if len(self.passed) > LONG_HEAD:
+                self.body.book_head(len(self.passed))
             self._decide()
         except Exception as error:
             self._end_with(error)
@@ -84,8 +86,6 @@ class HttpRequest(HeadedRequest):
         is_sent = forwarding is not None and forwarding.connection is not None
         if (problem := body.take(data, is_sent)) is not None:
             self.refuse(problem)
-        elif body.is_held and self.target.in_body and self._task is None and self.caller.is_active(self):
-            self._later(self._let_body_come())
 
     def end_body(self) -> None:
         """Learn that the request is whole."""
@@ -96,7 +96,7 @@ class HttpRequest(HeadedRequest):
             self.body.end_chunks()
         if self._whole is not None and not self._whole.done():
             self._whole.set_result(None)
-        elif self.target.in_body and self.caller.is_active(self):
+        elif self.target.in_body and self.body.gathers:
             try:
                 self._open_body()
             except Exception as error:
@@ -131,18 +131,30 @@ class HttpRequest(HeadedRequest):
         is_loading = forwarding is not None and forwarding.loading
         self.fail(still_loading(seconds) if is_loading else Problem(ProblemType.DEADLINE, no_answer(seconds)))
 
+    def replica_silent(self) -> None:
+        """Go elsewhere, if it only looks; else keep no other from its place: it may still be answered."""
+        forwarding = self.forwarding
+        assert forwarding is not None
+        assert forwarding.replica is not None
+        if forwarding.looks:
+            forwarding.drop()
+            self.failed_at(forwarding.replica, "there is no answer")
+        else:
+            forwarding.release_slot()
+
     # --- deciding
     def _decide(self) -> None:
         target = self.target
         if target.in_body:
-            if self.body.complete:  # it waited behind another request
-                self._open_body()
-            elif self.expects_continue or self.body.is_held:
-                self._later(self._let_body_come())
+            identity = self.shared.authorizer.remembered(self.credential)
+            if identity is None:
+                self._later(self._identify)
+            else:
+                self._let_body_come(identity)
             return
         grant = self.shared.authorizer.known(self.credential, target.server, target.model, target.action)
         if grant is None:
-            self._later(self._ask())
+            self._later(self._ask)
         else:
             self._granted(grant)
 
@@ -150,48 +162,50 @@ class HttpRequest(HeadedRequest):
         target, authorizer = self.target, self.shared.authorizer
         self._granted(await authorizer.ask(self.credential, target.server, target.model, target.action))
 
-    async def _let_body_come(self) -> None:
+    async def _identify(self) -> None:
+        self._let_body_come(await self.shared.authorizer.identify(self.credential))
+
+    def _let_body_come(self, identity: Identity) -> None:
         """Read a body that says what is asked, now that its sender is known."""
-        await self.shared.authorizer.identify(self.credential)
-        if self.body.complete or self.response_complete:  # it came without being asked for
-            return
-        self._ask_for_body()
-        if (problem := self.body.let_come()) is not None:
-            self.refuse(problem)
+        self.body.known_as(identity.in_flight)
+        self.body.let_come()
+        if self.body.complete:  # it waited behind another request, or for its sender to be known
+            self._open_body()
+        else:
+            self._ask_for_body()
 
     def _open_body(self) -> None:
         """Read what is asked in the body, and go on as for a request to the model's own address."""
-        try:
-            self.target, payload = KINDS[self.target.kind].open_body(self.body.whole())
-        except Problem as problem:
-            self._later(self._explain(problem))
-            return
+        self.target, payload = KINDS[self.target.kind].open_body(self.body.whole())
         self.body.replace(payload)
         self._decide()
 
-    async def _explain(self, problem: Problem) -> None:
-        """Tell a known caller what is wrong with the body: others are first told to say who they are."""
-        await self.shared.authorizer.identify(self.credential)
-        raise problem
-
     def _granted(self, grant: Grant) -> None:
-        route, target = grant.route, self.target
+        route, target, body = grant.route, self.target, self.body
         if route.kind is not KINDS[target.kind]:
             raise other_protocol(route.server)
         if self.expects_continue:
             self._ask_for_body()
         shared, caller = self.shared, grant.identity.in_flight
-        self.forwarding = forwarding = HttpForwarding(self, shared, grant, shared.limiter, route.in_flight, caller)
+        body.holder = caller
+        if body.booking is not None:
+            body.known_as(caller)
+        if self.caller.is_unknown:
+            self.caller.known_as(caller)
+        looks = target.action == "inspect"
+        self.forwarding = forwarding = HttpForwarding(
+            self, shared, grant, shared.limiter, route.in_flight, caller, looks
+        )
         if grant.bucket is not None and (wait := grant.bucket.take(self.started)):
             raise too_many(grant.bucket, wait)
         if route.pool.leases is not None and target.looks_only:
-            self._later(self._look(forwarding))
+            self._later(self._look, forwarding)
         elif not (
             (route.pool.leases is None or forwarding.find_lease())
             and not (target.may_be_of_sequence and route.must_know_sequence(target.version))
             and forwarding.find_version(target.version, self.sticky)
         ):
-            self._later(self._prepare(forwarding))
+            self._later(self._prepare, forwarding)
         elif forwarding.acquire_slot():
             self._go_to_replica(forwarding, False)
 
@@ -215,18 +229,17 @@ class HttpRequest(HeadedRequest):
         self._whole = asyncio.get_running_loop().create_future()
         if self.body.complete:
             self._whole.set_result(None)
-        if (problem := self.body.let_come()) is not None:
-            raise problem
+        self.body.let_come()
         await self._whole
-        most = self.shared.body_limit_bytes
-        forwarding.sequence = route.kind.sequence_of(self.passed, self.body.whole(), most)
+        forwarding.sequence = await route.kind.sequence_of(self.passed, self.body.unpacked)
+        self.body.drop_unpacked()
 
     async def _look(self, forwarding: HttpForwarding) -> None:
         """Answer what is only looked at: that loads no model, and keeps none."""
         route = forwarding.grant.route
         own_bound = self.seconds >= self.shared.call_seconds
         answer = await route.kind.look(self.target, route.pool, self.deadline - monotonic(), own_bound)
-        self._say(answer.status, answer.media_type, answer.body)
+        self._say(answer.status, answer.media_type, as_told(answer, route.kind).body)
 
     # --- to the replica
     def admitted(self) -> None:
@@ -245,7 +258,7 @@ class HttpRequest(HeadedRequest):
         if replica is not None and (connection := replica.take(now)) is not None:
             self._send(forwarding, replica, connection)
         else:
-            self._later(self._connect(forwarding, replica))
+            self._later(self._connect, forwarding, replica)
 
     async def _connect(self, forwarding: HttpForwarding, replica: Replica | None) -> None:
         seconds = self.shared.settings.connect_timeout_seconds
@@ -278,7 +291,7 @@ class HttpRequest(HeadedRequest):
         if not forwarding.began and self.target.method == b"GET" and bodiless and not forwarding.tried:
             forwarding.leave_replica(monotonic())
             body.parts.clear()
-            self._later(self._connect(forwarding, forwarding.another(replica)))
+            self._later(self._connect, forwarding, forwarding.another(replica))
         else:
             self.fail(no_whole_answer(reason))
 
@@ -300,7 +313,7 @@ class HttpRequest(HeadedRequest):
         if self.method == b"HEAD":
             body = b""
         self._own_bytes = len(body)
-        self.caller.transport.write(head + body)
+        self.caller.write_out(head + body)
 
     def fail(self, problem: Problem) -> None:
         """End it with a problem; where an answer has begun, only the end of the connection can tell."""
@@ -309,8 +322,8 @@ class HttpRequest(HeadedRequest):
         forwarding = self.forwarding
         if forwarding is not None:
             forwarding.drop()
-        self._problem = problem.type.word
-        self.shared.meter.problems[problem.type.word] += 1
+        self._problem = problem.with_traceback(None)  # which knows all that it passed, for as long as it is known
+        count_problem(self.shared.meter, problem, forwarding)
         if forwarding is not None and forwarding.began:
             # A body with a length or in chunks is seen to be cut short when the connection just ends; another is not.
             self.keep_alive = False
@@ -324,14 +337,13 @@ class HttpRequest(HeadedRequest):
             self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive))
         self.finish(problem.type.status, monotonic())
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
         """Go on with work that waits for something."""
-        self._task = asyncio.get_running_loop().create_task(self._work(work))
-        self._task.add_done_callback(lambda _: work.close())  # one that is cancelled before it begins is never awaited
+        self._task = asyncio.get_running_loop().create_task(self._work(work, *given))
 
-    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _work(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
         try:
-            await work
+            await work(*given)
         except Exception as error:
             self._end_with(error)
 
@@ -348,7 +360,7 @@ class HttpRequest(HeadedRequest):
         shared.open_calls.discard(self)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-        if body.gathers:
+        if body.booking is not None:
             body.release()
         seconds = now - self.started
         size, forwarding = self._own_bytes, self.forwarding
@@ -358,13 +370,16 @@ class HttpRequest(HeadedRequest):
             route = forwarding.grant.route
             count = route.http_count
             if count is None:
-                count = route.http_count = shared.meter.calls[route.server, route.name, "http"]
+                count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
             count.ended(status, seconds, body.received, size)
+            principal = forwarding.grant.identity.principal
+            shared.meter.called(principal.name, principal.source, "http", status)
         is_logged = shared.call_log.wants(status, now)
         if is_logged or self._span is not None:
             self._tell(status, seconds, (body.received, size), is_logged)
         self.caller.ended(self)
         self.forwarding = None  # each knows the other: apart, they go without the collector of cycles
+        self.passed = b""  # its connection knows it until the next
 
     def _tell(self, status: int, seconds: float, size: tuple[int, int], is_logged: bool) -> None:
         asked = (self.target.server, self.target.model)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from time import monotonic
 from typing import Generic, cast
@@ -9,11 +10,15 @@ from typing import Generic, cast
 from hpack.exceptions import HPACKError
 
 from . import frames as h2
+from .cutting import LONGEST, BlockCutter
 from .frames import Fields, Http2Error, MalformedHeadersError, Understood, frame
-from .sending import Sender
+from .sending import Sender, Stream
 
 MOST_CONTINUATIONS = 16  # Parts of a header block.
+WORK_OF_HEADERS = 16  # Headers begin a call: that is as much work as so many other frames.
+BYTES_OF_WORK = 8  # So many bytes of headers that are read anew are as much work as another frame.
 _SIZES = {h2.RST_STREAM: 4, h2.PING: 8, h2.PRIORITY: 5}
+_OF_HEADERS = frozenset({h2.HEADERS, h2.CONTINUATION})
 _OF_CONNECTION = frozenset({h2.SETTINGS, h2.PING, h2.GOAWAY})
 
 
@@ -24,6 +29,10 @@ class Http2Connection(Sender, Generic[Understood]):
     settings, `preface` is what it sends before them.
     """
 
+    most_header_bytes = 2 * h2.MOST_HEAD_BYTES  # Of one block, unpacked.
+    most_gathered = h2.MOST_GATHERED  # Bytes of any frame but DATA that is received.
+    most_work = sys.maxsize  # How much of what has come is read in one turn of the loop, in frames.
+    opens_streams = False  # Whether this end opens them: the peer may then reset each, which is no chatter.
     silent_seconds: int  # Seconds after which the system ends the connection, if the peer's machine has been silent.
 
     def __init__(self, understand: Callable[[Fields], Understood], own: dict[int, int], preface: bytes) -> None:
@@ -33,15 +42,17 @@ class Http2Connection(Sender, Generic[Understood]):
         self.most_streams = h2.LARGEST_WINDOW  # How many streams the peer allows at once.
         self._own = {h2.INITIAL_WINDOW_SIZE: self.stream_window, h2.MAX_FRAME_SIZE: h2.OWN_FRAME, **own}
         self._preface = preface
-        self._headers = h2.HeaderReader(understand)
+        self._headers = h2.HeaderReader(understand, self.most_header_bytes)
         self._rest = b""
         self._data_stream = 0
         self._data_left = 0
         self._data_ends = False
         self._open_block: tuple[int, int, list[bytes]] | None = None
+        self._cutter = BlockCutter()  # Of the last block that may be long.
         self._receive_window = h2.CONNECTION_WINDOW
-        self._control_frames = 0
+        self.control_frames = 0  # That came lately.
         self._control_frames_since = self.last_used
+        self.is_behind = False  # More has come than was read at once.
         self._is_wider = False  # A window has just become wider.
 
     # --- for the two ends
@@ -70,6 +81,12 @@ class Http2Connection(Sender, Generic[Understood]):
     def connection_lost(self, _: Exception | None) -> None:
         """End every stream."""
         self.alive = False
+        if self._cut is not None:
+            self._cut.cancel()  # it knows the connection
+        self.end_streams()
+
+    def end_streams(self) -> None:
+        """End every stream: nothing more goes either way."""
         for number in list(self.streams):
             if (stream := self.forget(number)) is not None:
                 stream.reset_received(None, self.heard_settings)
@@ -92,11 +109,21 @@ class Http2Connection(Sender, Generic[Understood]):
             self._is_wider = False
             self.pump()
 
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of what has come that is not read yet: a part of a frame, or of headers, or what is read later."""
+        return len(self._rest) + (sum(map(len, self._open_block[2])) if self._open_block is not None else 0)
+
     # --- reading
     def _read(self, data: bytes) -> int:
-        """Read all whole frames, and of DATA what there is; return how far that is."""
-        at, size = 0, len(data)
+        """Read all whole frames, and of DATA what there is, unless that is too much at once; return how far that is."""
+        at, size, work = 0, len(data), self.most_work
+        self.is_behind = False
         while not self.is_ending:
+            work -= 1
+            if work < 0:
+                self.is_behind = True
+                return at
             if self._data_left:
                 take = min(self._data_left, size - at)
                 if not take:
@@ -125,11 +152,14 @@ class Http2Connection(Sender, Generic[Understood]):
                         self._count_control_frame()
                     self._take_data(number, b"", bool(flags & h2.END_STREAM))
                 continue
-            if length > h2.MOST_GATHERED:
+            if length > self.most_gathered:
                 raise Http2Error(h2.FRAME_SIZE_ERROR, "a frame is too long")
             if size - at < 9 + length:
                 return at
+            before = self._headers.bytes_read
             self._take_frame(kind, flags, number, data[at + 9 : at + 9 + length])
+            if kind in _OF_HEADERS:
+                work -= WORK_OF_HEADERS + (self._headers.bytes_read - before) // BYTES_OF_WORK
             at += 9 + length
         return size
 
@@ -141,7 +171,11 @@ class Http2Connection(Sender, Generic[Understood]):
                 payload = h2.unpadded(payload)
             if flags & h2.WITH_PRIORITY:
                 payload = payload[5:]
-            if flags & h2.END_HEADERS:
+            is_whole = flags & h2.END_HEADERS
+            if self.opens_streams and not (is_whole and len(payload) <= LONGEST):
+                self._cutter = BlockCutter()
+                payload = self._cutter.feed(payload)
+            if is_whole:
                 self._take_block(number, payload, bool(flags & h2.END_STREAM))
             else:
                 self._open_block = number, flags, [payload]
@@ -150,12 +184,17 @@ class Http2Connection(Sender, Generic[Understood]):
                 raise Http2Error(h2.PROTOCOL_ERROR, "there is nothing to continue")
             self._continue_block(flags, payload)
         elif kind == h2.WINDOW_UPDATE:
+            if self.updates_due:
+                self.updates_due = min(self.updates_due, h2.MOST_CONTROL_FRAMES) - 1
+            else:
+                self._count_control_frame()
             self._take_window(number, payload)
         elif kind == h2.DATA:
             self._count_data(number, len(payload))
             self._take_data(number, h2.unpadded(payload), bool(flags & h2.END_STREAM), len(payload))
         else:
-            self._count_control_frame()
+            if kind != h2.RST_STREAM:
+                self._count_control_frame()
             self._take_rare(kind, flags, number, payload)
 
     def _take_rare(self, kind: int, flags: int, number: int, payload: bytes) -> None:
@@ -166,9 +205,7 @@ class Http2Connection(Sender, Generic[Understood]):
         if kind == h2.RST_STREAM:
             if self._is_idle(number):
                 raise Http2Error(h2.PROTOCOL_ERROR, "a stream that is not there was reset")
-            if (stream := self.forget(number)) is not None:
-                code = h2.UINT32.unpack(payload)[0]
-                stream.reset_received(code, code != h2.REFUSED_STREAM)
+            self._take_reset(self.forget(number), h2.UINT32.unpack(payload)[0])
         elif kind == h2.SETTINGS:
             if len(payload) % 6:
                 raise Http2Error(h2.FRAME_SIZE_ERROR, "these are no settings")
@@ -184,19 +221,30 @@ class Http2Connection(Sender, Generic[Understood]):
         elif kind == h2.PUSH_PROMISE:
             raise Http2Error(h2.PROTOCOL_ERROR, "nothing is to be pushed")
 
+    def _take_reset(self, stream: Stream | None, code: int) -> None:
+        if stream is None and self.resets_due:
+            self.resets_due -= 1
+        elif stream is None or not self.opens_streams:
+            self._count_control_frame()
+        if stream is not None:
+            stream.reset_received(code, code != h2.REFUSED_STREAM)
+
     def _continue_block(self, flags: int, payload: bytes) -> None:
         assert self._open_block is not None
         number, first, parts = self._open_block
-        parts.append(payload)
+        if self.opens_streams:
+            payload = self._cutter.feed(payload)
+        if payload or not self.opens_streams:
+            parts.append(payload)
         if sum(map(len, parts)) > h2.MOST_HEAD_BYTES or len(parts) > MOST_CONTINUATIONS:
-            raise Http2Error(h2.ENHANCE_YOUR_CALM, "the headers are too long")
+            raise h2.too_long_headers()
         if flags & h2.END_HEADERS:
             self._open_block = None
             self._take_block(number, b"".join(parts), bool(first & h2.END_STREAM))
 
     def _take_block(self, number: int, block: bytes, end: bool) -> None:
         if len(block) > h2.MOST_HEAD_BYTES:
-            raise Http2Error(h2.ENHANCE_YOUR_CALM, "the headers are too long")
+            raise h2.too_long_headers()
         stream = self.streams.get(number)
         try:
             head = self._headers.read(block)
@@ -307,12 +355,12 @@ class Http2Connection(Sender, Generic[Understood]):
         self._is_wider = True
 
     def _count_control_frame(self) -> None:
-        self._control_frames += 1
-        if self._control_frames > h2.MOST_CONTROL_FRAMES:
+        self.control_frames += 1
+        if self.control_frames > h2.MOST_CONTROL_FRAMES:
             now = monotonic()
             if now - self._control_frames_since < h2.CONTROL_SECONDS:
                 raise Http2Error(h2.ENHANCE_YOUR_CALM, "too many frames that move nothing")
-            self._control_frames, self._control_frames_since = 0, now
+            self.control_frames, self._control_frames_since = 0, now
 
 
 def _keep_alive(sock: socket.socket, seconds: int) -> None:

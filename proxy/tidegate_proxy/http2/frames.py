@@ -2,9 +2,11 @@
 
 import struct
 from collections.abc import Callable
+from itertools import chain
 from typing import Generic, TypeVar
 
 from hpack import Decoder
+from hpack.exceptions import OversizedHeaderListError
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 (DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION) = range(10)
@@ -25,11 +27,13 @@ DEFAULT_FRAME = 16_384
 OWN_FRAME = 1024 * 1024  # Bytes of a DATA frame that is received; its data is taken as it comes, never gathered.
 CONNECTION_WINDOW = 64 * 1024 * 1024
 """Bytes that may come at once on all streams together: the streams' own windows are what limits them."""
-MOST_GATHERED = 64 * 1024  # Bytes of any other frame that is received.
+MOST_GATHERED = 64 * 1024  # Bytes of any other frame that a caller sends.
 MOST_UNWRITTEN = 1024 * 1024  # Bytes that wait for the peer to read, before streams are held.
 MOST_CONTROL_FRAMES = 10_000
-"""Frames that move nothing (pings, settings, resets, empty ones) that a peer may send within `CONTROL_SECONDS`."""
+"""Frames that move nothing (pings, settings, resets, empty ones, updates of windows that nothing was sent for) that a
+peer may send within `CONTROL_SECONDS`."""
 CONTROL_SECONDS = 5.0
+UPDATES_OF_DATA = 10  # Updates of windows that a peer may send for a DATA frame that it gets.
 
 FRAME_HEADER = struct.Struct(">HBBBL")
 SETTING = struct.Struct(">HL")
@@ -57,9 +61,10 @@ def unpadded(payload: bytes) -> bytes:
     return payload[1 : len(payload) - payload[0]]
 
 
-MOST_HEAD_BYTES = 32 * 1024  # Bytes of a header block, compressed or not.
-_MOST_KEPT = 16
-_LONGEST_KEPT = 4096
+MOST_HEAD_BYTES = 32 * 1024  # Bytes of a header block; of a request's, unpacked too.
+_MOST_KEPT = 8192  # Bytes of blocks that are kept, and of what they say.
+_LONGEST_KEPT = 4096  # The same of one.
+_KEPT_BYTES = 512  # What one that is kept takes beside that.
 
 Fields = list[tuple[bytes, bytes]]
 Understood = TypeVar("Understood")
@@ -67,6 +72,11 @@ Understood = TypeVar("Understood")
 
 class MalformedHeadersError(Exception):
     """These headers are no request's, or no answer's."""
+
+
+def too_long_headers() -> Http2Error:
+    """Return what ends a connection whose peer sends more headers than are taken."""
+    return Http2Error(ENHANCE_YOUR_CALM, f"the headers are too long: they may have {MOST_HEAD_BYTES} bytes unpacked")
 
 
 def literal(name: bytes, value: bytes) -> bytes:
@@ -90,34 +100,47 @@ def _string(value: bytes) -> bytes:
 class HeaderReader(Generic[Understood]):
     """Decompresses the header blocks of one peer; `understand` makes of their fields what is returned.
 
+    The fields of a block may have `most_bytes`: names and values, each with 32 bytes more (RFC 9113, 6.5.2).
+
     A peer's blocks are often the same bytes again, so what a block was understood as is kept for as long as the table
     that it refers to stays as it is.
     """
 
-    def __init__(self, understand: Callable[[Fields], Understood]) -> None:
-        self._decoder = Decoder(max_header_list_size=2 * MOST_HEAD_BYTES)
+    def __init__(self, understand: Callable[[Fields], Understood], most_bytes: int) -> None:
+        self._decoder = Decoder(max_header_list_size=most_bytes)
         self._understand = understand
         self._kept: dict[bytes, Understood] = {}
+        self._kept_bytes = 0
+        self.bytes_read = 0  # Of all blocks that were not kept.
 
     def read(self, block: bytes) -> Understood:
-        """Return what a block says; raises MalformedHeadersError, or HPACKError, after which no other can be read."""
+        """Return what a block says; raises MalformedHeadersError, or HPACKError or Http2Error, after which none is."""
         found = self._kept.get(block)
         if found is not None:
             return found
+        self.bytes_read += len(block)
         before = self._state()
-        fields = self._decoder.decode(block, raw=True)
+        try:
+            said = self._decoder.decode(block, raw=True)
+        except OversizedHeaderListError:
+            raise too_long_headers() from None
         after = self._state()
-        if before[0] is not after[0] or before[1:] != after[1:]:
-            self._kept.clear()
-            kept = False
-        else:
-            kept = len(block) <= _LONGEST_KEPT
-        found = self._understand([(bytes(name), bytes(value)) for name, value in fields])
-        if kept:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
+        is_same = before[0] is after[0] and before[1:] == after[1:]
+        if not is_same:
+            self._forget()
+        fields = [(bytes(name), bytes(value)) for name, value in said]
+        found = self._understand(fields)
+        if is_same and (size := len(block) + sum(map(len, chain(*fields)))) <= _LONGEST_KEPT:
+            self._kept_bytes += size + _KEPT_BYTES
+            if self._kept_bytes > _MOST_KEPT:
+                self._forget()
+                self._kept_bytes = size + _KEPT_BYTES
             self._kept[block] = found
         return found
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._kept_bytes = 0
 
     def _state(self) -> tuple[object, int, int]:
         # An entry that is added comes first in the table, as an object of its own.

@@ -3,11 +3,13 @@
 import asyncio
 from collections import deque
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from . import frames as h2
 from .frames import frame
 
+PIECE_BYTES = 256  # What a piece of unsent data takes beside its bytes.
+MOST_PIECES = 64  # Pieces of what waited that are gathered, before it is seen whether the peer takes them.
 CLOSE_SECONDS = 5.0  # Seconds that the peer has to read what is left, when the connection ends.
 
 
@@ -38,6 +40,14 @@ class Stream:
         Not `processed`: the peer has not begun the request.
         """
 
+    @property
+    def unsent_held(self) -> int:
+        """Bytes that the unsent data takes, in however many pieces; the first one is there until all of it is sent."""
+        if not self._unsent:
+            return 0
+        first = self._unsent[0]
+        return self.unsent_bytes + len(cast(bytes, first.obj)) - len(first) + PIECE_BYTES * len(self._unsent)
+
     def drained(self) -> None:
         """Note that all data given to `connection.send_data` has been sent."""
 
@@ -53,11 +63,14 @@ class Sender(asyncio.Protocol):
         self.streams: dict[int, Stream] = {}
         self.alive = False
         self.last_used = monotonic()
+        self._cut: asyncio.TimerHandle | None = None
         self.is_ending = False  # Nothing more is read, and the rest is being written.
         self.last_opened = 0  # The newest stream's number.
         self.peer_window = h2.DEFAULT_WINDOW
         self.peer_frame = h2.DEFAULT_FRAME
         self.send_window = h2.DEFAULT_WINDOW
+        self.updates_due = 0  # Updates of windows that the peer may send, for what was sent to it.
+        self.resets_due = 0  # Resets that the peer may send of streams that this end has reset: they cross, or answer.
         self.block_prefix = b""  # Bytes that the next header block begins with.
         self._out: list[bytes | bytearray | memoryview] = []
         self._flushing = False
@@ -105,7 +118,7 @@ class Sender(asyncio.Protocol):
         if stream.local_closed:
             return
         size = len(data)
-        held = self._paused or stream.number in self._blocked
+        held = self._paused or stream.number in self._blocked or len(self._out) > MOST_PIECES
         if not held and size <= stream.send_window and size <= self.send_window:
             stream.send_window -= size
             self.send_window -= size
@@ -140,6 +153,7 @@ class Sender(asyncio.Protocol):
         """End a stream at once, in both directions."""
         self.forget(number)
         if self.alive:
+            self.resets_due += 1
             self.write(frame(h2.RST_STREAM, 0, number, h2.UINT32.pack(code)))
 
     def forget(self, number: int) -> Stream | None:
@@ -176,6 +190,10 @@ class Sender(asyncio.Protocol):
             for stream in list(self._blocked.values()):
                 if stream.number in self._blocked and self._send_some(stream):
                     moved = True
+                if len(self._out) > MOST_PIECES:
+                    self._flush()
+                    if self._paused:
+                        return
 
     def _send_some(self, stream: Stream) -> bool:
         queue = stream._unsent
@@ -209,6 +227,7 @@ class Sender(asyncio.Protocol):
     def _write_data(self, number: int, data: bytes | bytearray | memoryview, end: bool) -> None:
         size, most = len(data), self.peer_frame
         if size <= most:
+            self.updates_due += h2.UPDATES_OF_DATA
             self.write(h2.FRAME_HEADER.pack(size >> 8, size & 0xFF, h2.DATA, end, number))
             if size:
                 self._out.append(data)
@@ -231,6 +250,10 @@ class Sender(asyncio.Protocol):
             self.write(frame(h2.CONTINUATION, 0, number, part))
         self.write(frame(h2.CONTINUATION, h2.END_HEADERS, number, parts[-1]))
 
+    def write_out(self, data: bytes) -> None:
+        """Write at once."""
+        self.transport.write(data)
+
     def write(self, data: bytes) -> None:
         """Write frames, with whatever else this turn brings."""
         self._out.append(data)
@@ -241,7 +264,7 @@ class Sender(asyncio.Protocol):
     def _flush(self) -> None:
         self._flushing = False
         if self._out and self.alive:
-            self.transport.write(b"".join(self._out))
+            self.write_out(b"".join(self._out))
         self._out.clear()
         if self.is_ending:
             self.transport.close()
@@ -257,4 +280,4 @@ class Sender(asyncio.Protocol):
         if not self.is_ending:
             self.goaway(self.last_opened, code, why)
             self.is_ending = True
-            self.loop.call_later(CLOSE_SECONDS, self.transport.abort)
+            self._cut = self.loop.call_later(CLOSE_SECONDS, lambda: self.transport.abort())

@@ -1,28 +1,18 @@
 """The leases of this proxy in one pool: where a model belongs, and what is held, by replica and by model."""
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import exp
 
 from tidegate_contracts import lease as api
 
-from ..upstream.replica import Replica, weight
+from ..upstream.replica import Replica
 
 HOT_IN_FLIGHT = 16.0  # Requests of one model under way on average, at which it gets a second copy: a queue builds up.
 HOT_A_SECOND = 100.0  # Requests of one model a second at which it gets one.
 CALM = 0.5  # Below this share of both, the second copy is given up again ...
 CALM_SECONDS = 60.0  # ... when that lasts so long.
 MEMORY_SECONDS = 5.0  # Time constant of the averages: a burst that is shorter makes no model hot.
-
-
-def ranked(model: str, names: Iterable[str]) -> list[str]:
-    """Return replicas, the one where the model belongs first: one replica more or less moves one in N of the models.
-
-    A pure function of what every proxy sees, so that proxies agree without talking.
-    """
-    key = model.encode()
-    return sorted(names, key=lambda name: weight(name, key), reverse=True)
 
 
 @dataclass(slots=True)

@@ -9,15 +9,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import NamedTuple
 
 from tidegate_contracts import lease as api
 from tidegate_contracts import routing
+from tidegate_contracts.placement import NotNow, next_ask
+from tidegate_service.reasons import plain
 
 from ..problems import AGAIN_SECONDS, Problem, ProblemType
 from ..telemetry.meter import Meter
-from ..upstream.replica import Replica, retry_in
-from .client import LeaseClient, PolicyError
+from ..upstream.breaker import FAILURES
+from ..upstream.replica import Replica
+from .client import LeaseClient, Listing, PolicyError
 from .leases import Lease
 from .replica_leases import ReplicaLeases
 from .table import LeaseTable, Rebalancer
@@ -31,12 +33,9 @@ _NOT_READY = frozenset({"unknown", "quarantined"})
 _REFUSED = {"too-large": ProblemType.NEVER_FITS, "quarantined": ProblemType.LOAD_FAILED, "unknown": ProblemType.UNKNOWN}
 
 
-class _NotNow(NamedTuple):
-    """Why a lease cannot be had at a replica for now; of several the smallest counts."""
-
-    silent: bool  # Whether its policy gave no answer.
-    retry_after: float
-    why: str
+def _busy(what: str, found: NotNow) -> Problem:
+    retry_after, why, reason, replica = found[1:]
+    return Problem(ProblemType.BUSY, f"{what}: {why}", retry_after, reason=reason, replica=replica)
 
 
 def new_holder_name() -> str:
@@ -56,6 +55,10 @@ class LeaseManager:
     _connect_seconds: float
     _most_waiting: int  # Requests that may wait for leases at once; others are refused.
     waiting: int = 0  # Requests that wait for a lease.
+    nowhere: Callable[[], Problem] = lambda: Problem(
+        ProblemType.BUSY, "No replica can be used.", AGAIN_SECONDS, reason="no-replica"
+    )
+    """What a request is told that no replica can take: its pool's answer, where it has one."""
 
     def __post_init__(self) -> None:
         self.table = LeaseTable()
@@ -93,8 +96,11 @@ class LeaseManager:
 
     # --- what requests ask
     def warm_at(self, model: str, now: float) -> Replica | None:
-        """Return a replica at which a model is resident, as far as is known, to look at it there without a lease."""
-        for here in self.table.in_order(model):
+        """Return a replica at which a model is resident, as far as is known, to look at it there without a lease.
+
+        Raises Problem (busy) where no replica can be used.
+        """
+        for here in self._candidates(model):
             if model in here.resident or self.at(model, here.replica, now) is not None:
                 return here.replica
         return None
@@ -108,7 +114,8 @@ class LeaseManager:
         if (lease := self.find(model, started, tried)) is not None:  # since the caller looked
             return lease
         if self.waiting >= self._most_waiting or self._waiting_for[model] >= self._most_waiting * MOST_OF_A_MODEL:
-            raise Problem(ProblemType.BUSY, "Too many requests wait already for models to be loaded.", 1.0)
+            why = "Too many requests wait already for models to be loaded."
+            raise Problem(ProblemType.BUSY, why, 1.0, reason="queue-full")
         self.waiting += 1
         self._waiting_for[model] += 1
         try:
@@ -126,22 +133,26 @@ class LeaseManager:
         here = self.table.replicas.get(replica)
         if here is None:
             why = f"The stream's replica, {replica.name}, is leaving: open another stream."
-            raise Problem(ProblemType.BUSY, why, 0.0)
+            raise Problem(ProblemType.BUSY, why, 0.0, reason="leaving", replica=replica.name)
         found = await self._ask(here, model, None)
         if isinstance(found, Lease):
             return found
-        raise Problem(ProblemType.BUSY, f"{model} cannot be had where the stream is: {found.why}", found.retry_after)
+        raise _busy(f"{model} cannot be had where the stream is", found)
 
     async def is_ready(self, model: str) -> bool:
-        """Tell whether a request for a model could be answered: it is resident, or nothing speaks against a load."""
-        if self.find(model, monotonic()) is not None:
+        """Tell whether a request for a model could be answered: it is resident, or nothing speaks against a load.
+
+        Raises Problem (busy), as the request would, where no replica can be used.
+        """
+        tried = [each for each in self.table.replicas if each.breaker.failures >= FAILURES]  # not ready, if only that
+        if self.find(model, monotonic(), tried) is not None:
             return True
-        for here in self.table.in_order(model):
+        for here in self._candidates(model, tried):
             try:
-                state = (await here.states()).get(model, "unknown")
+                found = (await here.listing()).models.get(model)
             except PolicyError:
                 continue
-            if state not in _NOT_READY:
+            if found is not None and found.state not in _NOT_READY:
                 return True
         return False
 
@@ -150,10 +161,21 @@ class LeaseManager:
         if (here := self.table.replicas.get(replica)) is not None:
             here.doubt()
 
+    def fell_silent(self, replica: Replica) -> None:
+        """Wait for no lease at a replica, and doubt those that there are: its Triton does not answer."""
+        if (here := self.table.replicas.get(replica)) is not None:
+            here.fell_silent()
+
     def doubt_one(self, lease: Lease) -> None:
         """Use one lease no more before its policy confirms it: Triton answered that it does not know the model."""
         if (here := self.table.replicas.get(lease.replica)) is not None:
             here.doubt_one(lease)
+
+    async def listing(self, replica: Replica) -> Listing:
+        """Return every model as the policy of a replica sees it; raises PolicyError."""
+        if (here := self.table.replicas.get(replica)) is None:
+            raise PolicyError("its replica is leaving")
+        return await here.listing()
 
     # --- for metrics
     def held(self, now: float) -> dict[str, int]:
@@ -175,42 +197,45 @@ class LeaseManager:
                 for here in list(self.table.replicas.values()):
                     await here.asked_once.wait()
 
+    def _candidates(self, model: str, tried: Sequence[Replica] = ()) -> list[ReplicaLeases]:
+        """Return where to ask for a lease, the best first; raises Problem (busy) where that is nowhere."""
+        if candidates := self.table.in_order(model, tried):
+            return candidates
+        raise self.nowhere()
+
     async def _ask_around(self, model: str, tried: Sequence[Replica]) -> Lease:
         """Ask one replica after the other; where none has room now, wait at the one that has it soonest."""
-        candidates = self.table.in_order(model, tried)
-        several = len(candidates) > 1
-        refusals: list[_NotNow] = []
-        for number, here in enumerate(candidates):
-            self._meter.lease_spills[self._key] += number > 0
-            found = await self._ask(here, model, 0.0 if several else None)
+        candidates = self._candidates(model, tried)
+        refusals: list[NotNow] = []
+        while (ask := next_ask(len(candidates), refusals)) is not None:
+            number, room_seconds = ask
+            self._meter.lease_spills[self._key] += 0 < len(refusals) < len(candidates)
+            found = await self._ask(candidates[number], model, room_seconds)
             if isinstance(found, Lease):
                 return found
             refusals.append(found)
-        if not candidates:
-            where = "/".join(self._key)
-            missing = f"No replica of {where} takes connections." if tried else f"No replica of {where} is there."
-            raise Problem(ProblemType.BUSY, missing, max(0.1, retry_in(self.table.replicas, monotonic())))
-        soonest = min(refusals)
-        if several and not soonest.silent:
-            found = await self._ask(candidates[refusals.index(soonest)], model, None)
-            if isinstance(found, Lease):
-                return found
-            soonest = min([*refusals, found])
-        raise Problem(ProblemType.BUSY, f"The model {model} cannot be had just now: {soonest.why}", soonest.retry_after)
+        soonest = min(refusals[len(candidates) :] or refusals)  # those before a wait are as old as the wait
+        raise _busy(f"The model {model} cannot be had just now", soonest)
 
-    async def _ask(self, here: ReplicaLeases, model: str, room_seconds: float | None) -> Lease | _NotNow:
+    async def _ask(self, here: ReplicaLeases, model: str, room_seconds: float | None) -> Lease | NotNow:
         """Return a lease, or why there is none for now; raises Problem where there will be none."""
+        name = here.replica.name
         try:
             answer = await here.acquire(model, room_seconds)
         except PolicyError as error:
-            why = f"the eviction policy of {here.replica.name} gives no answer: {error}."
-            return _NotNow(True, AGAIN_SECONDS, why)
+            breaker, now = here.replica.breaker, monotonic()
+            if not breaker.allows(now):
+                why = f"{name} cannot be used: {breaker.why}."
+                return NotNow(True, breaker.opens_in(now), why, reason="no-replica", replica=name)
+            why = f"the eviction policy of {name} gives no answer: {error}."
+            return NotNow(True, AGAIN_SECONDS, why, reason="policy-silent", replica=name)
         if isinstance(answer, api.Granted):
             lease = self.at(model, here.replica, monotonic())
-            return lease or _NotNow(True, AGAIN_SECONDS, "the lease ended as soon as it was had.")
+            why = "the lease ended as soon as it was had."
+            return lease or NotNow(True, AGAIN_SECONDS, why, reason="lost", replica=name)
         if isinstance(answer, api.Busy):
-            return _NotNow(False, answer.retry_after, answer.why)
-        raise Problem(_REFUSED[answer.outcome], answer.why)
+            return NotNow(False, answer.retry_after, plain(answer.why), answer.reason or "", name)
+        raise Problem(_REFUSED[answer.outcome], plain(answer.why), replica=name)
 
     def _count(self, outcome: str) -> None:
         self._meter.lease_acquires[*self._key, outcome] += 1

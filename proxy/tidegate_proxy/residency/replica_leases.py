@@ -12,7 +12,7 @@ from tidegate_contracts import lease as api
 from ..shared_tasks import SharedTasks
 from ..upstream.replica import Replica
 from ..upstream.request import NoAnswerError, send
-from .client import GoneError, LeaseClient, PolicyError
+from .client import GoneError, LeaseClient, Listing, PolicyError
 from .leases import Lease
 
 USABLE = 0.9  # Share of a lease in which requests begin under it: the rest is for their way to Triton.
@@ -21,7 +21,7 @@ MOST_SILENT = 2  # Renewals in a row without an answer after which callers that 
 ANSWER_SECONDS = 2.0  # Seconds that a renewal, a release or a listing may take at most.
 DOUBT_SECONDS = 1.0  # Seconds between two doubts: requests that make Triton fail must not become a load on the policy.
 READY_AT_ONCE = 8  # Models that a Triton is asked about at once, while its policy is gone.
-STATES_SECONDS = 1.0  # Seconds for which a listing is remembered.
+LISTING_SECONDS = 1.0  # Seconds for which a listing is remembered.
 IN_FLIGHT_SECONDS = 0.02  # Seconds between two looks at whether requests are still in flight, when leaving.
 _NOT_USED = "its replica is not used any more"
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class ReplicaLeases:
     _doubted: float = 0.0
     _hurried: float = 0.0
     _left: bool = False
-    _states: tuple[float, asyncio.Task[dict[str, str]]] | None = None
+    _listing: tuple[float, asyncio.Task[Listing]] | None = None
 
     def __post_init__(self) -> None:
         self.leases: dict[str, Lease] = {}
@@ -230,6 +230,11 @@ class ReplicaLeases:
             lease.until = 0.0
         self._hurry.set()
 
+    def fell_silent(self) -> None:
+        """Have those who wait for a lease here look elsewhere, and use no lease: Triton does not answer any more."""
+        self.doubt()
+        self._acquiring.fail(PolicyError(_NOT_USED))
+
     def doubt_one(self, lease: Lease) -> None:
         """Use this lease no more until the policy has confirmed it: Triton answered that it does not know the model."""
         if (now := monotonic()) < lease.doubted + DOUBT_SECONDS:
@@ -289,9 +294,9 @@ class ReplicaLeases:
         """Tell whether a model is resident here, as far as is known."""
         return model in self.resident or ((lease := self.leases.get(model)) is not None and lease.held)
 
-    async def states(self) -> dict[str, str]:
-        """Return the state of every model here, at most `STATES_SECONDS` old; raises PolicyError."""
+    async def listing(self) -> Listing:
+        """Return every model here as the policy sees it, at most `LISTING_SECONDS` ago; raises PolicyError."""
         now = monotonic()
-        if self._states is None or now - self._states[0] > STATES_SECONDS:
-            self._states = now, asyncio.get_running_loop().create_task(self._client.states(ANSWER_SECONDS))
-        return await asyncio.shield(self._states[1])
+        if self._listing is None or now - self._listing[0] > LISTING_SECONDS:
+            self._listing = now, asyncio.get_running_loop().create_task(self._client.listing(ANSWER_SECONDS))
+        return await asyncio.shield(self._listing[1])

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from time import monotonic
 
 from tidegate_contracts import lease as api
+from tidegate_contracts.placement import ranked
 
 from ..upstream.replica import Replica
 from .client import PolicyError
-from .leases import Lease, ModelLeases, ranked
+from .leases import Lease, ModelLeases
 from .replica_leases import ReplicaLeases
 
 LOOK_SECONDS = 1.0  # Seconds between two looks.

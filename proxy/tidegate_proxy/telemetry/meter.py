@@ -2,9 +2,12 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, islice
+from typing import Any
+
+from ..problems import Problem
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the latency histogram's buckets."""
@@ -44,13 +47,26 @@ class CallCount(Histogram):
         self.bytes_out += bytes_out
 
 
-class Meter:
-    """All counts of a proxy. The number of models bounds the number of label sets."""
+OTHERS = "*"  # Label of all that have no series of their own; no model is called so.
+Caller = tuple[str, str]  # A principal's name, and what vouches for it.
 
-    def __init__(self) -> None:
+
+class Meter:
+    """All counts of a proxy. So many models, and callers, are counted by name: those that come first. The others of a
+    server are counted together, as `OTHERS`; of callers, with 0, none are. Who leaves the table leaves its place.
+    """
+
+    def __init__(self, models: int = 1000, callers: int = 0) -> None:
+        self._most_models, self._most_callers = models, callers
+        self._models: set[tuple[str, str]] = set()
+        self.unnamed: set[tuple[str, str]] = set()  # Models that were called and have no place.
+        self._callers: set[Caller] = set()
         self.calls: dict[tuple[str, str, str], CallCount] = defaultdict(CallCount)
         """By server, model and protocol; they stay the same over reloads of the tables."""
-        self.problems: dict[str, int] = defaultdict(int)
+        self.callers: dict[tuple[str, str, str, int], int] = defaultdict(int)  # By caller, protocol and status.
+        self.problems: dict[tuple[str, str, str, str, str], int] = defaultdict(int)
+        """By type, reason, server, pool and replica; the latter three are empty where they are not known."""
+        self.model_problems: dict[tuple[str, str, str, str], int] = defaultdict(int)  # By server, model, type, reason.
         self.upstream_errors: dict[tuple[str, str], int] = defaultdict(int)
         self.mirrored: dict[tuple[str, str, str], int] = defaultdict(int)  # By server, model and what became of it.
         self.lease_acquires: dict[tuple[str, str, str], int] = defaultdict(int)  # By server, pool and outcome.
@@ -58,6 +74,62 @@ class Meter:
         """Of requests that came without a lease, by server and pool."""
         self.lease_spills: dict[tuple[str, str], int] = defaultdict(int)
         """Requests that went on to another replica, which one had no room for."""
+
+    def named(self, server: str, model: str) -> tuple[str, str]:
+        """Return the server, and the name by which a model of it is counted."""
+        found = server, model
+        if found in self._models:
+            return found
+        if len(self._models) >= self._most_models:
+            self.unnamed.add(found)
+            return server, OTHERS
+        self._models.add(found)
+        return found
+
+    def of_calls(self, server: str, model: str, protocol: str) -> CallCount:
+        """Return the count of a model's calls."""
+        return self.calls[*self.named(server, model), protocol]
+
+    def called(self, principal: str, source: str, protocol: str, status: int) -> None:
+        """Count a call by who made it, where that is asked for."""
+        if not self._most_callers:
+            return
+        caller = principal, source
+        if caller not in self._callers:
+            if len(self._callers) < self._most_callers:
+                self._callers.add(caller)
+            else:
+                caller = OTHERS, ""
+        self.callers[*caller, protocol, status] += 1
+
+    def problem(self, problem: Problem, server: str = "", pool: str = "", replica: str = "", model: str = "") -> None:
+        """Count what ended a call, and where that was, as far as it is known."""
+        word, why = problem.type.word, problem.why
+        self.problems[word, why, server, pool, replica] += 1
+        if model:
+            self.model_problems[*self.named(server, model), word, why] += 1
+
+    def forget_models(self, is_there: Callable[[str, str], object]) -> list[tuple[str, str]]:
+        """Drop what is counted of models that are gone, and return as many others, which may have their places."""
+        gone = {each for each in self._models if not is_there(*each)}
+        self._models -= gone
+        tables: tuple[dict[Any, Any], ...] = self.calls, self.model_problems, self.mirrored
+        for table in tables if gone else ():
+            for key in [key for key in table if key[:2] in gone]:
+                del table[key]
+        heirs = [*islice(self.unnamed, len(gone))]
+        self.unnamed.difference_update(heirs)
+        return heirs
+
+    def count_unnamed(self, is_there: Callable[[str, str], object]) -> int:
+        """Return how many models that are there are counted without their names."""
+        self.unnamed.difference_update([each for each in list(self.unnamed) if not is_there(*each)])
+        return len(self.unnamed)
+
+    def forget_replicas(self, present: Collection[str]) -> None:
+        """Drop what is counted of replicas that are gone: their names come and go for as long as the proxy lives."""
+        for key in [key for key in list(self.problems) if key[-1] and key[-1] not in present]:
+            self.problems.pop(key, None)
 
 
 AT_ONCE = 50  # Calls' counts in one piece, which takes about a millisecond.

@@ -6,16 +6,18 @@ that no spelling of a caller's ever reaches it. Model control, shared memory, tr
 """
 
 import re
-import zlib
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from time import monotonic
 
 import msgspec
-from tidegate_contracts.triton import ALIAS_PARAMETER
+from tidegate_contracts.triton import ALIAS_PARAMETER, INDEX_PATH, LIVE_PATH
+from tidegate_service.reasons import plain, told
 
 from ..pools import Pool, ask
 from ..problems import Problem, ProblemType
 from ..targets import NAME_PATTERN, VERSION_PATTERN, Target, is_name, is_version
+from ..upstream.load_watch import IndexQuestion, LoadIndex
 from ..upstream.request import Answer
 
 NAME = "triton"
@@ -55,13 +57,53 @@ class _Infer(msgspec.Struct):
     parameters: _Parameters | None = None
 
 
+class _Indexed(msgspec.Struct):
+    """One version in Triton's repository index, or a model of which it has loaded none."""
+
+    name: str
+    version: str = ""
+    state: str = ""
+    reason: str = ""
+
+
+class _Error(msgspec.Struct):
+    error: str
+
+
+_UNLOADED = "unloaded"  # The reason of what was loaded, and is not wanted any more.
+_index = msgspec.json.Decoder(list[_Indexed])
+_error = msgspec.json.Decoder(_Error)
 _envelope = msgspec.json.Decoder(_Envelope)
 _infer = msgspec.json.Decoder(_Infer)
+
+
+def _read_index(body: bytes) -> LoadIndex:
+    """Return what an index says; raises ValueError."""
+    try:
+        index = _index.decode(body)
+    except _UNREADABLE as error:
+        raise ValueError(f"its index cannot be read: {error}") from None
+    loaded: dict[str, tuple[int, ...]] = {}
+    for each in index:
+        if each.state == "READY":
+            number = (int(each.version),) if each.version.isdecimal() else ()
+            loaded[each.name] = loaded.get(each.name, ()) + number
+    failed = {(each.name, each.version): plain(each.reason) for each in index if _has_failed(each)}
+    loading = {(each.name, each.version) for each in index if each.state == "LOADING"}
+    return LoadIndex(loaded, failed, frozenset(loading))
+
+
+def _has_failed(each: _Indexed) -> bool:
+    return not each.state or (each.state == "UNAVAILABLE" and each.reason not in ("", _UNLOADED))
 
 
 class TritonKind:
     """What the proxy knows of Triton."""
 
+    live_path = LIVE_PATH.encode()
+    index: IndexQuestion | None = IndexQuestion(
+        b"POST %b HTTP/1.1\r\nhost: %%b\r\ncontent-length: 2\r\n\r\n{}" % INDEX_PATH.encode(), _read_index
+    )
     answers_v2 = speaks_grpc = True
 
     def understand(self, path: str) -> Target | None:
@@ -125,7 +167,9 @@ class TritonKind:
         except (*_UNREADABLE, TypeError) as error:
             raise ValueError("the model's configuration cannot be read") from error
 
-    def sequence_of(self, headers: bytes, body: bytes | bytearray | memoryview, most: int) -> bytes | None:
+    async def sequence_of(
+        self, headers: bytes, unpacked: Callable[[bytes, int | None], Awaitable[bytes | bytearray | memoryview]]
+    ) -> bytes | None:
         """Return the id of the request's sequence, None without one; raises Problem.
 
         All requests of a sequence must reach the same replica, which alone keeps its state. Protocol: Triton's sequence
@@ -135,11 +179,8 @@ class TritonKind:
         for line in headers.split(b"\r\n"):
             name, _, value = line.partition(b": ")
             said[name.lower()] = value
-        if encoding := said.get(b"content-encoding"):
-            body = _unpacked(encoding.lower(), body, most)
-        length = said.get(b"inference-header-content-length")
-        if length is not None and length.isdigit():
-            body = body[: int(length)]
+        length = said.get(b"inference-header-content-length", b"")
+        body = await unpacked(said.get(b"content-encoding", b"").lower(), int(length) if length.isdigit() else None)
         try:
             parameters = _infer.decode(body).parameters
         except _UNREADABLE:
@@ -155,6 +196,15 @@ class TritonKind:
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
         """Tell whether a gRPC status and its headers say that the replica does not have the model."""
         return code in LOST_CODES and LOST.search(headers) is not None
+
+    def plain_error(self, body: bytes) -> tuple[bytes, str]:
+        """Return `{"error": …}` as callers may have it, and its text; as it came where nothing had to be left out."""
+        try:
+            said = _error.decode(body).error
+        except _UNREADABLE:
+            said = body.removeprefix(b'{"error":"').decode("utf-8", "replace")
+        kept = told(said)
+        return (body if kept == said else msgspec.json.encode(_Error(kept))), kept
 
 
 def _target(verb: str, server: str | None, model: str, version: str | None) -> Target:
@@ -181,17 +231,3 @@ def _asked(server: str, model: str, said: str | int | None) -> Target:
     if version is not None and not is_version(version):
         raise Problem(ProblemType.MALFORMED, "model_version is a number from 1 of at most 16 digits, or left out.")
     return _target("infer", server, model, version)
-
-
-def _unpacked(encoding: bytes, body: bytes | bytearray | memoryview, most: int) -> bytes:
-    """Return a compressed body, of at most so many bytes."""
-    if encoding not in (b"gzip", b"deflate"):
-        raise Problem(ProblemType.MALFORMED, "A body may be compressed with gzip or deflate.")
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
-    try:
-        found = unpacker.decompress(body, most + 1)
-    except zlib.error:
-        raise Problem(ProblemType.MALFORMED, "The body is not compressed as its header says.") from None
-    if len(found) > most:
-        raise Problem(ProblemType.TOO_LONG, f"A request's body may have {most} bytes here, unpacked.")
-    return found

@@ -1,1 +1,1 @@
-"""One replica of an inference server: its HTTP/1.1 connections, requests over them, and its circuit breaker."""
+"""One replica of a server: its HTTP/1.1 connections, requests over them, its health check and its circuit breaker."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import struct
+from contextlib import suppress
 from typing import Any, Protocol, cast
 
 import httptools
@@ -28,6 +30,9 @@ _Known = tuple[int, bytes, int]
 _KNOWN: dict[bytes, _Known] = {}
 _MOST_KNOWN = 4096
 _LONGEST_KNOWN = 1024
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""Linger for no time: a port that lingers is not to be had for a minute, and callers that leave by hundreds a second
+would take all of them."""
 
 
 def _learn(data: bytes, known: _Known) -> None:
@@ -230,6 +235,8 @@ class Connection(asyncio.Protocol):
         self.receiver = None
         self.alive = False
         if self.transport is not None:
+            with suppress(OSError):
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             self.transport.abort()
 
     def _fail(self, reason: str) -> None:

@@ -1,24 +1,18 @@
 """One process of a pool: where it listens, its kept HTTP/1.1 connections, and what is counted of it."""
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
-from .breaker import Breaker
+from ..problems import Problem, ProblemType
+from .breaker import FAILURES, Breaker, again_seconds
 from .connection import Connection, connect
 
 MOST_IDLE = 256  # Idle connections to one replica that are kept.
 FRESH_SECONDS = 0.2  # Seconds in which an idle connection is taken without a look whether the replica has closed it.
 LOOKUP_SECONDS = 2.0  # Seconds between two look-ups of a pool's name.
-
-
-def weight(replica: str, key: bytes) -> bytes:
-    """Return the weight of a replica, by its name, for a key: the largest one wins, at every proxy.
-
-    Rendezvous hashing: Thaler and Ravishankar, IEEE/ACM TON 6(1), 1998.
-    """
-    return blake2b(replica.encode() + b"\0" + key).digest()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -32,7 +26,8 @@ class Replica:
     listed: bool = True  # Whether the pool's name still resolves to it.
     _closed: bool = False
     _idle: list[Connection] = field(default_factory=list)
-    _mirror: "Replica | None" = None
+    _own: "Replica | None" = None
+    _questions: set[asyncio.Timeout] = field(default_factory=set)
     _when_closed: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -41,11 +36,11 @@ class Replica:
         return f"{self.address[0]}:{self.address[1]}"
 
     @property
-    def mirror_connections(self) -> "Replica":
-        """The same process with connections of its own, so that mirrored requests take none of the callers'."""
-        if self._mirror is None:
-            self._mirror = Replica(self.family, self.address)
-        return self._mirror
+    def own_connections(self) -> "Replica":
+        """The same process with the proxy's own connections: mirrored requests and health checks take no callers'."""
+        if self._own is None:
+            self._own = Replica(self.family, self.address)
+        return self._own
 
     def take(self, now: float) -> Connection | None:
         """Return an idle connection, the most recently used first; None without any."""
@@ -78,16 +73,41 @@ class Replica:
     def close(self) -> None:
         """End the idle connections now, and each of the others when its work is done."""
         self._closed = True
-        for connection in self._idle:
-            connection.close()
-        self._idle.clear()
+        self._close_idle()
         for what in self._when_closed:
             what()
         self._when_closed.clear()
-        if self._mirror is not None:
-            self._mirror.close()
+        if self._own is not None:
+            self._own.close()
+
+    @asynccontextmanager
+    async def bounded(self, seconds: float) -> AsyncIterator[None]:
+        """Bound a question of the proxy's own: TimeoutError after so many seconds, or when the replica falls silent."""
+        async with asyncio.timeout(seconds) as bound:
+            self._questions.add(bound)
+            try:
+                yield
+            finally:
+                self._questions.discard(bound)
+
+    def fell_silent(self) -> None:
+        """Let the proxy's own questions wait no longer, nor requests begin on connections of before."""
+        for bound in [bound for bound in self._questions if not bound.expired()]:
+            bound.reschedule(0.0)
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
 
 
-def retry_in(replicas: Iterable[Replica], now: float) -> float:
-    """Return the seconds until one of these may be tried again; without any, until the pool's name is looked up."""
-    return min((replica.breaker.opens_in(now) for replica in replicas), default=LOOKUP_SECONDS)
+def no_replica(pool: str, replicas: Collection[Replica], now: float, away: float = 0.0) -> Problem:
+    """Return what a call is told that none of a pool's replicas can take: why, and when one of them may.
+
+    `away` is for how many seconds there has been none: at the least, its name has to be looked up again.
+    """
+    why = next((each.breaker.why for each in replicas if each.breaker.failures >= FAILURES), "")
+    what = f"can be used: {why}" if why else "takes connections" if replicas else "is there"
+    looked_up = max(LOOKUP_SECONDS, again_seconds(away))
+    retry_after = min((each.breaker.opens_in(now) for each in replicas), default=looked_up)
+    return Problem(ProblemType.BUSY, f"No replica of {pool} {what}.", max(0.1, retry_after), reason="no-replica")

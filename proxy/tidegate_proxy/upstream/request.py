@@ -28,8 +28,10 @@ class _Receiver:
 
     def __init__(self, discard: bool) -> None:
         self.answer = Answer()
+        self.parts: list[bytes] = []
         self.done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._discard = discard
+        self._size = 0
 
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
         del length
@@ -42,8 +44,9 @@ class _Receiver:
     def answer_data(self, data: bytes) -> None:
         if self._discard:
             return
-        self.answer.body += data
-        if len(self.answer.body) > MOST_BYTES:
+        self.parts.append(data)
+        self._size += len(data)
+        if self._size > MOST_BYTES:
             self.answer_failed("its answer is too long")
 
     def answer_ended(self) -> None:
@@ -81,4 +84,5 @@ async def send(replica: Replica, connection: Connection, *parts: bytes, discard:
         replica.give(connection, monotonic())
     else:
         connection.close()
+    receiver.answer.body = b"".join(receiver.parts)
     return receiver.answer

@@ -16,7 +16,7 @@ KINDS = {
     errors.UsageError: (ProblemType.MALFORMED, ProblemType.METHOD, ProblemType.TOO_LONG, ProblemType.HEADERS),
     errors.RefusedError: (ProblemType.UNAUTHENTICATED, ProblemType.DENIED),
     errors.NotFoundError: (ProblemType.UNKNOWN,),
-    errors.BusyError: (ProblemType.RATE_LIMITED, ProblemType.BUSY),
+    errors.BusyError: (ProblemType.RATE_LIMITED, ProblemType.BUSY, ProblemType.FULL),
     errors.LoadFailedError: (ProblemType.LOAD_FAILED, ProblemType.NEVER_FITS),
     errors.UnreachableError: (ProblemType.SLOW, ProblemType.INTERNAL, ProblemType.UPSTREAM, ProblemType.DEADLINE),
 }

@@ -151,3 +151,14 @@ def test_the_server_is_described_by_options(repository: Path) -> None:
     assert said.exit_code == ExitCode.FOUND
     assert "it has fil, onnxruntime" in said.output
     assert run("check", repository / "good", "--backend", "python", "--no-gpu").exit_code == ExitCode.OK
+
+
+def test_a_hint_that_several_findings_share_is_said_once(tmp_path: Path) -> None:
+    entry = tmp_path / "made"
+    run("new", "made", DOUBLE, "--into", str(tmp_path), *TENSORS)
+    for name in ("one", "two"):
+        (entry / "1" / "__pycache__").mkdir(exist_ok=True)
+        (entry / "1" / "__pycache__" / f"{name}.pyc").touch()
+    said = run("check", str(entry)).stdout
+    assert said.count("is no part of a model") == 2
+    assert said.count("do: delete it") == 1

@@ -17,6 +17,8 @@ from tidegate.registry.version import Records
 from tidegate.triton.publishing import open_repository, read_published
 from tidegate_contracts.environments import Environments, Location, ObjectStoreLocation, WhoAmI
 from tidegate_contracts.manifest import Manifest
+from tidegate_contracts.triton import ALIAS_PARAMETER
+from tidegate_contracts.whereabouts import Place, VisibleModel, Whereabouts
 
 from .entries import write_entry
 from .test_life_target import MODEL, dataset, known, plane
@@ -32,6 +34,7 @@ class Papers:
         self.aliases: dict[str, int] = {}
         self.tags: dict[str, str] = {}
         self.written: list[Record] = []
+        self.begun: list[Record] = []
         self.junk: tuple[str, ...] = ()
         self.request: Golden | None = None
         self.stopped: BaseException | None = None  # What whoever moves an alias meets.
@@ -79,8 +82,14 @@ class Papers:
     def records(self, _model: str) -> Records:
         return Records(self.written, self.junk)
 
+    def remove_alias(self, _model: str, alias: str, *, expect: int | None) -> None:
+        assert self.aliases.pop(alias, None) == expect
+
+    def attempts(self, _model: str) -> Records:
+        return Records(self.begun)
+
     def append_record(self, _version: RegisteredVersion, record: Record) -> None:
-        self.written.append(record)
+        (self.written if record.ended == "done" else self.begun).append(record)
 
     def _entry(self, number: int) -> Path:
         return self.folder / str(number) / self.model
@@ -99,21 +108,40 @@ class Answers:
     def __init__(self, repository: Any) -> None:
         """Take the repository's folder, or its URL."""
         self.repository = repository
-        self.killed = False
+        self.killed = self.interrupted = False
         self.broken: dict[int, Iterator[TidegateError]] = {}
         """Of versions that cannot be loaded: what is said of them, one after the other, and then no more."""
         self.asked: list[int] = []
+        self.places: tuple[Place, ...] = ()  # Where it is said to be.
+        self.silent: Iterator[TidegateError | None] = iter(())  # What who asks where it is meets, one after the other.
+        self.is_ready = False  # Whether a replica answers whatever the repository says.
         self.failures: Iterator[int | None] = iter(())
 
     def metadata(self, model: str, **_how: Any) -> dict[str, Any]:
         return {"versions": [str(number) for number in self._served(model)]}
 
+    def config(self, model: str, **_how: Any) -> dict[str, Any]:
+        aliases = read_published(open_repository(self.repository).config(model) or "").aliases
+        return {"parameters": {ALIAS_PARAMETER + each: {"string_value": str(aliases[each])} for each in aliases}}
+
     def ready(self, model: str, *, version: int, **_how: Any) -> bool:
+        if self.is_ready:
+            return True
         if self.killed:
             raise SystemExit  # as if the process were killed: nothing below puts anything back
         if error := next(self.broken.get(version, iter(())), None):
             raise error
         return version in self._served(model)
+
+    def whereabouts(self, model: str, **_how: Any) -> Whereabouts:
+        if self.interrupted and not self._served(model):
+            raise KeyboardInterrupt
+        if error := next(self.silent, None):
+            raise error
+        about = VisibleModel(
+            model=model, server="gpu", pool="main", loading="preload", state="unknown", places=self.places
+        )
+        return Whereabouts(environment="prod", models=(about,))
 
     def infer_json(self, _model: str, _request: Any, *, version: int, **_how: Any) -> dict[str, Any]:
         self.asked.append(version)
@@ -164,4 +192,4 @@ class Life:
         return told.value
 
     def served(self) -> tuple[int, ...]:
-        return read_published((self.models / MODEL / "config.pbtxt").read_text()).served
+        return read_published(open_repository(self.models).config(MODEL) or "").served

@@ -4,15 +4,19 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidegate import errors
+from tidegate.life import ready
 from tidegate.life.audit import unserved
 from tidegate.life.deploy import deploy, promote, rollback
 from tidegate.life.plan import Plan
 from tidegate.registry import Record
+from tidegate.triton.publishing import config
 from tidegate_contracts.environments import Environment, Environments, Promotion
 from tidegate_contracts.routing import VersionShare
+from tidegate_contracts.whereabouts import Place, VersionFailure
 
 from .entries import golden
 from .papers import Life, context
@@ -23,7 +27,7 @@ def test_who_was_killed_before_the_golden_request_sends_it_in_the_next_run(life:
     life.papers.request = golden(7)  # which nothing here answers
     life.answers.killed = True
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Plan, "put_back", lambda _: None)  # who is killed puts nothing back
+        patch.setattr(Plan, "put_back", lambda _, **_how: None)  # who is killed puts nothing back
         with pytest.raises(SystemExit):
             life.bring(1)
     life.answers.killed = False
@@ -33,6 +37,14 @@ def test_who_was_killed_before_the_golden_request_sends_it_in_the_next_run(life:
     assert [life.bring(1).changed for _ in range(2)] == [True, False]
     assert life.answers.asked == [1, 1]
     assert [each.version for each in life.papers.written] == [1]
+
+
+def test_a_configuration_that_somebody_broke_on_the_volume_ends_a_deployment_at_once_and_says_where(life: Life) -> None:
+    life.bring(1)
+    (life.models / MODEL / "config.pbtxt").write_text("name: this is none {\n")
+    with pytest.raises(errors.UsageError, match=r"config\.pbtxt cannot be read: 1:\d+ : "):
+        life.bring(2)
+    assert life.answers.asked == []
 
 
 @pytest.mark.parametrize("earlier", [None, 1])
@@ -108,6 +120,31 @@ def test_that_an_earlier_content_failed_to_load_does_not_end_it(life: Life) -> N
     broken = errors.LoadFailedError("the model cannot be loaded", why="what was there before")
     life.answers.broken[1] = repeat(broken, 2)
     assert life.bring(1).changed
+
+
+@pytest.mark.parametrize("seen_seconds", [30, 0])
+def test_a_failure_ends_it_only_when_it_was_seen_after_the_load_was_tried_again(
+    life: Life, monkeypatch: pytest.MonkeyPatch, seen_seconds: int
+) -> None:
+    monkeypatch.setattr(ready, "POLL_SECONDS", 0.0)
+    life.here.wait_seconds = 30
+    failure = VersionFailure(version=1, why="as before", since=datetime.now(UTC))
+    life.answers.places = (Place(replica="a:1", state="failed", failures=(failure,), seen_seconds=seen_seconds),)
+    loads = repeat(False, 7) if seen_seconds else repeat(False)
+    monkeypatch.setattr(life.answers, "ready", lambda *_, **__: next(loads, True))
+    not_ready = repeat(errors.UnreachableError("no", why=f"version 1 {config.NOT_READY}"), 7 if seen_seconds else 999)
+    told = life.answers.metadata
+
+    def metadata(model: str, **how: Any) -> dict[str, Any]:
+        if error := next(not_ready, None):
+            raise error
+        return told(model, **how)
+
+    monkeypatch.setattr(life.answers, "metadata", metadata)
+    if seen_seconds:
+        assert life.bring(1).changed
+    else:
+        assert "why: as before" in str(life.fails(1, "version 1 is not ready: it cannot be loaded"))
 
 
 def test_who_stops_is_told_what_serves_and_what_is_left(life: Life) -> None:
@@ -238,7 +275,7 @@ def deployed_to_dev(life: Life) -> None:
 @pytest.mark.parametrize(
     ("asks", "kind", "said"),
     [
-        (lambda here: promote(here, f"{MODEL}@1", "prod"), errors.RefusedError, "version 1 was never deployed in dev"),
+        (lambda here: promote(here, f"{MODEL}@1", "prod"), errors.RefusedError, "version 1 was never in dev"),
         (lambda here: promote(here, MODEL, "prod"), errors.NotFoundError, "dev has no version of fraud"),
         (lambda here: promote(here, MODEL, "dev"), errors.UsageError, "takes versions from no other environment"),
         (lambda here: deploy(here, MODEL, "prod"), errors.RefusedError, "tidegate promote fraud --to prod"),
@@ -253,6 +290,19 @@ def test_every_way_says_what_it_takes(
     between(life, tmp_path)
     with pytest.raises(kind, match=said):
         asks(life.here)
+
+
+@pytest.mark.parametrize("which", [MODEL, f"{MODEL}@1"])
+def test_where_it_must_be_first_is_named_with_the_command_that_brings_it_there(
+    life: Life, tmp_path: Path, which: str
+) -> None:
+    between(life, tmp_path)
+    dev, prod = life.here.known.environments
+    test = prod.model_copy(update={"name": "test"})
+    prod = prod.model_copy(update={"promotion": Promotion(source="test")})
+    life.here.known = Environments(environments=(dev, test, prod))
+    with pytest.raises(errors.TidegateError, match=f"tidegate promote {which} --to test"):
+        promote(life.here, which, "prod")
 
 
 def test_a_data_plane_that_tells_no_failures_is_no_proof_that_there_were_none(life: Life, tmp_path: Path) -> None:

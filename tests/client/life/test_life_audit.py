@@ -9,6 +9,7 @@ import pytest
 from tidegate.errors import BusyError, IntegrityError, NotFoundError
 from tidegate.life.audit import diff, prune, unserved, verify
 from tidegate.life.deploy import rollback
+from tidegate.life.undeploy import undeploy
 from tidegate_contracts.routing import Mirror, VersionShare
 
 from .papers import Life
@@ -130,6 +131,23 @@ def test_versions_that_nobody_serves_are_removed_and_brought_back(life: Life, mo
     assert prune(life.here, "prod", shown) == []
     assert life.bring(1).previous == 3
     assert [each.version for each in unserved(life.here, "prod", MODEL)] == [2]
+
+
+@pytest.mark.parametrize("alias", [None, "champion"])
+def test_what_was_taken_out_can_all_be_removed_and_brought_back(
+    life: Life, monkeypatch: pytest.MonkeyPatch, alias: str | None
+) -> None:
+    life.of, life.here.known = known(plane("east", dataset("a"), alias=alias))
+    life.bring(3)
+    undeploy(life.here, MODEL, "prod")
+    assert verify(life.here, "prod", [MODEL]).found == ()
+    monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
+    shown = unserved(life.here, "prod", MODEL)
+    assert [each.version for each in prune(life.here, "prod", shown)] == [1, 2, 3]
+    assert verify(life.here, "prod", [MODEL]).found == ()
+    assert rollback(life.here, MODEL, "prod").version == 3
+    assert life.served() == (3,)
+    assert verify(life.here, "prod", [MODEL]).found == ()
 
 
 def test_a_damaged_version_is_removed_and_brought_back(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,15 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tidegate.errors import UsageError
 from tidegate.findings import errors
-from tidegate.life.checks import check_fits, check_staged, refuse
+from tidegate.life.checks import _packages, check_fits, check_staged, refuse
 from tidegate.life.target import Target, targets
 from tidegate.triton.kind import TritonKind
 from tidegate.triton.publishing.folder import FolderRepository
-from tidegate_contracts.environments import ModelFacts, PoolFacts
+from tidegate_contracts.environments import ModelFacts, PoolFacts, Promotion
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
 
 from .entries import CONFIG, write_entry
@@ -108,7 +109,12 @@ def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Fo
     assert said(on(gpu=True)) == []
 
 
-def test_an_ensemble_says_which_steps_to_deploy_first(tmp_path: Path, repository: FolderRepository) -> None:
+@pytest.mark.parametrize(
+    ("source", "command"), [(None, "tidegate deploy scorer --to prod"), ("dev", "tidegate promote scorer --to prod")]
+)
+def test_an_ensemble_says_which_steps_to_bring_there_first_and_how(
+    tmp_path: Path, repository: FolderRepository, source: str | None, command: str
+) -> None:
     (tmp_path / "staged" / "1").mkdir(parents=True)
     (tmp_path / "staged" / "config.pbtxt").write_text(
         f"""name: "{MODEL}"
@@ -121,10 +127,12 @@ ensemble_scheduling {{ step {{
 }} }}
 """
     )
-    findings = check_staged(tmp_path / "staged", on(), repository)
+    (home,) = on().homes
+    of = home.environment.model_copy(update={"promotion": Promotion(source=source)})
+    findings = check_staged(tmp_path / "staged", replace(on(), homes=(replace(home, environment=of),)), repository)
     with pytest.raises(UsageError) as told:
         refuse(findings, "it cannot be served", "there")
-    assert told.value.do == "deploy it first: tidegate deploy scorer"
+    assert told.value.do == command
 
 
 def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
@@ -134,3 +142,19 @@ def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
     assert said.severity == "warning"
     assert "beside the 800 MiB that the pool's other models are declared to need" in said.what
     assert check_fits(on(**both, loading="on-demand"), "", manifest(0), 1) == []
+
+
+def test_packages_are_those_that_every_server_has_that_says_which() -> None:
+    def everywhere(*said: tuple[str, ...] | None) -> list[str] | None:
+        made = [plane(f"p{number}", dataset("a")) for number in range(len(said))]
+        servers = [
+            (at.servers[0].model_copy(update={"packages": packages}),) for at, packages in zip(made, said, strict=True)
+        ]
+        planes = [at.model_copy(update={"servers": servers_of}) for at, servers_of in zip(made, servers, strict=True)]
+        of, known_now = known(*planes)
+        return _packages(targets(of, MODEL, known_now)[0])
+
+    assert everywhere(None, None) is None
+    assert everywhere(("numpy==1", "torch==2"), None) == ["numpy==1", "torch==2"]
+    assert everywhere(("numpy==1", "torch==2", "x"), ("torch==3", "numpy==1")) == ["numpy==1", "torch"]
+    assert everywhere(("numpy==1",), ()) == []

@@ -54,6 +54,23 @@ def test_they_say_what_became_of_it(commands: Commands) -> None:
     assert "promote" in commands.run("history", MODEL)
 
 
+def test_undeploy_says_where_calls_may_still_be_answered_and_ends_with_one_then(commands: Commands) -> None:
+    commands.run("deploy", f"{MODEL}@1", "--to", "prod")
+    assert commands.run("undeploy", MODEL, "--from", "prod", code=ExitCode.USAGE) == ""
+    taken = f"prod has no version of {MODEL} any more (before: version 1)"
+    assert commands.run("undeploy", MODEL, "--from", "prod", "--yes") == f"{taken}\n"
+    commands.run("deploy", f"{MODEL}@1", "--to", "prod")
+    here = commands.life.here
+    lab = known(plane("west", dataset("a"), versions=({"version": 1, "weight": 100},)))[1].environments[0]
+    environments = (*here.known.environments, lab.model_copy(update={"name": "lab"}))
+    here.known = here.known.model_copy(update={"environments": environments})
+    said = commands.run("undeploy", MODEL, "--from", "prod", "--yes", code=ExitCode.FOUND)
+    where = "  east, preload/main: another environment reads the repository, and its versions are served"
+    assert said == f"{taken}, but calls may still be answered\n{where}\n"
+    commands.run("deploy", f"{MODEL}@1", "--to", "prod")
+    assert len(commands.json("undeploy", MODEL, "--from", "prod", "--yes", code=ExitCode.FOUND)["unverified"]) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -1,5 +1,6 @@
 """From a registration to production and back, with real parts, while somebody calls all the time."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tidegate.errors import RefusedError, TidegateError, UnfinishedError, UsageE
 from tidegate.life import ready
 from tidegate.life.deploy import deploy, promote, rollback
 from tidegate.life.rules import history
+from tidegate.life.undeploy import undeploy
 from tidegate_contracts.environments import Environments, Promotion
 
 from .calling import Caller
@@ -25,9 +27,13 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
     before = repository.read_text()
     with Caller(world.client(world.dev), "faulty") as caller:
         broken = world.register("faulty", 5, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
-        context.wait_seconds = 1  # it would never come
-        with pytest.raises(UnfinishedError, match=f"version {one} serves on"):
+        context.wait_seconds = 600
+        begun = time.monotonic()
+        with pytest.raises(UnfinishedError, match=f"version {one} serves on") as failed:
             deploy(context, "faulty", "dev")
+        assert "it cannot be loaded" in str(failed.value)
+        assert "OSError" in str(failed.value)
+        assert time.monotonic() - begun < 60  # what Triton says at once is not waited for
         assert repository.read_text() == before
         context.wait_seconds = 60
         lies = world.register("faulty", 7, tmp_path, expected=8)
@@ -45,7 +51,8 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
         assert set(caller.of_next(5)) == {11}
     assert caller.failures == []
     assert set(caller.answers) == {3, 11}
-    assert [each.version for each in history(context, "faulty", "dev")] == [sound, one]
+    ends = [(each.version, each.ended) for each in history(context, "faulty", "dev")]
+    assert ends == [(sound, "done"), (narrow, "failed"), (lies, "failed"), (broken, "failed"), (one, "done")]
     assert broken < lies < narrow < sound
 
 
@@ -63,6 +70,23 @@ def test_an_on_demand_model_drains_and_the_new_version_is_loaded_and_called(worl
         caller.until(3)
         assert set(caller.of_next(5)) == {3}
     assert caller.failures == []
+
+
+@pytest.mark.parametrize("name", ["faulty", "ocr"])
+def test_what_is_taken_out_is_let_go_of_and_a_rollback_brings_it_back(world: World, tmp_path: Path, name: str) -> None:
+    context, client = world.context(), world.client(world.dev)
+    world.register(name, 13, tmp_path)
+    deploy(context, name, "dev")
+    with Caller(client, name) as caller:
+        caller.until(13)
+    assert undeploy(context, name, "dev").unverified == ()
+    [model] = client.whereabouts(name).models
+    assert model.state in ("unknown", "cold")
+    with pytest.raises(TidegateError):
+        client.infer_json(name, REQUEST)
+    rollback(context, name, "dev")
+    with Caller(client, name) as caller:
+        caller.until(13)
 
 
 def test_why_a_model_cannot_be_loaded_is_told(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

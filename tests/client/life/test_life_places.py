@@ -3,16 +3,20 @@
 import errno
 import os
 from collections.abc import Iterator
-from itertools import count
+from dataclasses import replace
+from itertools import count, repeat
 from pathlib import Path
 
 import pytest
-from tidegate.errors import IntegrityError, UnfinishedError
+from tidegate.errors import IntegrityError, UnfinishedError, UnreachableError
+from tidegate.life.deploy import rollback
 from tidegate.life.plan import Plan
 from tidegate.life.publish import bring
 from tidegate.life.rules import history
+from tidegate.life.undeploy import undeploy
 from tidegate.triton.publishing import open_repository, read_published, steps
 from tidegate_contracts.environments import ObjectStoreLocation
+from tidegate_contracts.whereabouts import Place
 
 from lab.local_plane.object_store import ObjectStore, object_store
 from tests.proxy.rigs.pytest_rigs import not_run
@@ -68,7 +72,7 @@ def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
     outcome = bring(here, "deploy", two, both, "ci")
     assert (outcome.version, outcome.previous, outcome.changed) == (2, 1, True)
     assert of(east, MODEL)[1] == of(west, MODEL)[1] == {"champion": 2}
-    told = [(each.version, each.plane, each.previous) for each in history(here, MODEL, "prod")]
+    told = [(each.version, each.plane, each.previous) for each in history(here, MODEL, "prod") if each.ended == "done"]
     assert told == [(2, "west", 1), (2, "east", 1), (1, "west", None), (1, "east", None)]
 
 
@@ -105,7 +109,7 @@ def test_who_is_killed_in_the_middle_of_an_upload_finishes_it_in_the_next_run(
             raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(Plan, "put_back", lambda _: None)  # who is killed puts nothing back
+        patch.setattr(Plan, "put_back", lambda _, **_how: None)  # who is killed puts nothing back
         steps.watch(kill)
         try:
             with pytest.raises(SystemExit):
@@ -128,3 +132,37 @@ def test_a_lost_file_is_no_upload_cut_short(url: str, store: ObjectStore, tmp_pa
     store.client().delete_object(Bucket=BUCKET, Key=key)
     with pytest.raises(IntegrityError, match="1/factor is not there"):
         life.bring(1)
+
+
+@pytest.mark.parametrize(
+    ("loading", "until"), [("preload", "it starts anew"), ("on-demand", "nobody uses it for a while")]
+)
+def test_what_is_taken_out_of_an_object_store_is_told_to_be_served_while_it_is_in_memory(
+    tmp_path: Path, url: str, loading: str, until: str
+) -> None:
+    life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
+    life.bring(1)
+    [east], [server] = life.of.planes, life.of.planes[0].servers
+    pool = server.pools[0].model_copy(update={"loading": loading})
+    east = east.model_copy(update={"servers": (server.model_copy(update={"pools": (pool,)}),)})
+    here = replace(life.here, known=known(east)[1])
+    life.answers.places = (Place(replica="10.0.0.1:8000", state="resident"),)
+    told = f"east, preload/main: 10.0.0.1:8000 (resident) may serve what is in memory until {until}"
+    assert undeploy(here, MODEL, "prod").unverified == (told,)
+    assert (read_published(repository.config(MODEL) or "").served, repository.versions(MODEL)) == ((), [1])
+    rollback(here, MODEL, "prod")
+    life.answers.places = ()
+    assert undeploy(here, MODEL, "prod").unverified == ()
+
+
+def test_nothing_is_taken_out_of_an_object_store_before_its_proxy_has_said_who_has_it(tmp_path: Path, url: str) -> None:
+    life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
+    life.bring(1)
+    life.answers.silent = repeat(UnreachableError("no answer"))
+    with pytest.raises(UnreachableError, match="no answer"):
+        undeploy(life.here, MODEL, "prod")
+    assert read_published(repository.config(MODEL) or "").served == (1,)
+    assert [each.what for each in history(life.here, MODEL)] == ["deploy"]
+    life.answers.silent = iter([None, UnreachableError("no answer")])
+    (told,) = undeploy(life.here, MODEL, "prod").unverified
+    assert "replicas that could not be asked (no answer) may serve what is in memory" in told

@@ -124,9 +124,9 @@ def test_who_registered_a_version_may_not_bring_it_in_where_duties_are_separated
 
 def test_a_version_must_have_been_in_the_environment_that_versions_come_from() -> None:
     records = [record("deploy", 2, 1, 0, "dev"), record("deploy", 3, 2, 0, "lab")]
-    rules.was_in("dev", "prod", 2, records)
-    with pytest.raises(RefusedError, match="--to dev"):
-        rules.was_in("dev", "prod", 3, records)
+    rules.was_in("dev", "prod", 2, records, "")
+    with pytest.raises(RefusedError, match="first: tidegate deploy fraud@3"):
+        rules.was_in("dev", "prod", 3, records, "tidegate deploy fraud@3")
 
 
 DEPLOYED = record("deploy", 2, 1, 0, "dev")

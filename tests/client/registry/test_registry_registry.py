@@ -233,6 +233,17 @@ def test_what_lies_among_the_records_and_is_none_is_named(world: World, tmp_path
     assert [each.rpartition("/")[2] for each in records.unreadable] == ["garbage.json", "long.json", "newer.json"]
 
 
+def test_what_was_taken_out_is_written_where_earlier_clients_look_for_no_records(world: World, tmp_path: Path) -> None:
+    registry, before = world.registry("in-a-folder"), {*world.folder.rglob("*.json")}
+    version = registered(registry, entry(tmp_path, "taken-out"))
+    said = {"model": "taken-out", "version": version.number, "who": "anna", "when": datetime.now(UTC)}
+    for what in ("deploy", "undeploy"):
+        registry.append_record(version, Record.model_validate(said | {"what": what}))
+    assert sorted(each.what for each in registry.records("taken-out")) == ["deploy", "register", "undeploy"]
+    written = {path.name.split("-")[1]: path.parent for path in {*world.folder.rglob("2*-*.json")} - before}
+    assert written["deploy"].name == "records" != written["undeploy"].name
+
+
 def test_a_registrant_counts_until_a_proven_one_registers_the_same(world: World, tmp_path: Path) -> None:
     registry = world.registry()
     root = entry(tmp_path, "proven")

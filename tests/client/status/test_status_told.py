@@ -1,6 +1,7 @@
 """Which proxies are asked; models that are not deployed, and counts that do not belong together."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -121,16 +122,47 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkey
         assert (said.exit_code, said.stdout.count("not deployed")) == (0, 2), said.output
         assert "busy" not in said.output
         assert said.stderr.count("nobody has deployed it here") == 2
-        table = CliRunner().invoke(app, ["models"]).stdout
-        assert (table.count("not deployed"), table.count("not in memory")) == (2, 0)
-        found = json.loads(CliRunner().invoke(app, ["models", "--json"]).stdout)
-        assert {each["model"]: each["state"] for each in found} == {
+        [found] = json.loads(CliRunner().invoke(app, ["status", "--watch", "0", "--json"]).stdout)
+        assert {each["model"]: each["state"] for each in found["models"]} == {
             "there": "ready", "plain": "absent", "aliased": "absent",
         }  # fmt: skip
         monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
         with Tidegate(environments=tmp_path / "environments.json") as tidegate:
             [found] = tidegate.status("plain", environment="dev")
         assert [each.state for each in found.models] == ["absent"]
+
+
+def without_gpu(caller: Caller) -> None:
+    """Answer as a proxy that has lost one of two Tritons, and knows of nothing better than to come again."""
+    path = caller.request.path
+    if path.startswith("/servers/gpu"):
+        problem = Problem(ProblemType.BUSY, "No replica of gpu/main can be used: there is no answer.", retry_after=30.0)
+        caller.answer(problem.body("r"), problem.type.status, CONTENT_TYPE, Retry_After="30")
+    else:
+        proxy(caller)
+
+
+def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(tmp_path: Path) -> None:
+    with upstream(without_gpu) as here:
+        made = plane("lab", 1, "lost")
+        other = SERVER.model_copy(update={"name": "cpu"})
+        there = facts.ModelFacts(name="there", server="cpu", pool="main")
+        servers, models = (*made.servers, other), (*made.models, there)
+        update = {"servers": servers, "models": models, "proxy_url": f"http://{here.http}"}
+        dev = facts.Environment(name="dev", planes=(made.model_copy(update=update),))
+        (tmp_path / "environments.json").write_text(
+            facts.Environments(environments=(dev,)).model_dump_json(by_alias=True)
+        )
+        began = time.monotonic()
+        said = CliRunner().invoke(app, ["status", "--watch", "0", "--json"])
+        assert time.monotonic() - began < 5, "it does not wait for what may be back"
+        assert said.exit_code == 0, said.output
+        [found] = json.loads(said.stdout)
+        assert (found["error"], found["unavailable"]) == ("", ["gpu/main"])
+        told = {each["model"]: (each["state"], each["resident"], each["why"]) for each in found["models"]}
+        assert told["there"] == ("ready", True, "")
+        assert told["lost"][:2] == ("failing", None)
+        assert "No replica of gpu/main can be used: there is no answer." in told["lost"][2]
 
 
 def counted(requests: int) -> dict[str, float]:

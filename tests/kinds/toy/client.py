@@ -7,7 +7,7 @@ Which versions serve stands in `served.json` of a model in the repository.
 import json
 import shutil
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,9 @@ class ToyRepository:
     def withdraw(self, model: str) -> None:
         self.write_config(model, json.dumps({"owner": None, "served": [], "aliases": {}}))
 
+    def put_away(self, model: str) -> None:
+        pass
+
 
 class ToyKind:
     """See `tidegate.kinds.ServerKind`."""
@@ -136,7 +139,13 @@ class ToyKind:
         return [folder] if (folder / FILE).exists() else sorted(file.parent for file in folder.glob(f"*/{FILE}"))
 
     def check(
-        self, folder: Path, name: str | None = None, *, backends: Collection[str] | None = None, gpu: bool | None = None
+        self,
+        folder: Path,
+        name: str | None = None,
+        *,
+        backends: Collection[str] | None = None,
+        gpu: bool | None = None,
+        packages: Collection[str] | None = None,
     ) -> list[Finding]:
         found = [] if self._read(folder).get("tensors") else [error("there are no tensors", f"{FILE}:1")]
         if backends is not None and "toy" not in backends:
@@ -156,9 +165,22 @@ class ToyKind:
         return ToyRepository(where)
 
     def check_staged(
-        self, staged: Path, model: str, repository: Repository, *, backends: Collection[str] | None, gpu: bool | None
+        self,
+        staged: Path,
+        model: str,
+        repository: Repository,
+        *,
+        backends: Collection[str] | None,
+        gpu: bool | None,
+        bring: Callable[[str], str],
+        packages: Collection[str] | None = None,
     ) -> list[Finding]:
         return self.check(staged)
+
+    def check_backend(
+        self, model: str, entry_config: str, files: Collection[StoredFile], backends: Collection[str] | None
+    ) -> list[Finding]:
+        return []
 
     def needs_gpu(self, entry_config: str) -> str | None:
         return None

@@ -5,6 +5,7 @@ import re
 from tidegate_proxy.pools import Pool
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.targets import NAME_PATTERN, Target
+from tidegate_proxy.upstream.load_watch import IndexQuestion
 from tidegate_proxy.upstream.request import Answer
 
 NAME = "toy"
@@ -14,6 +15,8 @@ _READY = re.compile(rf"/toy/({NAME_PATTERN})")
 class ToyKind:
     """See `tidegate_proxy.kinds.ServerKind`."""
 
+    live_path = b"/alive"
+    index: IndexQuestion | None = None
     answers_v2 = speaks_grpc = False
 
     def understand(self, path: str) -> Target | None:
@@ -48,7 +51,7 @@ class ToyKind:
     def keeps_sequences(self, config: bytes) -> bool:
         return b"sequences" in config
 
-    def sequence_of(self, _headers: bytes, _body: bytes | bytearray | memoryview, _most: int) -> bytes | None:
+    async def sequence_of(self, _headers: bytes, _unpacked: object) -> bytes | None:
         return None
 
     def says_lost(self, status: int, answer: bytes) -> bool:
@@ -56,3 +59,6 @@ class ToyKind:
 
     def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:
         return False
+
+    def plain_error(self, body: bytes) -> tuple[bytes, str]:
+        return body, body.decode()

@@ -8,6 +8,8 @@ import pytest
 from lab.demo.__main__ import CANNOT
 from lab.demo.lifecycle import notebook
 from lab.demo.lifecycle.scenes import SCENES
+from lab.demo.lifecycle.world import DEVELOPER, world
+from tests.proxy.rigs.pytest_rigs import not_run
 
 from .test_demo_real import SHARED_MEMORY, WALK_SECONDS, demo
 
@@ -25,6 +27,24 @@ def test_all_that_is_claimed_of_a_models_life_holds(tmp_path: Path) -> None:
     assert all(scene.title in text for scene in SCENES)
     assert not list(tmp_path.glob("tidegate-demo-*"))
     assert not list(SHARED_MEMORY.glob(f"tidegate_{running.pid}_*"))
+
+
+@pytest.mark.thorough
+def test_parts_that_are_killed_are_started_again_in_their_places(tmp_path: Path) -> None:
+    with not_run("A REAL MLFLOW AND A REAL S3"), world(tmp_path) as made:
+        for part, before in made.parts.items():
+            before.popen.kill()
+            before.popen.wait()
+            made.start_again(part)
+            assert made.parts[part].pid != before.pid
+        made.registry.wait_until_ready()
+        said = made.tidegate(DEVELOPER, "models")
+        assert said.status == 0, said.err
+        notebook.train(made.work / "mine", 1)
+        tensors = ("--input", "FEATURES:FP32:4", "--output", "SCORE:FP32:1")
+        for words in (("model", "new", "fraud", "mine", *tensors), ("register", "fraud")):
+            said = made.tidegate(DEVELOPER, *words)
+            assert said.status == 0, said.err
 
 
 def test_the_golden_request_of_the_notebook_has_the_answer_of_its_weights(tmp_path: Path) -> None:

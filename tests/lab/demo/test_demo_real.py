@@ -9,12 +9,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from lab.demo import scenes, zoo
 from lab.demo.scenes import SCENES
+from lab.demo.visitor import Visitor
 from lab.local_plane.triton import installed
 from tests.processes import marked
 from tests.proxy.rigs.pytest_rigs import not_run
@@ -24,6 +26,13 @@ SHARED_MEMORY = Path("/dev/shm")
 WALK_SECONDS = 400  # What it may take at most, on a machine that does other things as well.
 UP_SECONDS = 120.0
 GONE_SECONDS = 40.0
+PARTS = {
+    "on-demand": "on-demand/triton.1.log",
+    "policy": "policy/policy.1.log",
+    "proxy-1": "proxy-1/proxy.1.log",
+    "preload": "preload/triton.1.log",
+}
+"""What is killed of it, and where the log of each stays."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -61,8 +70,8 @@ def demo(tmp_path: Path, *said: str) -> Iterator[tuple["subprocess.Popen[bytes]"
 
 @contextmanager
 def up(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
-    """Run `demo up`, until it has said all that it says."""
-    with demo(tmp_path, "up") as (running, out):
+    """Run `demo up` with a policy of one's own, until it has said all that it says."""
+    with demo(tmp_path, "up", "--policy", "lab/demo/largest_first") as (running, out):
         end = time.monotonic() + UP_SECONDS
         while "It runs until Ctrl-C." not in (text := out.read_text()):
             assert running.poll() is None, text
@@ -76,23 +85,36 @@ def test_all_that_the_walk_claims_holds(tmp_path: Path) -> None:
         status = running.wait(WALK_SECONDS)
     text = out.read_text()
     assert status == 0, text
-    assert all(f"{number}/10  {scene.title}" in text for number, scene in enumerate(SCENES, 1))
+    assert all(f"{number}/11  {scene.title}" in text for number, scene in enumerate(SCENES, 1))
     said = " ".join(text.split())
     for part in (
         rf"{scenes.CALLERS} callers over both proxies, 1 load, {scenes.CALLERS} right answers",
         rf"{scenes.WARM_CALLS} calls, no question to the policy",
         r"called in this order: goat, fox, herd, hare. For emu, goat had to go",
+        r"called in this order: cat, dog, moose. For ibex, moose had to go, the largest, though it was used last",
         rf"{zoo.SINGER} streamed {scenes.NOTES} answers over 12 s; \w+",
         r"503 after \d+ ms, Retry-After ([1-9]|1[0-3]) s; after that orca answered",
         rf"tried 2 times, then answered 424 with the reason, {scenes.CALLERS} calls at once",
         r"[2-9]\d+ of them in 4 s without a policy: none failed",
         r"of \d+ calls of sparrow, none failed",
         r"Room was never overrun .* at most \d+ MiB of 384 MiB",
-        r"All 11 hold",
+        r"All 12 hold",
     ):
         assert re.search(part, said), f"{part}\n{text}"
     assert not list(tmp_path.glob("tidegate-demo-*"))
     assert not list(SHARED_MEMORY.glob(f"tidegate_{running.pid}_*"))
+
+
+@dataclass
+class Shown:
+    """`demo up`, which runs."""
+
+    folder: Path
+    running: "subprocess.Popen[bytes]"
+    text: str  # All that it said at first.
+
+    def said(self) -> str:
+        return (self.folder / "out.txt").read_text()
 
 
 def commands(text: str) -> list[str]:
@@ -102,33 +124,73 @@ def commands(text: str) -> list[str]:
     return [paragraph.partition("\n")[2] for paragraph in paragraphs]
 
 
-def test_what_it_says_to_try_works_and_ctrl_c_ends_it(tmp_path: Path) -> None:
-    with up(tmp_path) as (running, text):
-        export, fox, canary, unicorn, client, listing = commands(text)
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    """One that stays for all tests: each takes it as the one before has left it, and the last ends it."""
+    folder = tmp_path_factory.mktemp("shown")
+    with up(folder) as (running, text):
+        yield Shown(folder, running, text)
 
-        def paste(command: str) -> str:
-            done = subprocess.run(
-                ["bash", "-euc", f"{export}\n{command}"], cwd=tmp_path, capture_output=True, text=True, timeout=90,
-                check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-            return done.stdout
 
-        if shutil.which("curl"):
-            assert "HTTP/1.1 200" in (answer := paste(fox))
-            assert '"OUTPUT":[13.0,26.0,39.0,52.0]' in answer
-            assert len(re.findall(r'^data: .*"NOTE":\d', paste(canary), re.MULTILINE)) == 5
-            assert "HTTP/1.1 503" in (answer := paste(unicorn))
-            assert "retry-after: 1" in answer.lower()
-            assert "horn.npy" in paste(unicorn)
-            assert re.search(r"canary +resident", paste(listing))
-        assert "[ 0. 31. 62. 93.]" in paste(client)
-        assert re.search(r"moose +resident", paste(listing))
-        assert len(marked(str(tmp_path))) > 5
-        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
-        assert running.wait(GONE_SECONDS) == 0
-    nothing_is_left(tmp_path, running.pid)
-    assert not list(tmp_path.glob("tidegate-demo-*"))
+def test_what_it_says_to_try_works(shown: Shown) -> None:
+    export, fox, canary, unicorn, client, told, models, why, listing = commands(shown.text)
+
+    def paste(command: str) -> str:
+        done = subprocess.run(
+            ["bash", "-euc", f"{export}\n{command}"], cwd=shown.folder, capture_output=True, text=True, timeout=90,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    if shutil.which("curl"):
+        assert "HTTP/1.1 200" in (answer := paste(fox))
+        assert '"OUTPUT":[13.0,26.0,39.0,52.0]' in answer
+        assert len(re.findall(r'^data: .*"NOTE":\d', paste(canary), re.MULTILINE)) == 5
+        assert "HTTP/1.1 503" in (answer := paste(unicorn))
+        assert "retry-after: 1" in answer.lower()
+        assert "horn.npy" in paste(unicorn)
+        assert len(re.findall(r"pool_ready\{.*\} 1\.0|state=\"closed\"\} 1\.0", paste(told))) == 4
+        assert re.search(r"canary +resident", paste(listing))
+        assert re.search(r"canary .*resident", paste(models))
+        assert "horn.npy" in paste(why)
+    assert "[ 0. 31. 62. 93.]" in paste(client)
+    assert re.search(r"moose +resident", listed := paste(listing))
+    assert "policy largest-first" in listed
+
+
+def test_parts_that_are_killed_run_again_in_their_places_and_answer(shown: Shown) -> None:
+    [(url, key)] = re.findall(r"export TIDEGATE_URL=http://(\S+) TIDEGATE_GRPC=\S+ TIDEGATE_KEY=(\S+)", shown.text)
+    visitor = Visitor([url], key)
+    assert visitor.want("fox").is_right("fox")
+    for part in PARTS:
+        pid = int(re.findall(rf"{part}(?: runs again, as pid)? +(\d+)", shown.said())[-1])
+        os.kill(pid, signal.SIGKILL)
+        again = rf"{part} \(pid {pid}\) was killed \(SIGKILL\) after .* {part} runs again, as pid"
+        end = time.monotonic() + UP_SECONDS
+        while not re.search(again, " ".join(shown.said().split())):
+            assert time.monotonic() < end, shown.said()
+            time.sleep(0.1)
+    for model in ("fox", zoo.RESIDENT.name):
+        end = time.monotonic() + GONE_SECONDS
+        while not visitor.want(model).is_right(model):
+            assert time.monotonic() < end, shown.said()
+    assert shown.running.poll() is None
+    (folder,) = shown.folder.glob("tidegate-demo-*")
+    assert all((folder / log).exists() for log in PARTS.values())
+    assert (folder / "demo.log").read_text().count("runs again") == len(PARTS)
+
+
+def test_ctrl_c_ends_it_and_logs_stay(shown: Shown) -> None:
+    assert len(marked(str(shown.folder))) > 5
+    os.killpg(shown.running.pid, signal.SIGINT)  # as a terminal does
+    assert shown.running.wait(GONE_SECONDS) == 0
+    nothing_is_left(shown.folder, shown.running.pid)
+    (folder,) = shown.folder.glob("tidegate-demo-*")
+    assert f"Its logs are kept in {folder}" in shown.said()
+    left = [path for path in folder.rglob("*") if path.is_file()]
+    assert folder / "policy" / "policy.log" in left
+    assert {path.suffix for path in left} == {".log"}
 
 
 @pytest.mark.thorough

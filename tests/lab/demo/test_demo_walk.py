@@ -103,9 +103,9 @@ def test_the_first_that_does_not_hold_is_the_last(play: Callable[[Stage], Outcom
     assert [(each.title, each.ok) for each in played] == [("title of one", True), ("title of two", False)]
 
 
-@pytest.mark.parametrize("scenes", [SCENES, LIFE_SCENES])
-def test_scenes_have_titles_of_their_own(scenes: list[Scene[Any]]) -> None:
-    assert len(scenes) == len({each.title for each in scenes}) == 10
+@pytest.mark.parametrize(("scenes", "number"), [(SCENES, 11), (LIFE_SCENES, 10)])
+def test_scenes_have_titles_of_their_own(scenes: list[Scene[Any]], number: int) -> None:
+    assert len(scenes) == len({each.title for each in scenes}) == number
 
 
 @pytest.fixture
@@ -238,3 +238,13 @@ def test_other_peoples_words_are_not_read_as_markup() -> None:
     assert "[bold]horn.npy[/nonsense] is not there" in out.getvalue()
     assert "[red]a scene" in out.getvalue()
     assert "[blue]what came of it" in out.getvalue()
+
+
+@pytest.mark.parametrize("said", ["", "[tidegate_eviction.policies]\na = a:policy\nb = b:policy\n"])
+def test_a_folder_without_one_policy_of_its_own_is_refused_before_anything_starts(tmp_path: Path, said: str) -> None:
+    if said:
+        (tmp_path / "some-1.0.dist-info").mkdir()
+        (tmp_path / "some-1.0.dist-info" / "entry_points.txt").write_text(said)
+    result = CliRunner().invoke(command.app, ["up", "--policy", str(tmp_path)], env={"COLUMNS": "400"})
+    assert result.exit_code == 2
+    assert f"has {'2' if said else 'no'} eviction policies: one is wanted" in result.output

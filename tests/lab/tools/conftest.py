@@ -10,13 +10,16 @@ import pytest
 from lab.tools import gotoolchain
 from tests.processes import programs
 
-# Stands in for Go: notes every build, takes $FAKE_SECONDS over it, and "builds" a script that prints a version.
+# Stands in for Go: lists three packages; notes every build, tells two of them, takes $FAKE_SECONDS over it, and
+# "builds" a script that prints a version.
 FAKE_GO = """#!/bin/sh
 if [ "$1" = version ]; then echo "go version go${FAKE_GO_VERSION:-1.26.8} linux/amd64"; exit; fi
+if [ "$1" = list ]; then printf 'one\\ntwo\\nthree\\n'; exit; fi
 echo "$*" >> "$FAKE_LOG"
 while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\\n' > "$2"
 chmod +x "$2"
+printf 'one\\ntwo\\n' >&2
 sleep "${FAKE_SECONDS:-0}"
 if [ -n "$FAKE_ERROR" ]; then echo "$FAKE_ERROR" >&2; exit 1; fi
 echo 'echo v4.2.4' >> "$2"

@@ -144,6 +144,14 @@ def test_a_build_says_what_it_builds_and_how_long_it_takes_and_happens_once(scra
     assert build.endswith(HELM.package)
 
 
+@pytest.mark.usefixtures("fake_go", "scratch")
+def test_a_build_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "1")
+    monkeypatch.setattr(programs, "TELL_SECONDS", 0.3)
+    tools.path("helm")
+    assert re.search(r"^helm: 2 of 3 packages built, after \d+ s$", capsys.readouterr().err, re.M)
+
+
 @pytest.mark.usefixtures("fake_go")
 def test_a_broken_build_names_the_tool_the_log_the_cause_and_the_way_out(scratch: Path, run: Run) -> None:
     status, out, err = run("helm", FAKE_ERROR="main.go:7: undefined: answer")

@@ -62,9 +62,9 @@ def routes(*models: str) -> Routes:
         servers=servers,
         models=tuple(Model(name=model, server=server, pool="main") for server, model in placed),
     )
-    made = Routes(table, {(each.name, pool.name): pools.Pool(each.name, pool) for each in servers})
+    made = Routes(table, {(each.name, pool.name): pools.Pool(each.name, pool, b"/") for each in servers})
     for model in table.models:
-        made.add(model)
+        made.add(model, model.name.encode())
     return made
 
 

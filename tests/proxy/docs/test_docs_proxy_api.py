@@ -8,17 +8,22 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
+from typing import get_args
 
 import grpc
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy import concurrency, serve
+from tidegate_contracts.lease import BusyReason
+from tidegate_proxy import concurrency, problems, serve
 from tidegate_proxy.grpc.response import IDLE_STREAM_SECONDS
 from tidegate_proxy.headers import is_request_id
+from tidegate_proxy.http import body as body_of_http
 from tidegate_proxy.http import head
 from tidegate_proxy.http2.frames import MOST_HEAD_BYTES
 from tidegate_proxy.kinds import understand
+from tidegate_proxy.memory import OF_CALLERS_WITH_LITTLE, OF_STRANGERS, SHARE, TIMES_FREE
 from tidegate_proxy.problems import TYPE_ROOT, ProblemType
 from tidegate_proxy.targets import is_name
 
@@ -120,6 +125,14 @@ def test_the_table_of_problems_is_that_of_the_code() -> None:
     assert all(row[3].endswith(".") for row in found)
 
 
+def test_the_table_of_reasons_is_that_of_the_code() -> None:
+    table = PAGE.split("\n| reason | why |\n")[1].split("\n\n")[0]
+    told = re.findall(r"`([a-z-]+)`", "".join(line.split(" | ")[0] for line in table.splitlines()))
+    sources = Path(problems.__file__).parent.rglob("*.py")
+    said = {word for file in sources for word in re.findall(r'\breason="([a-z-]+)"', file.read_text("utf-8"))}
+    assert sorted(told) == sorted(said | {*get_args(BusyReason)})
+
+
 def longest(fits: Callable[[str], object]) -> int:
     return max(length for length in range(1, 200) if fits("a" * length))
 
@@ -129,8 +142,15 @@ def test_the_limits_are_those_of_the_code() -> None:
     rate, body = RateLimit(), Proxy.model_fields["body_limit"].default
     assert f"{rate.requests_per_minute} a minute, {rate.burst} at once" in limits["requests of one caller to one model"]
     assert f" {body.removesuffix('Mi')} MiB by default" in limits["a request's body, compressed or not"]
-    assert limits["a request's headers over HTTP"] == f"{head.MOST_HEAD_BYTES} bytes"
-    assert limits["a request's headers over gRPC"] == f"{MOST_HEAD_BYTES} bytes"
+    unpacked = limits["JSON over HTTP, unpacked, in which the proxy looks for a sequence"]
+    assert unpacked.startswith(f"{body_of_http.MOST_UNPACKED} bytes:")
+    assert limits["a request's headers over HTTP"] == f"{head.MOST_HEAD_BYTES} bytes, {head.MOST_HEADERS} headers"
+    assert limits["a request's headers over gRPC"].startswith(f"{MOST_HEAD_BYTES} bytes,")
+    shares = (
+        f"1/{SHARE} of its memory; 3/{OF_STRANGERS} of that for callers that it knows, and one of them has at most "
+    )
+    most = Fraction(TIMES_FREE, TIMES_FREE + 1) * (1 - Fraction(1, OF_CALLERS_WITH_LITTLE))
+    assert limits["what the proxy holds for all at once"] == f"{shares}{most} of those"
     assert limits["the head of a request comes within"] == f"{serve.HEAD_SECONDS:g} s"
     assert limits["a connection without requests stays open"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"
     assert limits["a gRPC stream on which nothing moves ends after"] == f"{IDLE_STREAM_SECONDS:g} s"

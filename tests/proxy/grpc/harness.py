@@ -27,12 +27,15 @@ from tritonclient.grpc.service_pb2_grpc import (
 )
 
 from ..http.running_proxy import RunningProxy, running_proxy
+from ..http.upstream import upstream
 from ..rigs.issuer import Issuer, issuer
 
 HOST = "127.0.0.1"
 SERVICE = "inference.GRPCInferenceService"
 RESERVED = (("grpc.so_reuseport", 0),)
 LARGE = 4 << 20  # Bytes of the answer of the model `large`.
+RAISED = "in 'e', ValueError: 100 % ü in /models/m/1/model.py\n\nAt:\n  /models/m/1/model.py(7): execute\n"
+"""What Triton says of a model of its Python backend that has raised an exception."""
 Metadata = Sequence[tuple[str, str | bytes]]
 
 
@@ -47,6 +50,7 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
     """Method, message (of streams: each), and metadata."""
     seconds_left: list[float | None] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
+    hangs: bool = False  # Whether it hangs when it is asked whether a model is ready.
     release: threading.Event = field(default_factory=threading.Event)  # Lets those that hang go on.
     server: Any = None
 
@@ -59,6 +63,10 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
             case "broken":
                 context.set_trailing_metadata((("why", "because"), ("why-bin", b"\x00\xff")))
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no: 100 % ü")
+            case "raises":
+                context.abort(grpc.StatusCode.INTERNAL, RAISED)
+            case "wordy":
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "x" * int(request.id))
             case "slow":
                 time.sleep(0.3)
             case "large":
@@ -80,6 +88,8 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
             answer.infer_response.id = request.id
             answer.infer_response.model_version = request.model_version
             answer.infer_response.parameters["replica"].string_param = self.name
+            if request.model_name == "raises":
+                answer.error_message = RAISED
             if request.model_name == "large":
                 answer.infer_response.raw_output_contents.append(bytes(LARGE))
             for _ in range(3 if request.model_name == "many" else 1):
@@ -91,6 +101,8 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
 
     def ModelReady(self, request: Any, context: Any) -> Any:
         self._note("ModelReady", request, context)
+        if self.hangs:
+            self.release.wait(20)
         return pb.ModelReadyResponse(ready=True)
 
     def ModelMetadata(self, request: Any, context: Any) -> Any:
@@ -281,7 +293,9 @@ def rig(
             stub = Stub(stubs[0].port if stubs else 0, "abcdef"[number], f"127.0.0.{number + 1}")
             stub.start(credentials)
             stubs.append(stub)
-        addresses = [(socket.AF_INET, (stub.host, 1)) for stub in stubs]
+        lives = [upstream(host=stub.host) for stub in stubs]  # Where health checks are answered.
+        ports = [_do(loop, live.__aenter__()).port for live in lives]
+        addresses = [(socket.AF_INET, (stub.host, port)) for stub, port in zip(stubs, ports, strict=True)]
         has_tls = credentials is not None
         table, access = tables(provider, stubs[0].port, models, grpc_tls=has_tls, **pool or {})
         front = running_proxy(folder, *addresses, table=table, access=access, **said | settings)
@@ -295,8 +309,9 @@ def rig(
                 for stub in stubs:
                     stub.release.set()
                 running.do(front.__aexit__(None, None, None))
-                for stub in stubs:
+                for stub, live in zip(stubs, lives, strict=True):
                     stub.stop()
+                    running.do(live.__aexit__(None, None, None))
 
 
 def _do(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> Any:

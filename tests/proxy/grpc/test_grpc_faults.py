@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tidegate_proxy.upstream.breaker import FAILURES
+from tidegate_proxy.http2.frames import INITIAL_WINDOW_SIZE, PREFACE
+from tidegate_proxy.upstream.breaker import FAILURES, SILENT
 from tidegate_proxy.upstream.replica import Replica
 from tritonclient.grpc import service_pb2 as pb
 
@@ -174,6 +176,49 @@ def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(o
         assert breaker.state(one.loop.time()) == state
         one.stubs[0].release.set()
         one.stubs[0].release.clear()
+
+
+def fall_silent(rig: Rig, replica: Replica) -> None:
+    """Have health checks find no answer of a replica."""
+    pools = rig.proxy.config.routes.pools.values()
+    pool = next(pool for pool in pools if replica in pool.replicas)
+
+    def found() -> None:
+        for _ in range(SILENT):
+            replica.breaker.unanswered(rig.loop.time(), "there is no answer")
+        pool._changed(replica)
+
+    rig.on_loop(found)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_call_that_only_looks_is_made_again_elsewhere_or_refused_when_its_replica_falls_silent(
+    tmp_path: Path, number: int
+) -> None:
+    with rig(tmp_path, number) as here:
+        here.stubs[0].hangs = True
+        ready, asked = method(here.channel(), "ModelReady"), pb.ModelReadyRequest(name="echo")
+        looks = [ready.future(asked, metadata=here.metadata(), timeout=5) for _ in range(20)]
+        until(lambda: len(here.stubs[0].asked) > 0)
+        fall_silent(here, replicas(here)[0])
+        if number == 1:
+            assert {each.code() for each in looks} == {grpc.StatusCode.UNAVAILABLE}
+            assert all("can be used: there is no answer" in each.details() for each in looks)
+        else:
+            assert [each.result().ready for each in looks] == [True] * len(looks)
+
+
+def test_a_call_whose_answer_nobody_takes_gives_its_place_back_once(one: Rig) -> None:
+    nothing = struct.pack(">HL", INITIAL_WINDOW_SIZE, 0)  # of the answer's body
+    headers, message = request(("authorization", f"Bearer {one.token()}")), infer_request().SerializeToString()
+    data = b"\0" + len(message).to_bytes(4) + message
+    peer = Peer(one, PREFACE + frame(SETTINGS, 0, 0, nothing))
+    peer.send(frame(HEADERS, 4, 1, headers), frame(DATA, 1, 1, data))
+    shared = one.proxy.shared
+    until(lambda: any(call.forwarding and call.done for call in shared.open_calls))  # type: ignore[attr-defined]
+    fall_silent(one, replicas(one)[0])
+    assert (len(shared.open_calls), shared.limiter.in_flight) == (1, 0)
+    peer.sock.close()
 
 
 def test_health_is_told_to_who_asks_and_to_who_watches(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from lab.local_plane.proxy import Proxy, proxy, write_tables
 
 from ..rigs.issuer import Issuer, issuer
 from ..rigs.tables import GROUP, access_table, routing_table
+from ..rigs.upstream import upstream
 from .harness import HOST, SERVICE, Stub, infer_request, method
 from .peer import DATA, HEADERS, WIDE, Peer, frame, request
 
@@ -42,8 +43,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     root = tmp_path_factory.mktemp("slow")
     stub = Stub()
     stub.start()
-    with issuer() as provider:
-        write_tables(root, routing_table(1, stub.port, ["echo", "large"]), access_table([provider]))
+    with issuer() as provider, upstream() as live:
+        write_tables(root, routing_table(live.port, stub.port, ["echo", "large"]), access_table([provider]))
         with proxy(root) as running:
             made = Place(running, stub, provider)
             made.ask()

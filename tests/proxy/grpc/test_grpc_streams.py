@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+from grpc_status import rpc_status
 from tidegate_contracts import routing
 from tidegate_proxy.grpc.protobuf import framed
 from tidegate_proxy.grpc.upstreams import STREAM_WINDOW
-from tidegate_proxy.http2.frames import MOST_UNWRITTEN
+from tidegate_proxy.guests import MOST_UNSENT
+
+from lab.local_plane.proxy import write_tables
 
 from .harness import LARGE, SERVICE, Rig, Talk, infer_request, method, replica_of, rig, until
 from .peer import DATA, HEADERS, WIDE, Peer, frame, request
@@ -168,9 +171,35 @@ def test_a_reader_who_stops_holds_its_stream_and_not_the_proxys_memory(three: Ri
     while time.monotonic() < end:
         most = max(most, three.on_loop(held))
         time.sleep(0.01)
-    assert MOST_UNWRITTEN < most < MOST_UNWRITTEN + 2 * STREAM_WINDOW  # it has come to that, and stays there
+    assert MOST_UNSENT < most < MOST_UNSENT + 2 * STREAM_WINDOW  # it has come to that, and stays there
     assert len(three.proxy.shared.open_calls) == 1
     frames = itertools.takewhile(lambda each: not (each[0] == HEADERS and each[1] & 1), peer.frames())
     received = sum(len(payload) for kind, _, _, payload in frames if kind == DATA)
     assert received > number * LARGE
     until(lambda: not three.proxy.shared.open_calls)
+
+
+def test_a_stream_whose_model_has_moved_to_another_pool_is_to_be_opened_anew(one: Rig) -> None:
+    folder = one.setup.root
+    talk, other = Talk(one), Talk(one)
+    talk.ask()
+    other.ask("slow")
+    table = routing.RoutingTable.model_validate_json((folder / "routing" / "routing.json").read_bytes())
+    server = table.servers[0]
+    pools = (*server.pools, server.pools[0].model_copy(update={"name": "two"}))
+    models = tuple(each.model_copy(update={"pool": "two"}) if each.name == "echo" else each for each in table.models)
+    servers = (server.model_copy(update={"pools": pools}), *table.servers[1:])
+    before = one.proxy.shared.authorizer.generation
+    write_tables(folder, table.model_copy(update={"servers": servers, "models": models}))
+    until(lambda: one.proxy.shared.authorizer.generation > before)
+    other.ask("slow")  # whose model is where it was lives on
+    talk.say(infer_request())
+    assert talk.code() == grpc.StatusCode.UNAVAILABLE
+    assert "open another stream" in talk.call.details()
+    status = rpc_status.from_call(talk.call)
+    assert status is not None
+    assert any(each.type_url.endswith("RetryInfo") for each in status.details)
+    again = Talk(one)
+    again.ask()
+    again.say(infer_request("slow"))
+    assert again.code() == grpc.StatusCode.INVALID_ARGUMENT

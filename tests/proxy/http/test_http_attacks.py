@@ -68,6 +68,19 @@ async def test_a_request_of_two_readings_is_refused_and_ends_its_connection(
     assert not here.replica.begun
 
 
+@pytest.mark.parametrize("version", [b"", b" HTTP/0.9", b" HTTP/2.0"])
+@pytest.mark.parametrize("path", [b"/v2/health/live", b"/v2/models/%b" % MODEL.encode()])
+@pytest.mark.parametrize("kept", [b"", b"Connection: keep-alive\r\n"])
+async def test_a_version_of_http_that_is_not_spoken_is_refused(
+    here: RunningProxy, caller: Caller, version: bytes, path: bytes, kept: bytes
+) -> None:
+    head = b"GET %b%b\r\nHost: proxy\r\nX-API-Key: %b\r\n%b\r\n" % (path, version, KEY.encode(), kept)
+    said = await all_that_comes(caller, head)
+    assert said.startswith(b"HTTP/1.1 400"), said[:200]
+    assert b"/malformed" in said
+    assert not here.replica.begun
+
+
 async def test_a_header_that_only_contains_content_length_is_another_header(here: RunningProxy, caller: Caller) -> None:
     await caller.send(HEAD + b"Inference-Header-Content-Length: 7\r\nContent-Length: 13\r\n\r\n" + BODY)
     assert (await caller.reply()).status == 200

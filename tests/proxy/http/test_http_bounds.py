@@ -1,6 +1,7 @@
 """What one caller can make the proxy hold is bounded, whoever it is and whatever it does not read."""
 
 import asyncio
+import gzip
 import json
 import socket
 from pathlib import Path
@@ -8,12 +9,16 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import routing
+from tidegate_proxy import kinds
 from tidegate_proxy.access.api_keys import new_key
-from tidegate_proxy.http import body, connection
+from tidegate_proxy.http import body, closing
+from tidegate_proxy.http.request import HttpRequest
+from tidegate_proxy.memory import SHARE
+from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.targets import LONGEST
 
 from ..rigs.tables import access_table, write_key
-from .running_proxy import KEY, MODEL, PATH, Caller, RunningProxy, request, running_proxy, served, until
+from .running_proxy import ENVELOPE, KEY, MODEL, PATH, Caller, RunningProxy, request, running_proxy, served, until
 from .upstream import answering, hang, only
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +43,11 @@ async def pushed(caller: Caller, size: int, seconds: float = 0.5) -> int:
     except (TimeoutError, ConnectionError):
         pass
     return sent
+
+
+def held(here: RunningProxy) -> int:
+    memory = here.proxy.shared.memory
+    return memory.callers.held + memory.strangers.held
 
 
 @pytest.mark.parametrize("path", ["/Predict", "/v2/health/live", "/docs", "/nothing"])
@@ -86,11 +96,11 @@ async def test_large_predicts_of_those_who_are_known_arrive(tmp_path: Path) -> N
         replies = await asyncio.gather(*(here.ask(request("/predict", envelope)) for _ in range(4)))
         assert [reply.status for reply in replies] == [200] * 4
         assert {asked.body for asked in here.replica.asked} == {payload}
-        await until(lambda: here.proxy.shared.buffer_left == 4 * LIMIT)
+        await until(lambda: held(here) == 0)
 
 
 async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -> None:
-    async with served(tmp_path, body_limit_bytes=2_000_000) as here:
+    async with served(tmp_path, body_limit_bytes=2_000_000, memory_bytes=43_000_000) as here:
         callers = []
         try:
             for _ in range(8):
@@ -105,18 +115,176 @@ async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -
                 except TimeoutError:
                     pass
             assert refused
-            assert set(refused) == {"busy"}
-            assert 0 <= here.proxy.shared.buffer_left < 2_000_000
+            assert set(refused) == {"full"}
+            assert held(here) <= 43_000_000 / SHARE
         finally:
             for caller in callers:
                 caller.writer.transport.abort()
-        await until(lambda: here.proxy.shared.buffer_left == 8_000_000)
+        await until(lambda: held(here) == 0)
+
+
+async def test_a_body_that_never_could_be_held_is_too_large_and_one_that_cannot_be_now_waits_for_others(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, body_limit_bytes=LIMIT, memory_bytes=32 << 20) as here, here.caller() as caller:
+        most = here.proxy.shared.memory.callers.most
+        assert (await here.ask(request("/predict", ENVELOPE % (b" " * most + b"{}")))).problem == "too-large"
+        await caller.send(head("/predict", 4_000_000, f"X-API-Key: {KEY}") + bytes(3_900_000))
+        await until(lambda: held(here) > 3_900_000)
+        reply = await here.ask(request("/predict", ENVELOPE % (b" " * 2_000_000 + b"{}")))
+        assert (reply.status, reply.problem, reply.headers["retry-after"]) == (503, "full", "1")
+        caller.writer.transport.abort()
+        await until(lambda: held(here) == 0)
+        assert (await here.ask(request("/predict", ENVELOPE % (b" " * 2_000_000 + b"{}")))).status == 200
+
+
+async def test_what_a_replica_has_had_a_part_of_is_not_said_to_be_free_to_send_again(tmp_path: Path) -> None:
+    async with served(tmp_path, hang) as here:
+        for data in (request(), head(PATH, 500_000, f"X-API-Key: {KEY}") + bytes(100_000)):
+            async with here.caller() as caller:
+                await caller.send(data)
+                await until(lambda: any(each.in_flight for each in here.pool.replicas))
+                [call] = here.proxy.shared.open_calls
+                assert isinstance(call, HttpRequest)
+                call.fail(Problem(ProblemType.FULL, "no more", 1.0))
+                reply = await caller.reply()
+                assert (reply.problem, reply.headers.get("retry-after")) == ("full", None)
+                assert "retryAfterSeconds" not in reply.json()
+
+
+async def test_a_body_that_waits_behind_another_request_is_given_back_when_its_caller_leaves(tmp_path: Path) -> None:
+    async with served(tmp_path, answering(seconds=0.5)) as here, here.caller() as caller:
+        await caller.send(request() + head(PATH, 500_000, f"X-API-Key: {KEY}") + bytes(100_000))
+        await until(lambda: held(here) > 100_000)
+        caller.writer.transport.abort()
+        await until(lambda: held(here) == 0)
+
+
+async def test_heads_of_strangers_that_do_not_end_make_room_for_the_next(tmp_path: Path) -> None:
+    async with served(tmp_path, memory_bytes=32 << 20) as here:
+        slow = []
+        for _ in range(60):
+            reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
+            slow.append(Caller(reader, writer, here.last_heard))
+            await slow[-1].send(b"GET / HTTP/1.1\r\n" + b"a: %b\r\n" % bytes(b"x" * 200) * 200)
+        async with asyncio.timeout(5):
+            assert (await slow[0].reply()).problem == "full"
+            assert await slow[0].ended()
+        memory = here.proxy.shared.memory
+        assert memory.strangers.held <= memory.strangers.limit
+        assert (await here.ask()).status == 200
+        for each in slow:
+            each.writer.transport.abort()
+        await until(lambda: held(here) == 0)
+
+
+async def test_one_stranger_has_no_more_than_its_share(tmp_path: Path) -> None:
+    async with served(tmp_path, memory_bytes=8 << 20) as here, here.caller() as caller:
+        await caller.send(b"GET / HTTP/1.1\r\n" + b"a: %b\r\n" % bytes(b"x" * 200) * 200)
+        assert (await caller.reply()).problem == "full"
+
+
+@pytest.mark.parametrize("ended", [b"\r\n", b""], ids=["whole", "without an end"])
+async def test_a_head_of_very_many_headers_is_refused_however_short_they_are(caller: Caller, ended: bytes) -> None:
+    await caller.send(b"POST %b HTTP/1.1\r\nHost: a\r\n" % PATH.encode() + b"a:b\r\n" * 300 + ended)
+    assert (await caller.reply()).problem == "headers-too-large"
+
+
+async def test_who_takes_no_answers_is_cut_off_once_they_are_too_much(tmp_path: Path) -> None:
+    async with served(tmp_path, answering(bytes(8_000_000)), memory_bytes=16 << 20) as here:
+        deaf = [await deaf_caller(here) for _ in range(40)]
+        for each in deaf:
+            each.send(request())
+        await until(lambda: len(here.proxy.http.connections) < 40)
+        memory = here.proxy.shared.memory
+        assert memory.callers.held <= memory.callers.limit
+        for each in deaf[10:]:
+            each.close()
+        here.replica.act = None
+        assert (await here.ask(seconds=5)).status == 200
+        for each in deaf[:10]:
+            each.close()
+        await until(lambda: held(here) == 0)
+
+
+async def test_a_long_list_of_models_counts_as_its_callers_who_gets_all_of_it_however_slowly(tmp_path: Path) -> None:
+    models = [routing.Model(name=f"m{number}", server="vision", pool="main") for number in range(3000)]
+    async with served(tmp_path, models=models, memory_bytes=32 << 20) as here:
+        slow = await deaf_caller(here)
+        await until(lambda: here.proxy.http.connections)
+        [connection] = here.proxy.http.connections
+        connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        slow.send(request("/models", method="GET"))
+        memory = here.proxy.shared.memory
+        await until(lambda: memory.callers.held > memory.strangers.most)
+        reader, writer = await asyncio.open_connection(sock=slow)
+        assert len((await Caller(reader, writer).reply()).json()["models"]) == len(models)
+        writer.close()
+
+
+async def test_requests_sent_ahead_are_read_as_they_are_answered(tmp_path: Path) -> None:
+    async with served(tmp_path, memory_bytes=512 << 20) as here, here.caller() as caller:
+        number = 5000
+        await caller.send(request("/healthz", method="GET") * number)
+        for _ in range(10):
+            assert (await caller.reply()).status == 200
+        [connection] = here.proxy.http.connections
+        assert len(connection._queue) < 200, "the others are not requests yet"
+        for _ in range(number - 10):
+            assert (await caller.reply()).status == 200
+
+
+async def test_requests_that_are_refused_at_once_are_answered_in_turns(here: RunningProxy, caller: Caller) -> None:
+    number = 2000
+    await caller.send(request())
+    assert (await caller.reply()).status == 200
+    [connection], before = here.proxy.http.connections, here.proxy.http.answered
+    connection.data_received(request(method="GET") * number)
+    assert here.proxy.http.answered - before < 100, "others have their turn before the rest"
+    for _ in range(number):
+        assert (await caller.reply()).status == 405
+
+
+async def test_headers_are_not_kept_for_longer_than_their_request(here: RunningProxy, caller: Caller) -> None:
+    long = b"".join(b"x-%d: %b\r\n" % (number, b"x" * 200) for number in range(200))
+    await caller.send(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n" + long + b"\r\n")
+    assert (await caller.reply()).status == 200
+    [connection] = here.proxy.http.connections
+    assert not connection._headers
+
+
+async def test_a_packed_body_is_unpacked_in_steps_and_no_further_than_needed(tmp_path: Path) -> None:
+    keeps = only("GET", answering(b'{"sequence_batching":{}}'))
+    shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
+    split = routing.Model(name=MODEL, server="vision", pool="main", versions=shares)
+    said = b'{"parameters":{"sequence_id":1}}'
+    for plain, status, more in (
+        (said + b" " * LIMIT, 413, {}),
+        (said + b" " * (LIMIT - 100), 200, {}),
+        (said + b" " * (4 * LIMIT), 200, {"Inference_Header_Content_Length": str(len(said))}),
+    ):
+        packed = gzip.compress(plain)
+        async with served(tmp_path, keeps, models=[split], body_limit_bytes=LIMIT) as here:
+            turns = 0
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            counting = asyncio.ensure_future(count())
+            reply = await here.ask(request(body=packed, Content_Encoding="gzip", **more))
+            counting.cancel()
+            assert reply.status == status, reply
+            assert bool(more) or turns > LIMIT // body.STEP
+            await until(lambda: held(here) == 0)
 
 
 async def test_addresses_are_remembered_only_where_they_are_short_and_mean_something(
     here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "MOST_KNOWN_TARGETS", 5)
+    monkeypatch.setattr(kinds, "MOST_KNOWN_TARGETS", 5)
     for number in range(12):
         for path in (f"/nothing/{number}", f"{PATH}?{number}{'x' * LONGEST}", f"/v2/models/m{number}/infer"):
             await caller.send(request(path))
@@ -173,7 +341,7 @@ async def test_who_takes_the_answers_late_gets_them_all_and_in_order(here: Runni
 async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(closing, "CLOSE_SECONDS", 0.2)
     async with served(tmp_path, answering(bytes(8_000_000)), request_timeout_seconds=1) as here:
         caller = await deaf_caller(here)
         caller.send(request())

@@ -97,10 +97,8 @@ async def test_extensions_and_trailers_are_passed_over(here: RunningProxy, calle
 async def test_nobody_sends_extensions_or_trailers_for_ever(
     caller: Caller, path: str, begin: bytes, more: bytes
 ) -> None:
-    """The parser keeps trailers, and nobody need say who he is to send some to `/predict`."""
-    await caller.send(
-        request(path, b"", key=KEY if path == PATH else None, Transfer_Encoding="chunked") + b"2\r\n{}\r\n" + begin
-    )
+    """The parser keeps trailers."""
+    await caller.send(request(path, b"", Transfer_Encoding="chunked") + b"2\r\n{}\r\n" + begin)
     answered = asyncio.ensure_future(caller.reply())
     for _ in range(100):
         if not answered.done():

@@ -9,13 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from tidegate_proxy.telemetry.meter import SECONDS, Histogram
+from tidegate_contracts import routing
+from tidegate_proxy.telemetry.meter import OTHERS, SECONDS, Histogram, Meter
 
 from tests.components.alerts import asked_for
 
-from ..rigs.tables import access_table
-from .running_proxy import BODY, METADATA, MODEL, Caller, RunningProxy, request, served, until
-from .upstream import hang, reset
+from ..rigs.tables import CALLER, access_table
+from .running_proxy import (
+    BODY,
+    METADATA,
+    MODEL,
+    Caller,
+    RunningProxy,
+    request,
+    routing_table,
+    running_proxy,
+    served,
+    until,
+)  # fmt: skip
+from .upstream import hang, only, reset, upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +127,10 @@ async def test_files_taken_over_and_refused_are_told(tmp_path: Path, here: Runni
     assert value(found, "config_good", file="access") == 0
     assert value(found, "config_generation", file="access") == 1
     assert value(found, "config_generation", file="api-keys") == 2
-    assert [name for name, _ in asked_for("tidegate_proxy_")] == ["tidegate_proxy_config_good"]
+    assert [name for name, _ in asked_for("tidegate_proxy_")] == [
+        "tidegate_proxy_pool_ready", "tidegate_proxy_config_good", "tidegate_proxy_load_failures",
+    ]  # fmt: skip
+    assert value(found, "pool_ready", server="vision", pool="main") == 1
 
 
 async def test_no_answer_of_a_probe_waits_for_the_other_sides_acknowledgement(here: RunningProxy) -> None:
@@ -133,6 +148,95 @@ async def test_callers_make_no_labels(here: RunningProxy, caller: Caller) -> Non
         await caller.send(request(f"/v2/models/{MODEL}/versions/{number + 1}/infer", X_Request_Id=f"id-{number}"))
         assert (await caller.reply()).status == 200
     assert sum(len(metric.samples) for metric in (await scrape(here)).values()) == before
+
+
+README = Path(__file__).resolve().parents[3] / "proxy" / "README.md"
+
+
+async def test_the_readme_lists_every_metric_with_its_labels(tmp_path: Path) -> None:
+    async with served(tmp_path, otlp_endpoint="http://127.0.0.1:9", metrics_callers=9) as here:
+        await here.ask()
+        await here.ask(request("/v2/models/nobody/infer"))
+        found = await scrape(here)
+    listed = {}
+    for row in README.read_text("utf-8").split("\n## Metrics\n")[1].split("\n## ")[0].splitlines():
+        if row.startswith("| `"):
+            name, labels, what = (cell.strip() for cell in row.strip("|").split("|"))
+            listed[name.strip("`")] = {*labels.replace("`", "").split(", ")} - {""}, what
+    named = {f"{name}_total" if each.type == "counter" else name: each for name, each in found.items()}
+    assert {name: what for name, (_, what) in listed.items()} == {n: each.documentation for n, each in named.items()}
+    for name, each in named.items():
+        for sample in each.samples:
+            assert {*sample.labels} - {"le"} == listed[name][0], name
+
+
+@pytest.mark.parametrize("most", [0, 1])
+async def test_so_many_models_have_a_name_as_was_asked_for(tmp_path: Path, most: int) -> None:
+    models = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, "b", "c")]
+    async with served(tmp_path, table=routing_table(models), metrics_models=most) as here:
+        here.replica.act = only("/c/", reset)
+        for name in (MODEL, "b", "c", MODEL):
+            await here.ask(request(f"/v2/models/{name}/infer"))
+        found = await scrape(here)
+        call = {"server": "vision", "protocol": "http"}
+        assert value(found, "request_seconds_count", model=MODEL, **call) == 2 * most
+        assert value(found, "request_seconds_count", model="*", **call) == 4 - 2 * most
+        assert value(found, "model_problems_total", server="vision", model="*", type="upstream-failed") == 1
+
+
+async def test_a_model_that_leaves_the_table_leaves_its_place_to_another_and_those_without_one_are_counted(
+    tmp_path: Path,
+) -> None:
+    models = [routing.Model(name=name, server="vision", pool="main") for name in ("a", "b", "c")]
+    async with served(tmp_path, table=routing_table(models), metrics_models=1) as here:
+        for name in ("a", "b", "c"):
+            await here.ask(request(f"/v2/models/{name}/infer"))
+        assert value(await scrape(here), "models_unnamed") == 2
+        here.write("routing.json", routing_table(models[1:]).model_dump_json(by_alias=True))
+        await here.proxy.config.watched[0].look()
+        for name in ("b", "c"):
+            await here.ask(request(f"/v2/models/{name}/infer"))
+        found = await scrape(here)
+        named = {each.labels["model"] for each in found["tidegate_proxy_requests"].samples} - {OTHERS}
+        assert len(named) == 1
+        assert named < {"b", "c"}
+        assert value(found, "models_unnamed") == 1
+        assert value(found, "requests_total", model=OTHERS) == 3
+
+
+async def test_callers_are_counted_by_name_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    for most, names in ((0, []), (1, [CALLER])):
+        async with served(tmp_path / str(most), metrics_callers=most) as here:
+            await here.ask()
+            found = await scrape(here)
+            samples = found["tidegate_proxy_caller_requests"].samples
+            assert [(each.labels["principal"], each.labels["status"], each.value) for each in samples] == [
+                (name, "200", 1) for name in names
+            ]
+
+
+@given(st.lists(st.tuples(st.text(), st.text())), st.integers(1, 5))
+def test_the_first_callers_have_names_and_the_others_are_counted_together(
+    callers: list[tuple[str, str]], most: int
+) -> None:
+    meter = Meter(callers=most)
+    for principal, source in callers:
+        meter.called(principal, source, "http", 200)
+    first = list(dict.fromkeys(callers))[:most]
+    assert sum(meter.callers.values()) == len(callers)
+    assert {key[:2] for key in meter.callers} <= {*first, (OTHERS, "")}
+
+
+async def test_what_is_counted_of_a_replica_goes_with_it(tmp_path: Path) -> None:
+    async with upstream(reset) as bad, upstream() as good, running_proxy(tmp_path, bad) as here:
+        assert (await here.ask()).problem == "upstream-failed"
+        where = {"type": "upstream-failed", "replica": f"127.0.0.1:{bad.port}"}
+        assert value(await scrape(here), "problems_total", **where) == 1
+        await bad.close()
+        here.leads_to(good)
+        await here.look_up()
+        await until(lambda: [good.port] == [each.address[1] for each in here.pool.replicas])
+        assert value(await scrape(here), "problems_total", **where) == 0
 
 
 @given(st.lists(st.floats(0, 1000) | st.sampled_from(SECONDS)))

@@ -53,7 +53,7 @@ async def test_the_candidate_gets_what_the_served_version_got(tmp_path: Path) ->
             other = by_id[one.headers["x-request-id"]]
             assert other.line == f"POST {CANDIDATE} HTTP/1.1"
             assert (other.body, other.headers) == (one.body, one.headers)
-        await until(lambda: here.proxy.shared.mirror.bytes == here.proxy.shared.mirror.in_flight == 0)
+        await until(lambda: here.proxy.shared.mirror.held == here.proxy.shared.mirror.in_flight == 0)
 
 
 @pytest.mark.parametrize("percent", [1, 30, 100])
@@ -112,13 +112,13 @@ async def test_a_candidate_that_never_answers_costs_bounded_copies_and_no_caller
         shared = here.proxy.shared
         await until(lambda: len(copies(here.replica)) == MOST_OF_A_MODEL)
         assert shared.mirror.in_flight == MOST_OF_A_MODEL < MOST_COPIES
-        assert shared.mirror.bytes <= MOST_OF_A_MODEL * (len(body) + 1000)
+        assert shared.mirror.held <= MOST_OF_A_MODEL * (len(body) + 1000)
         assert outcomes(here) == {"too-many": 60 - MOST_OF_A_MODEL}
         # Another model's candidate still gets its copies.
         assert (await here.ask(request("/v2/models/other/infer"))).status == 200
         await until(lambda: any("other/versions/3" in asked.line for asked in here.replica.asked))
         await until(lambda: outcomes(here) == {"too-many": 60 - MOST_OF_A_MODEL, "late": MOST_OF_A_MODEL + 1})
-        await until(lambda: (shared.mirror.in_flight, shared.mirror.bytes, shared.limiter.in_flight) == (0, 0, 0))
+        await until(lambda: (shared.mirror.in_flight, shared.mirror.held, shared.limiter.in_flight) == (0, 0, 0))
         [there] = here.pool.replicas
         assert (there.breaker.failures, there.in_flight) == (0, 0)
 
@@ -139,7 +139,7 @@ async def test_a_body_that_is_too_long_to_keep_is_not_copied(tmp_path: Path) -> 
         assert (await here.ask(request(body=b"x" * (MOST_BYTES + 1)))).status == 200
         await until(lambda: outcomes(here) == {"too-large": 1})
         assert not copies(here.replica)
-        assert here.proxy.shared.mirror.bytes == 0
+        assert here.proxy.shared.mirror.held == 0
 
 
 async def test_a_request_that_never_becomes_whole_is_not_copied(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_a_request_that_never_becomes_whole_is_not_copied(tmp_path: Path) 
             await until(lambda: here.proxy.shared.mirror.in_flight)
         await until(lambda: outcomes(here) == {"incomplete": 1})
         assert not copies(here.replica)
-        assert here.proxy.shared.mirror.bytes == 0
+        assert here.proxy.shared.mirror.held == 0
 
 
 async def test_requests_of_a_model_with_sequences_are_not_copied(tmp_path: Path) -> None:

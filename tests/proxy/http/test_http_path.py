@@ -91,7 +91,6 @@ async def test_all_that_is_documented_is_answered_below_the_path(below: RunningP
 
 
 async def test_the_pages_name_addresses_below_the_path_they_were_read_at(below: RunningProxy) -> None:
-    assert b"'/inference/openapi.json'" in (await below.ask(request(f"{AT}/docs", method="GET"))).body
     found = (await below.ask(request(f"{AT}/openapi.json", method="GET"))).json()
     assert found == {**document(), "servers": [{"url": AT}]}
     assert (await below.ask(request("/openapi.json", method="GET"))).json() == document()

@@ -1,9 +1,12 @@
 """A replica whose every answer is told beforehand; real sockets, real HTTP."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+from tidegate_contracts.triton import INDEX_PATH, LIVE_PATH
 
 
 @dataclass
@@ -15,6 +18,9 @@ class Asked:
     body: bytes
 
 
+HEALTH_CHECKS = [f"GET {path} HTTP/1.1" for path in (LIVE_PATH, "/alive")]  # Of a Triton, of a toy.
+BACKLOG = 1024  # Connections that wait to be taken: as many as Triton's own server has.
+LOOK = f"POST {INDEX_PATH} HTTP/1.1"  # How the proxy asks what could not be loaded.
 Act = Callable[["Upstream", asyncio.StreamWriter, Asked], Awaitable[None]]
 
 
@@ -23,18 +29,24 @@ class Upstream:
     """Answers 200 with `{"ok":1}` unless `act` says otherwise."""
 
     act: Act | None = None
+    index: object = field(default_factory=list)  # What it says of the models that it has.
+    index_seconds: float = 0.0  # What it takes to list them.
+    looks: int = 0  # How often it was asked for them.
+    is_alive: bool = True  # Whether it answers health checks.
+    checked: list[float] = field(default_factory=list)  # When it was asked whether it is alive, by the loop's clock.
     asked: list[Asked] = field(default_factory=list)  # Every whole request.
     begun: int = 0  # Requests whose head came.
     left: int = 0  # Connections that the other end closed.
     port: int = 0
     server: asyncio.Server | None = None
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    checkers: set[asyncio.StreamWriter] = field(default_factory=set)  # Those over which it is asked for its health.
 
     async def close(self) -> None:
         """Take no connection any more, and end those that there are."""
         if self.server is not None:
             self.server.close()
-        for writer in list(self.writers):
+        for writer in [*self.writers, *self.checkers]:
             writer.transport.abort()
         await asyncio.sleep(0)
 
@@ -109,7 +121,7 @@ def headers_of(lines: Iterable[str]) -> dict[str, str]:
 
 async def _read(reader: asyncio.StreamReader, upstream: Upstream) -> Asked:
     line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
-    upstream.begun += 1
+    upstream.begun += line not in (*HEALTH_CHECKS, LOOK)
     headers = headers_of(lines)
     if headers.get("transfer-encoding") == "chunked":
         body = b""
@@ -131,6 +143,20 @@ async def upstream(act: Act | None = None, host: str = "127.0.0.1", port: int = 
         try:
             while True:
                 asked = await _read(reader, made)
+                if asked.line in HEALTH_CHECKS:  # which are no part of what tests ask
+                    made.checked.append(asyncio.get_running_loop().time())
+                    made.writers.discard(writer)
+                    made.checkers.add(writer)
+                    if made.is_alive:
+                        await answer(writer)
+                    continue
+                if asked.line == LOOK:
+                    made.writers.discard(writer)
+                    made.checkers.add(writer)
+                    made.looks += 1
+                    await asyncio.sleep(made.index_seconds)
+                    await answer(writer, json.dumps(made.index).encode())
+                    continue
                 made.asked.append(asked)
                 if made.act is None:
                     await answer(writer)
@@ -140,9 +166,10 @@ async def upstream(act: Act | None = None, host: str = "127.0.0.1", port: int = 
             made.left += 1
         finally:
             made.writers.discard(writer)
+            made.checkers.discard(writer)
             writer.close()
 
-    made.server = await asyncio.start_server(serve, host, port, limit=1 << 20)
+    made.server = await asyncio.start_server(serve, host, port, limit=1 << 20, backlog=BACKLOG)
     made.port = made.server.sockets[0].getsockname()[1]
     try:
         yield made

@@ -86,7 +86,7 @@ async def test_sigterm_waits_for_those_who_read_slowly(tmp_path: Path, caplog: p
         await until(lambda: len(here.replica.asked) > 2)
         await until(lambda: any(each.unsent for each in here.proxy.http.connections))
         ending = asyncio.ensure_future(here.proxy.stop())
-        await until(lambda: not here.proxy._server.is_serving())
+        await until(lambda: not any(each.is_serving() for each in here.proxy._accepting))
         assert not ending.done()
         said = await asyncio.to_thread(read_all, slow)
         async with asyncio.timeout(10):

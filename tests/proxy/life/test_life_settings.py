@@ -16,7 +16,9 @@ from tidegate_contracts.proxy_settings import ProxySettings, variable
 from tidegate_proxy import config
 from tidegate_proxy.__main__ import app
 from tidegate_proxy.access.api_keys import read_api_keys
+from tidegate_proxy.pace import Pace
 from tidegate_proxy.problems import TableError
+from tidegate_proxy.routes import Routes
 from typer.testing import CliRunner
 
 from lab.local_plane.process import HOST, ROOT
@@ -213,10 +215,17 @@ TAKEN = [
 ]
 
 
+async def table_of(told: dict[str, Any]) -> routing.RoutingTable:
+    new = config.NewTable.read(json.dumps(told).encode())
+    empty = Routes(new.table, {})
+    models = [model for _, model in await new.models(empty, set(), Pace(rests=False))]
+    return new.table.model_copy(update={"models": tuple(models)})
+
+
 @pytest.mark.parametrize(("more", "why"), REFUSED, ids=range(len(REFUSED)))
 async def test_a_routing_table_that_means_nothing_is_refused_in_one_line(more: dict[str, Any], why: str) -> None:
     with pytest.raises(TableError) as caught:
-        await config.routing_table(json.dumps(said(**more)).encode())
+        await table_of(said(**more))
     assert str(caught.value).startswith(why)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="s"):
@@ -226,13 +235,12 @@ async def test_a_routing_table_that_means_nothing_is_refused_in_one_line(more: d
 async def test_a_kind_of_server_that_the_proxy_does_not_know_is_refused_in_one_line() -> None:
     servers = [{**SERVER, "kind": "dynamo"}]
     with pytest.raises(TableError, match=r"^server s: this proxy knows no kind 'dynamo'$"):
-        await config.routing_table(json.dumps(said(servers=servers)).encode())
+        await table_of(said(servers=servers))
 
 
 @pytest.mark.parametrize("more", TAKEN, ids=range(len(TAKEN)))
 async def test_a_table_that_means_something_is_taken(more: dict[str, Any]) -> None:
-    found = await config.routing_table(json.dumps(said(**more)).encode())
-    assert found == routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
+    assert await table_of(said(**more)) == routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
 
 
 async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_path: Path) -> None:

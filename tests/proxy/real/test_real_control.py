@@ -4,9 +4,12 @@ import http.client
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Any
 
 import pytest
+from tidegate_contracts.triton import INDEX_PATH, LIVE_PATH
+from tidegate_proxy.upstream import load_watch, question
 
 from ..rigs.pytest_rigs import Front
 from ..test_paths import CONTROL, TRICKS
@@ -48,7 +51,7 @@ def heard(front: Front) -> Iterator[Callable[[], str]]:
     """What Triton itself says that it was asked since the test began: its log, at its most talkative."""
     log = front.triton.process.log
     _direct(front, "/v2/logging", {"log_verbose_level": 1})
-    start = log.stat().st_size
+    start, began = log.stat().st_size, monotonic()
 
     def said() -> str:
         # When it has told of the last, it has told of all before.
@@ -57,10 +60,18 @@ def heard(front: Front) -> Iterator[Callable[[], str]]:
         text = ""
         front.triton.process.wait_until(lambda: mark in log.read_text("utf-8", "replace"), 10)
         text = log.read_bytes()[start:].decode("utf-8", "replace")
-        return "\n".join(line for line in text.splitlines() if "request" in line.lower() and mark not in line)
+        lines = [line for line in text.splitlines() if "request" in line.lower() and mark not in line]
+        return "\n".join(_without_looks(lines, monotonic() - began))
 
     yield said
     _direct(front, "/v2/logging", {"log_verbose_level": 0})
+
+
+def _without_looks(lines: list[str], seconds: float) -> list[str]:
+    """Leave out health checks, and as many questions for the index as the proxy itself may have asked in this time."""
+    own = 1 + int(seconds / (load_watch.LOOK_SECONDS * (1 - question.JITTER)))
+    looks = [line for line in lines if line.rstrip('"').endswith(INDEX_PATH)][:own]
+    return [line for line in lines if line not in looks and not line.rstrip('"').endswith(LIVE_PATH)]
 
 
 def _direct(front: Front, path: str, body: Any) -> None:

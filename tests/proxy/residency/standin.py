@@ -32,6 +32,7 @@ class Site:
     retry_after: float = 7.0
     refuses: dict[str, lease.Refusal] = field(default_factory=dict)  # Models that no lease is had on, and why.
     lost: set[str] = field(default_factory=set)  # Models that the next renewals take for lost.
+    said: dict[str, str] = field(default_factory=dict)  # Why each model is as it is.
     accepts: bool = True
     how: str = "well"  # How the policy answers: well, slowly, never, or by hanging up.
     sequential: bool = False
@@ -79,7 +80,10 @@ class Site:
             return
         path = asked.line.split(" ")[1]
         if path == lease.MODELS_PATH:
-            await self._list(writer)
+            await _tell(writer, self._listing())
+        elif path.startswith(f"{lease.MODELS_PATH}/"):
+            found = [each for each in self._listing().models if each.model == path.rpartition("/")[2]]
+            await _tell(writer, found[0])
         elif path == lease.ACQUIRE_PATH:
             await self._acquire(writer, lease.Acquire.model_validate_json(asked.body))
         elif path == lease.RENEW_PATH:
@@ -157,12 +161,23 @@ class Site:
         )
         await _tell(writer, found)
 
-    async def _list(self, writer: asyncio.StreamWriter) -> None:
+    def _listing(self) -> lease.Listing:
         states: dict[str, Any] = dict.fromkeys(("cold", "a", "b"), "cold")
         states |= dict.fromkeys(self.resident, "resident") | dict.fromkeys(self.refuses, "quarantined")
-        models = [lease.Listed(model=name, state=state) for name, state in states.items()]
+        models = [
+            lease.Listed(
+                model=name, state=state, state_seconds=3.0, why=self.said.get(name, ""),
+                versions=(1,) if state == "resident" else (),
+                failed_seconds=60.0 if state == "quarantined" else None, failed_why="it failed",
+                leases=tuple(
+                    lease.LeaseOf(holder=holder, seconds_left=until - monotonic(), in_flight=0)
+                    for (holder, model), until in self.leases.items() if model == name
+                ),
+            )
+            for name, state in states.items()
+        ]  # fmt: skip
         sizes = {name: 0 for name in lease.Listing.model_fields if name.endswith("_bytes")}
-        await _tell(writer, lease.Listing(incarnation="1", policy="lru", models=tuple(models), **sizes))
+        return lease.Listing(incarnation="1", policy="lru", models=tuple(models), **sizes)
 
     # --- what tests do to it
     def restart(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tidegate_proxy.residency.leases import ranked
+from tidegate_contracts.placement import ranked
 
 from ..http.running_proxy import request, until
 from .estate import Estate, at, estate, estates

@@ -1,6 +1,5 @@
 """The same leases over gRPC: calls one by one, streams of several models, and what is only looked at."""
 
-import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -9,6 +8,8 @@ import grpc
 import pytest
 from tidegate_contracts import lease
 from tritonclient.grpc import service_pb2 as pb
+
+from lab.local_plane.process import free_ports
 
 from ..grpc.harness import Rig, Talk, infer_request, method, replica_of, rig, until
 from ..http.upstream import upstream
@@ -21,8 +22,7 @@ MODELS = ("echo", "slow", "hang", "many", "other")
 def plane(root: Path, replicas: int = 1, **knobs: object) -> Iterator[tuple[Rig, list[Site]]]:
     """A proxy, its replicas, and beside each a policy, all on the proxy's own loop."""
     here = [Site(f"127.0.0.{each + 1}", **knobs) for each in range(replicas)]  # type: ignore[arg-type]
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
+    [port] = free_ports(1)
     told = {"loading": "on-demand", "lease_port": port}
     with rig(root, replicas, MODELS, pool=told, request_timeout_seconds=5, concurrency=64) as running:
         stack = AsyncExitStack()

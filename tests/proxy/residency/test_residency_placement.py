@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tidegate_proxy.residency.leases import CALM, CALM_SECONDS, HOT_A_SECOND, HOT_IN_FLIGHT, Heat, ranked
+from tidegate_contracts.placement import ranked
+from tidegate_proxy.residency.leases import CALM, CALM_SECONDS, HOT_A_SECOND, HOT_IN_FLIGHT, Heat
 from tidegate_proxy.residency.table import LeaseTable
 from tidegate_proxy.upstream.replica import Replica
 

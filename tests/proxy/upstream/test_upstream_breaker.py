@@ -5,15 +5,21 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tidegate_proxy.pools import ask
 from tidegate_proxy.problems import Problem, ProblemType
-from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, Breaker, Trial
+from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, SILENT, Breaker, Trial
 
 from ..http.running_proxy import RunningProxy, request, served, until
 from ..http.upstream import answering, hang
+
+
+@pytest.fixture(autouse=True)
+def no_health_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls alone open and close breakers here."""
+    monkeypatch.setattr("tidegate_proxy.upstream.health_check.CHECK_SECONDS", 60)
 
 
 def opened(now: float = 0.0) -> Breaker:
@@ -30,6 +36,68 @@ def test_each_trial_that_fails_doubles_the_pause_up_to_the_longest() -> None:
         now += pauses[-1]
         breaker.failed(now, breaker.claim(now))
     assert pauses == [min(LONGEST_PAUSE, FIRST_PAUSE * 2**number) for number in range(8)]
+
+
+def test_two_health_checks_without_an_answer_open_it_unless_a_call_was_answered_in_between() -> None:
+    breaker = Breaker()
+    breaker.unanswered(0.0, "there is no answer")
+    breaker.succeeded()
+    breaker.unanswered(1.0, "there is no answer")
+    assert (breaker.state(1.0), breaker.is_silent()) == ("closed", False)
+    breaker.unanswered(1.9, "there is no answer")
+    assert (breaker.state(1.9), breaker.is_silent(), breaker.why) == ("open", True, "there is no answer")
+
+
+def test_a_silent_replica_is_tried_by_no_call_and_is_back_with_the_first_health_check_that_is_answered() -> None:
+    breaker = opened()
+    trial = breaker.claim(FIRST_PAUSE)
+    for _ in range(SILENT):
+        breaker.unanswered(FIRST_PAUSE, "there is no answer")
+    breaker.succeeded(trial)  # one of before
+    assert not breaker.allows(1e6)
+    breaker.answered(1e6)
+    assert (breaker.state(1e6), breaker.failures, breaker.opens_in(1e6)) == ("closed", 0, 0.0)
+
+
+@given(away=st.floats(0, 120), asked=st.floats(0, 1))
+def test_who_obeys_comes_back_to_a_silent_replica_at_most_a_second_or_a_quarter_of_its_absence_too_late(
+    away: float, asked: float
+) -> None:
+    breaker, now = Breaker(), away * asked
+    for _ in range(SILENT):
+        breaker.unanswered(0.0, "there is no answer")
+    while now < away:
+        now += breaker.opens_in(now)
+    assert now - away <= max(1.0, away / 4)
+    assert breaker.opens_in(1e6) == LONGEST_PAUSE
+
+
+def test_a_replica_that_is_alive_but_fails_calls_is_closed_on_probation_where_no_call_tries_it_for_long() -> None:
+    breaker = opened()
+    for now in (FIRST_PAUSE / 2, FIRST_PAUSE, LONGEST_PAUSE):
+        breaker.answered(now)
+        assert breaker.state(now) != "closed"
+    now = FIRST_PAUSE + LONGEST_PAUSE
+    breaker.answered(now)
+    assert breaker.state(now) == "closed"
+    breaker.failed(now)
+    assert breaker.opens_in(now) == 2 * FIRST_PAUSE, "one failure was enough, and its pause is longer"
+    trial = breaker.claim(900.0)
+    breaker.answered(900.0)
+    assert (trial is not None, breaker.state(900.0)) == (True, "half-open"), "a call tries it already"
+
+
+def test_health_checks_that_are_answered_excuse_no_call_that_fails() -> None:
+    breaker = Breaker()
+    for number in range(FAILURES):
+        breaker.answered(float(number))
+        breaker.failed(float(number))
+    assert breaker.state(float(FAILURES)) == "half-open"
+    few = Breaker()
+    few.failed(0.0)
+    few.unanswered(0.0, "there is no answer")
+    few.answered(0.0)
+    assert few.failures == 1
 
 
 class Requests(RuleBasedStateMachine):
@@ -70,6 +138,14 @@ class Requests(RuleBasedStateMachine):
         elif before != "closed":
             assert self.breaker.state(self.now) == before, "one that is no trial decides nothing"
 
+    @rule(answered=st.booleans())
+    def a_health_check_ends(self, answered: bool) -> None:
+        if answered:
+            self.breaker.answered(self.now)
+            assert not self.breaker.is_silent()
+        else:
+            self.breaker.unanswered(self.now, "there is no answer")
+
     @rule()
     def a_trial_of_before_ends_once_more(self) -> None:
         before = self.breaker.state(self.now), self.breaker.allows(self.now)
@@ -89,7 +165,7 @@ class Requests(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_kept_away_for_ever(self) -> None:
-        if all(trial is None for trial in self.under_way):
+        if all(trial is None for trial in self.under_way) and not self.breaker.is_silent():
             assert self.breaker.allows(self.now + LONGEST_PAUSE)
 
 

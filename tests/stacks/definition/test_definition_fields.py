@@ -130,7 +130,7 @@ RIGHT: tuple[tuple[str, Any], ...] = (
     ("models/churn/name", "Churn_2.onnx-a"),
     ("models/churn/versions", [{"version": 2**53, "weight": 100}]),
     ("dataPlanes/lab/registries", {"nvcr.io": "mirror.example.com:5000/nv/c"}),
-    ("proxy/bodyLimit", "1.5Gi"),
+    ("proxy/bodyLimit", "1.5Mi"),
     ("proxy/resources", {"cpu": "0.25", "memory": "1G"}),
     ("network/callers/ingress/cidr", "2001:db8::/32"),
     ("network/reach/identity/ports", [1, 443, 65535]),

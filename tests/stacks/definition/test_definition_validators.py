@@ -27,7 +27,7 @@ def test_what_a_validator_refuses_is_said_once_where_it_stands(_: str, case: dic
 
 @pytest.mark.parametrize(("_", "change"), each("accepted", CASES))
 def test_what_a_validator_accepts_is_let_through(_: str, change: dict[str, Any]) -> None:
-    assert problems(edited_at(change)) == []
+    assert [each for each in problems(edited_at(change)) if each.severity == "error"] == []
 
 
 def test_every_validator_of_the_model_is_broken_here() -> None:

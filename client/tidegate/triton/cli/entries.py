@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from ...cli.output import File, Json, Texts, answering, console, note, print_json, print_table, size
-from ...errors import UsageError
+from ...errors import UsageError, hints_once
 
 if TYPE_CHECKING:
     from ..entries.show import Shown
@@ -98,8 +98,8 @@ def _print_new(made: "NewEntry", json: bool) -> None:
         return
     print(f"{made.folder} is there: {made.framework}")
     print_entry(shown)
-    for each in made.warnings:
-        note(str(each))
+    for text in hints_once(map(str, made.warnings)):
+        note(text)
     for text in made.notes:
         note(f"note: {text}")
 

@@ -59,7 +59,8 @@ READERS: dict[Framework, Callable[[Path], Reading]] = {
 _PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".sav", ".dill"})
 _NO_PICKLE = (
     "scikit-learn: treelite.sklearn.import_model(model).serialize('checkpoint.tl') for a forest of trees, else "
-    "skl2onnx.to_onnx(model, sample), or a model.py for the Python backend"
+    "skl2onnx.to_onnx(model, sample), for a classifier with options={'zipmap': False}, or a model.py for the Python "
+    "backend"
 )
 _PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _OTHERS = {

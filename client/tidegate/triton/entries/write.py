@@ -13,7 +13,7 @@ from typing import Any
 from tidegate_contracts.manifest import ENTRY_VERSION
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from ...errors import UsageError
+from ...errors import UsageError, hints_once
 from ...findings import Finding, errors
 from ...names import RULE, is_name
 from . import ensemble
@@ -77,7 +77,7 @@ def new_entry(
         findings = check_entry(read_entry(staged, name), models=steps)
         if refused := errors(findings):
             what = "Triton would refuse this entry"
-            raise UsageError(what, where=name, why="\n" + indent("\n".join(map(str, refused)), "    "))
+            raise UsageError(what, where=name, why="\n" + indent("\n".join(hints_once(map(str, refused))), "    "))
         staged.chmod(0o755)  # of mkdtemp's 0700, with which no server could read it
         try:
             staged.rename(folder)

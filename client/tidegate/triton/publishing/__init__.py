@@ -9,7 +9,8 @@ A version's folder comes by one rename, never changes, and goes by one rename; c
 rests on, as Triton 2.51 does it in poll mode (tests/client/triton/publishing/test_publishing_triton.py shows it):
 
 - A version that the configuration does not name is not looked at. A configuration may name versions that are not
-  there: the others serve.
+  there: the others serve. One that names none that is there is a load that fails: what served before serves on, until
+  Triton misses the model's folder.
 - When only the set of served versions changes, only what is new is loaded; what goes is drained. Those that were served
   before are not loaded again.
 - When anything else of the configuration changes, an alias too, or a file beside the versions, every served version is

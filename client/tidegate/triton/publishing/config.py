@@ -100,8 +100,9 @@ def read_published(text: str) -> Published:
     said = {key: each.string_value for key, each in sorted(config.parameters.items()) if key.startswith(start)}
     aliases = {key.removeprefix(start): int(text) for key, text in said.items() if text.isascii() and text.isdigit()}
     served = sorted(set(config.version_policy.specific.versions) - {_NEVER})
+    standing = {name: number for name, number in aliases.items() if number in served}  # all but those of a closed one
     owner = _OWNER.match(text)
-    return Published(int(owner[1]) if owner else None, tuple(served), aliases)
+    return Published(int(owner[1]) if owner else None, tuple(served), standing)
 
 
 def loaded_at_once(one: str | None, other: str) -> int:

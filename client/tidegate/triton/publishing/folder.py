@@ -1,7 +1,7 @@
 """A model repository in a folder: of a local disk, of NFS, of EFS.
 
 Beside it, on the same file system and so never below what Triton reads, lies `.tidegate/<its name>/<model>/` with the
-model's lock, with what is staged, and with what is being deleted.
+model's lock, with what is staged, and with what is being deleted; and the model itself, while it is put away.
 """
 
 import errno
@@ -25,6 +25,8 @@ from .config import CONFIG, ENTRY, closed_config, version_number
 from .lease import FolderLease
 from .repository import STATE, TritonRepository, checked_model, checked_path
 
+_AWAY = "away"  # The folder of a model that Triton must not find.
+
 
 class FolderRepository(TritonRepository):
     """See `Repository`, which this is one of."""
@@ -47,7 +49,8 @@ class FolderRepository(TritonRepository):
     def models(self) -> list[str]:
         """Return the names of its models."""
         with explained(self.where), os.scandir(self._root) as scan:
-            return sorted(item.name for item in scan if item.is_dir())
+            away = Path(self._root.parent, STATE, self._root.name).glob(f"*/{_AWAY}")
+            return sorted({*(item.name for item in scan if item.is_dir()), *(each.parent.name for each in away)})
 
     def versions(self, model: str) -> list[int]:
         """Return the versions of a model, ascending."""
@@ -98,6 +101,22 @@ class FolderRepository(TritonRepository):
                     self._empty_trash(model)
             yield
 
+    def put_away(self, model: str) -> None:
+        """Have Triton let go of a model: it is the folder itself that Triton must miss."""
+        with explained(self.where):
+            self._check_lock(model)
+            if (folder := self._root / checked_model(model)).is_dir():
+                if (away := self._state(model, _AWAY)).is_dir():  # A client that knows of none made the folder anew.
+                    steps.rename(away, self._state(model, "trash") / token_hex(8))
+                steps.rename(folder, away)
+
+    def _write_config(self, model: str, place: Path, config: str) -> None:
+        if place == self._state(model, _AWAY):
+            # First, for who is killed leaves a configuration that serves nothing, and the next run writes it.
+            place = self._root / model
+            steps.rename(self._state(model, _AWAY), place)
+        super()._write_config(model, place, config)
+
     def _lease(self, model: str, who: str) -> FolderLease:
         state = self._state(model)
         steps.make_folder(state)
@@ -145,7 +164,8 @@ class FolderRepository(TritonRepository):
         folder = self._root / checked_model(model)
         if folder.is_symlink():
             raise IntegrityError(f"the folder of model {model} is a link", where=self.where, do="put a folder there")
-        return folder
+        away = self._state(model, _AWAY)
+        return away if away.is_dir() and not folder.is_dir() else folder
 
     def _entries(self, place: Path) -> Mapping[int, Sequence[str]]:
         found = {}

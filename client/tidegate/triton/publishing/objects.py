@@ -182,6 +182,10 @@ class ObjectRepository(TritonRepository):
         _, _, written = self._store.read(f"{self._place(model)}/{CONFIG}")
         return time.time() - written
 
+    def put_away(self, model: str) -> None:
+        """See `Repository`: for Triton to let go of a model, all of its files would have to be deleted, one by one."""
+        self._check_lock(model)
+
     def _lease(self, model: str, who: str) -> "ObjectLease":
         return ObjectLease(model, self._store, f"{STATE}/{self._store.root}/{model}", who)
 

@@ -152,15 +152,22 @@ class TritonRepository(Repository):
         """Remove a version that Triton does not serve, and that the configuration does not come from."""
         with explained(self.where):
             self._check_lock(model)
-            self._check_removable(model, number)
+            if self._check_removable(model, number) == number:
+                place = self._place(model)
+                for path in {*self._entries(place).get(number, ())} - {CONFIG}:
+                    self._remove(place, path)
             self._remove_version(model, number)
 
     def withdraw(self, model: str) -> None:
-        """Have Triton serve nothing of a model, and leave its files."""
+        """Have Triton load nothing of a model, and leave its files."""
         with explained(self.where):
             self._check_lock(model)
             if (config := self.config(model)) is not None:
                 self._have(model, self._place(model), CONFIG, closed_config(config).encode())
+
+    @abstractmethod
+    def put_away(self, model: str) -> None:
+        """Have Triton let go of a model, where anything can be renamed."""
 
     @abstractmethod
     def _lease(self, model: str, who: str) -> Lease:
@@ -232,18 +239,19 @@ class TritonRepository(Repository):
         for path in sorted({path for paths in entries.values() for path in paths} - {CONFIG, *beside}):
             self._remove(place, path)
 
-    def _check_removable(self, model: str, number: int) -> None:
+    def _check_removable(self, model: str, number: int) -> int | None:
+        """Return the configuration's owner, whose files lie beside the versions; raises RefusedError."""
         if (config := self.config(model)) is None:
-            return
+            return None
         published = read_published(config)
         if number in published.served:
             why = "it is served"
-        elif number == published.owner:
+        elif number == published.owner and published.served:
             why = "the configuration comes from it"
         elif published.owner is None:
             why = "tidegate did not write the configuration, so Triton may serve it"
         else:
-            return
+            return published.owner
         raise RefusedError(f"version {number} of model {model} cannot be removed: {why}", where=self.where)
 
 

@@ -60,13 +60,19 @@ class FootprintTable:
         size = self._find(name)[0]
         return self._usual() if size is None else size
 
-    def _find(self, name: str) -> tuple[int | None, FootprintSource]:
+    def measured(self, name: str) -> int | None:
+        """Return what a load of this content was measured to take, here or before the start; None: none was."""
+        if name in self._learned:
+            return self._learned[name][1]
         spec = self._specs.get(name)
-        learned = self._learned.get(name, ("", None))[1]
+        return spec.estimate_bytes if spec is not None and spec.estimate_from == "measured" else None
+
+    def _find(self, name: str) -> tuple[int | None, FootprintSource]:
+        spec, measured = self._specs.get(name), self.measured(name)
         if spec is not None and spec.footprint_bytes is not None:
-            return max(spec.footprint_bytes, learned or 0), "declared"
-        if learned is not None:
-            return learned, "measured"
+            return max(spec.footprint_bytes, measured or 0), "declared"
+        if measured is not None:
+            return measured, "measured"
         if spec is not None and spec.estimate_bytes is not None:
             return spec.estimate_bytes, spec.estimate_from
         return None, "unknown"
@@ -91,6 +97,7 @@ class Freeing:
     expected_bytes: int  # What is to come back; `sure` if that was measured.
     sure: bool
     since: float
+    ordered: float = 0.0  # When the unload was ordered.
 
 
 class CapacityLedger:
@@ -102,6 +109,8 @@ class CapacityLedger:
         """The models that need a piece; one that is on its way out has none any more, and is still charged."""
         self.going: dict[str, str] = {}  # Pieces that are being unloaded or freed, and the model whose they were.
         self.freeing: dict[str, Freeing] = {}
+        self.margins: dict[str, int] = {}
+        """What is charged beside for models that were never measured, until a reading tells what they take."""
         self.total = 0
         self.pending = 0
         self.tangled: set[str] = set()
@@ -127,6 +136,16 @@ class CapacityLedger:
         self.total += size - self.charges[piece]
         self.charges[piece] = size
 
+    def reserve(self, model: str, margin: int) -> None:
+        """Charge a margin beside a model's pieces."""
+        self.margins[model] = margin
+        self.total += margin
+
+    def settle(self, models: Iterable[str]) -> None:
+        """End the margins of these models."""
+        for model in tuple(models):
+            self.total -= self.margins.pop(model, 0)
+
     def leave(self, model: str, pieces: Iterable[str]) -> tuple[str, ...]:
         """Take a model's needs away; return its pieces that no other needs, charged until they are `drop`ped."""
         gone = []
@@ -139,6 +158,7 @@ class CapacityLedger:
                 self.pending += self.charges[piece]
                 gone.append(piece)
         self.tangled.discard(model)
+        self.settle([model])
         return tuple(gone)
 
     def drop(self, pieces: Iterable[str]) -> int:
@@ -252,6 +272,10 @@ class MemoryEstimate:
             left -= each.expected_bytes
             self._unsettled = True
         return done
+
+    def is_within(self, more: int) -> bool:
+        """Tell whether the last reading shows no more than is thought to be loaded, and so many bytes."""
+        return self._base is not None and self._used <= self._thought() + more
 
     def quiet(self, tolerance: int) -> tuple[int, dict[str, int]]:
         """Judge the last reading at a quiet moment: return by how much the leak has grown (negative: come back), and

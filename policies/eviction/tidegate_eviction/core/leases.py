@@ -7,12 +7,15 @@ from tidegate_contracts import lease as wire
 from tidegate_contracts.lease import State
 
 from . import transitions
+from .forecast import retry_after
 from .messages import Answered, Ticket
-from .planner import retry_after
-from .pool import Lease, Model, Pool, Waiter
+from .pool import WANTS_ROOM, Lease, Model, Pool, Waiter
 
 _RECENT = 0.2  # How much the latest use counts in the mean time between uses; 0.05 to 0.5 choose much the same.
 _LOADED = (State.RESIDENT, State.DRAINING)
+_REASONS: dict[State, wire.BusyReason] = {
+    State.LOADING: "loading", State.DRAINING: "draining", State.UNLOADING: "unloading", State.FREEING: "freeing",
+}  # fmt: skip
 
 
 def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str) -> wire.Granted:
@@ -23,7 +26,7 @@ def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str
     lease = hold(pool, model, holder, seconds)
     lease.in_flight = max(1, lease.in_flight)
     pool.serial += 1
-    lease.serial = pool.serial
+    lease.serial, lease.uses = pool.serial, lease.uses + 1
     pool.refresh(model)
     return wire.Granted(
         incarnation=incarnation, lease_seconds=seconds + waited, versions=model.versions, waited_seconds=waited,
@@ -41,14 +44,14 @@ def renew(pool: Pool, holder: str, uses: Mapping[str, wire.Use], *, void: bool) 
             continue
         lease = model.leases.get(holder)
         idle = 0.0 if use.in_flight else use.idle_seconds
-        used(model, pool.now - idle, use.requests)
+        used(model, pool.now - idle, max(0, use.requests - (lease.uses if lease else 0)))
         kept = not (void or pool.recycling or model.state is State.DRAINING or _let_go(pool, model, use))
         if lease is None and pool.leaving:
             kept = False
         if kept or use.in_flight:
             lease = hold(pool, model, holder, pool.settings.lease_seconds)
         if lease is not None:
-            lease.in_flight = use.in_flight
+            lease.in_flight, lease.uses = use.in_flight, 0
         if not kept:
             lost.append(name)
         if model.state is State.RESIDENT:
@@ -176,7 +179,7 @@ def hopeless(pool: Pool) -> None:
             answer_all(pool, model, busy(pool, model))
         return
     for model in list(pool.by_state[State.QUEUED].values()):
-        if (refusal := too_large(pool, model)) is not None:
+        if (refusal := never(pool, model)) is not None:
             answer_all(pool, model, refusal)
     for state in (State.QUEUED, State.DRAINING):
         for model in list(pool.by_state[state].values()):
@@ -191,15 +194,30 @@ def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
     del model.waiters[waiter.ticket.number]
     pool.tell(Answered(waiter.ticket, answer))
     if model.state is State.QUEUED:
-        comes_back = pool.now + answer.retry_after + pool.settings.overdue_seconds
+        back_at = pool.now + answer.retry_after
+        comes_back = back_at + pool.settings.overdue_seconds
         model.asked_until = max(model.asked_until, comes_back)
+        if waiter.room_by > waiter.ticket.asked:  # else other replicas are asked, and one of those has him wait
+            model.back_at = min(model.back_at, back_at) if model.back_at > pool.now else back_at
+            pool.told[model.name] = None
         if model.room_made:
             model.room_kept_until = comes_back
         elif not model.waiters:
             pool.dirty = True
 
 
-def too_large(pool: Pool, model: Model) -> wire.TooLarge | None:
+def never(pool: Pool, model: Model) -> wire.Refusal | None:
+    """Return the refusal of a model whose load cannot succeed, as it is; None if it can."""
+    if model.spec is None or not model.spec.problem:
+        return _too_large(pool, model)
+    if model.failures.not_before <= pool.now and not model.failures.quarantined:
+        transitions.blame(pool, model, model.spec.problem)
+        if model.state is State.COLD:
+            transitions.settle(pool, model)
+    return failed(pool, model)
+
+
+def _too_large(pool: Pool, model: Model) -> wire.TooLarge | None:
     """Return the refusal of a model that can never have the room that it needs; None if it can."""
     whole, limit = pool.whole(model), pool.limit(model)
     if whole <= limit:
@@ -212,15 +230,25 @@ def too_large(pool: Pool, model: Model) -> wire.TooLarge | None:
 def busy(pool: Pool, model: Model) -> wire.Busy:
     """Return when it is worth while to ask again, and remember that room is wanted."""
     if pool.leaving:
-        return wire.Busy(retry_after=1.0, why="this replica is about to leave")
+        return wire.Busy(retry_after=1.0, reason="leaving", why="this replica is about to leave")
     if pool.recycling:
-        return wire.Busy(retry_after=min(10.0, pool.settings.retry_most_seconds), why="the server is to be restarted")
+        seconds = min(10.0, pool.settings.retry_most_seconds)
+        return wire.Busy(retry_after=seconds, reason="restarting", why="the server is to be restarted")
     if not pool.ready:
-        return wire.Busy(retry_after=1.0, why="the server is not there yet")
+        return wire.Busy(retry_after=1.0, reason="server-away", why="the server is not there yet")
     seconds = retry_after(pool, model)
     if model.state is State.QUEUED and model.due > pool.now:
-        pool.pressed_until = max(pool.pressed_until, pool.now + seconds)
-    return wire.Busy(retry_after=seconds, why=f"{model.name} is {model.state}{': ' if model.why else ''}{model.why}")
+        pool.pressed_until = max(pool.pressed_until, pool.now + seconds + pool.settings.overdue_seconds)
+    why = f"{model.name} is {model.state}{': ' if model.why else ''}{model.why}"
+    return wire.Busy(retry_after=seconds, reason=_reason(pool, model), why=why)
+
+
+def _reason(pool: Pool, model: Model) -> wire.BusyReason | None:
+    if model.state is not State.QUEUED:
+        return _REASONS.get(model.state)
+    if model.failures.not_before > pool.now:
+        return "load-failed"
+    return "no-room" if model.why in WANTS_ROOM else "queued"
 
 
 def failed(pool: Pool, model: Model) -> wire.Busy | wire.Quarantined:
@@ -230,6 +258,7 @@ def failed(pool: Pool, model: Model) -> wire.Busy | wire.Quarantined:
         return quarantined(model)
     return wire.Busy(
         retry_after=min(settings.retry_most_seconds, max(0.0, failures.not_before - pool.now)),
+        reason="load-failed",
         why=f"{model.name} failed to load ({failures.count} of {settings.failures_most} times): {failures.why}",
     )
 

@@ -29,6 +29,10 @@ class ModelSpec:
     stamp: str = ""
     """Fingerprint of its content and its parts': a new one ends a quarantine, and has a resident model unloaded."""
     callable: bool = True  # Whether leases on it are granted; not on one that is only a part of others.
+    problem: str = ""
+    """Why no load of it can succeed, as its files show: it counts as a load that failed, and no model goes for it."""
+    quarantined: str = ""
+    """Why it was quarantined before the start, with this content and these versions; "": it was not."""
     load_seconds: float | None = None
     """How long a load took when it was last measured, if ever; the core's own measurement goes before it."""
 
@@ -53,6 +57,7 @@ class PoolSettings:
     lease_seconds: float
     wait_seconds: float
     measures: bool = True  # Whether memory is read: else room is free when the server says `unloaded`.
+    first_load_margin: float = 0.25  # Share of its size that a load of what was never measured is charged beside.
     loads_at_once: int = 4
     alone_seconds: float = 120.0  # How long a load that is to be measured keeps others from being loaded or unloaded.
     tolerance_bytes: int = 64 << 20  # What a reading may be off by: memory that is back but for this is back.
@@ -140,6 +145,14 @@ class LoadBegan:
     needed_bytes: int
     waiters: int
     queued_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MarginYielded:
+    """A first load began without so many bytes of its margin: all that could have gone for them is in use."""
+
+    model: str
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +254,8 @@ class Recycling:
 
 
 Event = (
-    Answered | LoadBegan | Loaded | LoadFailed | Quarantined | Allowed | Evicted | UnloadFailed | Freed | Leaked
-    | Overrun | PolicyFailed | Recycling
+    Answered | LoadBegan | MarginYielded | Loaded | LoadFailed | Quarantined | Allowed | Evicted | UnloadFailed | Freed
+    | Leaked | Overrun | PolicyFailed | Recycling
 )  # fmt: skip
 
 

@@ -4,18 +4,18 @@ import heapq
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 
 from tidegate_contracts.lease import State
 
-from ..policies.policy import Candidate, FreedBytes, freed_by
-from ..policies.registry import least_recently_used
+from ..policies.policy import Candidate, FreedBytes, freed_by, reason
+from ..policies.registry import BUILT_IN, least_recently_used
 from . import transitions
 from .messages import EvictionReason, PolicyFailed, Recycle
-from .pool import Model, Pool
+from .pool import BARRED, LEAKED, LOOK_SECONDS, NO_ROOM, Model, Pool
 
-_SOON = 1.0  # Seconds after which to ask again, where nobody knows how long something takes.
-_JUST_AFTER = 1e-6  # Seconds added to a wait, so that rounding makes nobody come a moment early.
+_TURN = "it waits for its turn: others are being loaded or unloaded"
 
 
 class VictimSelector:
@@ -28,17 +28,24 @@ class VictimSelector:
         self._pool = pool
         self._gone: set[str] = set()
         self._split: dict[bool, tuple[list[Model], list[Model]]] = {}
+        self._expected: list[tuple[float, str]] | None = None
 
-    def choose(self, needed: int, *, forced: bool = False, wanted: Collection[str] = ()) -> list[Model]:
-        """Return the models whose eviction frees so many bytes; none, if all that may be evicted are not enough."""
+    def choose(
+        self, needed: int, *, forced: bool = False, wanted: Collection[str] = (), is_plan: bool = False
+    ) -> list[Model]:
+        """Return the models whose eviction frees so many bytes; none, if all that may be evicted are not enough.
+
+        Where it `is_plan` nothing is evicted, and a policy of somebody else's is not asked: it may take long.
+        """
         candidates = self._candidates(self._models(forced)[0], wanted)
         if freed_by(candidates) < needed:
             return []
-        chosen = {each.name: each for each in self._ask(candidates, needed)}
-        victims = [candidate for candidate in candidates if chosen.get(candidate.name) is candidate]
+        is_foreign = self._pool.settings.policy.name not in BUILT_IN
+        chosen = set() if is_plan and is_foreign else self._ask(candidates, needed)
+        victims = [candidate for candidate in candidates if id(candidate) in chosen]
         freed = FreedBytes(victims)
         if freed.total < needed:  # the policy is a foreign one
-            for candidate in least_recently_used([each for each in candidates if each.name not in chosen]):
+            for candidate in least_recently_used([each for each in candidates if id(each) not in chosen]):
                 victims.append(candidate)
                 freed.add(candidate)
                 if freed.total >= needed:
@@ -50,7 +57,7 @@ class VictimSelector:
         return self._taken(self._candidates(self._models(False)[0], ()))
 
     def due(self, needed: int, *, forced: bool = False, wanted: Collection[str] = ()) -> float:
-        """Return from when on so many bytes may be freed, if nothing else happens; infinity if that is not known."""
+        """Return from when on so many bytes may be freed, as things stand; infinity if that is not known."""
         pool = self._pool
         ready, later = self._models(forced)
         freed = FreedBytes(self._candidates(ready, wanted))
@@ -58,7 +65,7 @@ class VictimSelector:
             return pool.now
         draining = pool.by_state[State.DRAINING].values()
         drained = sorted((max(pool.now, model.leased_until), model.name) for model in draining)
-        waiting = ((model.evictable_if_forced_at if forced else model.evictable_at, model.name) for model in later)
+        waiting = ((model.evictable_if_forced_at, model.name) for model in later) if forced else self._likely(later)
         for at, name in heapq.merge(waiting, drained):
             if at == math.inf:
                 break
@@ -68,14 +75,19 @@ class VictimSelector:
                 return at
         return math.inf
 
-    def _ask(self, candidates: list[Candidate], needed: int) -> list[Candidate]:
-        """Ask the policy, which may be a foreign one that raises anything."""
+    def _likely(self, later: list[Model]) -> list[tuple[float, str]]:
+        if self._expected is None:
+            self._expected = sorted((self._pool.likely_at(model), model.name) for model in later)
+        return self._expected
+
+    def _ask(self, candidates: list[Candidate], needed: int) -> set[int]:
+        """Ask the policy, which may be a foreign one that fails; return the `id`s of those that it chose."""
         policy = self._pool.settings.policy
         try:
-            return list(policy.choose(candidates, needed, self._pool.now))
+            return {id(each) for each in policy.choose(candidates, needed, self._pool.now)}
         except Exception as error:
-            self._pool.tell(PolicyFailed(policy.name, f"{type(error).__name__}: {error}"))
-            return []
+            self._pool.tell(PolicyFailed(policy.name, reason(error)))
+            return set()
 
     def _models(self, forced: bool) -> tuple[list[Model], list[Model]]:
         """Return the models that may be evicted now, and those that may later, the next one first."""
@@ -114,6 +126,20 @@ class VictimSelector:
         return sorted(models, key=lambda model: len(model.held))
 
 
+def turn(pool: Pool, model: Model, at: float) -> tuple[int, int, float, str]:
+    """Return what models that are queued at some time are loaded in the order of."""
+    if pool.demanded(model):
+        return 0, 0, model.queued_at, model.name
+    if at >= overdue_at(pool, model):
+        return 1, 0, model.queued_at, model.name
+    return 2, -max(1, len(model.waiters)), model.queued_at, model.name
+
+
+def overdue_at(pool: Pool, model: Model) -> float:
+    """Return when a model has waited for so long that it goes before those with more callers."""
+    return model.queued_at + pool.settings.overdue_seconds
+
+
 def plan(pool: Pool) -> None:
     """Go through what is wanted, in order: begin what can begin now, and compute when there may be more."""
     pool.dirty = False
@@ -132,24 +158,6 @@ def plan(pool: Pool) -> None:
     _relieve(pool, victims)
     _QueuePass(pool, victims).run()
     pool.dirty = False
-
-
-def retry_after(pool: Pool, model: Model) -> float:
-    """Return after how many seconds a lease on a model may be had, or its load begin."""
-    wait = _SOON
-    if model.state is State.LOADING:
-        wait = _load_ends_in(pool, model)
-    elif model.state is State.QUEUED and model.due > pool.now:
-        wait = model.due - pool.now + _JUST_AFTER
-    elif model.state is State.QUEUED and pool.loads and not model.room_made:
-        wait = min(_load_ends_in(pool, other) for other in pool.loads.values())
-    elif model.state is State.DRAINING:
-        wait = max(0.0, model.leased_until - pool.now) + _SOON
-    return min(pool.settings.retry_most_seconds, wait)
-
-
-def _load_ends_in(pool: Pool, model: Model) -> float:
-    return max(_SOON, pool.load_estimate(model) - (pool.now - model.operation.since))
 
 
 def _unload(pool: Pool) -> None:
@@ -177,15 +185,16 @@ def _want(pool: Pool) -> None:
             pool.plan_at = min(pool.plan_at, model.room_kept_until)
         else:
             pool.move(model, "unwanted")
+            transitions.settle(pool, model)
 
 
 def _relieve(pool: Pool, victims: VictimSelector) -> None:
-    if (over := -pool.free - pool.ledger.pending) <= 0:
+    if (over := pool.over()) <= 0:
         return
     if pool.now >= transitions.held_until(pool):
         for victim in victims.choose(over) or victims.all():
             transitions.evict(pool, victim, "overrun")
-    if -pool.free - pool.ledger.pending > 0 and (due := victims.due(1)) > pool.now:
+    if pool.over() > 0 and (due := victims.due(1)) > pool.now:
         pool.plan_at = min(pool.plan_at, due)
 
 
@@ -199,29 +208,26 @@ class _QueuePass:
         self._ahead = 0  # Bytes set aside for models further in front.
         self._passing = 0  # What of them is set aside for this pass only.
         self._kept: dict[str, int] = {}  # Bytes that are kept for a model, wherever in the queue it is.
+        self._in_turn: set[str] = set()  # Models that have room, or will, and are loaded as soon as it is their turn.
         self._quiet = False  # A model in front is to be loaded alone, and waits for calm.
         self._barred = False  # A model in front has waited for long: those behind it take no room.
 
     def run(self) -> None:
         """Go through all queued models."""
-        queue = sorted(self._pool.by_state[State.QUEUED].values(), key=self._order)
-        if queue:
-            self._keep(queue)
-        for model in queue:
-            model.due, model.why = self._pool.now, ""
+        pool = self._pool
+        queue = sorted(pool.by_state[State.QUEUED].values(), key=partial(turn, pool, at=pool.now))
+        if not queue:
+            return
+        self._keep(queue)
+        about = [model for model in pool.told_busy() if model.back_at - LOOK_SECONDS <= pool.now < model.back_at]
+        for model in sorted({*queue, *about}, key=partial(turn, pool, at=pool.now)):
+            if model.state is State.COLD:
+                self._expect(model)
+                continue
+            model.due, model.why = pool.now, ""
             self._next(model)
-            if model.state is State.QUEUED and model.due > self._pool.now:
-                self._pool.plan_at = min(self._pool.plan_at, model.due)
-
-    def _order(self, model: Model) -> tuple[int, int, float, str]:
-        if self._pool.demanded(model):
-            return 0, 0, model.queued_at, model.name
-        if self._overdue(model):
-            return 1, 0, model.queued_at, model.name
-        return 2, -len(model.waiters), model.queued_at, model.name
-
-    def _overdue(self, model: Model) -> bool:
-        return self._pool.now - model.queued_at >= self._pool.settings.overdue_seconds
+            if model.state is State.QUEUED and model.due > pool.now:
+                pool.plan_at = min(pool.plan_at, model.due)
 
     def _keep(self, queue: list[Model]) -> None:
         """Keep room for pinned models, those with a warm window, and those that others were evicted for."""
@@ -241,69 +247,99 @@ class _QueuePass:
                     self._kept[model.name] = needed
             elif model.room_made:
                 self._kept[model.name] = needed
+            if model.room_made:
+                self._in_turn.add(model.name)
+
+    def _expect(self, model: Model) -> None:
+        """Leave to a model, whose turn it would be, the room that its callers were told to come back for, just before
+        they do: it may be there a moment early."""
+        pool = self._pool
+        pool.plan_at = min(pool.plan_at, model.back_at)
+        needed, coming = pool.needed(model), self._coming(model)
+        if needed <= coming or self._victims.choose(needed - coming, wanted=model.pieces, is_plan=True):
+            self._passing += min(needed, max(0, coming))
+
+    def _coming(self, model: Model) -> int:
+        """Return the bytes that a model may have, as soon as what is being freed is free."""
+        kept = sum(self._kept.values()) - self._kept.get(model.name, 0)
+        return self._pool.free + self._pool.ledger.pending - kept - self._passing
 
     def _next(self, model: Model) -> None:
         """Begin the load of a model, make room for it, or say what it waits for."""
         pool = self._pool
-        forced, needed = pool.demanded(model), pool.needed(model)
+        forced, needed, margin = pool.demanded(model), pool.needed(model), pool.margin(model)
         if not self._fits_at_all(model):
             return
         if (until := transitions.entangled(pool, model)) is not None:
             model.due, model.why = until, "it, or a part of it, is still being loaded or unloaded for others"
             return
-        kept = sum(self._kept.values()) - self._kept.get(model.name, 0)
-        coming = pool.free + pool.ledger.pending - kept - self._passing
+        coming = self._coming(model)
         if model.failures.not_before > pool.now:
             room = self._victims.due(needed - coming, forced=forced, wanted=model.pieces) if needed > coming else 0.0
             model.due = max(model.failures.not_before, room)
             model.why = f"its load failed, and is tried again later: {model.failures.why}"
             return
-        if needed <= min(pool.free - self._ahead, coming) and not (self._barred and needed and not forced):
-            self._begin(model, needed)
-        elif needed <= coming and not (self._barred and not forced):
-            model.why = "room for it is being freed"
-            self._set_aside(model, needed)
+        barred = self._barred and not (forced or model.room_made)
+        if needed + margin <= min(pool.free - self._ahead, coming) and not (barred and needed):
+            self._begin(model, needed, margin)
+        elif needed + margin <= coming and not barred:
+            self._is_being_freed(model, needed)
         elif self._held:
             model.why = "another model is being measured: nothing else is loaded or unloaded meanwhile"
-        elif self._barred and not forced:
-            model.why = "another model has waited for room for longer"
+        elif barred:
+            model.why = BARRED
+        elif len(pool.loads) + len(self._in_turn - {model.name}) >= pool.settings.loads_at_once:
+            model.why = _TURN  # what went for it now would be missed until then
         else:
-            self._make_room(model, needed, needed - coming, forced=forced)
+            self._make_room(model, needed, margin, coming, forced=forced)
 
     def _fits_at_all(self, model: Model) -> bool:
-        """Tell whether there can ever be room; if only what has leaked is in the way, have the server restarted."""
+        """Tell whether it can ever be loaded; if only what has leaked is in the way, have the server restarted."""
         pool = self._pool
+        if model.spec and model.spec.problem:
+            model.why, model.due = model.spec.problem, math.inf
+            return False
         whole, limit = pool.whole(model), pool.limit(model)
         if whole > limit:
             model.why = f"it needs {whole} bytes, and may have {limit}"
             model.due = math.inf
             return False
         if whole > limit - pool.memory.leaked:
-            model.why = "it does not fit beside what has leaked"
+            model.why = LEAKED
             if transitions.calm(pool):
                 pool.recycle(f'"{model.name}" does not fit beside the {pool.memory.leaked} bytes that have leaked')
             return False
         return True
 
-    def _begin(self, model: Model, needed: int) -> None:
+    def _begin(self, model: Model, needed: int, margin: int) -> None:
         pool = self._pool
         alone = transitions.alone(pool, model)
         full = len(pool.loads) >= pool.settings.loads_at_once
         if self._held or self._quiet or full or (alone and not transitions.calm(pool)):
-            model.why = "it waits for its turn: others are being loaded or unloaded"
+            model.why = _TURN
             self._quiet = self._quiet or alone
             self._set_aside(model, needed)
             return
         self._kept.pop(model.name, None)
-        transitions.load(pool, model)
+        self._in_turn.discard(model.name)
+        transitions.load(pool, model, margin=margin)
         self._held = alone
 
-    def _make_room(self, model: Model, needed: int, short: int, *, forced: bool) -> None:
-        pool = self._pool
+    def _make_room(self, model: Model, needed: int, margin: int, coming: int, *, forced: bool) -> None:
+        pool, short = self._pool, needed - coming
         reason: EvictionReason = "room"
         if forced:
             reason = "pinned" if model.pinned else "window"
-        victims = self._victims.choose(short, forced=forced, wanted=model.pieces)
+        victims = self._victims.choose(short + margin, forced=forced, wanted=model.pieces)
+        if not victims and margin:  # it yields where all that could go for it is in use
+            if short <= 0:
+                room = min(pool.free - self._ahead, coming)
+                if needed <= room:
+                    self._begin(model, needed, room - needed)
+                else:
+                    self._is_being_freed(model, needed)
+                return
+            victims = self._victims.choose(short, forced=forced, wanted=model.pieces)
         if victims:
             for victim in victims:
                 transitions.evict(pool, victim, reason, model.name)
@@ -311,17 +347,25 @@ class _QueuePass:
             model.room_kept_until = pool.now + pool.settings.retry_most_seconds
             self._kept[model.name] = needed
             self._ahead += needed
+            self._in_turn.add(model.name)
             return
-        model.why = "there is no room: all that is resident is in use, or was too lately"
+        model.why = NO_ROOM
+        short -= sum(pool.ledger.margins.values())  # they end soon
         due = self._victims.due(short, forced=forced, wanted=model.pieces)
         if due == math.inf and (pool.loads or pool.by_state[State.UNLOADING] or pool.ledger.freeing):
             due = pool.now  # what is being loaded may be evicted later; it is not known when
         model.due = due
+        pool.pressed_until = max(pool.pressed_until, min(due, pool.now + pool.settings.retry_most_seconds))
         patience = max((waiter.ticket.deadline for waiter in model.waiters.values()), default=-math.inf)
-        if not forced and self._overdue(model) and due <= patience:
+        if not forced and pool.now >= overdue_at(pool, model) and due <= patience:
             self._barred = True
+
+    def _is_being_freed(self, model: Model, needed: int) -> None:
+        model.why = "room for it is being freed"
+        self._set_aside(model, needed)
 
     def _set_aside(self, model: Model, needed: int) -> None:
         self._ahead += needed
+        self._in_turn.add(model.name)
         if model.name not in self._kept:
             self._passing += needed

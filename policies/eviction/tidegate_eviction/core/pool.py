@@ -3,18 +3,27 @@
 import heapq
 import itertools
 import math
+import statistics
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegate_contracts.lease import State
+from tidegate_contracts.lease import RENEWALS_PER_LEASE, State
 
 from ..policies import Candidate
 from .accounting import CapacityLedger, FootprintTable, MemoryEstimate
 from .messages import Command, Event, EvictionReason, ModelSpec, PoolSettings, Recycling, Step, Ticket, WarmWindow
 from .states import AFTER, HOLDS_ROOM, Cause
 
+LOOK_SECONDS = 1.0  # Seconds between two looks of a proxy at its leases: it gives back those that it does not use.
+_TIMES = 32  # So many of the last loads and unloads say what they usually take.
 UNSURE = "an earlier start"
 """Holder of the lease that every model found at a start is given; no name on the wire can be this one."""
+NO_ROOM = "there is no room: all that is resident is in use, or was too lately"
+LEAKED = "it does not fit beside what has leaked"
+BARRED = "another model has waited for room for longer"
+WANTS_ROOM = frozenset({NO_ROOM, LEAKED, BARRED})
+"""Why a queued model is not loaded, where that is for want of room."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +35,7 @@ class Lease:
     ends: float
     in_flight: int
     serial: int = 0  # Of its latest grant; a release that names an earlier one does not end it.
+    uses: int = 0  # What grants have counted since its holder last said what it did; 0: it has said so since the last.
 
 
 @dataclass(slots=True)
@@ -71,6 +81,7 @@ class Model:
     spec: ModelSpec | None
     candidate: Candidate  # How policies see it; kept while the model is cold, for its uses are counted on.
     state: State = State.UNKNOWN
+    since: float = 0.0  # When it came into this state.
     why: str = ""
     waiters: dict[int, Waiter] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
@@ -89,7 +100,9 @@ class Model:
     room_kept_until: float = -math.inf  # But not for longer than this when no caller waits for it.
     due: float = 0.0  # Of a queued one: when there may be room for it at the earliest.
     asked_since: float = 0.0
-    """Since when it has been asked for, and until when a caller that was told busy keeps its place by coming back."""
+    """Since when it has been asked for; when the first caller that was told busy comes back, and until when one of them
+    keeps its place by coming back."""
+    back_at: float = -math.inf
     asked_until: float = -math.inf
     drained_for: EvictionReason = "changed"
     unload_failures: int = 0
@@ -146,6 +159,10 @@ class Pool:
         self.serial = 0
         self.pinned: tuple[str, ...] = ()
         self._pinned_pieces: frozenset[str] = frozenset()
+        self.told: dict[str, None] = {}  # Models whose callers were told to come back.
+        self.load_times: deque[float] = deque(maxlen=_TIMES)
+        self.unload_times: deque[float] = deque(maxlen=_TIMES)
+        self._loads_took: float | None = None  # What loads took before the start, as specs say.
         self._alarms: list[tuple[float, int, Lease | Waiter]] = []
 
     @property
@@ -185,7 +202,7 @@ class Pool:
         """Change a model's state; KeyError where `states` has no such transition."""
         after = AFTER[model.state, cause]
         self.by_state[model.state].pop(model.name, None)
-        model.state = after
+        model.state, model.since = after, self.now
         model.why = ""
         if after is State.UNKNOWN:
             del self.models[model.name]
@@ -200,7 +217,8 @@ class Pool:
 
     def demanded(self, model: Model) -> bool:
         """Tell whether a model is to be resident without being asked for."""
-        return model.spec is not None and (model.pinned or model.name in self.warm) and not model.failures.quarantined
+        spec, wanted = model.spec, model.pinned or model.name in self.warm
+        return spec is not None and wanted and not (spec.problem or model.failures.quarantined)
 
     def recycle(self, reason: str) -> None:
         """Have the server restarted once no lease lives."""
@@ -212,6 +230,8 @@ class Pool:
     def configure(self, settings: PoolSettings, specs: Mapping[str, ModelSpec]) -> None:
         """Take other settings over."""
         self.settings, self.specs = settings, specs
+        took = [spec.load_seconds for spec in specs.values() if spec.load_seconds is not None]
+        self._loads_took = statistics.median(took) if took else None
         self.pinned = tuple(name for name, spec in specs.items() if spec.pinned)
         self._pinned_pieces = frozenset(piece for name in self.pinned for piece in (name, *specs[name].parts))
         self.footprints.configure(specs, settings.capacity_bytes, self._pinned_pieces)
@@ -219,6 +239,12 @@ class Pool:
     def needed(self, model: Model) -> int:
         """Return the bytes that a load of it would have to be charged."""
         return sum(self.footprints.of(piece) for piece in model.pieces if piece not in self.ledger.charges)
+
+    def margin(self, model: Model) -> int:
+        """Return the bytes that a load of it is to be charged beside, for what was never measured."""
+        footprints, share = self.footprints, self.settings.first_load_margin if self.settings.measures else 0.0
+        new = [piece for piece in model.pieces if piece not in self.ledger.charges]
+        return int(share * sum(footprints.of(piece) for piece in new if footprints.measured(piece) is None))
 
     def whole(self, model: Model) -> int:
         """Return the bytes of it with all its parts."""
@@ -235,13 +261,36 @@ class Pool:
         """Bytes that are not charged; negative while more is charged than there is."""
         return self.settings.capacity_bytes - self.memory.leaked - self.ledger.total
 
+    def over(self) -> int:
+        """Return the bytes that will be charged beyond the capacity when all is freed that is to be; margins yield."""
+        if self.free + self.ledger.pending < 0:
+            self.ledger.settle(self.ledger.margins)
+        return -self.free - self.ledger.pending
+
+    def load_measured(self, model: Model) -> float | None:
+        """Return how many seconds its last load took, here or before the start; None if that is not known."""
+        return model.load_seconds if model.load_seconds is not None or model.spec is None else model.spec.load_seconds
+
     def load_estimate(self, model: Model) -> float:
         """Return how many seconds a load of it takes, as far as is known."""
-        if model.load_seconds is not None:
-            return model.load_seconds
-        if model.spec is not None and model.spec.load_seconds is not None:
-            return model.spec.load_seconds
-        return self.settings.default_load_seconds
+        known = self.load_measured(model)
+        return self.settings.default_load_seconds if known is None else known
+
+    def loads_take(self) -> float | None:
+        """Return how many seconds loads take in this pool, by the last ones; None if none was measured."""
+        return statistics.median(self.load_times) if self.load_times else self._loads_took
+
+    def unloads_take(self) -> float:
+        """Return how many seconds it takes from the order of an unload until memory is back, by those so far."""
+        return statistics.median(self.unload_times) if self.unload_times else 0.0
+
+    def told_busy(self) -> list[Model]:
+        """Return the models that nobody waits for, whose callers were told when to come back, and may still do so."""
+        for name in list(self.told):
+            if name not in self.models or self.models[name].asked_until < self.now:
+                del self.told[name]
+        models = [self.models[name] for name in self.told]
+        return [each for each in models if each.state in (State.COLD, State.QUEUED) and not each.waiters]
 
     def idle_limit(self, model: Model) -> float:
         """Return how many seconds a model must have been idle."""
@@ -249,6 +298,28 @@ class Pool:
             return 0.0
         own = model.spec.idle_seconds if model.spec else 0.0
         return self.settings.idle_seconds if own is None else own
+
+    def given_back_after(self, limit: float) -> float:
+        """Return after how many seconds without a request, at most, a proxy's lease ends while room is wanted: it gives
+        back what it has not used for a whole lease, and loses at a renewal what has been idle for its limit."""
+        lease = self.settings.lease_seconds
+        return min(lease, limit + lease / RENEWALS_PER_LEASE) + LOOK_SECONDS
+
+    def likely_at(self, model: Model) -> float:
+        """Return when a resident model may likely be evicted: earlier than leases as they stand would let it, where
+        they are not in use, as far as their holders have said."""
+        at, candidate, settings = model.evictable_at, model.candidate, self.settings
+        if at <= self.now or at == math.inf:
+            return at
+        limit = self.idle_limit(model)
+        stays = min(settings.residency_most_seconds, settings.residency_factor * candidate.load_seconds)
+        likely = max(candidate.last_use + limit, candidate.resident_since + stays, self.warm.get(model.name, -math.inf))
+        for lease in model.leases.values():
+            late = self.now - (lease.ends - settings.lease_seconds) > 1.5 * settings.lease_seconds / RENEWALS_PER_LEASE
+            if lease.holder == UNSURE or late or (lease.in_flight and not lease.uses):
+                return at
+            likely = max(likely, min(lease.ends, candidate.last_use + self.given_back_after(limit)))
+        return likely if likely > self.now else min(at, self.now + LOOK_SECONDS)
 
     def refresh(self, model: Model) -> None:
         """Compute anew when a resident model may be evicted, if nothing else happens."""

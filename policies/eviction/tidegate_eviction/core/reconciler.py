@@ -6,7 +6,7 @@ from tidegate_contracts.lease import State
 
 from . import leases, transitions
 from .accounting import CapacityLedger, MemoryEstimate
-from .messages import Allowed, EvictionReason, ModelSpec, PoolSettings, ServerInventory
+from .messages import Allowed, EvictionReason, ModelSpec, PoolSettings, Quarantined, ServerInventory
 from .planner import VictimSelector
 from .pool import NO_OPERATION, UNSURE, Failures, Model, Pool
 from .states import HOLDS_ROOM
@@ -18,7 +18,7 @@ def configure(pool: Pool, settings: PoolSettings, specs: Mapping[str, ModelSpec]
     measured = pool.settings.measures
     pool.configure(settings, specs)
     for name, spec in specs.items():
-        model = pool.models.get(name) or pool.add(name, spec)
+        model = pool.models.get(name) or _added(pool, spec)
         before, model.spec = model.wanted_identity, spec
         if model.wanted_identity != before:
             allow(pool, model, "it changed")
@@ -38,12 +38,23 @@ def configure(pool: Pool, settings: PoolSettings, specs: Mapping[str, ModelSpec]
         if pool.footprints.known(piece) and piece not in pool.ledger.going:
             pool.ledger.recharge(piece, pool.footprints.of(piece))
     if measured and not settings.measures:
+        pool.ledger.settle(pool.ledger.margins)
         for freeing in list(pool.ledger.freeing.values()):
             transitions.freed(pool, pool.models[freeing.model], 0)
     pool.watch_windows()
     for model in pool.by_state[State.RESIDENT].values():
         pool.refresh(model)
     pool.dirty = True
+
+
+def _added(pool: Pool, spec: ModelSpec) -> Model:
+    """Add a model, in quarantine if it was in it before the start."""
+    model = pool.add(spec.name, spec)
+    if spec.quarantined:
+        model.failures = Failures(pool.settings.failures_most, pool.now, spec.quarantined, quarantined=True)
+        transitions.settle(pool, model)
+        pool.tell(Quarantined(model.name, spec.quarantined))
+    return model
 
 
 def allow(pool: Pool, model: Model, why: str) -> None:

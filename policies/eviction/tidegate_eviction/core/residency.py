@@ -151,8 +151,7 @@ class Residency:
                 leases.answer_all(pool, model, leases.failed(pool, model))
                 return step
             transitions.loaded(pool, model, measured_bytes, versions)
-            over = -pool.free - pool.ledger.pending
-            if over > 0:
+            if (over := pool.over()) > 0:
                 pool.tell(Overrun(over, f"{model.name} is larger than was thought"))
             if model.spec is None:
                 reconciler.drain(pool, model, "removed")
@@ -219,7 +218,9 @@ class Residency:
         """Return every model, by name, and the room they take together."""
         pool, ledger = self._pool, self._pool.ledger
         now = max(now, pool.now)
-        loading = sum(ledger.size(model.operation.pieces) for model in pool.loads.values())
+        loading = sum(
+            ledger.size(model.operation.pieces) + ledger.margins.get(model.name, 0) for model in pool.loads.values()
+        )
         models = tuple(self._listed(pool.models[name], now) for name in sorted(pool.models))
         return lease.Listing(
             incarnation=self.incarnation, policy=pool.settings.policy.name, capacity_bytes=pool.settings.capacity_bytes,
@@ -254,12 +255,14 @@ class Residency:
             for held in model.leases.values()
         )
         return lease.Listed(
-            model=model.name, state=model.state, why=model.why or (model.failures.why if model.failures.count else ""),
+            model=model.name, state=model.state, state_seconds=now - model.since, why=model.why or _trouble(model),
+            failed_seconds=now - model.failures.last if model.failures.count else None, failed_why=model.failures.why,
             footprint_bytes=pool.ledger.size(model.held) if model.held else pool.whole(model),
             footprint_from=pool.footprints.source(model.name),
             idle_seconds=max(0.0, now - model.candidate.last_use) if resident and model.used_at > -math.inf else None,
             evictable_in=max(0.0, model.evictable_at - now) if resident and model.evictable_at < math.inf else None,
-            pinned=model.pinned, versions=model.versions, leases=leases, waiters=len(model.waiters),
+            versions=model.versions if resident or model.state is State.DRAINING else (),
+            pinned=model.pinned, leases=leases, waiters=len(model.waiters),
         )  # fmt: skip
 
     @contextlib.contextmanager
@@ -300,5 +303,9 @@ class Residency:
         if found.failures.quarantined:
             return leases.quarantined(found)
         if found.state in (State.COLD, State.QUEUED):
-            return leases.too_large(pool, found)
+            return leases.never(pool, found)
         return None
+
+
+def _trouble(model: Model) -> str:
+    return model.failures.why if model.failures.count else model.spec.problem if model.spec else ""

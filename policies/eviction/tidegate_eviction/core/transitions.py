@@ -1,6 +1,7 @@
 """Loads and unloads: one at a time of each model, counted until they have ended, and what becomes of them."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tidegate_contracts.lease import State
@@ -45,11 +46,15 @@ def entangled(pool: Pool, model: Model) -> float | None:
     return max((max(pool.now, other.leased_until) for other in draining), default=None)
 
 
-def load(pool: Pool, model: Model, *, watch: bool = False) -> None:
-    """Begin a load; `watch`: one that is under way already."""
+def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> None:
+    """Begin a load, charged so many bytes beside until it is measured; `watch`: one that is under way already."""
     is_alone, clean, needed = alone(pool, model) and not watch, calm(pool) and not watch, pool.needed(model)
     _disturb(pool)
+    if not watch and (yielded := pool.margin(model) - margin):
+        pool.tell(messages.MarginYielded(model.name, yielded))
     new = pool.ledger.take(model.name, model.pieces, pool.footprints.of)
+    if margin:
+        pool.ledger.reserve(model.name, margin)
     model.held = model.pieces
     number = next(pool.numbers)
     model.operation = Operation(number, pool.now, new, is_alone, clean, watch, model.wanted_identity)
@@ -72,10 +77,12 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
         for piece, size in learned.items():
             pool.footprints.learn(piece, size)
             pool.ledger.recharge(piece, pool.footprints.of(piece))
+        pool.ledger.settle([model.name])
     sizes = learned or {piece: pool.ledger.charges[piece] for piece in operation.pieces}
     pool.memory.loaded(operation.number, sizes, measured=bool(learned))
     if not operation.watched:
         model.load_seconds = seconds
+        pool.load_times.append(seconds)
     candidate.load_seconds = pool.load_estimate(model)
     candidate.resident_since = pool.now
     candidate.last_use = max(candidate.last_use, pool.now)
@@ -151,11 +158,12 @@ def order_unload(pool: Pool, model: Model, names: tuple[str, ...], *, watch: boo
 
 def unloaded(pool: Pool, model: Model) -> None:
     """Note that an unload has ended; from now on its memory is waited for."""
-    pieces = model.operation.pieces
+    pieces, ordered = model.operation.pieces, model.operation.since or pool.now
     model.operation, model.unload_failures = NO_OPERATION, 0
     expected, sure = pool.memory.unloaded(pieces)
     pool.move(model, "unloaded")
-    pool.ledger.freeing[model.name] = Freeing(model.name, pieces, pool.ledger.size(pieces), expected, sure, pool.now)
+    size = pool.ledger.size(pieces)
+    pool.ledger.freeing[model.name] = Freeing(model.name, pieces, size, expected, sure, pool.now, ordered)
     if not pieces or not pool.settings.measures:
         freed(pool, model, 0)
 
@@ -174,6 +182,7 @@ def not_unloaded(pool: Pool, model: Model, why: str) -> None:
 def freed(pool: Pool, model: Model, leaked: int) -> None:
     """Note that memory is not waited for any more: a model's room is free, but for the bytes that have leaked."""
     freeing = pool.ledger.freeing.pop(model.name)
+    pool.unload_times.append(pool.now - freeing.ordered)
     if leaked:
         pool.tell(messages.Leaked(model.name, leaked, pool.memory.leaked))
     dropped = pool.ledger.drop(freeing.pieces)
@@ -207,6 +216,10 @@ def read(pool: Pool) -> None:
     for name, lost in memory.back(list(ledger.freeing.values()), settings.tolerance_bytes, settings.freeing_seconds):
         freed(pool, pool.models[name], lost)
     if not calm(pool):
+        loading = {piece for model in pool.loads.values() for piece in model.operation.pieces}
+        coming = ledger.size(loading) + sum(each.expected_bytes for each in ledger.freeing.values())
+        if ledger.margins and memory.is_within(coming + settings.tolerance_bytes):
+            _settle_margins(pool, ledger.margins.keys() - {model.name for model in pool.loads.values()})
         return
     leaked, learned = memory.quiet(settings.tolerance_bytes)
     if leaked:
@@ -216,10 +229,20 @@ def read(pool: Pool) -> None:
         if size > ledger.charges[piece] + settings.tolerance_bytes:
             ledger.recharge(piece, size)
             pool.dirty = True
+    _settle_margins(pool, ledger.margins.keys())
     if pool.free < 0 and (leaked > 0 or learned):
         pool.tell(messages.Overrun(-pool.free, "a reading of memory shows more than was thought"))
     if memory.leaked > settings.leak_budget:
         pool.recycle(f"{memory.leaked} bytes have leaked, and {settings.leak_budget} may")
+
+
+def _settle_margins(pool: Pool, models: Iterable[str]) -> None:
+    """End margins after a reading: what is charged for these models is what they take, now and in later loads."""
+    for name in tuple(models):
+        for piece in filter(pool.footprints.known, pool.models[name].held):
+            pool.footprints.learn(piece, pool.ledger.charges[piece])
+        pool.ledger.settle([name])
+        pool.dirty = True
 
 
 def _share(pool: Pool, pieces: tuple[str, ...], measured: int) -> dict[str, int]:

@@ -1,7 +1,10 @@
 """What an eviction policy is: a pure function that chooses which of the models that may be evicted are."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
+
+MOST_REASON = 500  # Characters of what a policy's exception says that are told.
 
 
 @dataclass(slots=True)
@@ -42,6 +45,41 @@ class Policy:
     choose: Choose
     idle_limits: bool = True  # Whether a model's idle limit counts; without, any model without a lease may be evicted.
     evicts: bool = True  # Whether models are evicted to make room at all.
+
+
+class PolicyError(Exception):
+    """A policy gave no answer that can be used; says why, in one line."""
+
+
+def reason(error: BaseException) -> str:
+    """Return an exception of a policy's in one line; one of ours is its own sentence."""
+    try:
+        said = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+    except Exception:  # whatever a foreign class does when it is asked
+        said = type(error).__name__
+    return " ".join(said.split())[:MOST_REASON]
+
+
+def guarded(policy: Policy) -> Policy:
+    """Return the policy of somebody else so that it can raise but `PolicyError`, and spoil nothing: it is given copies,
+    and what it answers must be of them."""
+
+    def choose(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> list[Candidate]:
+        given = [replace(each, shared=tuple(map(replace, each.shared))) for each in candidates]
+        own = dict(zip(map(id, given), candidates, strict=True))
+        try:
+            chosen = list(islice(policy.choose([*given], needed_bytes, now), len(given) + 1))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise PolicyError(reason(error)) from error
+        if len(chosen) > len(given):
+            raise PolicyError(f"it chose more models than the {len(given)} that may go")
+        if not all(id(each) in own for each in chosen):
+            raise PolicyError("it chose what is none of the models that may go")
+        return [own[id(each)] for each in chosen]
+
+    return replace(policy, choose=choose)
 
 
 class FreedBytes:

@@ -6,14 +6,16 @@ by itself: what is used no more falls behind. docs/eviction.md names its kin.
 """
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
+from types import MappingProxyType
 from typing import Final
 
-from .policy import Candidate, Policy, take
+from .policy import Candidate, Policy, guarded, reason, take
 
 GROUP: Final = "tidegate_eviction.policies"
-"""Entry points of this group are `Policy` objects; the entry's name is the policy's."""
+"""Entry points of this group are `Policy` objects, or functions that return one for its settings, which are their
+arguments; the entry's name is the policy's."""
 _LEAST_SECONDS = 1e-9  # Taken for shorter times since a use, which would divide by zero.
 
 
@@ -75,24 +77,57 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
 }
 
 
-def find(name: str) -> Policy:
-    """Return a policy by its name; ValueError, in one sentence, if there is none or it cannot be used."""
-    if name in BUILT_IN:
-        return BUILT_IN[name]
+def find(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Policy:
+    """Return a policy by its name; ValueError, in one sentence, if there is none or it cannot be used.
+
+    One that a package brings runs in this process: `isolated.find` has it run in one of its own.
+    """
+    if (known := known_here(name, settings)) is not None:
+        return known
+    entry = entry_point(name)
+    try:
+        found = entry.load()
+    except (Exception, SystemExit) as error:  # whatever a foreign module raises when it is imported
+        raise ValueError(f'policy "{name}" cannot be imported from {entry.value}: {reason(error)}') from error
+    if not isinstance(found, Policy) and callable(found):
+        found = _with_settings(name, found, settings)
+    elif settings:
+        raise ValueError(f'policy "{name}" takes no settings, and has {", ".join(settings)}')
+    if not isinstance(found, Policy) or found.name != name:
+        raise ValueError(f'policy "{name}": {entry.value} is no Policy with this name, and no function that returns it')
+    return guarded(found)
+
+
+def known_here(name: str, settings: Mapping[str, str]) -> Policy | None:
+    """Return a policy that is built in, which has no settings, by its name; ValueError where it has some."""
+    if name in BUILT_IN and settings:
+        raise ValueError(f'policy "{name}" takes no settings, and has {", ".join(settings)}')
+    if name in BUILT_IN and (other := [entry.value for entry in metadata.entry_points(group=GROUP, name=name)]):
+        raise ValueError(f'policy "{name}" is built in: {", ".join(other)} needs another name')
+    return BUILT_IN.get(name)
+
+
+def entry_point(name: str) -> metadata.EntryPoint:
+    """Return where a package has a policy of this name; nothing is imported. ValueError if not exactly one has."""
     entries = [entry for entry in metadata.entry_points(group=GROUP) if entry.name == name]
     if not entries:
         raise ValueError(
             f'there is no policy "{name}": built in are {", ".join(BUILT_IN)}; others come as entry points of the '
             f"group {GROUP}, from packages installed beside the policy"
         )
-    entry = entries[0]
-    package = entry.dist.name if entry.dist else "an unnamed package"
     if len(entries) > 1:
         raise ValueError(f'there are {len(entries)} policies "{name}": uninstall all packages but one that bring it')
+    return entries[0]
+
+
+def _with_settings(name: str, make: Callable[..., object], settings: Mapping[str, str]) -> object:
+    """Return what a function makes of settings, which its annotations judge, and read from their texts."""
+    from pydantic import ValidationError, validate_call  # takes longer than most policies
+
     try:
-        policy = entry.load()
-    except Exception as error:  # whatever a foreign module raises when it is imported
-        raise ValueError(f'policy "{name}" of {package} cannot be imported from {entry.value}: {error}') from error
-    if not isinstance(policy, Policy) or policy.name != name:
-        raise ValueError(f'policy "{name}" of {package}: {entry.value} is no Policy with this name')
-    return policy
+        return validate_call(make)(**settings)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise ValueError(f'policy "{name}": setting {".".join(map(str, first["loc"]))}: {first["msg"]}') from None
+    except (Exception, SystemExit) as error:
+        raise ValueError(f'policy "{name}" cannot be made with its settings: {reason(error)}') from error

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel
+from tidegate_service.reasons import plain
 
 from ..core.messages import ModelSpec
 from ..kinds import KINDS
@@ -56,8 +57,10 @@ class Catalog:
     def _look(self, name: str, before: ModelFiles | None) -> ModelFiles | None:
         try:
             return self.repository.look(name, self._managed[name].versions if name in self._managed else ())
-        except RepositoryError as error:  # a load of it is left to the server, to fail with its reason
-            return ModelFiles(stamp=hashlib.sha256(str(error).encode()).hexdigest()[:16])
+        except RepositoryError as error:
+            if before is None or before.problem != str(error):
+                log.error("model %s cannot be loaded: %s", name, error)
+            return ModelFiles(stamp=hashlib.sha256(str(error).encode()).hexdigest()[:16], problem=str(error))
         except OSError as error:
             log.error("model %s cannot be read: %s", name, error)
             return before
@@ -72,7 +75,10 @@ class Catalog:
         if seen is not None:
             # Versions that are not there yet change the content when they come.
             there = tuple(each for each in told.versions if each in seen.versions) or told.versions
-            spec = replace(spec, versions=there, stamp=seen.stamp, parts=seen.parts)
+            spec = replace(spec, versions=there, stamp=seen.stamp, parts=seen.parts, problem=plain(seen.problem))
+        quarantine = footprints.quarantined.get(name)
+        if quarantine is not None and (quarantine.stamp, quarantine.versions) == (spec.stamp, spec.versions):
+            spec = replace(spec, quarantined=quarantine.why)
         if known.bytes:  # of another content, they are a guess
             is_same = known.stamp == spec.stamp
             return replace(spec, estimate_bytes=max(known.bytes), estimate_from="measured" if is_same else "estimated")

@@ -1,4 +1,4 @@
-"""Footprints that were measured: what a model takes is learned once, and known after a restart of the policy."""
+"""Footprints that were measured, and quarantines: learned once, and known after a restart of the policy."""
 
 import asyncio
 import logging
@@ -26,10 +26,19 @@ class Measurements(BaseModel):
     load_seconds: float = 0.0
 
 
+class Quarantine(BaseModel):
+    """Why a model is quarantined, and with which content and versions."""
+
+    stamp: str
+    versions: tuple[int, ...]
+    why: str
+
+
 class _File(BaseModel):
     version: Literal[1] = 1
     lease_seconds: float | None
     models: dict[str, Measurements]
+    quarantined: dict[str, Quarantine] = {}
 
 
 class Footprints:
@@ -38,6 +47,7 @@ class Footprints:
     def __init__(self, folder: Path) -> None:
         self._file = KeptFile(folder / FILE, "footprints are measured anew after a restart")
         self.models: dict[str, Measurements] = {}
+        self.quarantined: dict[str, Quarantine] = {}
         self.lease_seconds: float | None = None
         """The longest lease that may live: a predecessor's, and one of earlier settings, until it has run out."""
         self._granted: float | None = None
@@ -53,7 +63,7 @@ class Footprints:
         except (OSError, ValidationError) as error:
             log.warning("%s is not used, footprints are measured anew: %s", self._file.path, error)
         else:
-            self.lease_seconds, self.models = said.lease_seconds, said.models
+            self.lease_seconds, self.models, self.quarantined = said.lease_seconds, said.models, said.quarantined
 
     def learn(self, model: str, stamp: str, measured_bytes: int | None, load_seconds: float) -> None:
         """Remember a load, until `keep` brings it to disk. A part of an ensemble takes no seconds (0)."""
@@ -67,6 +77,13 @@ class Footprints:
         if load_seconds > 0:
             known.load_seconds = load_seconds
         self._changed = True
+
+    def quarantine(self, model: str, quarantine: Quarantine | None) -> None:
+        """Remember that a model is quarantined; None: that it is no more."""
+        if quarantine != self.quarantined.pop(model, None):
+            self._changed = True
+        if quarantine is not None:
+            self.quarantined[model] = quarantine
 
     def grants(self, lease_seconds: float, now: float) -> None:
         """Remember how long leases are, and longer ones until the last of them has ended; to be called regularly."""
@@ -82,6 +99,6 @@ class Footprints:
         """Write the file if anything has changed; a failure is logged, and it is tried again next time."""
         if self._changed:
             self._changed = False
-            said = _File(lease_seconds=self.lease_seconds, models=self.models).model_dump_json().encode()
-            if not await asyncio.to_thread(self._file.write, said):
+            said = _File(lease_seconds=self.lease_seconds, models=self.models, quarantined=self.quarantined)
+            if not await asyncio.to_thread(self._file.write, said.model_dump_json().encode()):
                 self._changed = True

@@ -5,6 +5,7 @@ import re
 from collections import Counter as Counting
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from time import time
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
@@ -17,16 +18,19 @@ from tidegate_contracts.lease import State
 from ..core import messages
 from ..core.messages import ModelSpec
 from ..server import MemoryReading
-from .footprints import Footprints
+from .footprints import Footprints, Quarantine
 
 PREFIX = "tidegate_eviction_"
+NAMED_MODELS = 1000  # So many models have metrics of their own, by name, where nobody says otherwise.
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 TOTALS: Final = {
     "requests": "Requests that went to resident models, as their holders say.",
     "load_failures": "Loads that failed.",
     "unload_failures": "Unloads that the server did not do.",
     "overruns": "Times that more was loaded than there is room for.",
+    "margins_yielded": "First loads that began with less than their margin: all that could have gone for it is in use.",
     "recycles": "Times that the server was to be restarted, for memory that did not come back.",
+    "policy_failures": "Times that a policy of one's own gave no answer that can be used.",
     "renewals": "Renewals of leases.",
     "releases": "Leases given back.",
     "triton_losses": "Times that the server ended.",
@@ -36,8 +40,17 @@ HISTOGRAMS: Final = {
     "load_seconds": "Seconds that loads took, of those that went well.",
     "freeing_seconds": "Seconds until memory came back after an unload.",
 }
+BY_MODEL: Final = {
+    "loads": ("Loads that went well.", ["model"]),
+    "load_failures": ("Loads that failed.", ["model"]),
+    "evictions": ("Unloads begun, by reason.", ["model", "reason"]),
+    "evicted_others": ("Models that were unloaded to make room for this one.", ["model"]),
+}
+"""What is counted of models by name."""
+OTHERS: Final = "*"  # Label of all models that have no series of their own; none is called so.
 _LINES: dict[type, tuple[int, str, str]] = {
     messages.LoadBegan: (logging.DEBUG, "%s is being loaded", ""),
+    messages.MarginYielded: (logging.INFO, "%s begins its first load without its margin", "margins_yielded"),
     messages.Loaded: (logging.INFO, "%s is loaded", ""),
     messages.LoadFailed: (logging.WARNING, "%s could not be loaded", "load_failures"),
     messages.Quarantined: (logging.ERROR, "%s is not loaded any more until it changes, or is released by hand", ""),
@@ -47,12 +60,11 @@ _LINES: dict[type, tuple[int, str, str]] = {
     messages.Freed: (logging.DEBUG, "the room of %s is free", ""),
     messages.Leaked: (logging.WARNING, "memory did not come back, or came back late", ""),
     messages.Overrun: (logging.ERROR, "more is loaded than there is room for", "overruns"),
-    messages.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used go instead", ""),
+    messages.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used go instead", "policy_failures"),
     messages.Recycling: (logging.ERROR, "the server is to be restarted: no new leases", "recycles"),
 }
 """Level and text of each event's line, which has the event's fields, too; and which total counts it, if any."""
 log = logging.getLogger("tidegate_eviction.events")
-NAMED_MODELS = 1000  # So many models, by name, have metrics of their own; all of them count in the sums.
 
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -68,9 +80,21 @@ class Counts:
         self.acquires = Counter(f"{PREFIX}acquires", text, ["outcome"], registry=made)
         """Outcomes: hit (resident), loaded (waited for), the refusals' own words; gone: hung up while waiting."""
         self.evictions = Counter(f"{PREFIX}evictions", "Unloads begun, by reason.", ["reason"], registry=made)
+        self.busy = Counter(f"{PREFIX}busy", "Leases not to be had just then, by why.", ["reason"], registry=made)
+        self.by_model = {
+            name: Counter(f"{PREFIX}model_{name}", text, labels, registry=made)
+            for name, (text, labels) in BY_MODEL.items()
+        }
+        self._named: set[str] = set()
         self.histograms = {
             name: Histogram(PREFIX + name, text, registry=made, buckets=SECONDS) for name, text in HISTOGRAMS.items()
         }
+
+    def count(self, what: str, model: str, most: int, *labels: str) -> None:
+        """Count what happened to a model, by its name where that is one of the first `most`."""
+        if model not in self._named and len(self._named) < most:
+            self._named.add(model)
+        self.by_model[what].labels(model if model in self._named else OTHERS, *labels).inc()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +107,11 @@ class Snapshot:
     memory_sources: tuple[str, ...] = ()
     server_is_up: bool = True
     leases: int = 0
+    named_models: int = NAMED_MODELS
     settings_generation: int = 1
     settings_failures: int = 0
     settings_error: str = ""
+    taken: float = field(default_factory=time)  # Unix time.
 
 
 @dataclass(frozen=True)
@@ -119,13 +145,20 @@ class SnapshotCollector(Collector):
         found = Counting(each.state for each in listing.models)
         states = {(state,): found[state] for state in State}
         yield _labelled("models", "Models in each state.", ["state"], states)
-        named = sorted(listing.models, key=lambda each: each.model)[:NAMED_MODELS]
+        named = sorted(listing.models, key=lambda each: each.model)[: snapshot.named_models]
         state_of = {(each.model, each.state): 1 for each in named}
         yield _labelled("model_state", "1 for the state that a model is in.", ["model", "state"], state_of)
         known = [each for each in named if each.footprint_bytes is not None]
         sizes = {(each.model, each.footprint_from): each.footprint_bytes for each in known}
         text = "What a model takes, and how that is known."
         yield _labelled("model_footprint_bytes", text, ["model", "from"], sizes)
+        since = {
+            (each.model,): snapshot.taken - each.state_seconds
+            for each in named
+            if each.state == State.QUARANTINED and each.state_seconds is not None
+        }
+        text = "Unix time since when a model is not tried any more."
+        yield _labelled("model_quarantined_timestamp_seconds", text, ["model"], since)
 
 
 def _labelled(name: str, text: str, labels: list[str], values: Mapping[Any, Any]) -> Metric:
@@ -141,8 +174,10 @@ def render(snapshot: Snapshot) -> bytes:
     return generate_latest(snapshot.counts.registry) + generate_latest(SnapshotCollector(snapshot))
 
 
-def tell(event: messages.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
-    """Log and count an event, and remember what it tells of footprints."""
+def tell(
+    event: messages.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec], named: int
+) -> None:
+    """Log and count an event, by name for so many models, and remember what footprints and quarantines it tells of."""
     level, text, counted = _LINES[type(event)]
     said = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
     name = getattr(event, "model", "")
@@ -151,12 +186,22 @@ def tell(event: messages.Event, counts: Counts, footprints: Footprints, specs: M
     match event:
         case messages.Loaded():
             counts.histograms["load_seconds"].observe(event.seconds)
+            counts.count("loads", name, named)
             for each, size in {name: None, **event.measured}.items():
                 if (spec := specs.get(each)) is not None:
                     footprints.learn(each, spec.stamp, size, event.seconds if each == name else 0.0)
+        case messages.Quarantined() if (spec := specs.get(name)) is not None:
+            footprints.quarantine(name, Quarantine(stamp=spec.stamp, versions=spec.versions, why=event.why))
+        case messages.Allowed():
+            footprints.quarantine(name, None)
         case messages.Evicted():
             counts.evictions.labels(event.reason).inc()
+            counts.count("evictions", name, named, event.reason)
+            if event.wanted_by:
+                counts.count("evicted_others", event.wanted_by, named)
         case messages.Freed():
             counts.histograms["freeing_seconds"].observe(event.seconds)
-        case _ if counted:
-            counts.totals[counted].inc()
+        case messages.LoadFailed():
+            counts.count("load_failures", name, named)
+    if counted:
+        counts.totals[counted].inc()

@@ -13,17 +13,18 @@ from time import monotonic
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_contracts.lease import State
+from tidegate_service.reasons import plain
 
 from ..core.messages import Answered, ModelSpec, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
 from ..core.residency import Residency
-from ..policies import registry
+from ..policies import isolated
 from ..server import MemoryReading, ModelFiles, ModelRepository, ServerDriver
 from .catalog import Catalog
 from .footprints import Footprints
-from .metrics import Counts, tell
+from .metrics import NAMED_MODELS, Counts, tell
 from .settings import SettingsError, seconds_open
 
-JITTER, JITTER_LEAST_SECONDS = 0.2, 0.1
+JITTER, JITTER_LEAST_SECONDS = 0.1, 0.1
 """What is added at random to `retry_after` at most, as a share of it and more, so that not all come back at once."""
 LOOK_SECONDS = 10.0  # Seconds between two looks at the repository; looks take a tenth of the time at most.
 LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
@@ -80,6 +81,12 @@ class EvictionService:
         self.settings, self._catalog = settings, Catalog(settings)
         self._remember_leases()
         self._wake.set()  # which models there are is known once the repository was looked into
+
+    @property
+    def named_models(self) -> int:
+        """How many models metrics have by name."""
+        asked = self.settings.metrics_models
+        return NAMED_MODELS if asked is None else asked
 
     @property
     def repository(self) -> ModelRepository:
@@ -160,6 +167,7 @@ class EvictionService:
             self._do(step)
         self.counts.acquires.labels(granted if isinstance(answer, lease.Granted) else answer.outcome).inc()
         if isinstance(answer, lease.Busy):
+            self.counts.busy.labels(answer.reason or "").inc()
             more = JITTER_LEAST_SECONDS + JITTER * answer.retry_after
             return answer.model_copy(update={"retry_after": answer.retry_after + self._chance() * more})
         return answer
@@ -196,11 +204,12 @@ class EvictionService:
 
     def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
         """A load has ended."""
-        self._do(self.residency.load_ended(number, monotonic(), error, measured_bytes, versions))
+        why = None if error is None else plain(error)
+        self._do(self.residency.load_ended(number, monotonic(), why, measured_bytes, versions))
 
     def unload_ended(self, number: int, error: str | None) -> None:
         """An unload has ended."""
-        self._do(self.residency.unload_ended(number, monotonic(), error))
+        self._do(self.residency.unload_ended(number, monotonic(), None if error is None else plain(error)))
 
     def memory_read(self, reading: MemoryReading, why: str = "") -> None:
         """Memory was read, or cannot be: then an unload counts as soon as the index says so."""
@@ -257,7 +266,7 @@ class EvictionService:
             if isinstance(event, Answered):
                 self._futures[event.ticket.number].set_result(event.answer)
             else:
-                tell(event, self.counts, self.footprints, self._specs)
+                tell(event, self.counts, self.footprints, self._specs, self.named_models)
         if step.commands:
             assert self.driver is not None
             self.driver.carry_out(step.commands)
@@ -293,7 +302,8 @@ class EvictionService:
     def _pool_settings(self, settings: EvictionSettings) -> PoolSettings:
         given = settings.model_dump(include={"capacity_bytes", "idle_seconds", "lease_seconds", "wait_seconds"})
         tuned = settings.tuning.model_dump(exclude_none=True)
-        return PoolSettings(policy=registry.find(settings.policy), measures=self._measures, **given, **tuned)
+        policy = isolated.find(settings.policy, settings.policy_settings)
+        return PoolSettings(policy=policy, measures=self._measures, **given, **tuned)
 
     def _windows(self, now: float) -> list[WarmWindow]:
         wall = datetime.now(UTC)

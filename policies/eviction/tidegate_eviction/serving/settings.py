@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tidegate_contracts.eviction import EvictionSettings, WarmWindow
 
 from ..kinds import KINDS
-from ..policies import registry
+from ..policies import isolated
 from .files import KeptFile
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def read(data: bytes) -> EvictionSettings:
     if settings.kind not in KINDS:
         raise SettingsError(f"kind: there is no {settings.kind!r}, only {', '.join(sorted(KINDS))}")
     try:
-        registry.find(settings.policy)
+        isolated.find(settings.policy, settings.policy_settings)
     except ValueError as error:
         raise SettingsError(f"policy: {error}") from None
     counts = Counter(model.name for model in settings.models)

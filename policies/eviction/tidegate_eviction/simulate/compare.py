@@ -144,7 +144,11 @@ def compare(
 
 
 def _left_out(error: MissingLibraryError) -> None:
-    print(f"NOT COMPARED: {error}: pip install 'tidegate-eviction[simulate]'.", file=sys.stderr, flush=True)
+    print(
+        f"NOT COMPARED: {error}: pip install './policies/eviction[simulate]' in a checkout.",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def served(trace: Trace, outcome: Outcome) -> Trace:

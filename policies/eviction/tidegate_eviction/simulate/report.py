@@ -19,6 +19,8 @@ NOTES = {
     "libcachesim": "libCacheSim's caches load in no time, evict what is in use, and refuse no request.",
 }
 
+COUNTED: Final = ("requests", "hits", "busy", "too_large", "evictions", "policy_failures")
+
 
 def about(trace: Trace) -> str:
     """Return one line on a trace."""
@@ -58,6 +60,12 @@ def table(trace: Trace, setting: SimulationSetting, rows: Sequence[ComparisonRow
 def notes(rows: Sequence[ComparisonRow], bounded: bool = False) -> list[str]:
     """Return notes that explain the table; `bounded` is whether the bound was asked for."""
     said = [text for kind, text in NOTES.items() if any(row.kind == kind for row in rows)]
+    said += [
+        f"{row.name} failed at {row.outcome.policy_failures:,} choices, where the least recently used went instead; "
+        f"first: {row.outcome.policy_failure}"
+        for row in rows
+        if row.outcome.policy_failures
+    ]
     bounds = [row.bound for row in rows if row.bound]
     if bounds:
         is_optimum = all(each.exact for each in bounds)
@@ -94,7 +102,7 @@ def as_json(trace: Trace, capacity_bytes: int, replicas: int, rows: Sequence[Com
 
 def _figures(row: ComparisonRow) -> dict[str, Any]:
     outcome = row.outcome
-    counts = {name: getattr(outcome, name) for name in ("requests", "hits", "busy", "too_large", "evictions")}
+    counts = {name: getattr(outcome, name) for name in COUNTED}
     waits = {f"added_wait_p{each}_seconds": round(wait, 6) for each, wait in outcome.added_wait().items()}
     loads = {"cold_loads": len(outcome.loads), "load_seconds": round(outcome.load_seconds, 3)}
     bound = row.bound and {"seconds": round(row.bound.seconds, 3), "exact": row.bound.exact}
@@ -115,7 +123,7 @@ def check_plot(path: Path) -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise SimulationError(
-            "--plot needs matplotlib, which is not installed: pip install 'tidegate-eviction[simulate]'."
+            "--plot needs matplotlib, which is missing: pip install './policies/eviction[simulate]' in a checkout."
         ) from None
 
 

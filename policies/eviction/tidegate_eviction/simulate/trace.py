@@ -7,13 +7,15 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import track
+
+from ..policies.policy import Candidate, Policy
 
 Each = TypeVar("Each")
 TELL_SECONDS = 3.0  # Between two lines that say how far something long is, where there is no terminal.
@@ -73,6 +75,8 @@ class Outcome:
     busy: int = 0  # Requests that were told to come again, for want of room.
     too_large: int = 0  # Requests for models that no slice of this size holds.
     evictions: int = 0
+    policy_failures: int = 0  # Choices that a policy of one's own failed at, …
+    policy_failure: str = ""  # … and why it did at first.
     loads: list[tuple[float, float]] = field(default_factory=list)  # When each load began, and what it took.
     waits: "array[float]" = field(default_factory=lambda: array("d"))
     """What was added to each answered request, by waiting for room and for its load."""
@@ -217,3 +221,15 @@ def _quantity(what: str, text: str) -> float:
 
 def _number(value: float) -> str:
     return f"{round(value, 3):.3f}".rstrip("0").rstrip(".")
+
+
+def with_true_costs(policy: Policy, trace: Trace) -> Policy:
+    """Return the policy, given the trace's own load times: instant loads take none in simulated time."""
+    seconds = {model.name: model.load_seconds for model in trace.models}
+
+    def choose(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> Iterable[Candidate]:
+        true = [replace(each, load_seconds=seconds[each.name]) for each in candidates]
+        given = {each.name: each for each in candidates}
+        return [given[each.name] for each in policy.choose(true, needed_bytes, now)]
+
+    return replace(policy, choose=choose)

@@ -28,7 +28,6 @@ class TritonModelFiles(ModelFiles):
 
     override: str | None = None
     """The configuration (JSON) that makes a load load just these versions; None where config.pbtxt does."""
-    problem: str = ""  # Why the wanted versions cannot be chosen, if they cannot.
 
 
 class TritonRepository:
@@ -81,7 +80,7 @@ class TritonRepository:
                 inside.append(_content(whole, chosen(self.config(whole)[0], _versions(whole)), "")[1])
         size, stamp = _content(folder, versions, "\0".join([override or "", *inside]))
         estimate = 0 if parts else max(LEAST_BYTES, int(size * DISK_FACTOR))  # an ensemble holds nothing itself
-        return TritonModelFiles(versions, stamp, parts, estimate, override, problem)
+        return TritonModelFiles(versions, stamp, parts, estimate, problem, override)
 
     def config(self, folder: Path) -> tuple[Any, str]:
         """Return a folder's configuration, empty without one, and what is not known of it; raises RepositoryError."""

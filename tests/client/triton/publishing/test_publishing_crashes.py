@@ -51,10 +51,23 @@ def removing_the_second(root: Path) -> None:
         repository.remove_version("m", 2)
 
 
+def putting_it_away(root: Path) -> None:
+    with changing(root) as repository:
+        repository.withdraw("m")
+        repository.put_away("m")
+
+
+def bringing_it_back(root: Path) -> None:
+    with changing(root) as repository:
+        repository.write_config("m", config(ONE, 1, [1], prod=1))
+
+
 LIFE: list[Callable[[Path], None]] = [
-    a_new_model, a_second_version, moving_the_alias, back_to_the_first, removing_the_second,
+    a_new_model, a_second_version, moving_the_alias, back_to_the_first, removing_the_second, putting_it_away,
+    bringing_it_back,
 ]  # fmt: skip
 Work = Callable[[Path], None]
+QUICK = (a_second_version, bringing_it_back)
 
 
 @pytest.fixture
@@ -73,8 +86,14 @@ def copy(dataset: Path) -> Path:
     return target / "models"
 
 
+def files(root: Path) -> dict[str, bytes]:
+    """Return the files of the repository, and those of the model while it is put away."""
+    away = tree(root.parent / ".tidegate" / "models" / "m" / "away")
+    return tree(root) | {f"m/{path}": content for path, content in away.items()}
+
+
 def assert_whole(root: Path, before: dict[str, bytes], after: dict[str, bytes]) -> None:
-    there, repository = tree(root), open_repository(root)
+    there, repository = files(root), open_repository(root)
     assert [path.name for path in root.iterdir()] in ([], ["m"])
     for number in repository.versions("m"):
         assert repository.differences("m", number, MANIFESTS[number]) == []
@@ -84,6 +103,7 @@ def assert_whole(root: Path, before: dict[str, bytes], after: dict[str, bytes]) 
         assert there == {}
         return
     published = read_published(found.decode())
+    assert (root / "m").is_dir() or not published.served  # Else the next run would believe that it is served.
     assert {published.owner, *published.served} <= set(repository.versions("m"))
     for path, content in there.items():
         assert content in (before.get(path), after.get(path)), path
@@ -92,7 +112,7 @@ def assert_whole(root: Path, before: dict[str, bytes], after: dict[str, bytes]) 
 @pytest.mark.parametrize(
     ("work", "number", "kind"),
     [
-        pytest.param(work, *fault, marks=() if fault[0] == 0 and work is a_second_version else pytest.mark.thorough)
+        pytest.param(work, *fault, marks=() if fault[0] == 0 and work in QUICK else pytest.mark.thorough)
         for work in LIFE
         for fault in ((0, TidegateError), (errno.ENOSPC, UnfinishedError), (errno.ESTALE, UnreachableError))
     ],
@@ -100,10 +120,11 @@ def assert_whole(root: Path, before: dict[str, bytes], after: dict[str, bytes]) 
 def test_whoever_is_killed_or_whose_volume_fails_at_any_step_leaves_the_old_or_the_new(
     begun: Path, work: Work, number: int, kind: type[TidegateError]
 ) -> None:
-    before = tree(begun / "models")
+    before = files(begun / "models")
     expected = copy(begun)
     happens = events(lambda: work(expected))
-    after = tree(expected)
+    after, beside = files(expected), sorted(tree(expected.parent / ".tidegate"))
+    assert [path for path in beside if "/away/" not in path] == ["models/m/lock"]
     assert len(happens) > 3
     for place, event in enumerate(happens):
         root = copy(begun)
@@ -113,8 +134,8 @@ def test_whoever_is_killed_or_whose_volume_fails_at_any_step_leaves_the_old_or_t
             assert killed(partial(work, root), place), event
         assert_whole(root, before, after)
         work(root)
-        assert tree(root) == after, event
-        assert sorted(tree(root.parent / ".tidegate")) == ["models/m/lock"], event
+        assert files(root) == after, event
+        assert sorted(tree(root.parent / ".tidegate")) == beside, event
 
 
 def fails_at(place: int, number: int, kind: type[TidegateError], work: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,22 @@ def test_a_folder_without_a_configuration_has_one_before_a_version_comes_into_it
         steps.watch()
     assert seen == [()]
     assert read_published((root / "m" / "config.pbtxt").read_text()).served == (1,)
+
+
+def test_a_model_is_put_away_in_the_place_of_one_that_was_put_away_before(root: Path, repository: Repository) -> None:
+    publish(root, ONE, 1)
+    state = root.parent / ".tidegate" / "models" / "m"
+    for factor in ("one", "two"):  # whoever knows nothing of what is put away makes the folder anew
+        with repository.lock("m", "a test"):
+            repository.put_away("m")
+        shutil.copytree(state / "away", root / "m")
+        (root / "m" / "1" / "factor").write_text(factor)
+    with repository.lock("m", "a test"):
+        repository.put_away("m")
+    assert not (root / "m").exists()
+    assert repository.read("m", "1/factor") == b"two"
+    with repository.lock("m", "a test"):
+        assert list((state / "trash").iterdir()) == []
 
 
 def test_what_the_configuration_may_need_stays(root: Path, repository: Repository) -> None:

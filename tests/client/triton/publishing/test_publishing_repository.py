@@ -108,6 +108,29 @@ def test_a_model_that_is_withdrawn_serves_nothing_and_can_come_back(where: Path 
     assert content(repository) == before
 
 
+def test_a_model_that_is_put_away_is_as_it_was_to_all_but_the_servers(
+    where: Path | str, repository: Repository
+) -> None:
+    publish(where, ONE, 1, prod=1)
+    before = content(repository)
+    with changing(where) as changed:
+        changed.withdraw("m")
+        withdrawn = content(repository)
+        changed.put_away("m")
+        changed.put_away("m")
+        assert (content(repository), repository.models(), repository.versions("m")) == (withdrawn, ["m"], [1])
+    if isinstance(where, Path):
+        assert not (where / "m").exists()
+    assert publish(where, TWO, 2, [1, 2], prod=1) is True
+    assert repository.strays("m", BOTH) == []
+    with changing(where) as changed:
+        changed.write_config("m", config(ONE, 1, [1], prod=1))
+        changed.remove_version("m", 2)
+    assert content(repository) == before
+    if isinstance(where, Path):
+        assert (where / "m" / "config.pbtxt").is_file()
+
+
 def test_one_publisher_at_a_time_has_the_lock(where: Path | str, repository: Repository, tmp_path: Path) -> None:
     for change in (
         lambda: repository.staging("m", 1),
@@ -115,6 +138,7 @@ def test_one_publisher_at_a_time_has_the_lock(where: Path | str, repository: Rep
         lambda: repository.write_config("m", config(ONE, 1, [1])),
         lambda: repository.remove_version("m", 1),
         lambda: repository.withdraw("m"),
+        lambda: repository.put_away("m"),
     ):
         with pytest.raises(RuntimeError, match="holds its lock"):
             change()

@@ -168,6 +168,22 @@ def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(re
     assert real.ask("withdrawn")[:2] == (2, 2)
 
 
+def test_what_served_serves_on_when_it_is_withdrawn_until_it_is_put_away(real: Polling) -> None:
+    publish(real.root, entry(1, "away"), 1, prod=1)
+    real.settle()
+    assert real.ask("away")[:2] == (1, 1)
+    with changing(real.root, "away") as repository:
+        repository.withdraw("away")
+        real.settle()
+        assert real.states("away") == {1: "READY"}
+        repository.put_away("away")
+        real.settle()
+        assert real.states("away").get(1) in (None, "UNAVAILABLE")
+    publish(real.root, entry(1, "away"), 1, prod=1)
+    real.settle()
+    assert real.ask("away")[:2] == (1, 1)
+
+
 @pytest.mark.thorough
 def test_each_configuration_has_the_labels_of_its_owner(real: Polling) -> None:
     one, two = entry(1, "labels"), entry(2, "labels")

@@ -11,6 +11,7 @@ from tidegate_eviction.policies.registry import find
 BASE = 1000
 RULES = PoolSettings(
     capacity_bytes=100, policy=find("lru-idle"), loads_at_once=2, tolerance_bytes=0, leak_budget_bytes=30,
+    first_load_margin=0.0,
     idle_seconds=30.0, lease_seconds=16.0, wait_seconds=8.0, freeing_seconds=4.0,
     failure_backoff_seconds=4.0, overdue_seconds=4.0, default_load_seconds=2.0,
 )  # fmt: skip

@@ -1,14 +1,17 @@
 """The core under everything that can happen to it, in any order: what must always hold, holds."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import hypothesis
 from hypothesis import strategies as st
 from tidegate_contracts import lease
-from tidegate_eviction.core.messages import Load, ModelSpec, Ticket, Unload, WarmWindow
+from tidegate_eviction.core.messages import Load, ModelSpec, PoolSettings, Ticket, Unload, WarmWindow
+from tidegate_eviction.policies.policy import guarded
 from tidegate_eviction.policies.registry import BUILT_IN
 
+from ..policies.hostile import whimsical
 from .books import RULES
 from .world import World
 
@@ -30,7 +33,7 @@ SPECS = {
 }
 REAL = {"e": 35, "f": 12, "more": 8, "b": 38}
 MODELS = [*"abcd" * 3, *"ef" * 2, "pair", "pair", "trio", "trio", "huge", "nobody"]
-POLICIES = sorted(BUILT_IN)
+POLICIES = {**BUILT_IN, "somebody else's": guarded(whimsical)}
 SECONDS = (0.0, 0.25, 1.0, 4.0, 5.0, 8.0, 16.0, 30.0, 60.0, 100.0)
 STEPS = 200
 
@@ -38,10 +41,13 @@ STEPS = 200
 class Walk:
     """Proxies, a Triton and its memory, an admin and a clock, all of them hostile."""
 
-    def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
+    def __init__(self, seed: int, policies: Sequence[str] = tuple(sorted(POLICIES))) -> None:
+        self.chance, self.policies = random.Random(seed), policies
         self.choice = self.chance.choice
-        rules = replace(RULES, policy=BUILT_IN[self.choice(POLICIES)], measures=self.chance.random() < 0.8)
+        rules = replace(
+            RULES, policy=POLICIES[self.choice(self.policies)], measures=self.chance.random() < 0.8,
+            first_load_margin=self.choice([0.0, PoolSettings.first_load_margin]),
+        )  # fmt: skip
         self.world = World(dict(SPECS), rules, dict(REAL))
         if self.chance.random() < 0.3:
             self.world.loaded = {"a": 40, "stranger": 5}
@@ -66,6 +72,7 @@ class Walk:
             assert isinstance(answer, lease.Unknown) or (world.leaving and isinstance(answer, lease.Busy))
         if isinstance(answer, lease.Busy):
             assert 0 <= answer.retry_after <= world.rules.retry_most_seconds
+            assert answer.reason is not None, answer.why
             if answer.why.startswith(f"{model} is queued") and self.calm():
                 self.comes_back(model, answer)
 
@@ -73,7 +80,9 @@ class Walk:
         world = self.world
         freeing = world.residency.listing(world.now).freeing_bytes
         pinned = any(spec.pinned for spec in world.specs.values())
-        return world.up and not (world.at_work or freeing or world.open or world.windows or pinned or world.leaving)
+        leased = world.residency.leases  # which the holders may give back earlier
+        busy = world.at_work or freeing or world.open or world.windows or pinned or world.leaving
+        return world.up and not (busy or leased)
 
     def comes_back(self, model: str, busy: lease.Busy) -> None:
         """Who asks again exactly when he was told, and nothing else happened, is granted or has a load begin."""
@@ -210,7 +219,7 @@ class Walk:
         if self.chance.random() < 1 / 3:
             self.world.change_rules(
                 capacity_bytes=self.choice([100, 80, 130]),
-                policy=BUILT_IN[self.choice(POLICIES)],
+                policy=POLICIES[self.choice(self.policies)],
                 lease_seconds=self.choice([16.0, 24.0]),
                 measures=self.chance.random() < 0.5,
             )
@@ -307,7 +316,16 @@ OFTEN = {
 @hypothesis.given(st.integers(0, 2**64 - 1))
 @hypothesis.settings(deadline=None, phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate))
 def test_a_long_walk(seed: int) -> None:
-    walk = Walk(seed)
+    go(Walk(seed))
+
+
+@hypothesis.given(st.integers(0, 2**64 - 1))
+@hypothesis.settings(deadline=None, phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate))
+def test_a_long_walk_with_a_policy_of_somebody_elses_that_does_whatever_it_likes(seed: int) -> None:
+    go(Walk(seed, ["somebody else's"]))
+
+
+def go(walk: Walk) -> None:
     for step in walk.chance.choices(list(OFTEN), list(OFTEN.values()), k=STEPS):
         step(walk)
     walk.ends_well()

@@ -8,7 +8,7 @@ from tidegate_eviction.core.messages import Allowed, Load, LoadFailed, Quarantin
 
 from .books import RULES, specs
 from .world import World
-from .worlds import had, started, unloads
+from .worlds import full, had, started, unloads
 
 ENSEMBLES = {**specs({"pair": 10, "trio": 10, "alone": 40}), **specs({"part": 30, "more": 10}, callable=False)}
 ENSEMBLES["pair"] = replace(ENSEMBLES["pair"], parts=("part",))
@@ -172,6 +172,37 @@ def test_quarantine_ends_by_hand_or_with_a_new_version(world: World, how: str) -
     had(world, "a")
 
 
+def test_nobody_goes_for_a_model_whose_files_show_that_it_cannot_be_loaded() -> None:
+    world = full({"a": 60, "bad": 50, "pin": 45})
+    world.change("bad", stamp="broken", problem="its config.pbtxt cannot be read")
+    world.change("pin", stamp="broken", problem="so is this one", pinned=True)
+    world.advance(100.0)
+    told: list[object] = []
+    for n in range(RULES.failures_most):
+        answer = world.ask("p1", "bad", None)
+        assert "config.pbtxt cannot be read" in getattr(answer, "why", "")
+        told.append(type(answer))
+        again = world.ask("p2", "bad", None)
+        assert type(again) is type(answer), "it is no further failure before it would be tried again"
+        world.advance(RULES.failure_backoff_seconds * 2**n)
+    assert told == [lease.Busy, lease.Busy, lease.Quarantined]
+    assert (world.evictions, world.loads) == ([], ["a"])
+    assert (world.states["bad"], world.states["pin"]) == ("quarantined", "cold")
+    assert world.listed("pin").why == "so is this one"
+    world.change("bad", stamp="repaired", problem="")
+    assert unloads(world) == []
+    had(world, "bad")
+
+
+def test_who_waits_for_a_model_that_turns_out_to_be_broken_is_told_so() -> None:
+    world = full({"a": 60, "bad": 60})
+    world.advance(25.0)
+    ticket = world.ask("p1", "bad", None)
+    world.change("bad", stamp="broken", problem="no such file")
+    assert "no such file" in getattr(world.answered(ticket), "why", "")
+    assert world.states["bad"] == "cold"
+
+
 def test_old_failures_are_forgotten(world: World) -> None:
     for _ in range(2 * RULES.failures_most):
         world.ask("p1", "a", None)
@@ -198,6 +229,9 @@ def test_a_model_that_changes_while_it_is_loaded_is_loaded_anew(world: World) ->
     assert isinstance(answer, lease.Granted)
     assert answer.versions == (7,)
     assert world.loads == ["a", "a"]
+    assert world.listed("a").versions == (7,)
+    world.lose_triton()
+    assert (world.listed("a").state, world.listed("a").versions) == ("cold", ()), "versions are those in memory"
 
 
 def test_a_model_that_is_removed_while_it_is_loaded_is_unknown_and_goes(world: World) -> None:

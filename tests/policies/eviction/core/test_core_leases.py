@@ -38,8 +38,11 @@ def test_an_unrenewed_lease_ends_to_the_second_and_counts_as_used_until_then(wor
     for name in ("a", "b"):
         world.ask("p1", name, None)
     world.proxies["p1"].clear()
-    assert world.busy("p2", "c", 0.0) == pytest.approx(RULES.lease_seconds + RULES.idle_seconds)
-    for seconds, leases in ((RULES.lease_seconds - 0.5, 2), (0.5, 0)):
+    assert world.busy("p2", "c", 0.0) == pytest.approx(RULES.idle_seconds), "a proxy gives back what it does not use"
+    world.advance(9.0)
+    whole = RULES.lease_seconds + RULES.idle_seconds
+    assert world.busy("p2", "c", 0.0) == pytest.approx(whole - 9.0), "it was not renewed when it should have been"
+    for seconds, leases in ((RULES.lease_seconds - 9.5, 2), (0.5, 0)):
         world.advance(seconds)
         assert world.residency.leases == leases
 
@@ -73,7 +76,8 @@ def test_lru_takes_idle_leases_back_once_somebody_is_short_of_room(world: World)
         world.proxies["p1"][name].in_flight = 0
     world.advance(4.0)
     assert world.renew("p1").lost == ()
-    assert world.busy("p2", "c", 0.0) == pytest.approx(RULES.lease_seconds)
+    told = world.busy("p2", "c", 0.0)
+    assert told <= RULES.lease_seconds / lease.RENEWALS_PER_LEASE + 1, "the next renewal takes them back"
     world.advance(4.0)
     assert world.renew("p1").lost == ("a", "b")
     assert world.residency.leases == 2, "and yet they hold until they have ended"
@@ -90,7 +94,9 @@ def test_a_changed_model_drains_and_what_is_in_flight_holds_it(world: World) -> 
         assert world.states["a"] == "draining", "but what is under way goes on"
     world.proxies["p1"]["a"].in_flight = 0
     world.renew("p1")
-    assert isinstance(world.ask("p2", "a", 0.0), lease.Busy)
+    told = world.ask("p2", "a", 0.0)
+    assert isinstance(told, lease.Busy)
+    assert told.reason == "draining"
     world.advance(RULES.lease_seconds)
     assert world.states["a"] == "unloading"
 
@@ -99,6 +105,7 @@ def test_who_would_rather_go_elsewhere_than_wait_for_room_is_told_at_once(world:
     world.advance(5.0)
     step, answer = world.residency.acquire("c", "p1", None, world.now, room_seconds=0.0)
     assert isinstance(answer, lease.Busy)
+    assert answer.reason == "no-room"
     assert step.commands == []
     world.advance(5.0)
     step, answer = world.residency.acquire("c", "p1", None, world.now, room_seconds=0.0)
@@ -138,9 +145,9 @@ def test_uses_are_learned_from_renewals() -> None:
     world.answer(world.ask("p1", "a", None))
     candidate = world.residency._pool.models["a"].candidate
     began = world.now
-    for _ in range(3):
+    for requests in (6, 5, 5):  # the first of them is the one that asked for the lease, and was counted then
         world.advance(10.0)
-        world.take(world.residency.renew("p1", "start-0", {"a": use(in_flight=1, requests=5)}, world.now)[0])
+        world.take(world.residency.renew("p1", "start-0", {"a": use(in_flight=1, requests=requests)}, world.now)[0])
     assert candidate.gap_seconds == pytest.approx(2.0)
     world.take(world.residency.renew("p1", "start-0", {"a": use(idle=5.0)}, world.now)[0])
     assert candidate.last_use == began + 30.0, "never earlier than what was known"

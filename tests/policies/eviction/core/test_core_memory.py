@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.accounting import Freeing, MemoryEstimate
-from tidegate_eviction.core.messages import Leaked, Loaded, ModelSpec, Overrun, PoolSettings, Recycling, Ticket
+from tidegate_eviction.core.messages import (
+    Leaked,
+    Loaded,
+    MarginYielded,
+    ModelSpec,
+    Overrun,
+    PoolSettings,
+    Recycling,
+    Ticket,
+)
 
 from .books import RULES, specs
 from .world import World
@@ -203,6 +212,81 @@ def test_what_memory_grew_by_while_others_were_loaded_is_nobodys_measure() -> No
         world.loaded[world.at_work.pop(number).command.model] = 30
         step = world.take(world.residency.load_ended(number, world.now, None, 60))
         assert [event.measured for event in step.events if isinstance(event, Loaded)] == [{}]
+
+
+@pytest.fixture
+def unproved() -> World:
+    """A world of models whose footprints are declared, and were never measured, with a margin for first loads."""
+    return started(specs({"a": 40, "b": 40, "c": 40}), replace(RULES, first_load_margin=0.25))
+
+
+def test_a_first_load_is_charged_a_quarter_more_until_it_is_measured(unproved: World) -> None:
+    unproved.ask("p1", "a", None)
+    assert unproved.charged() == 50
+    unproved.finish()
+    assert unproved.charged() == 40
+    unproved.lose_triton()
+    unproved.triton_back()
+    unproved.ask("p1", "a", None)
+    assert unproved.charged() == 40
+
+
+def test_where_loads_overlap_a_margin_ends_with_a_reading_that_shows_no_more_than_was_thought(
+    unproved: World,
+) -> None:
+    unproved.ask("p1", "a", None)
+    unproved.ask("p1", "b", None)
+    assert unproved.charged() == 100
+    unproved.end_load(unproved.working)
+    assert unproved.charged() == 100
+    unproved.read()
+    assert unproved.charged() == 90
+    unproved.end_load(unproved.working)
+    unproved.read()
+    assert unproved.charged() == 80
+    unproved.lose_triton()
+    unproved.triton_back()
+    unproved.ask("p1", "a", None)
+    assert unproved.charged() == 40, "no later load has one"
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_for_a_margin_others_go_that_may_and_it_yields_to_what_is_in_use(unproved: World, in_use: bool) -> None:
+    for name in "ab":
+        unproved.ask("p1", name, None)
+        unproved.finish()
+    if not in_use:
+        unproved.end_of_requests(100.0)
+    unproved.change("d", footprint_bytes=20)
+    unproved.ask("p1", "d", None)
+    assert unloads(unproved) == ([] if in_use else ["a"])
+    unproved.until(lambda: unproved.states["d"] == "resident")
+    assert unproved.charged() == (100 if in_use else 60)
+    assert unproved.yielded == ([MarginYielded("d", 5)] if in_use else [])
+
+
+def test_where_memory_is_not_read_there_is_no_margin() -> None:
+    world = started(specs({"a": 40}), replace(RULES, first_load_margin=0.25, measures=False))
+    world.ask("p1", "a", None)
+    assert world.charged() == 40
+
+
+def test_a_declaration_that_is_too_small_by_less_than_the_margin_overruns_nothing(unproved: World) -> None:
+    unproved.real = {"a": 50, "b": 50}
+    for name in "abc":
+        unproved.ask("p1", name, 0.0)
+        assert unproved.charged() <= RULES.capacity_bytes
+    for number in list(unproved.at_work):
+        unproved.end_load(number)
+    unproved.read()
+    assert (sum(unproved.loaded.values()), unproved.charged()) == (100, 100)
+
+
+def test_a_declaration_is_not_believed_again_after_a_restart() -> None:
+    spec = ModelSpec("a", footprint_bytes=40, estimate_bytes=60, estimate_from="measured")
+    world = started({"a": spec}, replace(RULES, first_load_margin=0.25), {"a": 60})
+    world.ask("p1", "a", None)
+    assert world.charged() == 60
 
 
 def test_a_load_that_hangs_while_it_is_measured_does_not_stop_the_others_for_ever() -> None:

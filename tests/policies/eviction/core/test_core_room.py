@@ -19,6 +19,7 @@ def test_idle_for_exactly_the_limit_may_go_and_a_moment_less_may_not(early: floa
     world.advance(used + RULES.idle_seconds - early - world.now)
     answer = world.ask("p1", "b", 0.0)
     assert isinstance(answer, lease.Busy)
+    assert answer.reason == ("no-room" if early else "queued")
     assert unloads(world) == ([] if early else ["a"])
     if early:
         assert answer.retry_after == pytest.approx(early, abs=1e-5)
@@ -64,6 +65,22 @@ def test_room_that_was_made_for_somebody_is_not_taken_by_who_comes_later() -> No
     assert isinstance(first, Ticket)
     assert "late" not in world.loads
     assert all(isinstance(answer, lease.Busy | Ticket) for answer in late)
+
+
+def test_nobody_goes_for_a_model_before_it_is_its_turn_to_be_loaded() -> None:
+    sizes = {"a": 25, "b": 25, "c": 25, "d": 25, "e": 25, "f": 25, "g": 25}
+    world = full(sizes, replace(RULES, idle_seconds=0.0, loads_at_once=2))
+    world.advance(20.0)
+    for model in "efg":
+        world.ask("p1", model, None)
+    assert unloads(world) == ["a", "b"], "two are loaded at once: c may still be called"
+    for number in list(world.at_work):
+        world.end_unload(number)
+    world.read()
+    assert world.loads[-2:] == ["e", "f"]
+    assert unloads(world) == []
+    world.end_load(world.working)
+    assert unloads(world) == ["c"]
 
 
 def test_the_model_with_more_waiters_goes_first() -> None:

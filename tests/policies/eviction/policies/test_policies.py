@@ -1,5 +1,6 @@
 """Policies: who goes first, who is spared, and where policies come from."""
 
+import copy
 import importlib.metadata
 import random
 import re
@@ -9,8 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_eviction.policies import registry
-from tidegate_eviction.policies.policy import Candidate, Policy, SharedPart, freed_by
+from tidegate_eviction.policies.policy import (
+    MOST_REASON,
+    Candidate,
+    Policy,
+    PolicyError,
+    SharedPart,
+    freed_by,
+    guarded,
+)
 from tidegate_eviction.policies.registry import worth
+
+from . import hostile
+from .hostile import picky  # noqa: F401 – by an entry point
 
 NOW = 1000.0
 
@@ -110,15 +122,18 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     def bring(*found: tuple[str, str]) -> None:
         named = [importlib.metadata.EntryPoint(name, f"{__name__}:{value}", registry.GROUP) for name, value in found]
         points = importlib.metadata.EntryPoints(named)
-        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points.select(group=group))
+        monkeypatch.setattr(importlib.metadata, "entry_points", points.select)
 
     return bring
 
 
 def test_policies_come_from_other_packages_under_names_that_are_not_built_in(install: Install) -> None:
     install(("mine", "CUSTOM"), ("lru", "CUSTOM"))
-    assert registry.find("mine") is CUSTOM
-    assert registry.find("lru") is registry.BUILT_IN["lru"]
+    assert (registry.find("mine").name, registry.find("mine").sentence) == (CUSTOM.name, CUSTOM.sentence)
+    assert chosen("mine", [candidate("a"), candidate("b")], 1) == ["a", "b"]
+    with pytest.raises(ValueError, match=r'policy "lru" is built in: .*:CUSTOM needs another name'):
+        registry.find("lru")
+    assert registry.find("pinned") is registry.BUILT_IN["pinned"]
 
 
 @pytest.mark.parametrize(
@@ -129,6 +144,8 @@ def test_policies_come_from_other_packages_under_names_that_are_not_built_in(ins
         ((("mine", "NOTHING"),), "cannot be imported"),
         ((("mine", "WRONG"),), "is no Policy with this name"),
         ((("mine", "NOW"),), "is no Policy with this name"),
+        ((("mine", "candidate"),), "setting name: Missing required argument"),
+        ((("mine", "chosen"),), "setting policy: Missing required argument"),
     ],
 )
 def test_a_policy_that_cannot_be_used_is_told_in_one_sentence(
@@ -137,3 +154,38 @@ def test_a_policy_that_cannot_be_used_is_told_in_one_sentence(
     install(*found)
     with pytest.raises(ValueError, match=re.escape(says)):
         registry.find("mine")
+
+
+def test_settings_are_read_from_texts_and_judged_by_the_function_that_takes_them(install: Install) -> None:
+    install(("picky", "picky"), ("mine", "CUSTOM"))
+    candidates = [candidate(name) for name in "abc"]
+    policy = registry.find("picky", {"first": "2", "share": "0.25", "strictly": "true"})
+    assert policy.sentence == "2 0.25 True"
+    assert [each.name for each in policy.choose(candidates, 1, NOW)] == ["a", "b"]
+    assert registry.find("picky").sentence == "1 0.5 False"
+    for name, settings, says in (
+        ("picky", {"first": "two"}, 'policy "picky": setting first: Input should be a valid integer'),
+        ("picky", {"frist": "2"}, 'policy "picky": setting frist: Unexpected keyword argument'),
+        ("picky", {"share": "2"}, 'policy "picky" cannot be made with its settings: ValueError: there is no more'),
+        ("mine", {"first": "2"}, 'policy "mine" takes no settings, and has first'),
+        ("lru", {"first": "2"}, 'policy "lru" takes no settings, and has first'),
+    ):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            registry.find(name, settings)
+
+
+@pytest.mark.parametrize("how", [*hostile.WELL, *hostile.BADLY])
+@given(candidates=CANDIDATES, share=st.floats(0, 1))
+def test_one_of_somebody_elses_spoils_nothing_and_chooses_of_what_it_was_given(
+    how: str, candidates: list[Candidate], share: float
+) -> None:
+    candidates[0].name = f"{how}.{candidates[0].name}"
+    before, needed = copy.deepcopy(candidates), max(1, int(share * freed_by(candidates)))
+    policy = guarded(hostile.policy)
+    if how in hostile.BADLY:
+        with pytest.raises(PolicyError) as told:
+            policy.choose(candidates, needed, NOW)
+        assert 0 < len(str(told.value)) <= MOST_REASON
+    else:
+        assert {id(each) for each in policy.choose(candidates, needed, NOW)} <= set(map(id, candidates))
+    assert candidates == before

@@ -48,13 +48,20 @@ def test_sizes_are_measured_before_they_are_guessed(tmp_path: Path) -> None:
     assert (spec.estimate_bytes, spec.estimate_from) == (700, "estimated")
 
 
-def test_a_folder_that_cannot_be_understood_is_tritons_to_judge(tmp_path: Path) -> None:
+def test_of_a_folder_that_cannot_be_understood_it_is_known_why_no_load_of_it_succeeds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write_models(tmp_path, "a", config="backend: [")
     catalog = Catalog(pool(tmp_path, "a"))
-    broken = specs(catalog)["a"]
+    seen = catalog.look(catalog.look({}))
+    assert caplog.text.count("model a cannot be loaded") == 1, "it is told once"
+    broken = catalog.specs(seen, Footprints(Path("/nowhere")))["a"]
     assert broken.estimate_from == "unknown"
+    assert "config.pbtxt is no model configuration" in broken.problem
     (tmp_path / "models" / "a" / "config.pbtxt").write_text("")
-    assert specs(catalog)["a"].stamp != broken.stamp, "what is repaired is tried again"
+    repaired = specs(catalog)["a"]
+    assert repaired.stamp != broken.stamp, "what is repaired is tried again"
+    assert not repaired.problem
 
 
 def test_a_file_system_that_fails_takes_no_model_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,26 @@ async def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) 
         stand_in.states.clear()
 
 
+async def test_a_quarantine_is_known_to_a_successor_until_the_model_changes(tmp_path: Path) -> None:
+    stand_in = StandIn({"a": MIB}, failing={"a": "no such operator"})
+    file = tmp_path / "state" / "footprints.json"
+    async with live(tmp_path, stand_in) as policy:
+        while (answer := await policy.acquire("a", seconds=0.3)).outcome == "busy":
+            pass
+        assert answer.outcome == "quarantined"
+        await policy.until(lambda: file.exists() and "no such operator" in file.read_text())
+    tried = len(stand_in.did("load"))
+    async with live(tmp_path, stand_in) as policy:
+        answer = await policy.acquire("a")
+        assert isinstance(answer, lease.Quarantined)
+        assert "no such operator" in answer.why
+        assert "a" not in stand_in.did("load")[tried:], "it is not tried again"
+        (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"mended")
+        stand_in.failing.clear()
+        assert (await policy.acquire("a")).outcome == "granted"
+        await policy.until(lambda: "no such operator" not in file.read_text())
+
+
 async def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(tmp_path: Path) -> None:
     stand_in = StandIn({"a": MIB, "b": MIB}, load_seconds=0.6)
     write_models(tmp_path, "a", "b")
@@ -90,6 +110,20 @@ async def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_pa
         policy.release("a")
         await policy.until(lambda: policy.state("a") == "cold")
         assert policy.counted("evictions_total", reason="changed") == 1
+
+
+async def test_a_model_whose_configuration_cannot_be_read_evicts_nobody(tmp_path: Path) -> None:
+    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB})) as policy:
+        await policy.acquire("a")
+        policy.release("a")
+        config = tmp_path / "models" / "b" / "config.pbtxt"
+        config.write_text("backend: [")
+        answer = await policy.acquire("b")
+        assert isinstance(answer, lease.Busy)
+        assert "config.pbtxt is no model configuration" in answer.why
+        assert (policy.state("a"), policy.triton.did("load")) == ("resident", [MODEL, "a"])
+        config.write_text("")
+        assert (await policy.acquire("b")).outcome == "granted"
 
 
 async def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
 from tidegate_eviction.__main__ import app
+from tidegate_eviction.core import messages
 from tidegate_eviction.listing import show
 from tidegate_eviction.server import MemoryReading
 from tidegate_eviction.serving.admin import SHOWN_MODELS, page
-from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render
+from tidegate_eviction.serving.footprints import Footprints
+from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render, tell
 from tidegate_eviction.triton.memory import MemorySource
 from tidegate_eviction.units import bytes_text, seconds_text
 from typer.testing import CliRunner
@@ -95,6 +97,35 @@ def test_the_number_of_names_is_bounded() -> None:
     said = samples(view(*(listed(f"m{number}", "cold") for number in range(NAMED_MODELS + 50))))
     assert len([key for key in said if key[0] == "model_state"]) == NAMED_MODELS
     assert said["models", "cold"] == NAMED_MODELS + 50
+
+
+def test_what_happened_to_models_is_counted_by_name_for_so_many_and_for_the_others_together() -> None:
+    seen, footprints = view(), Footprints(Path("nowhere"))
+    for name in ("a", "b", "a", "c"):
+        loaded = messages.Loaded(name, 0.1, 1, {}, 0)
+        evicted = messages.Evicted(name, "room", "b", 1.0, 1)
+        for event in (loaded, messages.LoadFailed(name, "no", 1, 5.0), evicted):
+            tell(event, seen.counts, footprints, {}, 2)
+    said = samples(seen)
+    for name in ("model_loads_total", "model_load_failures_total"):
+        assert {key[1]: number for key, number in said.items() if key[0] == name} == {"a": 2, "b": 1, "*": 1}
+    evictions = {key[1:]: number for key, number in said.items() if key[0] == "model_evictions_total"}
+    assert evictions == {("a", "room"): 2, ("b", "room"): 1, ("*", "room"): 1}
+    assert said["model_evicted_others_total", "b"] == 4
+    assert said["load_failures_total",] == 4
+
+
+def test_without_names_nothing_is_told_of_one_model() -> None:
+    seen = view(listed("a", "quarantined", state_seconds=5.0), named_models=0)
+    tell(messages.LoadFailed("a", "no", 1, 5.0), seen.counts, Footprints(Path("nowhere")), {}, 0)
+    assert {key[1] for key in samples(seen) if key[0].startswith("model_")} == {"*"}
+
+
+def test_since_when_a_model_is_in_quarantine_is_told() -> None:
+    said = samples(view(listed("a", "quarantined", state_seconds=60.0), listed("b", "cold"), taken=1000.0))
+    assert [(key, number) for key, number in said.items() if "quarantined_timestamp" in key[0]] == [
+        (("model_quarantined_timestamp_seconds", "a"), 940.0)
+    ]
 
 
 def test_trouble_shows() -> None:

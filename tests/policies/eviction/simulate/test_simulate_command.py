@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tidegate_eviction.__main__ import COMPARED, app, capacity_bytes
 from tidegate_eviction.simulate.trace import SimulationError, write_trace
 from typer.testing import CliRunner, Result
 
+from ..policies import hostile
 from .plain import trace_of
 
 SMALL = trace_of(
@@ -109,9 +111,24 @@ def test_the_sweep_goes_from_a_tenth_to_all(small: Path, monkeypatch: pytest.Mon
     assert lines[-1][-3:] == [f"{once:.0f}", "s", "0"], "at the end everything is loaded once, and nobody is refused"
 
 
+def test_a_policy_of_ones_own_is_simulated_by_its_name_and_told_of_when_it_fails(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile.install(tmp_path / "package", monkeypatch, failing="failing", picky="picky")
+    options = ("--trace", small, "--capacity", "8M", "--idle-seconds", 0)
+    once, thrice = (rows(*options, "--policy", "picky", "--set", f"first={first}")["picky"] for first in (1, 3))
+    assert once["evictions"] < thrice["evictions"], "it chooses more than is needed"
+    assert once["policy_failures"] == 0
+    result = run("simulate", *options, "--policy", "failing", "--compare", "--no-bound")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"failing failed at \d+ choices, .* first: KeyError: 'no such model'", result.stdout, re.DOTALL)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("--policy", "lru", "--capacity", "40%", "--set", "first=1"), 'policy "lru" takes no settings, and has first'),
+        (("--policy", "lru", "--capacity", "40%", "--set", "first"), "--set first: write each setting once, as NAME="),
         (("--capacity", "40%"), "Say which policy"),
         (("--policy", "lru"), "Say --capacity"),
         (("--policy", "lru", "--capacity", "much"), "--capacity much: this is no size"),

@@ -30,19 +30,21 @@ def check_entry(
     *,
     backends: Collection[str] | None = None,
     gpu: bool | None = None,
+    packages: Collection[str] | None = None,
     models: Mapping[str, ModelConfig] | None = None,
 ) -> list[Finding]:
     """Return what is wrong with an entry: errors first, then in the order of files and lines.
 
-    `backends` and `gpu` are what the server has that it is for, None where that is open. `models` are those that it
-    would lie beside; None looks at the folders beside it, and an ensemble's step that is not there is a warning only.
-    Raises UsageError where there is no folder.
+    `backends`, `gpu` and `packages` are what the server has that it is for, None where that is open. `models` are those
+    that it would lie beside; None looks at the folders beside it, and an ensemble's step that is not there is a warning
+    only. Raises UsageError where there is no folder.
     """
     entry = folder if isinstance(folder, Entry) else read_entry(folder)
     findings = [*entry.problems, *layout.check(entry)]
     if (config := entry.config) is not None:
         found = [each for check in _OF_THE_CONFIG for each in check(entry, config)]
         found += backend_checks.check_server(entry, config, backends)
+        found += python.check_packages(entry, config, packages)
         if gpu is False:
             found += running.check_no_gpu(config)
         find = _beside(entry) if models is None else {name: Neighbour(models[name]) for name in models}.get

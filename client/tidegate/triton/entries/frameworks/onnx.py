@@ -16,6 +16,10 @@ _TYPES = {
     10: "FP16", 11: "FP64", 12: "UINT32", 13: "UINT64", 16: "BF16",
 }  # fmt: skip
 """Of `TensorProto.DataType` (onnx.proto)."""
+_NO_ZIPMAP = (
+    "export it without: skl2onnx.to_onnx(model, sample, options={'zipmap': False}), or "
+    "onnxmltools.convert_lightgbm(model, initial_types=…, zipmap=False)"
+)
 _INTERFACE: Final = (
     ("initializer", 5, "Tensor", MANY), ("input", 11, "Value", MANY), ("output", 12, "Value", MANY),
     ("sparse_initializer", 15, "SparseTensor", MANY),
@@ -31,9 +35,10 @@ _CLASSES: Final = described(
         "TensorType": [("elem_type", 1, INT), ("shape", 2, "Shape")],
         "Other": [],
         "Type": [
-            ("tensor", 1, "TensorType"), ("sequence", 4, "Other"), ("map", 5, "Other"), ("opaque", 7, "Other"),
+            ("tensor", 1, "TensorType"), ("sequence", 4, "Sequence"), ("map", 5, "Other"), ("opaque", 7, "Other"),
             ("sparse_tensor", 8, "Other"), ("optional", 9, "Other"),
         ],
+        "Sequence": [("elem_type", 1, "Type")],
         "Value": [("name", 1, TEXT), ("type", 2, "Type")],
         "Attribute": [
             ("t", 5, "Tensor"), ("g", 6, "Graph"), ("tensors", 10, "Tensor", MANY), ("graphs", 11, "Graph", MANY),
@@ -63,27 +68,26 @@ def read_tensors(source: Path) -> Reading:
 
 def _tensors(graph: Any, source: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     weights = {each.name for each in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
-    try:
-        inputs = tuple(_tensor(value) for value in graph.input if value.name not in weights)
-        outputs = tuple(_tensor(value) for value in graph.output)
-    except ValueError as error:
-        do = "export the model with plain tensors on its outside"
-        raise UsageError(str(error), where=source, do=do) from None
+    inputs = tuple(_tensor(value, source) for value in graph.input if value.name not in weights)
+    outputs = tuple(_tensor(value, source) for value in graph.output)
     if not outputs:
         raise unreadable(source, "ONNX model", "its graph has no output")
     return inputs, outputs
 
 
-def _tensor(value: Any) -> Tensor:
+def _tensor(value: Any, source: Path) -> Tensor:
+    what, do, tensor = "", "export the model with plain tensors on its outside", value.type.tensor
     if not value.type.HasField("tensor"):
         kind = next((field.name for field, _ in value.type.ListFields()), "nothing")
-        raise ValueError(f"{value.name!r} is a {kind}; Triton passes tensors only")
-    tensor = value.type.tensor
-    if tensor.elem_type not in _TYPES:
-        what = f"{value.name!r} has elements of a type that Triton does not have (ONNX type {tensor.elem_type})"
-        raise ValueError(what)
-    if not tensor.HasField("shape"):
-        raise ValueError(f"{value.name!r} has a shape of unknown rank")
+        what = f"is a {kind}; Triton passes tensors only"
+        if value.type.sequence.elem_type.HasField("map"):
+            what, do = f"{what} (a ZipMap, as classifiers are exported with)", _NO_ZIPMAP
+    elif tensor.elem_type not in _TYPES:
+        what = f"has elements of a type that Triton does not have (ONNX type {tensor.elem_type})"
+    elif not tensor.HasField("shape"):
+        what = "has a shape of unknown rank"
+    if what:
+        raise UsageError(f"{value.name!r} {what}", where=source, do=do)
     dims = tuple(each.dim_value if each.dim_value > 0 else ANY for each in tensor.shape.dim)
     return Tensor(value.name, _TYPES[tensor.elem_type], dims)
 

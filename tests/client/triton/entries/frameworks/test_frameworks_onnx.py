@@ -65,6 +65,16 @@ def test_tensors_that_triton_cannot_pass_are_refused(tmp_path: Path, bad: Any, s
         read(tmp_path / "m.onnx")
 
 
+def test_a_classifiers_zipmap_is_refused_with_the_option_that_leaves_it_out(tmp_path: Path) -> None:
+    key = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, key))
+    made = model([value("x", TensorProto.FLOAT, [1])], [helper.make_value_info("probabilities", maps)])
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match=r"'probabilities' is a sequence; .* ZipMap") as told:
+        read(tmp_path / "m.onnx")
+    assert "options={'zipmap': False}" in told.value.do
+
+
 def outside(tmp_path: Path, location: str) -> Path:
     x, y = (value(name, TensorProto.FLOAT, [300]) for name in "xy")
     made = model([x], [y], {"w": np.ones(300, np.float32)})

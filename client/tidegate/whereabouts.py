@@ -1,0 +1,82 @@
+"""Where models are, since when, and why not: asked of every proxy, which asks its replicas. Nothing is loaded."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final
+
+from tidegate_contracts.message import Message
+from tidegate_contracts.whereabouts import VisibleModel
+
+from .calling.inputs import signature_of
+from .calling.proxy import ProxyClient, model_path
+from .errors import NotFoundError, TidegateError
+from .status import KnownProxy
+
+_AT_ONCE: Final = 8
+_ANSWER_SECONDS: Final = 15.0
+
+
+class FoundModel(VisibleModel):
+    """A model on one data plane; what it takes and gives is told of one that is in memory."""
+
+    environment: str
+    plane: str
+    traffic: str  # what decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    max_batch: int | None = None  # rows that a request may have; 0: it takes no batches
+
+
+class PlaneWhereabouts(Message):
+    """The models of an environment on one data plane."""
+
+    environment: str
+    plane: str
+    proxy: str
+    error: str = ""  # why nothing could be learned
+    exit_code: int = 0  # with which `tidegate` ends for that
+    models: tuple[FoundModel, ...] = ()
+
+
+def ask(proxies: Sequence[KnownProxy], model: str | None = None) -> list[PlaneWhereabouts]:
+    """Return what each proxy says of all models, or of one: of those proxies then that have it, or gave no answer.
+
+    Raises NotFoundError where there are none, and UsageError for no name.
+    """
+    model_path(None, model)  # once for all of them
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = list(threads.map(lambda proxy: _plane(proxy, model), proxies))
+    if model is None:
+        return found
+    if not (having := [each for each in found if each.models or each.error]):
+        raise NotFoundError(f"there is no model {model!r}", do="`tidegate models` shows all that you may see")
+    return having
+
+
+def _plane(proxy: KnownProxy, model: str | None) -> PlaneWhereabouts:
+    about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
+    try:
+        with proxy.client(_ANSWER_SECONDS, waits=False) as client, ThreadPoolExecutor(_AT_ONCE) as threads:
+            said = client.whereabouts(model)
+            about["environment"] = proxy.environment or said.environment
+            models = threads.map(lambda each: _found(client, proxy, about["environment"], each), said.models)
+            return PlaneWhereabouts(**about, models=tuple(models))
+    except TidegateError as error:
+        if model is not None and isinstance(error, NotFoundError):
+            return PlaneWhereabouts(**about)
+        return PlaneWhereabouts(**about, error=str(error), exit_code=error.exit_code)
+
+
+def _found(client: ProxyClient, proxy: KnownProxy, environment: str, model: VisibleModel) -> FoundModel:
+    config: Mapping[str, Any] = {}
+    if model.state == "resident":
+        with suppress(TidegateError):
+            config = client.config(model.model, server=model.server)
+    signature = signature_of(config)
+    return FoundModel(
+        **dict(model), environment=environment, plane=proxy.plane,
+        traffic=proxy.traffic(model.server, model.model, config),
+        inputs=tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs),
+        outputs=tuple(map(str, signature.outputs)), max_batch=signature.max_batch if config else None,
+    )  # fmt: skip

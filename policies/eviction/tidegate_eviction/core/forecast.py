@@ -1,0 +1,138 @@
+"""When a model can be had: what a caller is told who has waited in vain, by what was measured of loads and unloads.
+
+The queue is played forward: whenever a place among the loads that run at once is free, and room is there, or comes when
+leases and idle limits end, the model takes it whose turn it is of those that somebody waits for, or comes back for.
+Once it is loaded, its own room comes again.
+"""
+
+import heapq
+import math
+
+from tidegate_contracts.lease import RENEWALS_PER_LEASE, State
+
+from . import transitions
+from .planner import overdue_at, turn
+from .pool import Model, Pool
+
+_SOON = 1.0  # Seconds that something of which nothing was measured yet is thought to take at least.
+_STEADY_GAPS = 3  # One that was not called for so many times the mean time between its uses is in use no more.
+_JUST_AFTER = 1e-6  # Seconds added to a wait, so that rounding makes nobody come a moment early.
+
+
+def retry_after(pool: Pool, model: Model) -> float:
+    """Return after how many seconds a lease on a model may be had, or its load begin."""
+    if model.state is State.LOADING:
+        wait = _load_ends_in(pool, model)
+    elif model.state is State.QUEUED:
+        wait = _begins_at(pool, model) - pool.now + _JUST_AFTER
+    elif model.state is State.DRAINING:
+        wait = max(0.0, model.leased_until - pool.now) + (pool.unloads_take() or _SOON)
+    else:
+        wait = pool.unloads_take() or _SOON
+    return min(pool.settings.retry_most_seconds, wait)
+
+
+def _load_seconds(pool: Pool, model: Model) -> float:
+    """Return what a load of it takes: if none was measured yet, as long as those under way have taken so far."""
+    known = pool.load_measured(model)
+    if known is None:
+        known = pool.loads_take()
+    if known is None:
+        known = max([_SOON, *(pool.now - other.operation.since for other in pool.loads.values())])
+    return known
+
+
+def _load_ends_in(pool: Pool, model: Model) -> float:
+    """Return in how many seconds a load that is under way ends; one that is late, in as many as it is late."""
+    return abs(_load_seconds(pool, model) - (pool.now - model.operation.since)) or _SOON
+
+
+def _begins_at(pool: Pool, leaves: Model) -> float:
+    """Return when the load of a queued model begins whose caller leaves, to come back then."""
+    at = now = pool.now
+    places = [now + _load_ends_in(pool, model) for model in pool.loads.values()]
+    places += [now] * (pool.settings.loads_at_once - len(places))
+    if now < transitions.held_until(pool):
+        places = [max(places)] * len(places)
+    heapq.heapify(places)
+    room, room_at, coming = pool.free + sum(pool.ledger.margins.values()), now, _room_to_come(pool)
+    to_come, begun = _wanted(pool, leaves), set()
+    there: list[tuple[tuple[float | str, ...], float, float, str]] = []
+    while True:
+        at = max(at, places[0]) if there else max(at, places[0], to_come[0][0])
+        while to_come and to_come[0][0] <= at:
+            since, until, name = heapq.heappop(to_come)
+            is_back = name == leaves.name and until == math.inf  # He finds all others before him who are there by then.
+            heapq.heappush(there, ((math.inf,) if is_back else turn(pool, pool.models[name], at), since, until, name))
+        _, since, until, name = there[0]
+        model = pool.models[name]
+        needed, is_alone = pool.needed(model), transitions.alone(pool, model)
+        while room < needed and coming:
+            room_at, bytes_ = heapq.heappop(coming)
+            room += bytes_
+        begins = max(since, room_at, max(places) if is_alone else places[0])
+        if to_come and to_come[0][0] <= begins:
+            at = begins  # others are there until then, and it may be the turn of one of them
+            continue
+        heapq.heappop(there)
+        if name in begun or begins > until:
+            continue
+        if model is leaves:
+            return begins
+        begun.add(name)
+        room -= needed
+        loaded = begins + _load_seconds(pool, model)
+        if is_alone:
+            places = [loaded] * len(places)
+        else:
+            heapq.heapreplace(places, loaded)
+        heapq.heappush(coming, (loaded + _stays(pool, model), needed))
+
+
+def _wanted(pool: Pool, leaves: Model) -> list[tuple[float, float, str]]:
+    """Return, as a heap, from when to when each model is wanted: a queued one while somebody waits for it, one whose
+    callers were told to come back from then on, and so the one whose caller leaves."""
+    found = [(max(leaves.due, leaves.failures.not_before), math.inf, leaves.name)]
+    for model in pool.by_state[State.QUEUED].values():
+        until = max((waiter.ticket.deadline for waiter in model.waiters.values()), default=-math.inf)
+        since = max(model.due, model.failures.not_before)
+        if since < math.inf:
+            found.append((since, math.inf if pool.demanded(model) else until, model.name))
+    found += [(model.back_at - 2 * _JUST_AFTER, math.inf, model.name) for model in pool.told_busy()]
+    # Once they are overdue, they have another turn.
+    found += [(max(since, overdue_at(pool, pool.models[name])), until, name) for since, until, name in found]
+    heapq.heapify(found)
+    return found
+
+
+def _room_to_come(pool: Pool) -> list[tuple[float, int]]:
+    """Return when how many bytes may be free again."""
+    takes, states = pool.unloads_take(), pool.by_state
+    coming = [(_may_go_at(pool, each) + takes, each.candidate.bytes) for each in states[State.RESIDENT].values()]
+    coming += [(each.leased_until + takes, pool.ledger.size(each.held)) for each in states[State.DRAINING].values()]
+    for each in states[State.LOADING].values():
+        ends = pool.now + _load_ends_in(pool, each)
+        coming.append((ends + _stays(pool, each), pool.ledger.size(each.operation.pieces)))
+    coming.append((pool.now + takes, pool.ledger.pending))
+    coming = [each for each in coming if each[0] < math.inf]
+    heapq.heapify(coming)
+    return coming
+
+
+def _may_go_at(pool: Pool, model: Model) -> float:
+    """Return when a resident model may likely be evicted; one in steady use is used for as long again as so far."""
+    candidate, limit, settings = model.candidate, pool.idle_limit(model), pool.settings
+    silent = _STEADY_GAPS * candidate.gap_seconds + settings.lease_seconds / RENEWALS_PER_LEASE
+    at = pool.likely_at(model)
+    if 0 < _STEADY_GAPS * candidate.gap_seconds < limit and pool.now - candidate.last_use <= silent:
+        at = max(at, 2 * candidate.last_use - candidate.resident_since + limit)
+    return max(pool.now, at)
+
+
+def _stays(pool: Pool, model: Model) -> float:
+    """Return how long a model stays after its load, if it is used just then."""
+    settings = pool.settings
+    if not settings.policy.evicts or pool.demanded(model):
+        return math.inf
+    kept = min(settings.residency_most_seconds, settings.residency_factor * _load_seconds(pool, model))
+    return max(kept, pool.idle_limit(model), pool.given_back_after(pool.idle_limit(model)))

@@ -1,0 +1,136 @@
+"""Callers' connections as guests of the proxy's memory: what they take is booked, a stranger's until known."""
+
+import asyncio
+
+from .memory import Booking, Holder, Memory
+from .problems import Problem
+
+CONNECTION_BYTES = 40 * 1024  # What a caller's connection takes: tables, what is known of it, and some unsent bytes.
+TLS_BYTES = 48 * 1024  # What TLS adds, beside a buffer for as much as comes at once.
+TLS_AT_ONCE = 16 * 1024  # Bytes that TLS is given at once to send: a record (RFC 8446, 5.1).
+MOST_UNSENT = 16 * 1024  # Bytes of answers of one connection that wait for its caller and are not counted.
+
+
+class _LostTransport(asyncio.Transport):
+    """Stands for the transport of a connection that is lost: what still knows that keeps nothing of what TLS kept."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: object) -> None:
+        """Drop it."""
+
+    def close(self) -> None:
+        """It is closed."""
+
+    abort = pause_reading = resume_reading = close
+
+
+_LOST = _LostTransport()
+
+
+class Guest(asyncio.Protocol):
+    """A caller's connection: it holds bytes of its own, for a stranger until it is known whose it is."""
+
+    held = 0
+    is_unknown = True
+    memory: Memory
+    booking: Booking
+    transport: asyncio.Transport
+    wire: asyncio.Transport = None  # type: ignore[assignment]  # What the transport sends by: below TLS, else itself.
+    base_bytes = CONNECTION_BYTES
+    _most_at_once = 0  # Bytes that have come at once.
+    _most_kept = 0  # Bytes that TLS could not send at once.
+
+    def arrive(self, memory: Memory) -> bool:
+        """Take a place as a stranger's; return whether there is one."""
+        self.memory = memory
+        self.booking = Booking(memory.strangers, self)
+        if self.wire is None:
+            self.wire = self.transport
+        else:
+            self.base_bytes += TLS_BYTES
+            self.wire.set_write_buffer_limits(high=MOST_UNSENT)
+        self.transport.set_write_buffer_limits(high=MOST_UNSENT)
+        memory.strangers.connections[self] = None
+        return self.holds(0)
+
+    def leave(self) -> None:
+        """Give back all that it holds."""
+        self.memory.strangers.connections.pop(self, None)
+        self.booking.end()
+
+    def lost(self) -> None:
+        """Give it back, and know its transport no longer."""
+        self.leave()
+        self.transport = self.wire = _LOST
+
+    def known_as(self, holder: Holder) -> None:
+        """Learn whose it is; raises Problem, and then it is a stranger's still."""
+        self.booking.move(self.memory.callers, holder)
+        self.is_unknown = False
+        self.settle()
+
+    def settle(self) -> None:
+        """Be no stranger's, unless other calls over it still are."""
+        if not self.held:
+            self.memory.strangers.connections.pop(self, None)
+
+    @property
+    def owner(self) -> Holder | None:
+        """Whose work it is what it sends: all strangers are one."""
+        return None if self.is_unknown else self.booking.holder
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that the caller has not taken yet; TLS has given some of them to the wire."""
+        size = self.transport.get_write_buffer_size()
+        return size if self.wire is self.transport else size + self.wire.get_write_buffer_size()
+
+    def count_at_once(self, size: int) -> None:
+        """Count the two buffers that TLS keeps for as much as has come at once: as it came, and to be decrypted."""
+        if self.wire is not self.transport and size > self._most_at_once:
+            self.base_bytes += 2 * (size - self._most_at_once)
+            self._most_at_once = size
+
+    def write_out(self, data: bytes) -> None:
+        """Write; TLS never gives back the buffer for the most that it had to keep, so it is given little at once."""
+        if self.wire is self.transport:
+            self.transport.write(data)
+            return
+        view = memoryview(data)
+        for start in range(0, len(view), TLS_AT_ONCE):
+            self.transport.write(view[start : start + TLS_AT_ONCE])
+        if (kept := self.transport.get_write_buffer_size()) > self._most_kept:
+            self.base_bytes += 4 * (kept - self._most_kept) // 3  # OpenSSL rounds up like this
+            self._most_kept = kept
+
+    def books(self) -> Booking:
+        """Return what counts for a call over it of which it is not known who makes it."""
+        return Booking(self.booking.budget, self.booking.holder)
+
+    def holds(self, more: int) -> bool:
+        """Book so many bytes beside its own; return False where that is too much."""
+        try:
+            self.booking.set(self.base_bytes + more)
+        except Problem:
+            return False
+        return True
+
+    def make_room(self) -> None:
+        """End it: there is no room for it any more."""
+        self.memory.count_cut("room")
+        self.leave()
+
+    def abort_if_slow(self) -> None:
+        """End it at once where its caller could delay that: it takes nothing, or TLS waits for its farewell."""
+        if self.is_over_tls or self.unsent:
+            self.transport.abort()
+
+    @property
+    def is_over_tls(self) -> bool:
+        """Whether TLS keeps what has come, too."""
+        return self.wire is not self.transport

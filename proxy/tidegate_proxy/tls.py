@@ -1,0 +1,90 @@
+"""TLS for callers' connections: who only says hello counts as a stranger, too, and can be ended."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import cast
+
+from .guests import Guest
+from .memory import Memory
+
+HELLO_SECONDS = 20.0  # Seconds that a caller has to bring up TLS.
+FAREWELL_SECONDS = 1.0  # The same to end it.
+
+
+class TlsDoor(Guest):
+    """A connection over which TLS is brought up; then it is another protocol's, with the wire below it."""
+
+    def __init__(self, whole: Memory, tls: ssl.SSLContext, behind: Callable[[], Guest]) -> None:
+        self._whole = whole
+        self._tls = tls
+        self._behind = behind
+        self._early = b""  # What has come while nobody was there to take it.
+        self._inner: Guest | None = None
+        self._is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, where there is a place for it."""
+        self.transport = self.wire = cast(asyncio.Transport, transport)
+        if self.arrive(self._whole):
+            self._task = asyncio.get_running_loop().create_task(self._handshake(self.transport))
+        else:
+            self.make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """Keep it for those who take it."""
+        self._early += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the other protocol, if it is there."""
+        self._is_lost = True
+        self.leave()
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
+
+    def make_room(self) -> None:
+        """End it: there is no room for it any more."""
+        super().make_room()
+        self.transport.abort()
+
+    async def _handshake(self, wire: asyncio.Transport) -> None:
+        made = None
+        hello = asyncio.ensure_future(self._say_hello(wire))
+        try:
+            while wire.get_protocol() is self and not hello.done():
+                await asyncio.sleep(0)
+            if self._early and not hello.done():  # they came before TLS was there to take them
+                early, self._early = self._early, b""
+                reader = cast(asyncio.BufferedProtocol, wire.get_protocol())
+                while early:
+                    room = memoryview(reader.get_buffer(len(early)))
+                    part, early = early[: len(room)], early[len(room) :]
+                    room[: len(part)] = part
+                    reader.buffer_updated(len(part))
+            made = await hello
+        except OSError:  # it was no TLS, or took too long
+            pass
+        finally:
+            del hello  # what ended it knows this frame, and so all of the connection, for as long as it is known here
+        self.leave()
+        if made is None or self._is_lost or made.is_closing():
+            wire.abort()
+            return
+        self._inner = inner = self._behind()
+        inner.wire = wire
+        made.set_protocol(inner)
+        inner.connection_made(made)
+        if self._early:
+            inner.data_received(self._early)
+            self._early = b""
+
+    async def _say_hello(self, wire: asyncio.Transport) -> asyncio.Transport:
+        if wire.is_closing():  # TLS would be told so before it has begun, and then wait for the caller all the same
+            raise ConnectionResetError
+        made = await asyncio.get_running_loop().start_tls(
+            wire, self, self._tls, server_side=True,
+            ssl_handshake_timeout=HELLO_SECONDS, ssl_shutdown_timeout=FAREWELL_SECONDS,
+        )  # fmt: skip
+        if made is None:  # the caller has gone while TLS was brought up
+            raise ConnectionResetError
+        return made

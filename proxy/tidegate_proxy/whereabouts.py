@@ -1,0 +1,127 @@
+"""Where models are, what they wait for, who holds them, and why they are not loaded: as their replicas tell it.
+
+Looking loads nothing. A replica is asked of all its models at once, and once for all who ask at about the same time.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from tidegate_contracts.lease import State
+from tidegate_service.reasons import plain
+
+from .pools import Pool
+from .residency.client import Listing, PolicyError
+from .routes import Route
+from .upstream.breaker import FAILURES
+from .upstream.load_watch import LoadWatch
+from .upstream.replica import Replica
+
+_NEAREST = (
+    *(State.RESIDENT, State.LOADING, State.QUEUED, State.DRAINING, State.UNLOADING, State.FREEING, State.COLD),
+    *("unseen", State.QUARANTINED, "failed", State.UNKNOWN, "unreachable"),
+)
+"""From nearest to use to farthest: of several replicas, the nearest says what a model is."""
+_RANK: dict[str, int] = {state: number for number, state in enumerate(_NEAREST)}
+_Said = dict[str, Any]
+_Tell = Callable[[str], _Said]
+"""Returns how a model is at one replica: what `tidegate_contracts.whereabouts.Place` has, but for the replica."""
+
+
+async def whereabouts(routes: Sequence[Route]) -> Callable[[Sequence[Route]], list[_Said]]:
+    """Ask where the models of these routes are; return what says it of some of them.
+
+    Each is told as `tidegate_contracts.whereabouts.VisibleModel` has it.
+    """
+    pools = [*dict.fromkeys(route.pool for route in routes)]
+    asked = dict(zip(pools, await asyncio.gather(*map(_ask_each, pools)), strict=True))
+    return lambda some: [_of_model(route, asked[route.pool]) for route in some]
+
+
+def _of_model(route: Route, asked: dict[str, _Tell]) -> _Said:
+    pool = route.pool
+    places = [{"replica": replica} | tell(route.name) for replica, tell in asked.items()]
+    nowhere = {"state": "unreachable", "why": plain(pool.why_not_ready())}
+    nearest = min(places, key=lambda place: _RANK[place["state"]], default=nowhere)
+    own = {"state": nearest["state"], "since": nearest.get("since"), "why": nearest.get("why", "")}
+    about = {"model": route.name, "server": route.server, "pool": pool.config.name, "loading": pool.config.loading}
+    return about | own | {"versions": nearest.get("versions", ()), "places": places}
+
+
+async def _ask_each(pool: Pool) -> dict[str, _Tell]:
+    replicas = list(pool.replicas)
+    answers = await asyncio.gather(*(_ask(pool, replica) for replica in replicas))
+    return {replica.name: answer for replica, answer in zip(replicas, answers, strict=True)}
+
+
+async def _ask(pool: Pool, replica: Replica) -> _Tell:
+    if replica.breaker.failures >= FAILURES:
+        return _alike("unreachable", f"{replica.name} gets no calls: {replica.breaker.why}")
+    if pool.leases is not None:
+        try:
+            return _on_demand(await pool.leases.listing(replica))
+        except PolicyError as error:
+            return _alike("unseen", f"the eviction policy of {replica.name} gives no answer: {error}")
+    if (watch := pool.watches.get(replica)) is None:
+        return _alike("unseen", f"{replica.name} does not tell which models it has loaded")
+    await watch.look()
+    if watch.seen_at is None:
+        return _alike("unseen", f"what {replica.name} has loaded cannot be seen: {watch.why}")
+    return _preloaded(watch, int(monotonic() - watch.seen_at))
+
+
+def _alike(state: str, why: str) -> _Tell:
+    said = {"state": state, "why": plain(why)}
+    return lambda _: said
+
+
+def _on_demand(listing: Listing) -> _Tell:
+    def tell(model: str) -> _Said:
+        listed = listing.models.get(model)
+        if listed is None:
+            return {"state": State.UNKNOWN, "why": "the eviction policy does not know it"}
+        since = None if listed.state_seconds is None else listing.at - listed.state_seconds
+        failed = [] if listed.failed_seconds is None else [listing.at - listed.failed_seconds]
+        failures = [{"version": None, "why": plain(listed.failed_why), "since": _time(when)} for when in failed]
+        return {
+            "state": listed.state, "since": _time(since), "why": plain(listed.why), "versions": listed.versions,
+            "idleSeconds": listed.idle_seconds, "evictableIn": listed.evictable_in, "leases": listed.leases,
+            "waiters": listed.waiters, "failures": failures,
+        }  # fmt: skip
+
+    return tell
+
+
+def _preloaded(watch: LoadWatch, seen_seconds: int) -> _Tell:
+    failures: defaultdict[str, list[_Said]] = defaultdict(list)
+    loading = {model for model, _ in watch.loading}
+    for (model, version), failure in sorted(watch.failed.items()):
+        if (model, version) in watch.loading or (not version and model in loading):
+            continue  # it is tried again
+        number = int(version) if version.isdecimal() else None
+        failures[model].append({"version": number, "why": failure.why, "since": _time(failure.since)})
+
+    def tell(model: str) -> _Said:
+        failed = failures.get(model, [])
+        said: _Said
+        if (versions := watch.loaded.get(model)) is not None:
+            said = {"state": State.RESIDENT, "since": _time(watch.loaded_since[model]), "versions": versions}
+        elif model in loading:
+            said = {"state": State.LOADING}
+        elif failed:
+            why = "; ".join(dict.fromkeys(each["why"] for each in failed))
+            said = {"state": "failed", "since": min(each["since"] for each in failed), "why": why}
+        else:
+            why = "its server has not loaded it: nobody has deployed it, it was taken out, or that was just now"
+            said = {"state": State.UNKNOWN, "why": why}
+        return said | {"failures": failed, "seenSeconds": seen_seconds}
+
+    return tell
+
+
+def _time(seconds: float | None) -> datetime | None:
+    """Return seconds since the epoch as a time, to the second."""
+    return None if seconds is None else datetime.fromtimestamp(int(seconds), UTC)

@@ -1,0 +1,46 @@
+"""Error texts of inference servers, as logs and callers may have them: in one line, short, no paths, no tracebacks."""
+
+import re
+from typing import Final
+
+MOST: Final = 300  # Characters that are left of one, where it is not said otherwise.
+MOST_TOLD: Final = 1000  # The same for the caller whose call it answers.
+_LOOKED_AT = 8  # Times as many characters are looked at, half of them at the end, where tracebacks have their reason.
+_TRACEBACK = "Traceback (most recent call last)"
+_PATH = re.compile(
+    r"""(?<=['"])(?:[a-z0-9+]{1,16}://|/)[^'"]+(?=['"])|[a-z0-9+]{1,16}://[^\s'"]+|(?<![\w./])/[^\s'":;,()]+"""
+)
+
+
+def plain(text: str, most: int = MOST) -> str:
+    """Return an error's text in one line of at most so many characters; of each path its last name is left."""
+    if len(text) > _LOOKED_AT * most:
+        half = _LOOKED_AT * most // 2
+        text = f"{text[:half]}\n {text[-half:]}"
+    lines, in_traceback = list[str](), False
+    for number, line in enumerate(text.splitlines()):
+        if number and line.strip() == "At:":  # how Triton's Python backend begins a traceback, with which it ends
+            break
+        if in_traceback and (line[:1].isspace() or not line):
+            continue
+        kept, found, _ = line.partition(_TRACEBACK)
+        in_traceback = bool(found)
+        lines.append(kept)
+    said = " ".join(lines)
+    if not said.strip():
+        said = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+    line = " ".join(_PATH.sub(_last_name, said).split())
+    return line if len(line) <= most else f"{line[: most - 2]} …"
+
+
+def told(text: str) -> str:
+    """Return an error as the caller of a server may have it: just as it is where nothing of it is to be left out."""
+    line = plain(text, MOST_TOLD)
+    return text if line == " ".join(text.split()) else line
+
+
+def _last_name(path: re.Match[str]) -> str:
+    found = path[0]
+    kept = found.rstrip("/,;:.()")
+    name = kept.partition("?")[0].rstrip("/").rpartition("/")[2]
+    return name.rpartition("@")[2] + found[len(kept) :].lstrip("/")

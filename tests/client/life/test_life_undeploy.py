@@ -1,0 +1,264 @@
+"""A model is taken out of an environment: nothing serves it, others keep theirs, and a rollback brings it back."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
+from typing import Any
+
+import pytest
+from tidegate.errors import BusyError, NotFoundError, RefusedError, UnfinishedError, UnreachableError, UsageError
+from tidegate.life import undeploy as module
+from tidegate.life.deploy import rollback
+from tidegate.life.publish import bring
+from tidegate.life.rules import current, history
+from tidegate.life.target import Home, targets
+from tidegate.life.undeploy import undeploy
+from tidegate_contracts.environments import Environments, Promotion
+from tidegate_contracts.whereabouts import Place, PlaceState, Whereabouts
+
+from tests.client.clock import Clock
+
+from .entries import golden
+from .papers import Answers, Life
+from .test_life_target import MODEL, dataset, known, plane
+
+STAYING = Place(replica="10.0.0.1:8000", state="resident")
+
+
+def home(life: Life) -> Home:
+    [target] = targets(life.of, MODEL, life.here.known)
+    return target.homes[0]
+
+
+@pytest.fixture(autouse=True)
+def _time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "time", Clock())
+
+
+def test_nothing_serves_what_was_taken_out_and_the_registry_says_so(life: Life) -> None:
+    life.bring(1)
+    outcome = undeploy(life.here, MODEL, "prod")
+    assert (outcome.what, outcome.version, outcome.who) == ("undeploy", 1, "anna")
+    assert (life.served(), life.papers.aliases) == ((), {})
+    assert current(life.papers.written, "prod") is None
+    assert [each.what for each in life.papers.written] == ["deploy", "undeploy"]
+    repository = life.here.repository(home(life))
+    assert (repository.models(), repository.versions(MODEL), outcome.unverified) == ([MODEL], [1], ())
+    assert not (life.models / MODEL).exists()  # else a Triton that has loaded it would serve on
+
+
+def test_nothing_is_taken_away_from_a_server_that_is_loading_it(life: Life) -> None:
+    life.bring(1)
+    life.answers.places = (STAYING.model_copy(update={"state": "loading"}),)
+    with pytest.raises(UnfinishedError, match="still being loaded"):
+        undeploy(life.here, MODEL, "prod")
+    assert (life.models / MODEL).exists()
+    assert life.served() == (1,)
+
+
+def test_a_folder_that_two_data_planes_read_is_taken_away_when_neither_is_loading_it(life: Life) -> None:
+    class Loading(Answers):
+        def whereabouts(self, model: str, **how: Any) -> Whereabouts:
+            assert (self.repository / model).exists() or not self.places
+            said = super().whereabouts(model, **how)
+            self.places = () if next(looks) else self.places
+            return said
+
+    looks = chain([False, False], repeat(True))
+    _, both = known(plane("east", dataset("a")), plane("west", dataset("a")))
+    west = Loading(life.models)
+    proxies: Any = {"http://east": life.answers, "http://west": west}
+    here = replace(life.here, known=both, _proxies=proxies)
+    bring(here, "deploy", life.papers.register(1), both.environments[0], "anna")
+    west.places = (STAYING.model_copy(update={"state": "loading"}),)
+    assert undeploy(here, MODEL, "prod").planes == ("east", "west")
+    assert not (life.models / MODEL).exists()
+
+
+def test_where_another_environment_reads_the_repository_its_versions_serve_on_and_that_is_told(life: Life) -> None:
+    one, two = (plane("east", dataset("a"), versions=({"version": number, "weight": 100},)) for number in (1, 2))
+    _, both = known(two, lab=(one,))
+    here = replace(life.here, known=both)
+    for number, of in ((1, both.environments[1]), (2, both.environments[0])):
+        bring(here, "deploy", life.papers.register(number), of, "anna")
+    outcome = undeploy(here, MODEL, "prod")
+    assert outcome.unverified == (
+        "east, preload/main: another environment reads the repository, and its versions are served",
+    )
+    assert (life.served(), life.papers.aliases) == ((1,), {"lab": 1})
+
+
+def test_what_was_never_there_cannot_be_taken_out(life: Life) -> None:
+    life.papers.register(1)
+    with pytest.raises(NotFoundError, match="prod has no version"):
+        undeploy(life.here, MODEL, "prod")
+    life.bring(1)
+    undeploy(life.here, MODEL, "prod")
+    with pytest.raises(NotFoundError, match="prod has no version"):
+        undeploy(life.here, MODEL, "prod")
+
+
+def test_a_rollback_brings_back_what_was_taken_out(life: Life) -> None:
+    for number in (1, 2):
+        life.bring(number)
+    undeploy(life.here, MODEL, "prod")
+    assert rollback(life.here, MODEL, "prod").version == 2
+    assert life.served() == (2,)
+    assert rollback(life.here, MODEL, "prod").version == 1
+
+
+@pytest.mark.parametrize("state", ["resident", "draining"])
+def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, state: PlaceState) -> None:
+    life.bring(1)
+    before = (life.models / MODEL / "config.pbtxt").read_text()
+    life.answers.places = (Place(replica="10.0.0.1:8000", state=state),)
+    with pytest.raises(UnfinishedError, match="what served before serves on") as told:
+        undeploy(life.here, MODEL, "prod")
+    assert f"10.0.0.1:8000 ({state})" in told.value.why
+    assert (life.models / MODEL / "config.pbtxt").read_text() == before
+    assert life.papers.aliases == {"prod": 1}
+    assert [each.what for each in life.papers.written] == ["deploy"]
+    [failed] = [each for each in history(life.here, MODEL) if each.ended != "done"]
+    assert (failed.what, failed.ended) == ("undeploy", "failed")
+    assert "10.0.0.1:8000" in failed.note
+
+
+def test_a_replica_that_answers_is_believed_more_than_what_it_tells_of_itself(life: Life) -> None:
+    life.bring(1)
+    life.answers.places = (STAYING.model_copy(update={"state": "unknown"}),)
+    life.answers.is_ready = True
+    with pytest.raises(UnfinishedError, match="preload/main is ready for calls"):
+        undeploy(life.here, MODEL, "prod")
+    assert life.served() == (1,)
+    life.answers.is_ready = False
+    assert undeploy(life.here, MODEL, "prod").unverified == ()
+
+
+@pytest.mark.parametrize("places", [(), (STAYING.model_copy(update={"state": "unreachable"}),)])
+def test_a_pool_of_which_no_replica_gets_calls_is_not_waited_for(life: Life, places: tuple[Place, ...]) -> None:
+    life.bring(1)
+    life.answers.places = places
+    life.answers.broken = {1: repeat(BusyError("no replica is ready"))}
+    assert undeploy(life.here, MODEL, "prod").unverified == ()
+
+
+def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tells_is_not_believed(life: Life) -> None:
+    life.bring(1)
+    life.answers.places = (STAYING.model_copy(update={"state": "unknown"}),)
+    life.answers.silent = iter([None, UnreachableError("it is rolled out"), None, NotFoundError("no such path")])
+    life.answers.broken = {1: iter([BusyError("too many calls")])}
+    assert undeploy(life.here, MODEL, "prod").unverified == ()
+    rollback(life.here, MODEL, "prod")
+    life.answers.broken = {1: repeat(BusyError("too many calls"))}
+    with pytest.raises(UnfinishedError, match=r"could not be told at the last look \(too many calls"):
+        undeploy(life.here, MODEL, "prod")
+    assert life.served() == (1,)
+
+
+def test_what_was_taken_out_after_a_deploy_by_a_clock_that_went_ahead_is_out(life: Life) -> None:
+    life.here.now = lambda: datetime.now(UTC) + timedelta(hours=1)
+    life.bring(1)
+    life.here.now = lambda: datetime.now(UTC)
+    undeploy(life.here, MODEL, "prod")
+    assert current(life.here.records(MODEL), "prod") is None
+
+
+def test_where_it_cannot_be_told_whether_it_is_served_nothing_is_done(life: Life) -> None:
+    life.bring(1)
+    life.answers.places = (Place(replica="10.0.0.1:8000", state="unseen"),)
+    with pytest.raises(UnreachableError, match="nothing was done"):
+        undeploy(life.here, MODEL, "prod")
+    assert (life.served(), life.papers.aliases) == ((1,), {"prod": 1})
+    assert [each.what for each in history(life.here, MODEL)] == ["deploy"]
+
+
+def test_who_is_interrupted_is_told_that_what_served_serves_on(life: Life) -> None:
+    life.bring(1)
+    life.answers.places = (STAYING,)
+    life.answers.interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        undeploy(life.here, MODEL, "prod")
+    assert (life.served(), life.papers.aliases) == ((1,), {"prod": 1})
+    assert life.told[-1] == f"{MODEL} was not taken out of prod: what served before serves on"
+    assert [each.ended for each in history(life.here, MODEL)] == ["interrupted", "done"]
+
+
+@pytest.mark.parametrize("after", ["the configuration", "the alias"])
+def test_a_run_that_was_killed_is_ended_by_the_next_one(life: Life, after: str) -> None:
+    life.bring(1)
+    repository = life.here.repository(home(life))
+    with repository.lock(MODEL, "anna"):
+        repository.withdraw(MODEL)  # what a kill leaves behind: nothing is put back
+    if after == "the alias":
+        life.papers.aliases.clear()
+    life.answers.places = (STAYING,)
+    with pytest.raises(UnfinishedError, match=f"{MODEL} is not out of prod yet"):
+        undeploy(life.here, MODEL, "prod")
+    life.answers.places = ()
+    assert undeploy(life.here, MODEL, "prod").version == 1
+    assert (current(life.papers.written, "prod"), life.papers.aliases) == (None, {})
+    assert [each.what for each in life.papers.written] == ["deploy", "undeploy"]
+
+
+def test_who_may_not_bring_versions_in_may_take_none_out(life: Life) -> None:
+    life.bring(1)
+    of = life.of.model_copy(update={"promotion": Promotion(principals=("otto",))})
+    here = replace(life.here, known=Environments(environments=(of,)))
+    with pytest.raises(RefusedError, match="anna may not bring versions into prod"):
+        undeploy(here, MODEL, "prod")
+    assert life.served() == (1,)
+    assert [each.ended for each in history(life.here, MODEL)] == ["done"]
+
+
+def test_nobody_takes_a_model_out_while_another_brings_it_in(life: Life) -> None:
+    life.bring(1)
+    with life.here.repository(home(life)).lock(MODEL, "otto"), pytest.raises(BusyError, match="otto"):
+        undeploy(life.here, MODEL, "prod")
+    assert life.served() == (1,)
+
+
+@pytest.mark.parametrize("state", ["failed", "unknown", "unreachable"])
+def test_a_replica_that_answers_no_call_holds_nobody_up(life: Life, state: str) -> None:
+    life.bring(1)
+    life.answers.places = (STAYING.model_copy(update={"state": state}),)
+    assert undeploy(life.here, MODEL, "prod").changed
+
+
+def test_a_model_that_tidegate_did_not_publish_is_not_touched(life: Life) -> None:
+    life.bring(1)
+    config = life.models / MODEL / "config.pbtxt"
+    config.write_text(f'name: "{MODEL}"\n')
+    with pytest.raises(UsageError, match="was not published by tidegate"):
+        undeploy(life.here, MODEL, "prod")
+    assert config.read_text() == f'name: "{MODEL}"\n'
+
+
+def test_history_shows_what_failed_and_what_was_interrupted_and_not_what_went_well(life: Life) -> None:
+    life.bring(1)
+    life.answers.killed = True
+    with pytest.raises(SystemExit):
+        life.bring(2)
+    assert [(each.what, each.version, each.ended) for each in history(life.here, MODEL)] == [
+        ("deploy", 2, "interrupted"),
+        ("deploy", 1, "done"),
+    ]
+    life.answers.killed = False
+    life.bring(2)
+    ends = sorted(each.ended for each in history(life.here, MODEL, "prod") if each.version == 2)
+    assert ends == ["done", "interrupted"]
+
+
+def test_a_first_version_that_does_not_hold_what_it_promises_is_let_go_of(life: Life) -> None:
+    life.papers.request = golden(7)  # which nothing here answers
+    life.fails(1, "answers its golden request otherwise")
+    assert not (life.models / MODEL).exists()
+    life.papers.request = None
+    assert life.bring(1).previous is None
+    assert life.served() == (1,)
+
+
+def test_a_first_version_that_other_environments_may_be_loading_stays_where_it_is(life: Life) -> None:
+    life.papers.request = golden(7)  # which nothing here answers
+    _, life.here.known = known(plane("east", dataset("a")), lab=(plane("east", dataset("a")),))
+    life.fails(1, "answers its golden request otherwise")
+    assert (life.served(), (life.models / MODEL).exists()) == ((), True)

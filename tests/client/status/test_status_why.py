@@ -1,0 +1,142 @@
+"""`tidegate why`: one answer about one model from every proxy, whatever one of them has to say."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate import Tidegate
+from tidegate.cli.app import app
+from tidegate.errors import ExitCode, NotFoundError, UsageError
+from tidegate_contracts import environments as facts
+from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
+from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
+from typer.testing import CliRunner, Result
+
+from lab.local_plane.process import free_ports
+from tests.proxy.rigs.upstream import Caller, upstream
+
+SINCE = "2026-03-01T10:20:30Z"
+HELD = {
+    "replica": "10.0.0.1:8000", "state": "resident", "since": SINCE, "versions": [3], "idleSeconds": 2.0,
+    "evictableIn": 28.4, "leases": [{"holder": "proxy-a.1", "secondsLeft": 9.0, "inFlight": 4}],
+}  # fmt: skip
+WAITING = {
+    "replica": "10.0.0.3:8000", "state": "queued", "why": "there is no room", "waiters": 2, "evictableIn": 0.0,
+}  # fmt: skip
+BROKEN = {
+    "replica": "10.0.0.2:8000", "state": "resident",
+    "failures": [{"version": 4, "why": "no backend library", "since": SINCE}],
+}  # fmt: skip
+UNKNOWN = Problem(ProblemType.UNKNOWN, "There is no model 'fraud', or it is not for you to see.")
+
+
+@contextmanager
+def planes(folder: Path, **said: Any) -> Iterator[None]:
+    """Data planes of one environment whose proxies say this of any model: places, a problem; or do not run."""
+    with ExitStack() as stack:
+        made = []
+        for wave, (name, answer) in enumerate(said.items()):
+            url = f"127.0.0.1:{free_ports(1)[0]}"
+            if answer is not None:
+                url = stack.enter_context(upstream(saying(answer))).http
+            made.append(facts.Plane(name=name, wave=wave, proxy_url=f"http://{url}", servers=(), models=()))
+        known = facts.Environments(environments=(facts.Environment(name="prod", planes=tuple(made)),))
+        (folder / "environments.json").write_text(known.model_dump_json(by_alias=True))
+        yield
+
+
+def saying(answer: Any) -> Any:
+    def act(caller: Caller) -> None:
+        asked = caller.request.path
+        said = answer if asked.startswith(f"{WHEREABOUTS_PATH}/") else UNKNOWN
+        if isinstance(said, Problem):
+            caller.answer(said.body("r-1"), said.type.status, CONTENT_TYPE)
+        else:
+            about = {"model": asked.rpartition("/")[2], "server": "gpu", "pool": "small", "loading": "on-demand"}
+            models = [about | {"state": "resident", "places": said}]
+            caller.answer(json.dumps({"environment": "prod", "models": models}).encode())
+
+    return act
+
+
+@pytest.fixture(autouse=True)
+def _variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
+    monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_1")
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("DOMINO_INFERENCE_PROXY", "DOMINO_API_PROXY", "DOMINO_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def why(*words: str) -> Result:
+    return CliRunner().invoke(app, ["why", *words])
+
+
+def test_it_says_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed_when(tmp_path: Path) -> None:
+    with planes(tmp_path, east=[HELD, BROKEN], west=[WAITING]):
+        said = why("fraud")
+        assert said.exit_code == 0, said.output
+        for text in ("prod on east", "prod on west", "gpu/small", "10.0.0.1:8000", "resident", "2026-03-01 10:20:30"):
+            assert text in said.stdout
+        assert "proxy-a.1 (4 in flight)" in said.stdout
+        assert "in 28 s" in said.stdout
+        assert "now" in said.stdout
+        assert "10.0.0.3:8000: it is wanted, and not in memory yet: there is no room" in said.stdout
+        assert "10.0.0.2:8000: version 4 failed (known since 2026-03-01 10:20:30" in said.stdout
+        assert "no backend library" in said.stdout
+        found = json.loads(why("fraud", "--json").stdout)
+        assert [(each["plane"], len(each["models"][0]["places"])) for each in found] == [("east", 2), ("west", 1)]
+        assert found[0]["models"][0]["places"][1]["failures"][0]["version"] == 4
+
+
+def test_a_plane_that_does_not_answer_hides_no_other_and_ends_with_its_code(tmp_path: Path) -> None:
+    with planes(tmp_path, east=None, west=[HELD]):
+        said = why("fraud")
+        assert said.exit_code == ExitCode.UNREACHABLE.value, said.output
+        assert "proxy-a.1" in said.stdout
+        assert "prod east: " in said.stderr
+
+
+def test_a_model_that_no_plane_has_is_told_once_with_what_to_do(tmp_path: Path) -> None:
+    with planes(tmp_path, east=UNKNOWN, west=UNKNOWN):
+        said = why("fraud")
+        assert said.exit_code == ExitCode.NOT_FOUND.value, said.output
+        assert said.output.count("there is no model 'fraud'") == 1
+        assert "tidegate models" in said.output
+        assert "Traceback" not in said.output
+        with Tidegate() as tidegate, pytest.raises(NotFoundError):
+            tidegate.why("fraud")
+
+
+def test_a_plane_that_has_it_counts_where_another_has_not(tmp_path: Path) -> None:
+    with planes(tmp_path, east=UNKNOWN, west=[HELD]):
+        said = why("fraud", "--json")
+        assert (said.exit_code, [each["plane"] for each in json.loads(said.stdout)]) == (0, ["west"])
+
+
+@pytest.mark.parametrize("name", ["../secret", "a/b", "", ".hidden", "x" * 200, "a b"])
+def test_what_is_no_name_of_a_model_is_told_before_anybody_is_asked(tmp_path: Path, name: str) -> None:
+    with planes(tmp_path, east=None, west=None):
+        said = why(name)
+        assert said.exit_code == ExitCode.USAGE.value, said.output
+        assert said.output.count("is no name of a model") == 1
+        with Tidegate() as tidegate, pytest.raises(UsageError):
+            tidegate.why(name)
+
+
+def test_an_answer_that_is_none_is_told_as_one(tmp_path: Path) -> None:
+    with planes(tmp_path, east=[{"server": 1}]):
+        said = why("fraud")
+        assert said.exit_code not in (0, 1), said.output
+        assert "prod east: " in said.stderr
+        assert "Traceback" not in said.output
+
+
+def test_environments_planes_and_proxies_that_there_are_not_are_told(tmp_path: Path) -> None:
+    with planes(tmp_path, east=[HELD]):
+        for words in (("--environment", "pord"), ("--plane", "nowhere")):
+            assert why("fraud", *words).exit_code == ExitCode.NOT_FOUND.value, words
+        assert why("fraud", "--proxy", "x:1", "--environment", "prod").exit_code == ExitCode.USAGE.value

@@ -1,0 +1,104 @@
+"""docs/eviction.md: a policy of one's own, as the page writes it, from the file to what the cluster is told."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tidegate_contracts import eviction_process
+from tidegate_contracts.eviction import EvictionSettings
+
+from components import Environment
+from components.evaluate import evaluate
+from rollout.definition import check_definition
+from rollout.seen import Seen
+from stacks.resolve import resolve
+from stacks.validate import read_definition
+
+ROOT = Path(__file__).resolve().parents[2]
+HOME = ROOT / "lab/demo/largest_first"
+SECTION = (
+    (ROOT / "docs/eviction.md").read_text("utf-8").partition("\n## A policy of your own\n")[2].partition("\n## ")[0]
+)
+BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", SECTION, re.DOTALL | re.MULTILINE)
+
+
+def block(language: str, number: int = 0) -> str:
+    return [text for found, text in BLOCKS if found == language][number]
+
+
+def test_the_page_shows_the_files_that_the_demo_runs_and_they_are_ten_lines_of_python() -> None:
+    assert [language for language, _ in BLOCKS] == ["python", "ini", "sh", "dockerfile", "sh", "yaml"]
+    files = {
+        "python": "largest_first.py",
+        "ini": "largest_first-1.0.dist-info/entry_points.txt",
+        "dockerfile": "Dockerfile",
+    }
+    for language, file in files.items():
+        assert block(language) == (HOME / file).read_text("utf-8")
+    assert len([line for line in block("python").splitlines() if line.strip()]) == 10
+
+
+def test_the_simulator_finds_it_in_its_folder_by_the_name_that_the_definition_has(tmp_path: Path) -> None:
+    about = tmp_path / "largest_first-1.0.dist-info"
+    about.mkdir()
+    (tmp_path / "largest_first.py").write_text(block("python"), "utf-8")
+    (about / "entry_points.txt").write_text(block("ini"), "utf-8")
+    packages = ("policies/eviction", "contracts", "service")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / each) for each in packages), "COLUMNS": "160"}
+
+    def run(command: str) -> "subprocess.CompletedProcess[str]":
+        words = shlex.split(command)
+        assert words[0] == "python"
+        return subprocess.run(
+            [sys.executable, *words[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60,
+            check=False,
+        )  # fmt: skip
+
+    made = run("python -m tidegate_eviction generate --out day.csv --models 12 --requests 400")
+    assert made.returncode == 0, made.stderr
+    done = run(block("sh"))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^largest-first +\d", done.stdout, re.MULTILINE)
+    assert "failed at" not in done.stdout
+    wrong = run(block("sh").replace("spare_seconds=30", "spare_seconds=-1"))
+    assert wrong.returncode == 2
+    assert "setting spare_seconds: Input should be greater than or equal to 0" in wrong.stderr
+
+
+def laid_over(tmp_path: Path, said: str) -> Path:
+    """The reference definition with the page's lines in one of its environments."""
+    tree = yaml.safe_load((ROOT / "stacks/inference.yaml").read_text("utf-8"))
+    next(each for each in tree["environments"] if each["name"] == "dev").update(yaml.safe_load(said))
+    file = tmp_path / "inference.yaml"
+    file.write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
+    return file
+
+
+def test_the_definition_takes_it_and_its_pod_is_told_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = laid_over(tmp_path, block("yaml"))
+    check_definition(file, Seen("check", str(file)))
+    assert ": ok – 3 stacks" in capsys.readouterr().out
+    definition = read_definition(file)
+    image = block("sh", 1).partition("--tag ")[2].split()[0]
+    policies, images = {}, {}
+    for stack in definition.stacks:
+        for item in evaluate(lambda stack=stack: Environment("x", resolve(stack, definition.lock))):  # type: ignore[misc]
+            name = f"{stack.environment.name} {item['metadata']['name']}"
+            if item["kind"] == "ConfigMap" and eviction_process.SETTINGS_FILE in item["data"]:
+                policies[name] = EvictionSettings.model_validate_json(item["data"][eviction_process.SETTINGS_FILE])
+            if item["kind"] == "StatefulSet":
+                images[name] = [each["image"] for each in item["spec"]["template"]["spec"].get("initContainers", ())]
+    found = policies["dev ondemand-small-eviction"]
+    assert (found.policy, found.policy_settings) == ("largest-first", {"spare_seconds": "30"})
+    assert images["dev ondemand-small"] == [image]
+    others = {name: each for name, each in images.items() if name != "dev ondemand-small"}
+    assert not [name for name, each in others.items() if image in each]
+    assert {each.policy for name, each in policies.items() if name != "dev ondemand-small-eviction"} == {
+        "lru-idle",
+        "cost-aware",
+    }

@@ -1,0 +1,115 @@
+"""A policy that does what no policy should: what it is to do is the name of the first model that it is given.
+
+The entry points of a package below a folder make it one that is installed.
+"""
+
+import itertools
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_eviction.policies import Candidate, Policy, isolated, registry
+
+SLOW_SECONDS = 0.02
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+def _spoil(candidates: Sequence[Candidate]) -> list[Candidate]:
+    for each in candidates:
+        each.bytes, each.name, each.last_use, each.shared = 10**12, "leased", -1.0, ()
+    return [*candidates]
+
+
+def _slow(candidates: Sequence[Candidate]) -> list[Candidate]:
+    time.sleep(SLOW_SECONDS)
+    return [*candidates]
+
+
+def _spin() -> Any:
+    while True:
+        pass
+
+
+WELL: dict[str, Callable[[Sequence[Candidate]], Any]] = {
+    "all": lambda candidates: candidates,
+    "last": lambda candidates: candidates[-1:],
+    "none": lambda _candidates: (),
+    "twice": lambda candidates: [candidates[0], candidates[0]][: len(candidates)],
+    "spoils": _spoil,
+    "slow": _slow,
+    "prints": lambda candidates: print("x" * 10_000) or candidates,
+}
+"""It chooses badly, and that is all."""
+BADLY: dict[str, Callable[[Sequence[Candidate]], Any]] = {
+    "names": lambda candidates: [each.name for each in candidates],
+    "copies": lambda candidates: [Candidate("leased", 1, 0.0, 0.0, 0.0, 0.0) for _ in candidates],
+    "nothing": lambda _candidates: None,
+    "number": lambda _candidates: 7,
+    "endless": lambda candidates: itertools.cycle(candidates),
+    "raises": lambda _candidates: _raise(KeyError("no such model")),
+    "unspeakable": lambda _candidates: _raise(Unspeakable()),
+    "leaves": lambda _candidates: sys.exit(3),
+    "recurses": lambda candidates: BADLY["recurses"](candidates),
+}
+"""What it says can be no answer."""
+ISOLATED: dict[str, Callable[[Sequence[Candidate]], Any]] = {
+    "hangs": lambda _candidates: time.sleep(60),
+    "spins": lambda _candidates: _spin(),
+    "ends": lambda _candidates: os._exit(1),
+    "counts": lambda _candidates: sum(1 for _ in itertools.count()),
+}
+"""What only a process of its own keeps from all others."""
+
+
+def choose(candidates: Sequence[Candidate], _needed_bytes: int, _now: float) -> Iterable[Candidate]:
+    """Do what the first model's name says, or choose all."""
+    how = candidates[0].name.partition(".")[0]
+    return (WELL | BADLY | ISOLATED).get(how, WELL["all"])(candidates)  # type: ignore[no-any-return]
+
+
+def _whim(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> Iterable[Candidate]:
+    wild = {how: does for how, does in (WELL | BADLY).items() if how not in ("slow", "prints")}
+    how = random.Random(f"{len(candidates)} {needed_bytes} {now}").choice([*wild])
+    return wild[how](candidates)  # type: ignore[no-any-return]
+
+
+whimsical = Policy("whimsical", "It does something else each time, and the same when all is the same.", _whim)
+failing = Policy("failing", "", lambda _candidates, _needed, _now: _raise(KeyError("no such model")))
+policy = Policy("hostile", "It does what it is told.", choose)
+unnamed = Policy("another name", "", choose)
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **named: str) -> None:
+    """Have a package be found by this process and by those that it starts, with these entry points of this module."""
+    isolated._started.cache_clear()
+    about = folder / "bring-1.0.dist-info"
+    about.mkdir(parents=True)
+    lines = [f"{name} = {__name__}:{value}" for name, value in named.items()]
+    (about / "entry_points.txt").write_text("\n".join([f"[{registry.GROUP}]", *lines]), "utf-8")
+    monkeypatch.syspath_prepend(str(folder))
+
+
+def picky(first: int = 1, share: float = 0.5, strictly: bool = False) -> Policy:
+    """Return one that chooses so many."""
+    if share > 1:
+        raise ValueError("there is no more than all")
+    return Policy("picky", f"{first} {share} {strictly}", lambda candidates, _needed, _now: candidates[:first])
+
+
+def child_of(policy: Policy) -> int:
+    """Return the process that a policy runs in."""
+    process: isolated.PolicyProcess = policy.choose.__self__  # type: ignore[attr-defined]
+    return process.pid

@@ -1,0 +1,56 @@
+"""A policy of somebody else's in the service: whatever it does, what is leased stays, others load, nobody stalls."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tidegate_contracts import lease
+
+from ..policies import hostile
+from ..policies.test_policies_isolated import MARGIN_SECONDS
+from ..rigs.running_policy import MIB, live
+from ..rigs.stand_in import StandIn
+
+pytestmark = pytest.mark.anyio
+TOLD = ("names", "endless", "leaves", "hangs", "spins", "ends")
+
+
+@pytest.mark.parametrize("how", ["none", "spoils", *TOLD])
+async def test_no_leased_model_goes_the_next_one_is_loaded_and_renewals_are_answered(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile.install(tmp_path / "package", monkeypatch, hostile="policy")
+    stand_in = StandIn({how: 40 * MIB, "leased": 40 * MIB, "wanted": 40 * MIB})
+    use = lease.Use(in_flight=1, idle_seconds=0)
+    async with live(tmp_path, stand_in, policy="hostile", lease_seconds=2) as policy:
+        for model in (how, "leased"):
+            assert (await policy.acquire(model)).outcome == "granted"
+        policy.release(how)
+        renew = lease.Renew(holder="p", incarnation=policy.service.residency.incarnation, models={"leased": use})
+        wanted = asyncio.create_task(policy.acquire("wanted"))
+        loop = asyncio.get_running_loop()
+        slowest, last = 0.0, loop.time()
+        while not wanted.done():
+            assert policy.service.renew(renew).lost == ()
+            await asyncio.sleep(0.01)
+            slowest, last = max(slowest, loop.time() - last), loop.time()
+        assert (await wanted).outcome == "granted"
+        assert slowest < 0.25 + MARGIN_SECONDS
+        assert stand_in.did("unload") == [how]
+        assert policy.state("leased") == "resident"
+        assert policy.counted("policy_failures_total") == (how in TOLD)
+
+
+async def test_settings_that_change_are_in_force_at_once_and_bad_ones_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile.install(tmp_path / "package", monkeypatch, picky="picky")
+    stand_in = StandIn(dict.fromkeys("abcd", 30 * MIB))
+    async with live(tmp_path, stand_in, policy="picky", policy_settings={"first": "1"}) as policy:
+        for model in "abc":
+            await policy.acquire(model)
+            policy.release(model)
+        policy.service.use(policy.service.settings.model_copy(update={"policy_settings": {"first": "3"}}))
+        await policy.service.look()
+        assert (await policy.acquire("d")).outcome == "granted"
+        assert sorted(stand_in.did("unload")) == ["a", "b", "c"], "it chooses three where one would do"

@@ -1,0 +1,131 @@
+"""When callers are told to come again: on a burst, nobody by much too early or too late."""
+
+import asyncio
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from tidegate_eviction.policies.registry import find
+from tidegate_eviction.simulate.engine import SimulationSetting
+from tidegate_eviction.simulate.trace import Trace, TracedModel
+from tidegate_proxy.problems import Problem
+from tidegate_proxy.residency.manager import LeaseManager
+
+from ..simulate.plain import trace_of
+from ..simulate.served import Served, in_simulated_time
+
+POLL_SECONDS = 0.25
+
+
+@dataclass
+class Told:
+    """A caller who was told busy: of which model, when he was told so first, when to come again, and when he had it."""
+
+    model: str
+    at: float
+    after: float
+    had: float = 0.0
+    refusals: int = 0
+
+
+class Returning(Served):
+    """Callers come back when they are told to, but for some who ask again and again."""
+
+    def __init__(
+        self, trace: Trace, setting: SimulationSetting, impatient: Collection[int] = (), *, known: bool = False
+    ) -> None:
+        super().__init__(trace, setting, known=known)
+        self.told: dict[int, Told] = {}
+        self._impatient = impatient
+
+    async def play_one(self, position: int, proxy: LeaseManager, model: TracedModel) -> None:
+        while True:
+            try:
+                held = proxy.find(model.name, self.loop.now) or await proxy.acquire(model.name)
+                break
+            except Problem as problem:
+                after = problem.retry_after or 0.0
+                told = self.told.setdefault(position, Told(model.name, self.loop.now, after))
+                told.refusals += 1
+                await asyncio.sleep(POLL_SECONDS if position in self._impatient else after)
+        if position in self.told:
+            self.told[position].had = self.loop.now
+        await self.use(held, model)
+
+
+def played(trace: Trace, setting: SimulationSetting, known: bool, impatient: Collection[int] = ()) -> dict[int, Told]:
+    """Play it; `known`: what loads take was measured before."""
+    with in_simulated_time():
+        world = Returning(trace, setting, impatient, known=known)
+        world.live_through()
+    return world.told
+
+
+def told(seed: int, setting: SimulationSetting, loads: Sequence[float], known: bool, some_ask_on: bool) -> list[float]:
+    """Return of each caller of a burst of 500 to 30 cold models by what share of what he may be told wrong he was: too
+    late after his model was there, or too early before its load began."""
+    chance = random.Random(seed)
+    kinds = [(10, chance.choice(loads) * chance.uniform(0.9, 1.1), 0.05) for _ in range(30)]
+    times = sorted(chance.uniform(0.01, 1) for _ in range(500))
+    trace = trace_of([(at, number % 30) for number, at in enumerate(times)], *kinds)
+    impatient: Collection[int] = ()
+    if some_ask_on:
+        impatient = {
+            each.model: position for position, each in reversed(played(trace, setting, known).items())
+        }.values()
+    seconds = {model.name: model.load_seconds for model in trace.models}
+    wrong = []
+    for position, each in played(trace, setting, known, impatient).items():
+        comes, begun = each.at + each.after, each.had - seconds[each.model]
+        late = POLL_SECONDS * (position in impatient)  # So much later than he could he may have had it.
+        wrong.append(max(0.0, begun - late - comes, comes - each.had) / max(1.0, each.after / 4))
+    return wrong
+
+
+EVEN, UNEQUAL = (1.0,), (0.3, 1.0, 4.0, 12.0)
+ONE = SimulationSetting(
+    find("cost-aware"), 100, idle_seconds=15, wait_seconds=20, lease_seconds=15, residency_factor=1
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("some_ask_on", [False, True])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param(ONE, id="room for ten"),
+        pytest.param(replace(ONE, capacity_bytes=300), id="room for all"),
+        pytest.param(replace(ONE, wait_seconds=5), id="a short wait"),
+        pytest.param(replace(ONE, holders=2), id="two proxies"),
+    ],
+)
+def test_on_a_burst_to_cold_models_nobody_is_told_by_more_than_a_second_or_a_quarter_too_early_or_too_late(
+    setting: SimulationSetting, some_ask_on: bool
+) -> None:
+    wrong = [each for seed in range(2) for each in told(seed, setting, UNEQUAL, True, some_ask_on)]
+    assert len(wrong) > 100
+    assert max(wrong) <= 1
+
+
+TWO_REPLICAS = replace(ONE, capacity_bytes=60, replicas=2, holders=2)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param(ONE, id="room for ten"),
+        pytest.param(replace(ONE, wait_seconds=3), id="a short wait"),
+        pytest.param(replace(ONE, holders=2), id="two proxies"),
+        pytest.param(TWO_REPLICAS, id="two replicas"),
+    ],
+)
+def test_where_loads_of_a_second_were_never_measured_that_is_so_too(setting: SimulationSetting) -> None:
+    wrong = [each for seed in range(3) for each in told(seed, setting, EVEN, False, some_ask_on=False)]
+    assert len(wrong) > 100
+    assert max(wrong) <= 1
+
+
+def test_where_replicas_are_asked_in_turn_for_loads_that_differ_that_is_so_of_all_but_one_in_thirty() -> None:
+    wrong = [each for seed in range(3) for each in told(seed, TWO_REPLICAS, UNEQUAL, True, some_ask_on=False)]
+    assert len(wrong) > 100
+    assert sum(each > 1 for each in wrong) <= len(wrong) / 30

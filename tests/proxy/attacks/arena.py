@@ -1,0 +1,248 @@
+"""A proxy as a process of its own, attackers and a bystander: what attacks do to its memory and to others."""
+
+import http.client
+import json
+import os
+import re
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from tidegate_contracts import routing
+from tidegate_proxy.access.api_keys import new_key
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
+
+from lab.local_plane.process import HOST, Process, python_variables, running
+from lab.local_plane.proxy import Proxy, proxy, write_tables
+from tests.certificates import Authority
+
+from ..rigs.tables import access_table, write_key
+from .attacking import ATTACKS
+from .behind import MODELS
+
+MEGABYTE = 1 << 20
+LIMIT = 512 * MEGABYTE  # The container's, as the definition has it by default.
+SECONDS = 5.0  # That an attack takes.
+ATTACKERS = 40  # That have keys.
+PAUSE_SECONDS = 0.02  # Between two calls of the bystander.
+SETTLED_SECONDS = 1.5
+
+
+@dataclass(frozen=True)
+class Row:
+    """What an attack did: megabytes of the proxy before, at most, after; the bystander's calls; what attackers did."""
+
+    attack: str
+    attackers: int
+    seconds: float
+    before: float
+    peak: float
+    after: float
+    calls: int
+    worst: float  # Seconds.
+    failures: tuple[str, ...]
+    did: Mapping[str, int]
+    error: str  # Of an attacker, which is no connection's end.
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the attackers did what makes it an attack."""
+        least = {"connections": self.attackers // 4} if self.attackers > 1 else ATTACKS[self.attack].least
+        enough = (self.did.get(what, 0) * SECONDS >= most * self.seconds for what, most in least.items())
+        return not self.error and all(enough)
+
+    @property
+    def fills_and_fails_nothing(self) -> bool:
+        return self.is_one and self.peak < LIMIT / 2 / MEGABYTE and not self.failures
+
+    @property
+    def is_harmless(self) -> bool:
+        return self.fills_and_fails_nothing and self.worst < 1
+
+    def __str__(self) -> str:
+        said = f"{self.attack:88} {self.attackers:3} {self.before:5.0f} {self.peak:5.0f} {self.after:5.0f} "
+        did = ", ".join(f"{number:,} {what}" for what, number in self.did.items())
+        idle = "" if self.is_one else "IDLE "
+        wrong = " ".join(self.failures[:1]) + self.error
+        return f"{said}{self.calls:5} {self.worst * 1000:5.0f} {len(self.failures):5}  {idle}{did} {wrong}".rstrip()
+
+
+HEAD = f"{'attack':88} {'at':>3} {'MB':>5} {'peak':>5} {'after':>5} {'calls':>5} {'ms':>5} {'fail':>5}  what was done"
+
+
+class Bystander:
+    """Calls over HTTP, over new connections too, and over gRPC, by turns."""
+
+    def __init__(self, place: Proxy, key: str, authority: bytes | None) -> None:
+        self._place = place
+        self._key = key
+        self._tls = None
+        self._channel = grpc.insecure_channel(place.grpc)
+        if authority is not None:
+            self._tls = ssl.create_default_context(cadata=authority.decode())
+            self._channel = grpc.secure_channel(place.grpc, grpc.ssl_channel_credentials(authority))
+        self._kept = self._connect()
+        self._over = threading.Event()
+        self.calls = 0
+        self.worst = 0.0
+        self.failures: list[str] = []
+
+    def run(self) -> None:
+        while not self._over.wait(PAUSE_SECONDS):
+            for ask in (self._http, self._http_anew, self._grpc):
+                began = time.monotonic()
+                try:
+                    ask()
+                except Exception as error:
+                    self.failures.append(f"{ask.__name__}: {error!r}"[:300])
+                    self._kept.close()
+                self.calls += 1
+                self.worst = max(self.worst, time.monotonic() - began)
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def close(self) -> None:
+        self._kept.close()
+        self._channel.close()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._place.http, timeout=10)
+        return http.client.HTTPSConnection(self._place.http, timeout=10, context=self._tls)
+
+    def _http(self) -> None:
+        self._ask(self._kept)
+
+    def _http_anew(self) -> None:
+        made = self._connect()
+        try:
+            self._ask(made)
+        finally:
+            made.close()
+
+    def _ask(self, link: http.client.HTTPConnection) -> None:
+        link.request("POST", "/v2/models/echo/infer", b'{"inputs":[]}', {"X-API-Key": self._key})
+        answer = link.getresponse()
+        said = answer.read()
+        if answer.status != 200:
+            raise AssertionError(said)
+
+    def _grpc(self) -> None:
+        call = GRPCInferenceServiceStub(self._channel).ModelInfer
+        call(pb.ModelInferRequest(model_name="echo"), metadata=(("x-api-key", self._key),), timeout=10)
+
+
+@dataclass
+class Arena:
+    """Where attacks are tried."""
+
+    place: Proxy
+    key: str  # The bystander's.
+    attackers: "subprocess.Popen[str]"
+    replica: int  # The port of the replica that the bystander's model is at.
+    authority: bytes | None  # Who vouches for the proxy, with TLS.
+
+    def try_out(self, attack: str, number: int, seconds: float = SECONDS) -> Row:
+        """Have so many attackers attack at once."""
+        bystander, process = Bystander(self.place, self.key, self.authority), self.place.process
+        for warm in (bystander._http, bystander._http_anew, bystander._grpc):
+            warm()
+        before: float = process.resident_bytes()
+        Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins anew
+        begun = self._begun()
+        calling = threading.Thread(target=bystander.run, daemon=True)
+        calling.start()
+        assert self.attackers.stdin is not None
+        assert self.attackers.stdout is not None
+        self.attackers.stdin.write(f"{attack}\t{number}\t{seconds}\n")
+        self.attackers.stdin.flush()
+        told = json.loads(self.attackers.stdout.readline())
+        bystander.stop()
+        calling.join()
+        told["did"]["at the replica"] = self._begun() - begun - bystander.calls
+        peak: float = _peak(process)
+        time.sleep(SETTLED_SECONDS)
+        bystander.close()
+        process.check()
+        before, peak, after = (size / MEGABYTE for size in (before, peak, process.resident_bytes()))
+        noticed = bystander.calls, bystander.worst, tuple(bystander.failures)
+        return Row(attack, number, seconds, before, peak, after, *noticed, told["did"], told["error"])
+
+    def _begun(self) -> int:
+        """Return how many calls have reached the replica that the bystander's model is at."""
+        link = http.client.HTTPConnection(HOST, self.replica, timeout=10)
+        link.request("GET", "/begun")
+        begun = int(link.getresponse().read())
+        link.close()
+        return begun
+
+
+def _peak(process: Process) -> int:
+    found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+@contextmanager
+def arena(root: Path, over_tls: bool = False) -> Iterator[Arena]:
+    """Run a proxy with the memory of the definition's default, replicas, and those who will attack it."""
+    environment = os.environ | python_variables("proxy", "contracts", "service", "policies/eviction", "client")
+    with ExitStack() as stack:
+        pools = []
+        for name in ("good", "bad"):  # what the others ask for keeps the bystander's replica from nothing
+            command = [sys.executable, "-m", "tests.proxy.attacks.behind"]
+            replica = stack.enter_context(running("the replica", command, root / f"{name}.log", environment))
+            ports = replica.announced_ports()
+            http_port, grpc_port = ports["http"], ports["grpc"]
+            pools.append(
+                routing.Pool(name=name, host=HOST, http_port=http_port, grpc_port=grpc_port, loading="preload")
+            )
+        server = routing.Server(name="triton", kind="triton", pools=tuple(pools))
+        models = [routing.Model(name=name, server="triton", pool="good") for name in ("echo", "slow")]
+        many = ("hang", "large", "stream", *MODELS)
+        models += [routing.Model(name=name, server="triton", pool="bad") for name in many]
+        # Of a model with several versions it must be known which sequence a request is of.
+        shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
+        models.append(routing.Model(name="sequence", server="triton", pool="bad", versions=shares))
+        table = routing.RoutingTable(environment="test", servers=(server,), models=tuple(models))
+        access = access_table()
+        attacking = [f"attacker-{number}" for number in range(ATTACKERS)]
+        rule = access.rules[0].model_copy(update={"principals": ("bystander", *attacking)})
+        write_tables(root, table, access.model_copy(update={"rules": (rule,)}))
+        keys = {name: new_key() for name in rule.principals}
+        for name, key in keys.items():
+            write_key(root, key, name)
+        authority = Authority() if over_tls else None
+        if authority is not None:
+            authority.write(root / "tls", "proxy")
+        own = {"api_keys": "true", "memory_bytes": str(LIMIT), "tls": str(over_tls).lower()}
+        with proxy(root, settings=own) as place:
+            command = [
+                sys.executable,
+                "-m",
+                "tests.proxy.attacks.attacking",
+                str(place.http_port),
+                str(place.grpc_port),
+            ]
+            attackers = subprocess.Popen(
+                ["nice", "-n", "10", *command, *(keys[name] for name in attacking)],
+                env=environment,
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            try:
+                pem = None if authority is None else authority.pem
+                yield Arena(place, keys["bystander"], attackers, pools[0].http_port, pem)
+            finally:
+                attackers.kill()
+                attackers.wait()

@@ -1,0 +1,146 @@
+"""Hostile callers: how they connect, what they send, and by which name an attack is known."""
+
+import socket
+import ssl
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import hpack
+
+from lab.local_plane.process import HOST
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RESET, SETTINGS, PING, WINDOW, CONTINUATION = 0, 1, 3, 4, 6, 8, 9
+MEGABYTE = 1 << 20
+STREAMS = 256
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+WIDE = struct.pack(">HL", 4, (1 << 31) - 1)
+"""A setting: as far as HTTP/2 knows, the caller could take everything."""
+
+
+def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+
+
+@dataclass
+class Attacker:
+    """One hostile caller, with its connections; with a `key`, one that the proxy knows."""
+
+    http_port: int
+    grpc_port: int
+    key: str
+    end: float
+    tls: ssl.SSLContext | None = None
+    sockets: list[socket.socket] = field(default_factory=list)
+    did: Counter[str] = field(default_factory=Counter)  # Connections, kilobytes, and what else an attack is about.
+
+    @property
+    def goes_on(self) -> bool:
+        return time.monotonic() < self.end
+
+    def connect(self, port: int, begin: bytes = b"", reads: bool = True) -> socket.socket:
+        made = socket.socket()
+        if not reads:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        made.settimeout(1)
+        made.connect((HOST, port))
+        if self.tls is not None:
+            made = self.tls.wrap_socket(made)
+        self.sockets.append(made)
+        self.did["connections"] += 1
+        self.send(made, begin)
+        return made
+
+    def send(self, link: socket.socket, data: bytes) -> None:
+        for at in range(0, len(data), MEGABYTE):
+            link.sendall(memoryview(data)[at : at + MEGABYTE])
+            self.did["bytes"] += min(MEGABYTE, len(data) - at)
+
+    def drain(self, link: socket.socket) -> None:
+        """Take what has been answered so far."""
+        with suppress(BlockingIOError, ssl.SSLWantReadError):
+            link.setblocking(False)
+            while link.recv(MEGABYTE):
+                pass
+        link.settimeout(1)
+
+    def http(self, begin: bytes = b"", reads: bool = True) -> socket.socket:
+        return self.connect(self.http_port, begin, reads)
+
+    def grpc(self, begin: bytes = b"", reads: bool = True, settings: bytes = b"") -> socket.socket:
+        return self.connect(self.grpc_port, PREFACE + frame(SETTINGS, 0, 0, settings) + begin, reads)
+
+    def wait(self) -> None:
+        """Hold on to everything until it is over, and take no answers."""
+        while self.goes_on:
+            time.sleep(0.05)
+
+    def over_and_over(self, attack: Callable[[], object]) -> None:
+        """Attack again whenever the proxy ends a connection, or is through with it."""
+        while self.goes_on:
+            with suppress(OSError):
+                attack()
+            time.sleep(0.01)
+
+    def again(self, attack: Callable[[], object], times: int) -> None:
+        """Attack over several connections at once, and hold on to them."""
+        for _ in range(times):
+            if self.goes_on:
+                with suppress(OSError):
+                    attack()
+        self.wait()
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+        self.sockets.clear()
+
+    # --- what is sent
+    def fields(self, path: str = INFER, *more: tuple[str, str]) -> list[tuple[str, str]]:
+        named = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers")]
+        key = [("x-api-key", self.key)] if self.key else []
+        return [*named, ("content-type", "application/grpc"), *key, *more]
+
+    def calls(self, *more: tuple[str, str], path: str = INFER, end: bool = False, number: int = STREAMS) -> list[bytes]:
+        """Return the frames that open all streams of a connection; the first sets the table up for the others."""
+        encoder, said = hpack.Encoder(), self.fields(path, *more)
+        return [frame(HEADERS, 5 if end else 4, 2 * n + 1, bytes(encoder.encode(said))) for n in range(number)]
+
+    def head(self, path: str, *more: str, method: str = "POST") -> bytes:
+        key = [f"X-API-Key: {self.key}"] if self.key else []
+        return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: proxy", *key, *more, "", ""]).encode()
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What an attacker does, with whose key, and how much of it makes it one: as counted in 5 s of one attacker."""
+
+    do: Callable[[Attacker], None]
+    whose: str
+    over_tls: bool
+    least: Mapping[str, int]
+
+
+ATTACKS: dict[str, Attack] = {}  # By what it is called.
+
+
+NOBODY, ONE, EACH = "no key", "with a key", "each with its own key"
+
+
+def attack(
+    name: str, *whose: str, tls: bool | None = False, **least: int
+) -> Callable[[Callable[[Attacker], None]], Attack]:
+    """Register an attack, for callers with these keys; over TLS or not, None is both. `least` is its floor."""
+
+    def register(do: Callable[[Attacker], None]) -> Attack:
+        for over_tls in (False, True) if tls is None else (tls,):
+            for each in whose:
+                made = Attack(do, each, over_tls, {"connections": 1} | least)
+                ATTACKS[f"{name}{', over TLS' if over_tls else ''}, {each}"] = made
+        return made
+
+    return register

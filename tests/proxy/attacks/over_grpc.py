@@ -1,0 +1,231 @@
+"""What hostile callers do over gRPC."""
+
+import gzip
+import struct
+import time
+
+import hpack
+
+from .attackers import (
+    CONTINUATION,
+    DATA,
+    EACH,
+    HEADERS,
+    NOBODY,
+    ONE,
+    PING,
+    RESET,
+    STREAMS,
+    WIDE,
+    WINDOW,
+    Attacker,
+    attack,
+    frame,
+)
+
+FRAME = 16_384
+WATCH = "/grpc.health.v1.Health/Watch"
+CANCELS, CANCELS_AT_ONCE = 1000, 200  # Of one connection.
+CANCELLED_AFTER = 0.015  # Seconds.
+
+
+def message(model: str, size: int, packed: bool) -> bytes:
+    """Return an inference request with a tensor of zeros, as gRPC frames it."""
+    length = bytearray()
+    left = size
+    while left > 0x7F:
+        length.append(left & 0x7F | 0x80)
+        left >>= 7
+    length.append(left)
+    body = b"\x0a" + bytes((len(model),)) + model.encode() + b"\x3a" + bytes(length) + bytes(size)
+    if packed:
+        body = gzip.compress(body)
+    return bytes((packed,)) + len(body).to_bytes(4) + body
+
+
+def data(stream: int, whole: bytes, end: bool = True) -> bytes:
+    ats = range(0, len(whole), FRAME)
+    return b"".join(frame(DATA, end and at + FRAME >= len(whole), stream, whole[at : at + FRAME]) for at in ats)
+
+
+BOMB = message("hang", 60_000_000, True)  # Some 58 KB.
+LARGE = message("hang", 200_000, False)
+TABLE = [("big", "x" * 4000)]
+
+
+@attack("streams whose headers unfold from one entry", NOBODY, ONE)
+def heads(attacker: Attacker) -> None:
+    def once() -> None:
+        attacker.grpc(b"".join(attacker.calls(*TABLE * 6)))
+
+    attacker.again(once, 10)
+
+
+@attack("headers that unfold to more than is taken", NOBODY)
+def long_heads(attacker: Attacker) -> None:
+    def once() -> None:
+        attacker.grpc(b"".join(attacker.calls(*TABLE * 14))).recv(1000)
+
+    attacker.over_and_over(once)
+
+
+@attack("headers that do not end", NOBODY)
+def open_heads(attacker: Attacker) -> None:
+    def once() -> None:
+        part = b"\0\1a\x7f\x81\x7d" + b"x" * 16_000
+        attacker.grpc(frame(HEADERS, 0, 1, part) + frame(CONTINUATION, 0, 1, part[:15_000]) + b"\0\x40\0\0\0")
+
+    attacker.again(once, 100)
+
+
+@attack("gzip messages of 58 KB", NOBODY, ONE, EACH)
+def bombs(attacker: Attacker) -> None:
+    def once() -> None:
+        opened = attacker.calls(("grpc-encoding", "gzip"))[:4]
+        link = attacker.grpc(b"".join(opened))
+        for number in range(len(opened)):
+            attacker.send(link, data(2 * number + 1, BOMB))
+        while attacker.goes_on and link.recv(65_536):
+            pass
+
+    attacker.over_and_over(once)
+
+
+@attack("messages for a model that hangs", ONE, EACH)
+def hanging(attacker: Attacker) -> None:
+    def once() -> None:
+        link = attacker.grpc()
+        for number, opened in enumerate(attacker.calls()):
+            if attacker.goes_on:
+                attacker.send(link, opened + data(2 * number + 1, LARGE[:120_000], False))
+
+    attacker.again(once, 4)
+
+
+@attack("messages that stop half way", NOBODY, ONE)
+def halves(attacker: Attacker) -> None:
+    def once() -> None:
+        link = attacker.grpc(b"".join(attacker.calls()))
+        for number in range(STREAMS):
+            if attacker.goes_on:
+                attacker.send(link, data(2 * number + 1, b"\0\0\1\xf0\0\x1a\xe0\xd4\x03" + bytes(59_000), False))
+
+    attacker.again(once, 4)
+
+
+@attack("gRPC answers that nobody reads", ONE, EACH, tls=None)
+def grpc_answers(attacker: Attacker) -> None:
+    def once() -> None:
+        opened = attacker.calls()[:64]
+        wide = frame(WINDOW, 0, 0, struct.pack(">L", (1 << 31) - 70_000))
+        link = attacker.grpc(wide, reads=False, settings=WIDE)
+        for number, each in enumerate(opened):
+            attacker.send(link, each + data(2 * number + 1, message("large", 10, False)))
+
+    attacker.again(once, 8)
+
+
+@attack("gRPC answers of less than a megabyte that nobody reads", ONE, tls=None)
+def short_answers(attacker: Attacker) -> None:
+    def once() -> None:
+        wide = frame(WINDOW, 0, 0, struct.pack(">L", 900_000 - 65_535))
+        link = attacker.grpc(wide, reads=False, settings=WIDE)
+        attacker.send(link, attacker.calls(number=1)[0] + data(1, message("large", 10, False)))
+
+    attacker.again(once, 40)
+
+
+@attack("refusals that nobody reads", NOBODY, tls=None)
+def refusals(attacker: Attacker) -> None:
+    refused = b"".join(attacker.calls(path="/nothing", end=True, number=7000))
+    attacker.again(lambda: attacker.send(attacker.grpc(reads=False), refused), 40)
+
+
+@attack("headers that are remembered", NOBODY)
+def remembered(attacker: Attacker) -> None:
+    encoder, said = hpack.Encoder(), attacker.fields("/nothing")
+    sent = [frame(HEADERS, 5, 1, bytes(encoder.encode(said)))]
+    for number in range(3, 60, 2):
+        big = hpack.NeverIndexedHeaderTuple("big", f"{number:04}" * 400)
+        sent.append(frame(HEADERS, 5, number, bytes(encoder.encode([*said, big]))))
+    attacker.again(lambda: attacker.grpc(b"".join(sent)), 60)
+
+
+@attack("gzip messages that have only begun", ONE)
+def begun(attacker: Attacker) -> None:
+    part = b"\1\0\0\x10\0" + gzip.compress(bytes(5000))[:12]
+
+    def once() -> None:
+        opened = attacker.calls(("grpc-encoding", "gzip"))
+        attacker.grpc(b"".join(each + data(2 * n + 1, part, False) for n, each in enumerate(opened)))
+
+    attacker.again(once, 10)
+
+
+@attack("watches of its health", NOBODY)
+def watches(attacker: Attacker) -> None:
+    def once() -> None:
+        link = attacker.grpc()
+        for number, opened in enumerate(attacker.calls(*TABLE * 6, path=WATCH)):
+            attacker.send(link, opened + data(2 * number + 1, b"\0\0\0\0\0"))
+
+    attacker.again(once, 10)
+
+
+@attack("updates of windows, anew after each end", NOBODY)
+def updates(attacker: Attacker) -> None:
+    _chatter(attacker, frame(WINDOW, 0, 0, b"\0\0\0\1"))
+
+
+@attack("pings, anew after each end", NOBODY)
+def pings(attacker: Attacker) -> None:
+    _chatter(attacker, frame(PING, 0, 0, b"12345678"))
+
+
+def _chatter(attacker: Attacker, each: bytes) -> None:
+    def once() -> None:
+        link = attacker.grpc()
+        while attacker.goes_on:
+            attacker.send(link, each * 2000)
+
+    attacker.over_and_over(once)
+
+
+@attack("calls that are cancelled at once", NOBODY, ONE)
+def cancelled(attacker: Attacker) -> None:
+    def once() -> None:
+        link, encoder, number = attacker.grpc(), hpack.Encoder(), 1
+        while attacker.goes_on:
+            sent = []
+            for _ in range(500):
+                opened = frame(HEADERS, 4, number, bytes(encoder.encode(attacker.fields())))
+                sent.append(opened + frame(RESET, 0, number, b"\0\0\0\x08"))
+                number += 2
+            attacker.send(link, b"".join(sent))
+            attacker.did["cancels"] += len(sent)
+
+    attacker.over_and_over(once)
+
+
+@attack("calls that are cancelled at the server, which others use", ONE, cancels=10_000)
+def cancelled_at_the_server(attacker: Attacker) -> None:
+    """A connection's calls are opened and cancelled by hundreds; before the proxy ends it for that, another is made."""
+    opened = attacker.calls(number=CANCELS)
+    whole = message("slow", 10, False)
+    opened = [each + data(2 * number + 1, whole) for number, each in enumerate(opened)]
+    ended = [frame(RESET, 0, 2 * number + 1, b"\0\0\0\x08") for number in range(CANCELS)]
+    ats = range(0, CANCELS, CANCELS_AT_ONCE)
+    rounds = [[b"".join(part[at : at + CANCELS_AT_ONCE]) for part in (opened, ended)] for at in ats]
+
+    def once() -> None:
+        link = attacker.grpc()
+        for begin, end in rounds:
+            if attacker.goes_on:
+                attacker.send(link, begin)
+                time.sleep(CANCELLED_AFTER)  # they have begun then, and none is answered
+                attacker.send(link, end)
+                attacker.did["cancels"] += CANCELS_AT_ONCE
+                attacker.drain(link)
+        link.close()
+
+    attacker.over_and_over(once)

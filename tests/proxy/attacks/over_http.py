@@ -1,0 +1,170 @@
+"""What hostile callers do over HTTP."""
+
+import gzip
+import json
+import time
+from contextlib import suppress
+
+from .attackers import EACH, MEGABYTE, NOBODY, ONE, Attacker, attack
+
+BODY = 48 * MEGABYTE  # Bytes of a body that must be whole.
+NUMBERS = b"[0,1],[0,1]," * (BODY // 12)
+LEAVE_AT_ONCE, LEFT_AFTER = 50, 0.02  # Callers, seconds.
+
+
+@attack("requests whose caller leaves, of a server that others use", ONE, cancels=1000)
+def left_at_once(attacker: Attacker) -> None:
+    """As the model takes a while, a call has begun when its caller leaves: some come at once, and leave at once."""
+    sent = attacker.head("/v2/models/slow/infer", "Content-Length: 2") + b"{}"
+    while attacker.goes_on:
+        with suppress(OSError):
+            for _ in range(LEAVE_AT_ONCE):
+                attacker.http(sent)
+        time.sleep(LEFT_AFTER)
+        attacker.did["cancels"] += len(attacker.sockets)
+        attacker.close()
+
+
+@attack("heads of tiny headers that do not end", NOBODY)
+def tiny_headers(attacker: Attacker) -> None:
+    attacker.again(lambda: attacker.http(attacker.head("/predict")[:-2] + b"a:b\r\n" * 12_000), 100)
+
+
+@attack("thousands of requests at once", NOBODY, ONE)
+def pipelined(attacker: Attacker) -> None:
+    def once() -> None:
+        link = attacker.http(reads=False)
+        while attacker.goes_on:
+            attacker.send(link, attacker.head("/v2", method="GET") * 2000)
+
+    attacker.over_and_over(once)
+
+
+@attack("requests that are refused at once", NOBODY)
+def refused(attacker: Attacker) -> None:
+    many = attacker.head("/v2/models/echo/infer", method="GET") * 2000
+
+    def once() -> None:
+        link = attacker.http()
+        while attacker.goes_on:
+            attacker.send(link, many)
+            attacker.drain(link)
+
+    attacker.over_and_over(once)
+
+
+@attack("long heads of connections that stay", NOBODY)
+def long_heads(attacker: Attacker) -> None:
+    head = attacker.head("/v2/health/live", *[f"X-{number}: {'x' * 240}" for number in range(240)], method="GET")
+    attacker.again(lambda: attacker.http(head), 60)
+
+
+@attack("large bodies for /predict", NOBODY, ONE)
+def predicts(attacker: Attacker) -> None:
+    def once() -> None:
+        link = attacker.http(attacker.head("/predict", f"Content-Length: {BODY}"))
+        for _ in range(BODY // MEGABYTE - 1):
+            if attacker.goes_on:
+                attacker.send(link, bytes(MEGABYTE))
+        attacker.wait()
+
+    attacker.over_and_over(once)
+
+
+def _asking(attacker: Attacker, *sent: bytes) -> None:
+    """Ask over and over, and take the answers."""
+
+    def once() -> None:
+        link = attacker.http()
+        while attacker.goes_on:
+            for each in sent:
+                attacker.send(link, each)
+            attacker.did["answers"] += link.recv(4096).startswith(b"HTTP/1.1")
+            while attacker.goes_on and link.recv(MEGABYTE):
+                pass
+
+    attacker.over_and_over(once)
+
+
+def _asking_with(attacker: Attacker, path: str, begin: bytes, end: bytes) -> None:
+    head = attacker.head(path, f"Content-Length: {len(begin) + len(NUMBERS) + len(end)}", "Connection: close")
+    _asking(attacker, head + begin, NUMBERS, end)
+
+
+@attack("large bodies for /predict, whole", ONE, EACH, answers=1)
+def whole_predicts(attacker: Attacker) -> None:
+    begin = b'{"inference_server_name":"triton","model_name":"echo","payload":{"inputs":['
+    _asking_with(attacker, "/predict", begin, b"[]]}}")
+
+
+@attack("large bodies for a model that keeps sequences", ONE, answers=1)
+def sequence_bodies(attacker: Attacker) -> None:
+    _asking_with(attacker, "/v2/models/sequence/infer", b'{"parameters":{"sequence_id":1},"inputs":[', b"[]]}")
+
+
+@attack("where thousands of models are", ONE, EACH, answers=1)
+def where_models_are(attacker: Attacker) -> None:
+    _asking(attacker, attacker.head("/models", "Connection: close", method="GET"))
+
+
+@attack("the statistics of thousands of models", ONE, answers=1)
+def statistics(attacker: Attacker) -> None:
+    _asking(attacker, attacker.head("/v2/models/stats", "Connection: close", method="GET"))
+
+
+@attack("where thousands of models are, which nobody reads", ONE)
+def unread_models(attacker: Attacker) -> None:
+    head = attacker.head("/models", method="GET")
+    attacker.again(lambda: attacker.http(head, reads=False), 40)
+
+
+@attack("streams that nobody reads", ONE, tls=None)
+def streams(attacker: Attacker) -> None:
+    head = attacker.head("/v2/models/stream/generate_stream", "Content-Length: 2")
+    attacker.again(lambda: attacker.http(head + b"{}", reads=False), 60)
+
+
+@attack("connections that do nothing any more", ONE, EACH, tls=None, answers=10)
+def idle_known(attacker: Attacker) -> None:
+    head = attacker.head("/v2/models/echo/infer", "Content-Length: 2")
+
+    def once() -> None:
+        attacker.did["answers"] += attacker.http(head + b"{}").recv(4096).startswith(b"HTTP/1.1 200")
+
+    attacker.again(once, 150)
+
+
+@attack("gzip bodies for a model that keeps sequences", NOBODY, ONE)
+def packed_bodies(attacker: Attacker) -> None:
+    packed = gzip.compress(json.dumps({"parameters": {"sequence_id": 1}}).encode() + b" " * 60_000_000)
+    head = attacker.head("/v2/models/sequence/infer", "Content-Encoding: gzip", f"Content-Length: {len(packed)}")
+
+    def once() -> None:
+        link = attacker.http(head + packed)
+        while attacker.goes_on and link.recv(65_536):
+            pass
+
+    attacker.over_and_over(once)
+
+
+@attack("bodies for a model that hangs", ONE, EACH, tls=None)
+def hanging_bodies(attacker: Attacker) -> None:
+    head = attacker.head("/v2/models/hang/infer", "Content-Length: 400000", *[f"X-{n}: {'x' * 900}" for n in range(60)])
+    attacker.again(lambda: attacker.http(head + bytes(250_000)), 60)
+
+
+@attack("HTTP answers that nobody reads", ONE, EACH, tls=None)
+def http_answers(attacker: Attacker) -> None:
+    head = attacker.head("/v2/models/large/infer", "Content-Length: 2")
+    attacker.again(lambda: attacker.http(head + b"{}", reads=False), 60)
+
+
+@attack("connections that say no hello", NOBODY, tls=True)
+def silent(attacker: Attacker) -> None:
+    attacker.tls = None
+    attacker.again(lambda: (attacker.http(), attacker.connect(attacker.grpc_port)), 150)
+
+
+@attack("connections that do nothing", NOBODY, tls=None)
+def idle(attacker: Attacker) -> None:
+    attacker.again(lambda: (attacker.http(), attacker.grpc()), 150)

@@ -1,0 +1,53 @@
+"""No attack makes the proxy hold half of its memory, or fails another's call: a sample here, all in `make test-all`."""
+
+from pathlib import Path
+
+import pytest
+
+from . import arena as arenas
+from .arena import ATTACKERS, Arena, Row, arena
+from .attacking import ATTACKS
+
+SECONDS = 1.0
+SAMPLE = (
+    "gzip messages of 58 KB, each with its own key",
+    "where thousands of models are, with a key",
+    "bodies for a model that hangs, over TLS, with a key",
+)
+
+
+def test_a_sample_of_attacks_fills_nothing_and_fails_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arenas, "SETTLED_SECONDS", 0.0)
+    for over_tls in (False, True):
+        (root := tmp_path / str(over_tls)).mkdir()
+        with arena(root, over_tls) as place:
+            for attack in SAMPLE:
+                if ATTACKS[attack].over_tls is over_tls:
+                    row = place.try_out(attack, ATTACKERS, SECONDS)
+                    print(row)
+                    assert row.fills_and_fails_nothing, row
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("over_tls", [False, True])
+def test_no_attack_fills_the_memory_or_fails_anybody(tmp_path: Path, over_tls: bool) -> None:
+    with arena(tmp_path, over_tls) as place:
+        attacks = [name for name, each in ATTACKS.items() if each.over_tls is over_tls]
+        rows = [_tried(place, attack, number) for attack in attacks for number in (1, ATTACKERS)]
+    harmful = [str(row) for row in rows if not row.fills_and_fails_nothing]  # how long a call takes: `make attack`
+    assert not harmful, "\n".join(harmful)
+
+
+def _tried(place: Arena, attack: str, number: int) -> Row:
+    row = place.try_out(attack, number)
+    print(row)
+    return row
+
+
+@pytest.mark.parametrize(("did", "error", "is_one"), [(999, "", False), (1000, "", True), (1000, "a defect", False)])
+def test_attackers_who_did_too_little_or_met_a_defect_were_none(did: int, error: str, is_one: bool) -> None:
+    attack = "requests whose caller leaves, of a server that others use, with a key"
+    done = {"connections": 1, "cancels": did}
+    row = Row(attack, 1, 5.0, 80.0, 90.0, 80.0, 100, 0.1, (), done, error)
+    assert row.is_one is row.is_harmless is is_one
+    assert ("IDLE" in str(row)) is not is_one

@@ -1,0 +1,259 @@
+"""The table of docs/proxy-api.md that says what each question about health is answered: asked in every situation.
+
+Tritons' stand-ins are processes, which are killed and stopped; nothing is called before the proxy knows of it.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import grpc.aio
+import pytest
+from tidegate.calling.credentials import Credential
+from tidegate.status import KnownProxy, collect
+from tidegate_contracts import environments as facts
+from tidegate_contracts import lease, routing
+
+from lab.local_plane.process import Process, free_ports
+
+from ..http.running_proxy import KEY, Caller, Reply, RunningProxy, request, running_proxy, until
+from ..http.test_http_metrics import scrape, value
+from ..http.upstream import upstream
+from ..residency.standin import Site
+from ..rigs.standing_triton import MODELS, standing_triton
+from .test_docs_proxy_api import PAGE
+
+pytestmark = pytest.mark.anyio
+SERVER, POOL = "vision", "main"
+HOSTS = ("127.0.0.1", "127.0.0.2")
+TO_AGREE_SECONDS = 3.0
+HEADING, *ROWS = (
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE.split("\n## Health\n")[1].split("\n\n|")[1].split("\n\n")[0].splitlines()
+    if not line.startswith("|-")
+)
+CELLS = {situation: {row[0]: row[number] for row in ROWS} for number, situation in enumerate(HEADING) if number}
+
+
+@dataclass
+class Plane(RunningProxy):
+    """A proxy before two Tritons."""
+
+    loading: Any = "preload"
+    model: str = "a"  # The one that is asked about.
+
+    async def get(self, path: str, side: str = "http", key: str | None = KEY) -> str:
+        return str((await self.reply(request(path, method="GET", key=key), side)).status)
+
+    async def reply(self, data: bytes, side: str = "http") -> Reply:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.proxy.ports[side])
+        caller = Caller(reader, writer)
+        try:
+            await caller.send(data)
+            return await caller.reply()
+        finally:
+            writer.close()
+
+    async def over_grpc(self, method: str, message: bytes = b"") -> Any:
+        """Return the message that a method answers, or the name of the status that it ended with."""
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{self.proxy.ports['grpc']}") as channel:
+            called: Any = channel.unary_unary(method)
+            try:
+                return await called(message, metadata=(("x-api-key", KEY),))
+            except grpc.aio.AioRpcError as error:
+                return error.code().name
+
+    async def is_true(self, method: str, message: bytes = b"") -> str:
+        said = await self.over_grpc(f"/inference.GRPCInferenceService/{method}", message)
+        return str({b"\x08\x01": "true", b"": "false"}.get(said, said))
+
+    async def status(self) -> str:
+        pool = facts.PoolFacts(name=POOL, loading=self.loading, gpu=False)
+        where = facts.DatasetLocation(dataset="models", volume="v")
+        server = facts.ServerFacts(name=SERVER, kind="triton", location=where, pools=(pool,))
+        url = f"http://127.0.0.1:{self.proxy.ports['http']}"
+        models = (facts.ModelFacts(name=self.model, server=SERVER, pool=POOL),)
+        plane = facts.Plane(name="here", proxy_url=url, servers=(server,), models=models)
+        known = KnownProxy("test", "here", url, Credential("a test", ("X-API-Key", KEY)), plane)
+        [found] = await asyncio.to_thread(collect, [known])
+        assert not found.error, "it never fails whole"
+        [model] = found.models
+        assert bool(model.why) == (model.state == "failing")
+        return model.state
+
+    async def ready_metric(self) -> str:
+        return f"{value(await scrape(self), 'pool_ready', server=SERVER, pool=POOL):g}"
+
+
+def of_model(here: Plane) -> bytes:
+    return b"\x0a%c%b" % (len(here.model), here.model.encode())
+
+
+async def check(here: Plane) -> str:
+    said = await here.over_grpc("/grpc.health.v1.Health/Check")
+    return {b"\x08\x01": "SERVING", b"\x08\x02": "NOT_SERVING"}[said]
+
+
+async def call(here: Plane) -> str:
+    reply = await here.reply(request(f"/v2/models/{here.model}/infer"))
+    if reply.status == 503:
+        assert 1 <= int(reply.headers["retry-after"]) <= 30
+        assert ": " in reply.json()["detail"], "it says why"
+    return str(reply.status)
+
+
+ASKED: dict[str, Callable[[Plane], Awaitable[str]]] = {
+    "`GET /healthz`": lambda here: here.get("/healthz", key=None),
+    "`GET /readyz`": lambda here: here.get("/readyz", key=None),
+    "`GET /v2/health/live`": lambda here: here.get("/v2/health/live", key=None),
+    "`GET /v2/health/ready`": lambda here: here.get("/v2/health/ready", key=None),
+    "`GET /servers/{server}/v2/health/ready`": lambda here: here.get(f"/servers/{SERVER}/v2/health/ready"),
+    "`GET /v2/models/{model}/ready`": lambda here: here.get(f"/v2/models/{here.model}/ready"),
+    "`GET /v2/models/{model}/stats`": lambda here: here.get(f"/v2/models/{here.model}/stats"),
+    "`POST /v2/models/{model}/infer`": call,
+    "`ServerReady` over gRPC": lambda here: here.is_true("ServerReady"),
+    "`ModelReady` over gRPC": lambda here: here.is_true("ModelReady", of_model(here)),
+    "`grpc.health.v1.Health/Check`": check,
+    "`tidegate status --json`": lambda here: here.status(),
+    "port 8082: `GET /readyz/servers/{server}`": lambda here: here.get(f"/readyz/servers/{SERVER}", "admin"),
+    "port 8082: `tidegate_proxy_pool_ready`": lambda here: here.ready_metric(),
+}
+
+
+@dataclass
+class Stage:
+    """What a situation is made of."""
+
+    here: Plane
+    tritons: list[Process]
+    policies: list[Site]
+    signal: signal.Signals
+    tasks: list[asyncio.Future[Any]] = field(default_factory=list)
+
+
+async def nothing(_: Stage) -> None:
+    """All is well."""
+
+
+async def one(stage: Stage) -> None:
+    os.killpg(stage.tritons[0].pid, stage.signal)
+    await until(lambda: any(each.breaker.is_silent() for each in stage.here.pool.replicas), TO_AGREE_SECONDS)
+
+
+async def all_of_them(stage: Stage) -> None:
+    for triton in stage.tritons:
+        os.killpg(triton.pid, stage.signal)
+    async with asyncio.timeout(TO_AGREE_SECONDS):
+        while await stage.here.get(f"/readyz/servers/{SERVER}", "admin") == "200":
+            await asyncio.sleep(0.02)
+
+
+async def load(stage: Stage) -> None:
+    stage.here.model = "cold"
+    for each in stage.policies:
+        each.load_seconds = 2.0
+    stage.tasks.append(asyncio.ensure_future(stage.here.reply(request("/v2/models/cold/infer"))))
+    await until(lambda: any(each.loading for each in stage.policies))
+
+
+async def failing_load(stage: Stage) -> None:
+    for each in stage.policies:
+        each.refuses["a"] = lease.Quarantined(why="it failed")
+
+
+async def no_policy(stage: Stage) -> None:
+    stage.here.model = "cold"
+    for each in stage.policies:
+        await each.policy.close()
+
+
+async def stopping(stage: Stage) -> None:
+    stage.tasks.append(asyncio.ensure_future(stage.here.proxy.stop()))
+    await until(lambda: stage.here.proxy.why_not_ready)
+
+
+SITUATIONS: dict[str, Callable[[Stage], Awaitable[None]]] = {
+    "all is well": nothing,
+    "one replica of two is killed or hangs": one,
+    "all replicas are killed or hang": all_of_them,
+    "the model is being loaded on demand": load,
+    "it failed to load on demand": failing_load,
+    "it is not in memory, and its eviction policy is gone": no_policy,
+    "the proxy is stopping": stopping,
+}
+
+
+@asynccontextmanager
+async def staged(folder: Path, loading: str, how: signal.Signals) -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        ports = free_ports(2)
+        with ExitStack() as processes:
+            tritons = [processes.enter_context(standing_triton(folder, host, (ports[0], ports[1]))) for host in HOSTS]
+            for triton in tritons:
+                triton.announced_ports()  # it listens
+            policies = [Site(host, lease_seconds=30.0) for host in HOSTS]
+            for site in policies:
+                port = policies[0].policy.port
+                site.policy = await stack.enter_async_context(upstream(site.decide, site.host, port))
+            pool = routing.Pool.model_validate({
+                "name": POOL, "host": "pool.test", "loading": loading, "http_port": ports[0], "grpc_port": ports[1],
+                "lease_port": policies[0].policy.port if loading == "on-demand" else None,
+            })  # fmt: skip
+            table = routing.RoutingTable(
+                environment="test",
+                servers=(routing.Server(name=SERVER, kind="triton", pools=(pool,)),),
+                models=tuple(routing.Model(name=name, server=SERVER, pool=POOL) for name in MODELS),
+            )
+            addresses = [(socket.AF_INET, (host, ports[0])) for host in HOSTS]
+            front = running_proxy(folder / "proxy", *addresses, table=table, kind=Plane, drain_seconds=30)
+            here = await stack.enter_async_context(front)
+            assert isinstance(here, Plane)
+            here.loading = loading
+            try:
+                stage = Stage(here, tritons, policies, how)
+                yield stage
+                await asyncio.gather(*stage.tasks)
+            finally:
+                for triton in tritons:
+                    os.killpg(triton.pid, signal.SIGCONT)
+
+
+GONE = ("one replica of two is killed or hangs", "all replicas are killed or hang")
+CASES = [
+    (situation, loading, how)
+    for situation in CELLS
+    for loading in (("on-demand",) if "on demand" in situation or "policy" in situation else ("preload", "on-demand"))
+    for how in ((signal.SIGKILL, signal.SIGSTOP) if situation in GONE else (signal.SIGKILL,))
+]
+
+
+def test_every_question_and_every_situation_of_the_table_is_tried() -> None:
+    assert [row[0] for row in ROWS] == list(ASKED)
+    assert list(CELLS) == list(SITUATIONS)
+
+
+@pytest.mark.parametrize(("situation", "loading", "how"), CASES, ids=lambda each: getattr(each, "name", each))
+async def test_what_is_asked_is_answered_as_the_table_says(
+    tmp_path: Path, situation: str, loading: str, how: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tidegate_proxy.pools")
+    async with staged(tmp_path, loading, how) as stage:
+        here = stage.here
+        began = monotonic()
+        await SITUATIONS[situation](stage)
+        print(f"{situation}, {loading}, {how.name}: {monotonic() - began:.2f} s to know")
+        found = {}
+        for asked, ask in ASKED.items():
+            began = monotonic()
+            found[asked] = await ask(here)
+            assert monotonic() - began < TO_AGREE_SECONDS, asked
+        assert found == CELLS[situation]
+        told = [each for each in caplog.records if each.name == "tidegate_proxy.pools"]
+        assert [each.levelname for each in told] == ["WARNING"] * {GONE[0]: 1, GONE[1]: 2}.get(situation, 0)

@@ -1,0 +1,251 @@
+"""What callers make the proxy hold over gRPC is bounded, and given back; who would have more is told so."""
+
+import asyncio
+import gzip
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import Mock
+
+import grpc
+import hpack
+import pytest
+from tidegate_proxy.guests import MOST_UNSENT
+from tidegate_proxy.http2 import frames as h2
+from tidegate_proxy.http2.connection import Http2Connection
+from tidegate_proxy.http2.sending import Stream
+from tidegate_proxy.memory import UNPACKER_BYTES
+
+from .harness import MODELS, Rig, infer_request, method, refused, rig, until
+from .peer import CALM, DATA, HEADERS, PING, RESET, WINDOW, Peer, frame, request
+
+MEMORY = 32 << 20
+ENTRY = ("big", "x" * 4000)
+ONE = struct.pack(">L", 1)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A proxy with little memory, and slots for many."""
+    folder = tmp_path_factory.mktemp("small")
+    models = (*MODELS, "large")
+    with rig(folder, 1, models, memory_bytes=MEMORY, concurrency=1000, request_timeout_seconds=20) as running:
+        yield running
+
+
+def held(running: Rig) -> int:
+    """What is held beside the connections themselves."""
+    memory, connections = running.proxy.shared.memory, running.proxy.grpc.connections
+    return memory.strangers.held + memory.callers.held - sum(each.base_bytes for each in connections)
+
+
+def test_who_has_no_credential_is_told_so_before_a_message_comes(running: Rig) -> None:
+    for more in ((), (("x-api-key", "nonsense"),), (("authorization", "Bearer nonsense"),)):
+        said = Peer(running).send(frame(HEADERS, 4, 1, request(*more))).headers()
+        assert said["grpc-status"] == "16"
+    until(lambda: held(running) == 0)
+
+
+def test_headers_may_be_as_long_unpacked_as_is_documented(running: Rig) -> None:
+    for number, ended in ((7, False), (9, True)):
+        peer, encoder = Peer(running), hpack.Encoder()
+        first = request(ENTRY, encoder=encoder)
+        peer.send(frame(HEADERS, 5, 1, first), frame(HEADERS, 5, 3, request(*[ENTRY] * number, encoder=encoder)))
+        if ended:
+            assert peer.farewell() == CALM
+        else:
+            assert [peer.headers()["grpc-status"] for _ in range(2)] == ["16", "16"]
+
+
+def test_streams_of_strangers_are_held_until_one_has_its_share_and_given_back_with_them(small: Rig) -> None:
+    peer, encoder = Peer(small), hpack.Encoder()
+    watch = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Watch", encoder=encoder)
+    again = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Watch", encoder=encoder)
+    peer.send(frame(HEADERS, 4, 1, watch), frame(DATA, 1, 1, bytes(5)))
+    for number in range(3, 41, 2):
+        peer.send(frame(HEADERS, 4, number, again), frame(DATA, 1, number, bytes(5)))
+    while True:
+        said = peer.headers()
+        if "grpc-status" in said:
+            break
+    assert (said["grpc-status"], "send less at once" in said["grpc-message"]) == ("8", True)
+    assert held(small) <= small.proxy.shared.memory.strangers.most
+    assert method(small.channel(), "ModelInfer")(infer_request(), metadata=small.metadata(), timeout=5)
+    peer.sock.close()
+    small.close()
+    until(lambda: not small.proxy.grpc.connections)
+    assert held(small) == 0
+
+
+def test_a_caller_who_makes_the_proxy_hold_too_much_is_told_and_others_go_on(small: Rig) -> None:
+    infer = method(small.channel(), "ModelInfer")
+    large = infer_request("hang", bytes(240_000))
+    hanging = [infer.future(large, metadata=small.metadata(), timeout=20) for _ in range(40)]
+    until(lambda: sum(each.done() for each in hanging) > 5)
+    ended = [each for each in hanging if each.done()]
+    assert {each.code() for each in ended} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert {each.details() for each in ended} == {
+        "The proxy holds as much as it may, for you or for all: send less at once, take your answers, or come again."
+    }
+    assert small.proxy.shared.memory.callers.held <= small.proxy.shared.memory.callers.limit
+    other = small.metadata(token=small.token("bob"))
+    assert method(small.channel(), "ModelInfer")(infer_request(data=bytes(100_000)), metadata=other, timeout=5)
+    for each in hanging:
+        each.cancel()
+    small.stubs[0].release.set()
+    until(lambda: held(small) == 0)
+    small.stubs[0].release.clear()
+
+
+def test_unpacked_messages_count_as_what_they_have_become(small: Rig) -> None:
+    infer, packed = method(small.channel(), "ModelInfer"), grpc.Compression.Gzip
+    said = refused(infer, infer_request(data=bytes(7 << 20)), small.metadata(), compression=packed)
+    assert (said.code(), "must be held at once" in said.details()) == (grpc.StatusCode.OUT_OF_RANGE, True)
+    assert infer(infer_request(data=bytes(2 << 20)), metadata=small.metadata(), compression=packed, timeout=10)
+    until(lambda: held(small) == 0)
+
+
+def test_who_takes_no_answers_is_cut_off_once_they_are_too_much_and_others_go_on(small: Rig) -> None:
+    wide = frame(WINDOW, 0, 0, struct.pack(">L", 70_000_000))
+    slow = Peer(small).send(wide)
+    body = infer_request("large").SerializeToString()
+    message = frame(DATA, 1, 1, b"\0" + len(body).to_bytes(4) + body)
+    token = ("authorization", f"Bearer {small.token('eve')}")
+    for number in range(1, 101, 2):  # their windows take 64 KiB each, and of the rest 256 KiB may be here
+        slow.send(frame(HEADERS, 4, number, request(token)), message[:5] + number.to_bytes(4) + message[9:])
+    codes = [payload for kind, _, _, payload in _some(slow, 200) if kind == RESET]
+    assert struct.pack(">L", CALM) in codes
+    assert small.proxy.shared.memory.callers.held <= small.proxy.shared.memory.callers.limit
+    assert method(small.channel(), "ModelInfer")(infer_request(), metadata=small.metadata(), timeout=10)
+    slow.sock.close()
+    until(lambda: held(small) == 0)
+
+
+def test_answers_that_are_not_taken_count_however_few_they_are(small: Rig) -> None:
+    settings = struct.pack(">HL", h2.INITIAL_WINDOW_SIZE, 1 << 30)
+    hello = h2.PREFACE + frame(h2.SETTINGS, 0, 0, settings) + frame(WINDOW, 0, 0, struct.pack(">L", 1_000_000))
+    body = infer_request("large").SerializeToString()
+    message = frame(DATA, 1, 1, b"\0" + len(body).to_bytes(4) + body)
+    token = ("authorization", f"Bearer {small.token('mallory')}")
+    peer = Peer(small, hello, is_deaf=True).send(frame(HEADERS, 4, 1, request(token)), message)
+
+    def unsent() -> int:
+        callers = small.proxy.grpc.connections
+        return sum(each.unsent + sum(call.unsent_bytes for call in each.streams.values()) for each in callers)
+
+    until(lambda: unsent() > 100_000)
+    time.sleep(0.2)
+    assert small.on_loop(lambda: held(small) - unsent()) > -MOST_UNSENT
+    peer.sock.close()
+    until(lambda: held(small) == 0)
+
+
+def test_what_unpacks_a_message_counts_from_its_first_bytes(small: Rig) -> None:
+    more = ("authorization", f"Bearer {small.token()}"), ("grpc-encoding", "gzip")
+    begun = b"\1\0\0\1\0" + gzip.compress(b"tensor")[:10]
+    peer = Peer(small).send(frame(HEADERS, 4, 1, request(*more)), frame(DATA, 0, 1, begun))
+    until(lambda: held(small) > UNPACKER_BYTES)
+    peer.sock.close()
+    until(lambda: held(small) == 0)
+
+
+def test_blocks_that_are_kept_are_few_however_many_come() -> None:
+    reader, encoder = h2.HeaderReader(lambda fields: fields, h2.MOST_HEAD_BYTES), hpack.Encoder()
+    for number in range(100):
+        reader.read(bytes(encoder.encode([hpack.NeverIndexedHeaderTuple("big", f"{number:04}" * 200)])))
+    assert 0 < sum(map(len, reader._kept)) < 8192
+
+
+def _some(peer: Peer, most: int) -> Iterator[tuple[int, int, int, bytes]]:
+    peer.sock.settimeout(5)
+    for number, found in enumerate(peer.frames()):
+        yield found
+        if found[0] == RESET or number == most:
+            return
+
+
+def test_who_connects_anew_after_much_chatter_does_not_start_at_zero(one: Rig) -> None:
+    noisy = Peer(one).send(frame(PING, 0, 0, b"12345678") * 9_000)
+    assert sum(kind == PING for kind, *_ in _until_pings(noisy, 9_000)) == 9_000
+    noisy.sock.close()
+    until(lambda: not one.proxy.grpc.connections)
+    assert Peer(one).is_up(), "what every client sends is always left"
+    assert Peer(one).send(frame(PING, 0, 0, b"12345678") * 9_000).farewell() == CALM
+
+
+def test_chatter_is_a_callers_once_it_is_known_and_not_that_of_all_behind_its_address(one: Rig) -> None:
+    def known() -> Peer:
+        return Peer(one).send(frame(HEADERS, 4, 1, request(("authorization", f"Bearer {one.token()}"))))
+
+    chatter = frame(PING, 0, 0, b"12345678") * 9_000
+    noisy = known().send(chatter)
+    assert sum(kind == PING for kind, *_ in _until_pings(noisy, 9_000)) == 9_000
+    noisy.sock.close()
+    until(lambda: not one.proxy.grpc.connections)
+    stranger = Peer(one).send(chatter)
+    assert sum(kind == PING for kind, *_ in _until_pings(stranger, 9_000)) == 9_000
+    assert known().send(chatter).farewell() == CALM
+    assert one.proxy.shared.memory.cut["chatter"] == 1
+
+
+def test_of_those_who_sent_much_the_oldest_are_forgotten(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate_proxy.grpc.server.MOST_REMEMBERED", 2)
+    server = one.proxy.grpc
+    for host in "abac":
+        server.remember(host, 5000, 1.0)
+    assert [server.sent_lately(host, 1.0) for host in "abc"] == [5000, 0, 5000]
+
+
+def _until_pings(peer: Peer, number: int) -> Iterator[tuple[int, int, int, bytes]]:
+    for found in peer.frames():
+        yield found
+        number -= found[0] == PING
+        if not number:
+            return
+
+
+class Sending(Http2Connection[None]):
+    """Sends data on every stream."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None, {}, b"")
+
+    def stream_opened(self, number: int, _head: None, _end: bool) -> None:
+        self.add(Stream(), number)
+        self.send_data(self.streams[number], b"data")
+
+
+@pytest.mark.parametrize(("more", "ended"), [(0, False), (1, True)])
+def test_updates_of_windows_are_chatter_beyond_what_was_sent(more: int, ended: bool) -> None:
+    async def run() -> bool:
+        link = Sending()
+        link.connection_made(Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None)))
+        link.data_received(frame(h2.SETTINGS) + b"".join(frame(HEADERS, 4, n, request()) for n in range(1, 41, 2)))
+        number = 20 * h2.UPDATES_OF_DATA + h2.MOST_CONTROL_FRAMES - 1 + more  # the settings are one
+        link.data_received(frame(WINDOW, 0, 0, ONE) * number)
+        await asyncio.sleep(0)
+        return link.is_ending
+
+    assert asyncio.run(run()) is ended
+
+
+def test_a_read_of_very_many_frames_is_worked_off_in_turns(tmp_path: Path) -> None:
+    with rig(tmp_path) as running:
+        turns: list[int] = []
+
+        async def count() -> None:
+            while True:
+                turns.append(1)
+                await asyncio.sleep(0)
+
+        counting = asyncio.run_coroutine_threadsafe(count(), running.loop)
+        peer = Peer(running)
+        assert peer.is_up()
+        before = len(turns)
+        running.on_loop(
+            lambda: next(iter(running.proxy.grpc.connections)).data_received(frame(PING, 0, 0, b"12345678") * 8_000)
+        )
+        assert sum(kind == PING for kind, *_ in _until_pings(peer, 8_000)) == 8_000
+        assert len(turns) - before > 8_000 // 512
+        counting.cancel()

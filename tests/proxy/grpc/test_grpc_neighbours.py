@@ -1,0 +1,120 @@
+"""Callers share a link to a replica: whatever one of them does, the calls of the others go on."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import Mock
+
+import grpc
+import hpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_proxy.grpc.upstreams import UpstreamConnection
+from tidegate_proxy.http2 import frames as h2
+from tidegate_proxy.http2.cutting import KEPT_BYTES, LONGEST, BlockCutter
+from tidegate_proxy.http2.sending import Stream
+from tidegate_service.reasons import MOST_TOLD, plain
+
+from .harness import Rig, infer_request, method, refused, rig, until
+from .peer import CALM, CANCEL, GOAWAY, PING, REFUSED, RESET, SETTINGS, frame
+
+MANY = 2 * h2.MOST_CONTROL_FRAMES
+
+
+async def link() -> tuple[UpstreamConnection, Mock]:
+    """A link to a replica that has said its settings, and what it writes to."""
+    made, transport = UpstreamConnection(), Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=Mock()))
+    made.connection_made(transport)
+    made.data_received(frame(SETTINGS))
+    return made, transport
+
+
+def resets(numbers: range, code: int) -> bytes:
+    return b"".join(frame(RESET, 0, number, h2.UINT32.pack(code)) for number in numbers)
+
+
+@pytest.mark.parametrize("code", [h2.NO_ERROR, CANCEL, REFUSED])
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_resets_of_calls_are_no_chatter_of_the_replica(is_cancelled: bool, code: int) -> None:
+    async def run() -> bool:
+        made, _ = await link()
+        for _ in range(MANY):
+            stream = Stream()
+            made.open(stream, b"")
+            if is_cancelled:
+                made.reset(stream.number, CANCEL)
+        made.data_received(resets(range(1, 2 * MANY, 2), code))
+        return not made.is_ending and not made.streams
+
+    assert asyncio.run(run())
+
+
+@pytest.mark.parametrize("chatter", [frame(PING, 0, 0, b"12345678"), resets(range(1, 2), CANCEL)])
+def test_what_a_replica_sends_of_its_own_accord_is_bounded(chatter: bytes) -> None:
+    async def run() -> bytes:
+        made, transport = await link()
+        stream = Stream()
+        made.open(stream, b"")
+        made.reset(stream.number, CANCEL)
+        made.data_received(chatter * (h2.MOST_CONTROL_FRAMES + 2))
+        await asyncio.sleep(0)
+        return b"".join(bytes(each.args[0]) for each in transport.write.call_args_list)
+
+    said = frame(GOAWAY, 0, 0, h2.UINT32.pack(1) + h2.UINT32.pack(CALM))[3:]
+    assert said in asyncio.run(run())
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path, models=("hang", "wordy", "echo"), request_timeout_seconds=30) as running:
+        yield running
+
+
+@pytest.fixture
+def waiting(patient: Rig) -> Iterator[None]:
+    """Somebody else's call, under way on the same link all along."""
+    call = method(patient.channel(), "ModelInfer")
+    made = call.future(infer_request("hang"), metadata=patient.metadata(), timeout=20)
+    until(lambda: len(patient.stubs[0].asked) == 1)
+    yield
+    patient.stubs[0].release.set()
+    assert made.result().model_name == "hang"
+
+
+@pytest.mark.parametrize("size", [7_000, 30_000, 40_000, 100_000, 4_000_000])
+@pytest.mark.usefixtures("waiting")
+def test_an_error_that_is_told_at_length_is_cut_short_and_ends_no_call_of_another(patient: Rig, size: int) -> None:
+    error = refused(method(patient.channel(), "ModelInfer"), infer_request("wordy", id=str(size)), patient.metadata())
+    assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert error.details() == plain("x" * size, MOST_TOLD)
+
+
+@pytest.mark.usefixtures("waiting")
+def test_headers_that_a_replica_refuses_end_no_call_of_another(patient: Rig) -> None:
+    call = method(patient.channel(), "ModelInfer")
+    for size in (20_000, 30_000):
+        error = refused(call, infer_request("echo"), patient.metadata(("long", "x" * size)))
+        assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+values = st.one_of(st.text("az09", max_size=9), st.sampled_from(["x" * 2000, "x" * 30_000, "\x01" * 6000]))
+blocks = st.lists(
+    st.lists(st.tuples(st.sampled_from(["a", "grpc-message", "b" * 30_000]), values), max_size=3), max_size=4
+)
+
+
+@given(blocks, st.integers(1, 20_000), st.booleans())
+def test_blocks_that_are_cut_short_say_what_else_they_said(
+    blocks: list[list[tuple[str, str]]], size: int, packed: bool
+) -> None:
+    encoder, decoder = hpack.Encoder(), hpack.Decoder(max_header_list_size=1 << 20)
+    for said in blocks:
+        whole, cutter = bytes(encoder.encode(said, huffman=packed)), BlockCutter()
+        kept = b"".join(cutter.feed(whole[at : at + size]) for at in range(0, len(whole), size))
+        assert len(kept) <= 64 + len(said) * 2 * (LONGEST + 8)
+        found = [(str(name), str(value)) for name, value in decoder.decode(kept)]
+        assert len(found) == len(said)
+        for pair in zip(found, said, strict=True):
+            for heard, word in zip(*pair, strict=True):
+                assert heard == word or len(word) > len(heard) >= KEPT_BYTES

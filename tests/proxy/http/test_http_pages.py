@@ -1,0 +1,83 @@
+"""A browser gets pages that hold no data, load nothing from elsewhere, and may do nothing but ask the proxy."""
+
+import gzip
+import re
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+
+from .running_proxy import MODEL, Reply, RunningProxy, request, served
+
+pytestmark = pytest.mark.anyio
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+ELSEWHERE = re.compile(r"(?:https?:|[\"'(=])//\w")
+MODELS = ["/models", f"/models/{MODEL}", "/servers/vision/models", "/models/nothing"]
+
+
+async def page(here: RunningProxy, path: str) -> Reply:
+    reply = await here.ask(request(path, method="GET", key=None, Accept=BROWSER))
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/html; charset=utf-8"), path
+    return reply
+
+
+def policy(reply: Reply) -> dict[str, list[str]]:
+    said = (each.split() for each in reply.headers["content-security-policy"].split(";"))
+    return {name: sources for name, *sources in said}
+
+
+def hashes(text: str, tag: str) -> list[str]:
+    found = re.findall(rf"<{tag}>(.+?)</{tag}>", text, re.DOTALL)
+    return [f"'sha256-{b64encode(sha256(each.encode()).digest()).decode()}'" for each in found]
+
+
+@pytest.mark.parametrize("path", [*MODELS, "/docs"])
+async def test_a_page_names_no_other_host_and_may_ask_none(here: RunningProxy, path: str) -> None:
+    reply = await page(here, path)
+    assert not ELSEWHERE.search(reply.body.decode())
+    said = policy(reply)
+    assert said["default-src"] == said["base-uri"] == said["form-action"] == said["frame-ancestors"] == ["'none'"]
+    allowed = {source for sources in said.values() for source in sources if not source.startswith("'sha256-")}
+    assert allowed <= {"'none'", "'self'", "data:"}
+    text = reply.body.decode()
+    assert [each for each in said["script-src"] if each != "'self'"] == hashes(text, "script")
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("path", MODELS)
+async def test_the_page_of_models_holds_none_and_writes_what_it_is_told_as_text(here: RunningProxy, path: str) -> None:
+    reply = await page(here, path)
+    text = reply.body.decode()
+    assert (MODEL in text, "vision" in text) == (False, False)
+    assert not re.search("innerHTML|outerHTML|insertAdjacent|document.write|eval|Storage|cookie", text)
+    assert policy(reply)["style-src"] == hashes(text, "style")
+    assert "'self'" not in policy(reply)["script-src"]
+    assert (reply.headers["vary"], reply.headers["cache-control"]) == ("accept", "no-store")
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/html;q=0.5", ""])
+async def test_who_takes_json_gets_that(here: RunningProxy, accept: str) -> None:
+    reply = await here.ask(request("/models", method="GET", Accept=accept))
+    assert reply.headers["content-type"] == "application/json"
+    assert (await here.ask(request("/models", method="GET", key=None, Accept=accept))).problem == "unauthenticated"
+
+
+@pytest.mark.parametrize("at", ["", "/inference"])
+async def test_all_that_the_documentation_is_shown_with_comes_from_the_proxy(tmp_path: Path, at: str) -> None:
+    async with served(tmp_path, path=at or "/") as here:
+        text = (await page(here, f"{at}/docs")).body.decode()
+        found = {}
+        for link in re.findall(r'(?:src|href)="([^"]+)"', text):
+            if not link.startswith("data:"):
+                reply = await here.ask(request(urljoin(f"{at}/docs", link), method="GET", key=None))
+                assert (reply.status, reply.headers["content-encoding"]) == (200, "gzip"), link
+                found[reply.headers["content-type"].partition(";")[0]] = gzip.decompress(reply.body).decode()
+        assert set(found) == {"text/css", "text/javascript"}
+        assert not re.search(r"@import|url\([\"']?(?:https?:)?//", found["text/css"])
+        assert re.search(r'PACKAGE_VERSION:"5\.\d', found["text/javascript"]), "the first that reads OpenAPI 3.1"
+        assert (await here.ask(request(urljoin(f"{at}/docs", "openapi.json"), method="GET"))).json()["paths"]
+        for path in ("docs/", "docs/index.html", "docs/../docs/swagger-ui.css", "docs/%2e%2e/x"):
+            assert (await here.ask(request(f"{at}/{path}", method="GET"))).problem == "unknown", path

@@ -1,0 +1,77 @@
+"""A table is taken over while requests go on: they hardly notice, and what is known of models that stay is kept."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from tidegate_contracts import routing
+from tidegate_proxy.pace import PIECE_SECONDS
+
+from lab.local_plane.proxy import write_tables
+
+from ..http.running_proxy import MODEL, RunningProxy, routing_table, running_proxy, served, until
+from ..http.upstream import answering, hang, only, upstream
+
+pytestmark = pytest.mark.anyio
+MANY = 10_000
+MOST_SECONDS = 20.0  # Until all of them have changed: some 3 of them where nothing else runs, see proxy/README.md.
+CHANGED = routing.VersionShare(version=1, weight=100)
+
+
+def models(number: int, **more: object) -> list[routing.Model]:
+    names = [MODEL, *(f"model-{each}" for each in range(number - 1))]
+    return [routing.Model.model_validate({"name": name, "server": "vision", "pool": "main"} | more) for name in names]
+
+
+async def take_over(here: RunningProxy, table: routing.RoutingTable) -> None:
+    before = here.proxy.config.watched[0].generation
+    write_tables(here.root, table)
+    await until(lambda: here.proxy.config.watched[0].generation > before, 60)
+
+
+async def test_a_model_that_stays_as_it_was_keeps_what_is_known_of_it(tmp_path: Path) -> None:
+    aliased = [model.model_copy(update={"alias": "stable"}) for model in models(2)]
+    config = only("GET", answering(b'{"parameters":{"tidegate.alias.stable":{"string_value":"3"}}}'))
+    async with served(tmp_path, config, models=aliased) as here:
+        assert (await here.ask()).headers["tidegate-model-version"] == "3"
+        [route] = here.proxy.config.routes.find("vision", MODEL)
+        here.replica.act = only("GET", hang)  # nobody can ask anew
+        await take_over(here, routing_table(aliased[:1]))
+        assert here.proxy.config.routes.find("vision", "model-0") == ()
+        assert here.proxy.config.routes.find("vision", MODEL) == (route,)
+        assert (await here.ask(seconds=2)).headers["tidegate-model-version"] == "3"
+
+
+async def test_whether_a_model_keeps_sequences_is_asked_again_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    config = only("GET", answering(b"{}"))
+    async with upstream(config) as one, upstream(config) as two, running_proxy(tmp_path, one, two) as here:
+        assert (await here.ask()).status == 200
+        [route] = here.proxy.config.routes.find("vision", MODEL)
+        assert route.sequences.known is False
+        one.act = two.act = only("GET", answering(b'{"sequence_batching":{}}', seconds=0.5))
+        await take_over(here, routing_table(models(2)))
+        assert (await here.ask(seconds=2)).status == 200
+        assert route.sequences.known is False
+        await until(lambda: route.sequences.known)
+
+
+async def test_a_table_of_which_all_has_changed_is_taken_over_in_short_pieces(tmp_path: Path) -> None:
+    gaps = []
+
+    async def watch() -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            gaps.append(time.thread_time() - before)
+
+    async with running_proxy(tmp_path, models=models(MANY)) as here:
+        watching, began = asyncio.create_task(watch()), time.monotonic()
+        await take_over(here, routing_table(models(MANY, versions=[CHANGED])))
+        watching.cancel()
+        print(f"{MANY} changed models were taken over in {time.monotonic() - began:.1f} s")
+        assert time.monotonic() - began < MOST_SECONDS
+        [route] = here.proxy.config.routes.find("vision", f"model-{MANY - 2}")
+        assert route.version(None, None) == "1"
+    long = [gap for gap in gaps if gap > 4 * PIECE_SECONDS]
+    assert sum(long) < 0.2 * sum(gaps), long

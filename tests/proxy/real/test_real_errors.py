@@ -1,0 +1,212 @@
+"""What a real Triton cannot load, or answers with an error: known, told in few words, and of no harm to other calls."""
+
+import asyncio
+import json
+import logging
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate.triton.publishing.config import closed_config
+from tidegate_contracts import routing
+from tidegate_contracts.proxy_process import METRICS_PATH, server_ready_path
+from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Place, Whereabouts
+from tidegate_proxy.upstream import load_watch
+
+from lab.local_plane.repository import Model
+from lab.local_plane.triton import Triton, triton
+
+from ..http.running_proxy import KEY, RunningProxy, request, running_proxy, until
+from ..rigs.pytest_rigs import not_run
+from ..rigs.repository import SOURCES, write
+from ..upstream.test_upstream_health_check import admin
+
+pytestmark = pytest.mark.anyio
+TENSORS = [("INPUT", "TYPE_INT32", "1")], [("OUTPUT", "TYPE_INT32", "1")]
+ECHO = Model("echo", SOURCES / "echo.py", *TENSORS, "version_policy { all { } }\n")
+RAISES = Model("raises", SOURCES / "raises.py", *TENSORS)
+DECOUPLED = Model("decoupled", SOURCES / "raises.py", *TENSORS, "model_transaction_policy { decoupled: true }\n")
+BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
+POLLING = (
+    "--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false",
+    "--strict-readiness=false",  # `triton` waits until it is ready, whatever it cannot load
+)  # fmt: skip
+NAMES = ("echo", "raises", "decoupled", "no_backend", "no_module")
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write(tmp_path_factory.mktemp("volume") / "models", (ECHO, RAISES, DECOUPLED))
+    for name, backend in (("no_backend", "onnxruntime"), ("no_module", "python")):
+        (folder / name / "1").mkdir(parents=True)
+        (folder / name / "1" / "model.py").write_text("import no_such_module\n")
+        config = f'name: "{name}"\nbackend: "{backend}"\nmax_batch_size: 0\n'
+        tensors = "".join(
+            f'{side} {{ name: "{said[0]}" data_type: {said[1]} dims: [ {said[2]} ] }}\n'
+            for side, (said,) in zip(("input", "output"), TENSORS, strict=True)
+        )
+        (folder / name / "config.pbtxt").write_text(config + tensors + "instance_group { kind: KIND_CPU }\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def polling(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
+    with not_run("A REAL TRITON"), triton(tmp_path_factory.mktemp("polling"), repository, options=POLLING) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.3)
+
+
+def models() -> list[routing.Model]:
+    return [routing.Model(name=name, server="vision", pool="main") for name in NAMES]
+
+
+async def told(here: RunningProxy, model: str) -> Place:
+    reply = await here.ask(request(f"{WHEREABOUTS_PATH}/{model}", method="GET"))
+    [one] = Whereabouts.model_validate_json(reply.body).models
+    assert one.pool == "main"
+    return one.places[0]
+
+
+async def called(here: RunningProxy, model: str, verb: str = "infer", body: bytes = BODY) -> Any:
+    return await here.ask(request(f"/v2/models/{model}/{verb}", body))
+
+
+async def test_what_lies_broken_on_the_volume_is_a_state_a_metric_and_a_line_in_the_log_and_calls_go_on(
+    polling: Triton, repository: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, load_watch.__name__)
+    async with running_proxy(tmp_path, polling.http_port, models=models()) as here:
+        [watch] = here.pool.watches.values()
+        await until(lambda: {name for name, _ in watch.failed} == {"no_backend", "no_module"})
+        library = "unable to find backend library for backend 'onnxruntime'"
+        for name, why in (("no_backend", library), ("no_module", "no_such_module")):
+            place = await told(here, name)
+            assert place.state == "failed"
+            assert why in place.why
+            assert [each.version for each in place.failures] == [1]
+            [line] = [vars(each)["said"] for each in caplog.records if vars(each).get("said", {}).get("model") == name]
+            assert why in line["why"]
+            for text in (place.why, line["why"]):
+                assert "/" not in text.replace("application/", "")
+                assert "Traceback" not in text
+            _, lines = await admin(here, METRICS_PATH)
+            named = [each for each in lines if f'model="{name}"' in each]
+            assert any(each.startswith("tidegate_proxy_load_failed_timestamp_seconds{") for each in named)
+            assert (await here.ask(request(f"/v2/models/{name}/ready", method="GET"))).status == 400
+        status, [first, *more] = await admin(here, server_ready_path("vision"))
+        assert (status, first, len(more)) == (200, "ready", 2)
+        assert (await called(here, "echo")).json()["outputs"][0]["data"] == [7]
+        # A version that breaks on a volume that is served from.
+        (repository / "echo" / "2").mkdir()
+        (repository / "echo" / "2" / "model.py").write_text("import no_such_module\n")
+        await until(lambda: ("echo", "2") in watch.failed, 30)
+        place = await told(here, "echo")
+        assert (place.state, [each.version for each in place.failures]) == ("resident", [2])
+        assert (await here.ask(request("/v2/models/echo/versions/1/infer", BODY))).status == 200
+
+
+async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_the_table_wants_a_version_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 2.0)
+    caplog.set_level(logging.INFO, load_watch.__name__)
+    folder = write(tmp_path / "volume" / "models", [ECHO]) / "echo"
+    shares = tuple(routing.VersionShare(version=number, weight=weight) for number, weight in ((1, 90), (2, 10)))
+    table = [routing.Model(name="echo", server="vision", pool="main", versions=shares)]
+    good = (folder / "config.pbtxt").read_text()
+    with not_run("A REAL TRITON"), triton(tmp_path / "triton", folder.parent, options=POLLING) as server:
+        (folder / "config.pbtxt").write_text("this is none {")
+        shutil.copytree(folder / "1", folder / "2")
+        async with running_proxy(tmp_path, server.http_port, models=table) as here:
+            [watch] = here.pool.watches.values()
+            await until(lambda: watch.failed, 30)
+            assert {key: each.why for key, each in watch.failed.items()} == {("echo", "2"): load_watch.UNTOLD}
+            place = await told(here, "echo")
+            assert (place.state, place.versions, [each.version for each in place.failures]) == ("resident", (1,), [2])
+            [line] = [each for each in caplog.records if each.levelno == logging.WARNING]
+            assert vars(line)["said"]["version"] == "2"
+            _, lines = await admin(here, METRICS_PATH)
+            assert any(each.startswith("tidegate_proxy_load_failures{") and each.endswith(" 1.0") for each in lines)
+            assert (await here.ask(request("/v2/models/echo/versions/1/infer", BODY))).status == 200
+            (folder / "config.pbtxt").write_text(good)
+            await until(lambda: not watch.failed, 30)
+            assert (await told(here, "echo")).versions == (1, 2)
+
+
+async def test_what_was_taken_out_or_is_no_model_of_the_table_is_no_failure_when_triton_starts_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 2.0)
+    models_there = [replace(ECHO, name=name) for name in ("echo", "raises", "no_module", "unnamed")]
+    folder = write(tmp_path / "volume" / "models", models_there)
+    (folder / "lost+found").mkdir()
+    (folder / "unnamed" / "1" / "model.py").write_text("import no_such_module\n")
+    (folder / "no_module" / "config.pbtxt").write_text("this is none {")
+    closed = folder / "raises" / "config.pbtxt"
+    closed.write_text(closed_config(closed.read_text()))
+    with not_run("A REAL TRITON"), triton(tmp_path / "triton", folder, options=POLLING) as server:
+        async with running_proxy(tmp_path, server.http_port, models=models()) as here:
+            [watch] = here.pool.watches.values()
+            await until(lambda: watch.failed, 30)
+            await asyncio.sleep(2 * load_watch.UNTOLD_SECONDS)
+            assert {key: each.why for key, each in watch.failed.items()} == {("no_module", ""): load_watch.UNTOLD}
+            assert ([*watch.loaded], (await told(here, "raises")).state) == (["echo"], "unknown")
+
+
+async def test_what_a_model_raises_comes_without_paths_and_tracebacks_over_http_predict_and_streams(
+    polling: Triton, tmp_path: Path
+) -> None:
+    async with running_proxy(tmp_path, polling.http_port, models=models()) as here:
+        asked = {"inference_server_name": "vision", "model_name": "raises", "payload": json.loads(BODY)}
+        for data in (request("/v2/models/raises/infer", BODY), request("/predict", json.dumps(asked).encode())):
+            reply = await here.ask(data)
+            assert reply.status >= 400
+            assert "ValueError: model.py is wrong" in reply.json()["error"]
+            assert "/" not in reply.json()["error"]
+            assert "At:" not in reply.json()["error"]
+        reply = await called(here, "decoupled", "generate_stream", json.dumps({"INPUT": 7}).encode())
+        events = [json.loads(line[5:]) for line in reply.body.decode().splitlines() if line.startswith("data:")]
+        assert [each.get("OUTPUT") or each["error"] for each in events] == [7, "model.py is wrong"]
+
+
+async def test_what_a_model_raises_comes_over_grpc_as_plain(polling: Triton, tmp_path: Path) -> None:
+    import grpc
+    from tritonclient.grpc import service_pb2 as pb
+    from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
+
+    ports = {"http_port": polling.http_port, "grpc_port": polling.grpc_port}
+    pool = routing.Pool.model_validate({"name": "main", "host": "pool.test", "loading": "preload", **ports})
+    server = routing.Server(name="vision", kind="triton", pools=(pool,))
+    table = routing.RoutingTable(environment="test", servers=(server,), models=tuple(models()))
+    async with (
+        running_proxy(tmp_path, polling.http_port, table=table) as here,
+        grpc.aio.insecure_channel(f"127.0.0.1:{here.proxy.ports['grpc']}") as channel,
+    ):
+        stub, credential = GRPCInferenceServiceStub(channel), (("x-api-key", KEY),)
+
+        def asked(model: str) -> Any:
+            made = pb.ModelInferRequest(model_name=model)
+            tensor = made.inputs.add(name="INPUT", datatype="INT32")
+            tensor.shape.append(1)
+            made.raw_input_contents.append((7).to_bytes(4, "little"))
+            return made
+
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await stub.ModelInfer(asked("raises"), metadata=credential, timeout=20)
+        details = error.value.details() or ""
+        assert "ValueError: model.py is wrong" in details
+        assert "/" not in details
+        stream = stub.ModelStreamInfer(metadata=credential, timeout=20)
+        await stream.write(asked("decoupled"))
+        answers = [await stream.read() for _ in range(2)]
+        assert answers[0].infer_response.raw_output_contents
+        assert answers[1].error_message == "model.py is wrong"
+        await stream.done_writing()
+        await asyncio.sleep(0)

@@ -1,0 +1,64 @@
+"""`/models`: where each model is that a caller may see, since when, and why not; looking loads nothing."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tidegate_contracts import lease
+from tidegate_contracts.whereabouts import VisibleModel, Whereabouts
+
+from ..http.running_proxy import request, until
+from .estate import Estate, estate
+from .standin import sites
+
+pytestmark = pytest.mark.anyio
+LOOK = request("/models", method="GET")
+
+
+async def seen(here: Estate) -> dict[str, VisibleModel]:
+    reply = await here.ask(LOOK)
+    assert reply.status == 200, reply.body
+    assert reply.headers["cache-control"] == "no-store"
+    return {each.model: each for each in Whereabouts.model_validate_json(reply.body).models}
+
+
+async def test_each_model_is_told_as_its_policies_see_it_and_none_is_loaded(tmp_path: Path) -> None:
+    async with sites(2, refuses={"b": lease.Quarantined(why="it failed")}) as here, estate(tmp_path, here) as front:
+        here[1].resident.add("a")
+        found = await seen(front)
+        assert {name: each.state for name, each in found.items() if name in ("a", "b", "cold", "absent")} == {
+            "a": "resident",
+            "b": "quarantined",
+            "cold": "cold",
+            "absent": "unknown",
+        }
+        assert found["absent"].why == "the eviction policy does not know it"
+        assert [each.state for each in found["a"].places] == ["cold", "resident"]
+        assert found["a"].since is not None
+        [failure] = found["b"].places[0].failures
+        assert (failure.version, failure.why) == (None, "it failed")
+        assert 60 <= (datetime.now(UTC) - failure.since).total_seconds() < 90
+        assert found["a"].places[0].failures == ()
+        assert not any(site.acquires for site in here)
+
+
+async def test_who_holds_a_model_and_how_many_wait_is_told(tmp_path: Path) -> None:
+    async with sites() as [site], estate(tmp_path, [site]) as here:
+        site.resident.add("a")
+        await here.call("a")
+        [place] = (await seen(here))["a"].places
+        [held] = place.leases
+        assert (held.in_flight, place.waiters, place.versions) == (0, 0, (1,))
+        assert held.holder in {holder for holder, _ in site.leases}
+
+
+async def test_a_model_whose_replicas_answer_nothing_is_unreachable_and_says_why(tmp_path: Path) -> None:
+    async with sites() as [site], estate(tmp_path, [site]) as here:
+        await site.policy.close()
+        found = await seen(here)
+        assert found["a"].state == "unseen"
+        assert found["a"].why.startswith(f"the eviction policy of 127.0.0.1:{site.triton.port} gives no answer: ")
+        await site.triton.close()
+        await until(lambda: here.pool.why_not_ready() != "")
+        assert (await seen(here))["a"].state == "unreachable"
+        assert "gets no calls: " in (await seen(here))["a"].why

@@ -1,0 +1,54 @@
+"""What stands in for a Triton as a process of its own, which can be killed, and stopped so that it hangs.
+
+`python -m tests.proxy.rigs.standing_triton <host> <HTTP port> <gRPC port>`
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from lab.local_plane.process import Process, python_variables, running
+
+from ..http.upstream import Asked, answering, head, only, raw, upstream
+
+MODELS = ("a", "cold")
+
+
+@contextmanager
+def standing_triton(folder: Path, host: str, ports: tuple[int, int]) -> Iterator[Process]:
+    """Run one at an address of loopback: whoever calls its models is answered; the last is said not to be ready."""
+    command = [sys.executable, "-m", __name__, host, *map(str, ports)]
+    variables = os.environ | python_variables("proxy", "contracts", "service")
+    with running("a Triton's stand-in", command, folder / f"{host}.log", variables) as process:
+        yield process
+
+
+def statistics(asked: Asked) -> bytes:
+    models = [model for model in MODELS if f"/{model}/" in asked.line] or MODELS
+    return json.dumps({"model_stats": [{"name": model, "version": "1"} for model in models]}).encode()
+
+
+async def serve(host: str, http_port: int, grpc_port: int) -> None:
+    async def model_ready(_request: bytes, _context: object) -> bytes:
+        return b"\x08\x01"
+
+    methods: dict[str, Any] = {"ModelReady": grpc.unary_unary_rpc_method_handler(model_ready)}
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("inference.GRPCInferenceService", methods)])
+    server.add_insecure_port(f"{host}:{grpc_port}")
+    await server.start()
+    not_ready = only(f"/{MODELS[-1]}/ready", raw(head(b"content-length: 0", status=b"400 -")))
+    async with upstream(only("/stats", answering(statistics), not_ready), host, http_port):
+        print(f"ready http={http_port} grpc={grpc_port}", flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1], *map(int, sys.argv[2:])))

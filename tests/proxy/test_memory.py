@@ -1,0 +1,128 @@
+"""What callers make the proxy hold has one bound, of which nobody gets all."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
+from tidegate_proxy import memory
+from tidegate_proxy.guests import Guest
+from tidegate_proxy.memory import OF_STRANGERS, SHARE, Booking, Budget, Memory, process_memory
+from tidegate_proxy.problems import Problem
+
+
+@dataclass(eq=False)
+class Caller:
+    held: int = 0
+
+
+def guest() -> Guest:
+    made = Guest()
+    made.transport = Mock(spec=asyncio.Transport)
+    return made
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2000)), max_size=60))
+def test_what_is_held_is_never_more_than_there_is_and_is_given_back_whole(changes: list[tuple[int, int]]) -> None:
+    budget, callers = Budget(5000), [Caller() for _ in range(3)]
+    bookings = [Booking(budget, callers[number % 3]) for number in range(6)]
+    for number, size in changes:
+        with suppress(Problem):
+            bookings[number].set(size)
+        assert budget.held == sum(booking.size for booking in bookings) <= budget.limit
+    for booking in bookings:
+        booking.end()
+        booking.set(99)  # what still comes is counted no more
+    assert budget.held == sum(caller.held for caller in callers) == 0
+
+
+def test_one_alone_gets_most_of_it_and_leaves_some_for_the_next() -> None:
+    budget, greedy, other = Budget(8000), Caller(), Caller()
+    while budget.take(greedy, 10):
+        pass
+    assert greedy.held == budget.most == 6000
+    assert budget.take(other, 500)
+    assert not budget.take(greedy, 1), "who has much waits until others have given back"
+
+
+def test_however_many_have_much_who_has_little_finds_room() -> None:
+    budget, greedy = Budget(96 << 20), [Caller() for _ in range(40)]
+    for each in greedy:
+        while budget.take(each, 1 << 20) or budget.take(each, 10_000):
+            pass
+    assert budget.take(Caller(), 292 << 10)
+
+
+def test_who_has_been_a_stranger_the_longest_makes_room_for_the_next() -> None:
+    memory, guests = Memory(1 << 24), [guest() for _ in range(100)]
+    for each in guests:
+        assert each.arrive(memory)
+        assert each.holds(20_000)
+    *gone, last = guests
+    assert memory.strangers.held <= memory.strangers.limit
+    assert list(memory.strangers.connections) == guests[-len(memory.strangers.connections) :]
+    assert gone[0].held == 0
+    assert not last.holds(memory.strangers.most), "one alone has an eighth"
+    caller = Caller()
+    last.known_as(caller)
+    assert caller.held == last.base_bytes + 20_000
+    for _ in range(100):
+        assert guest().arrive(memory)
+    assert caller.held == last.base_bytes + 20_000, "who is known stays"
+
+
+def test_what_never_could_be_held_is_too_large_and_what_cannot_be_now_is_full() -> None:
+    booking = Booking(Budget(8000), Caller())
+    with pytest.raises(Problem, match="6000 bytes") as told:
+        booking.set(6001)
+    assert (told.value.type.word, told.value.retry_after) == ("too-large", None)
+    booking.set(6000)
+    assert booking.size == 6000
+    with pytest.raises(Problem, match="come again") as told:
+        Booking(booking.budget, Caller()).set(3000)
+    assert (told.value.type.word, told.value.retry_after) == ("full", 1.0)
+
+
+def test_what_moves_to_its_caller_is_counted_once() -> None:
+    both, stranger, caller = Memory(1 << 20), Caller(), Caller()
+    booking = Booking(both.strangers, stranger)
+    booking.set(1000)
+    booking.move(both.callers, caller)
+    assert (both.strangers.held, stranger.held, both.callers.held, caller.held) == (0, 0, 1000, 1000)
+
+
+def test_the_parts_are_shares_of_the_whole() -> None:
+    both = Memory(1 << 29)
+    assert both.strangers.limit == (1 << 29) // SHARE // OF_STRANGERS
+    assert both.strangers.limit + both.callers.limit == (1 << 29) // SHARE
+    assert both.callers.most == ONE_CALLERS_SHARE * (1 << 29)
+    assert both.callers.most > 64 << 20, "a body of the default limit fits into the default memory"
+
+
+@pytest.mark.parametrize(("said", "expected"), [("536870912\n", 1 << 29), ("max\n", None), (None, None)])
+def test_the_memory_is_the_containers_limit_or_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, expected: int | None
+) -> None:
+    file = tmp_path / "memory.max"
+    if said is not None:
+        file.write_text(said)
+    monkeypatch.setattr(memory, "_LIMITS", (tmp_path / "none", file))
+    found = process_memory()
+    assert found == expected if expected else found > 1 << 30
+
+
+def test_what_is_cut_is_counted_and_told_in_sums(caplog: pytest.LogCaptureFixture) -> None:
+    whole, guests = Memory(1 << 24), [guest() for _ in range(100)]
+    for each in guests:
+        each.arrive(whole)
+    assert whole.cut["room"] == 100 - len(whole.strangers.connections)
+    [line] = caplog.records
+    assert line.__dict__["said"] == {"cut": {"room": 1}}
+    whole._cuts_told = 0.0
+    whole.count_cut("held")
+    assert caplog.records[-1].__dict__["said"] == {"cut": {"room": whole.cut["room"] - 1, "held": 1}}

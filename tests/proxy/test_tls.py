@@ -1,0 +1,146 @@
+"""Callers' connections with TLS: what they take counts from their first byte, and what TLS keeps counts, too."""
+
+import asyncio
+import gc
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+from tidegate_proxy import tls
+from tidegate_proxy.guests import CONNECTION_BYTES, TLS_BYTES
+from tidegate_proxy.http.request import HttpRequest
+
+from tests.certificates import Authority
+
+from .http.running_proxy import Caller, RunningProxy, request, served, until
+from .http.upstream import answering
+
+pytestmark = pytest.mark.anyio
+MEMORY = 64 << 20
+ANSWER = bytes(4_000_000)
+
+
+@asynccontextmanager
+async def over_tls(root: Path) -> AsyncIterator[tuple[RunningProxy, ssl.SSLContext]]:
+    authority = Authority()
+    authority.write(root / "tls", "proxy")
+    async with served(root, answering(ANSWER), tls=True, memory_bytes=MEMORY) as here:
+        yield here, ssl.create_default_context(cadata=authority.pem.decode())
+
+
+async def connected(here: RunningProxy, trusted: ssl.SSLContext, buffer: int = 0) -> Caller:
+    sock = socket.socket()
+    if buffer:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", here.proxy.ports["http"]))
+    return Caller(*await asyncio.open_connection(sock=sock, ssl=trusted, server_hostname="127.0.0.1"))
+
+
+async def test_who_says_no_hello_counts_and_makes_room_for_the_next(tmp_path: Path) -> None:
+    async with over_tls(tmp_path) as (here, trusted):
+        strangers = here.proxy.shared.memory.strangers
+        number = 2 * strangers.limit // (CONNECTION_BYTES + TLS_BYTES)
+        silent = [await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"]) for _ in range(number)]
+        async with asyncio.timeout(5):
+            assert await silent[0][0].read() == b"", "the oldest has made room"
+        assert 0 < strangers.held <= strangers.limit
+        caller = await connected(here, trusted)
+        await caller.send(request())
+        assert (await caller.reply()).status == 200
+        for _, writer in silent:
+            writer.transport.abort()
+        await until(lambda: not strangers.held)
+
+
+@pytest.mark.parametrize("seconds", [0.2, tls.HELLO_SECONDS])
+async def test_who_says_something_else_or_nothing_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr(tls, "HELLO_SECONDS", seconds)
+    async with over_tls(tmp_path) as (here, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
+        if seconds > 1:
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        async with asyncio.timeout(5):
+            while await reader.read(1000):
+                pass
+        await until(lambda: not here.proxy.shared.memory.strangers.held)
+        writer.close()
+
+
+async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path) -> None:
+    async with over_tls(tmp_path) as (here, trusted):
+        caller = await connected(here, trusted, 4096)
+        caller.writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is read from too
+        await caller.send(request(body=bytes(100_000)))
+        await until(lambda: any(each._writing_paused for each in here.proxy.http.connections))
+        [connection] = here.proxy.http.connections
+        await until(lambda: connection.booking.size >= connection.base_bytes + connection.unsent)
+        assert connection.base_bytes > CONNECTION_BYTES + TLS_BYTES
+        caller.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert len((await caller.reply()).body) == len(ANSWER)
+        await until(lambda: connection.booking.size == connection.base_bytes)
+        caller.writer.transport.abort()
+        await until(lambda: not here.proxy.http.connections)
+        memory = here.proxy.shared.memory
+        assert memory.callers.held == memory.strangers.held == 0
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Have only those objects go that nothing knows: what a cycle keeps stays, for long where few are made.
+
+    What was there before is set aside: it is not `left`, and looking through all of it takes the loop's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def left(kind: type) -> int:
+    return sum(isinstance(each, kind) for each in gc.get_objects())
+
+
+async def test_who_resets_at_once_leaves_nothing(tmp_path: Path) -> None:
+    async with over_tls(tmp_path) as (here, trusted):
+        told: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        with without_collector():
+            for number in range(200):
+                sock = socket.create_connection(("127.0.0.1", here.proxy.ports["http"]))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.sendall(b"\x16\x03\x01"[: number % 4])
+                if number % 3 == 0:
+                    await asyncio.sleep(0.002)
+                sock.close()
+            await until(lambda: not left(tls.TlsDoor))
+        assert here.proxy.shared.memory.strangers.held == 0
+        assert not told
+        caller = await connected(here, trusted)
+        await caller.send(request())
+        assert (await caller.reply()).status == 200
+        caller.writer.transport.abort()
+
+
+async def test_a_call_that_finds_no_room_is_gone_as_soon_as_its_caller_is(tmp_path: Path) -> None:
+    async with over_tls(tmp_path) as (here, trusted):
+        budget = here.proxy.shared.memory.callers
+        budget.held += budget.limit  # others'
+        with without_collector():
+            callers = [await connected(here, trusted) for _ in range(5)]
+            for caller in callers:
+                await caller.send(request())
+                assert (await caller.reply()).status == 503
+                caller.writer.transport.abort()
+            await until(lambda: not (left(HttpRequest) or left(tls.TlsDoor)))

@@ -1,0 +1,343 @@
+"""The proxy asks its replicas whether they are alive: calls, readiness, metrics and the log go by that one question."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from tidegate_contracts import routing
+from tidegate_contracts.proxy_process import METRICS_PATH, server_ready_path
+from tidegate_proxy.pools import ask
+from tidegate_proxy.problems import Problem
+from tidegate_proxy.upstream import health_check, question
+from tidegate_proxy.upstream.breaker import FAILURES, Breaker
+from tidegate_proxy.upstream.replica import Replica
+
+from lab.local_plane.process import free_ports
+
+from ..http.running_proxy import (
+    METADATA,
+    MODEL,
+    Caller,
+    RunningProxy,
+    request,
+    routing_table,
+    running_proxy,
+    served,
+    until,
+)
+from ..http.upstream import answering, hang, only, upstream
+from ..residency.estate import at, estate
+from ..residency.standin import sites
+
+pytestmark = pytest.mark.anyio
+KNOWN_SECONDS = 3.0
+
+
+def is_silent(here: RunningProxy, which: int = 0) -> bool:
+    return bool(here.pool.replicas[which].breaker.is_silent())
+
+
+async def admin(here: RunningProxy, path: str) -> tuple[int, list[str]]:
+    """Return what the operators' port answers."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["admin"])
+    await Caller(reader, writer).send(request(path, method="GET"))
+    reply = await Caller(reader, writer).reply()
+    writer.close()
+    return reply.status, reply.body.decode().splitlines()
+
+
+async def readiness(here: RunningProxy, server: str = "vision") -> tuple[int, str]:
+    """Return what the operators' probe of a server says."""
+    status, [line] = await admin(here, server_ready_path(server))
+    return status, line
+
+
+async def test_a_replica_is_asked_one_question_at_a_time_however_many_want_to_know(here: RunningProxy) -> None:
+    [check] = here.pool._checks.values()
+    before = len(here.replica.checked)
+    await asyncio.gather(*(check.ask() for _ in range(50)))
+    assert len(here.replica.checked) == before + 1
+    assert not here.replica.asked
+
+
+async def test_questions_are_as_far_apart_as_they_should_be_and_never_in_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_check, "CHECK_SECONDS", 0.1)
+    async with served(tmp_path) as here:
+        await until(lambda: len(here.replica.checked) > 12)
+        times = here.replica.checked[1:]  # the first is asked when the replica is found
+    pauses = [after - before for before, after in pairwise(times)]
+    assert min(pauses) > 0.1 * (1 - question.JITTER) - 0.01
+    assert max(pauses) - min(pauses) > 0.005
+
+
+async def test_a_proxy_that_gets_no_processor_does_not_take_its_replicas_for_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_check, "CHECK_SECONDS", 0.1)
+    missed = list[str]()
+    monkeypatch.setattr(Breaker, "unanswered", lambda *said: missed.append(said[-1]))
+    async with upstream() as one, upstream() as two, running_proxy(tmp_path, one, two):
+        began = len(one.checked)
+        for _ in range(6):
+            time.sleep(health_check.ANSWER_SECONDS + 0.1)
+            await asyncio.sleep(0)
+        await until(lambda: len(one.checked) > began + 1)
+    assert not missed
+
+
+async def test_a_proxy_that_starts_knows_which_replicas_are_there(tmp_path: Path) -> None:
+    async with running_proxy(tmp_path, *free_ports(1)) as here:
+        status, why = await readiness(here)
+        assert (status, why.endswith(": connections are refused")) == (503, True)
+        reply = await here.ask()
+        assert reply.json()["detail"] == "No replica of vision/main can be used: connections are refused."
+
+
+async def test_a_replica_that_hangs_is_passed_over_and_one_that_wakes_up_is_used(tmp_path: Path) -> None:
+    async with upstream() as good, upstream() as bad, running_proxy(tmp_path, bad, good) as here:
+        bad.is_alive, bad.act = False, hang
+        await until(lambda: is_silent(here), KNOWN_SECONDS)
+        assert {(await here.ask()).status for _ in range(20)} == {200}
+        assert not bad.asked
+        assert await readiness(here) == (200, "ready")
+        bad.is_alive, bad.act = True, None
+        await until(lambda: not is_silent(here), KNOWN_SECONDS)
+        for _ in range(20):
+            await here.ask()
+        assert bad.asked
+
+
+async def test_a_call_under_way_at_a_replica_that_falls_silent_is_not_given_up(here: RunningProxy) -> None:
+    go_on = asyncio.Event()
+    here.replica.act = answering(go_on=go_on)
+    calling = asyncio.ensure_future(here.ask())
+    await until(lambda: here.replica.asked)
+    here.replica.is_alive = False
+    await until(lambda: is_silent(here), KNOWN_SECONDS)
+    assert (await here.ask(METADATA)).status == 503
+    go_on.set()
+    assert (await calling).status == 200
+
+
+async def test_calls_at_a_replica_that_falls_silent_keep_no_other_from_its_place(tmp_path: Path) -> None:
+    async with served(tmp_path, hang, concurrency=2) as here:
+        places = here.proxy.shared.limiter
+        first = [asyncio.ensure_future(here.ask()) for _ in range(6)]
+        await until(lambda: (places.in_flight, places.waiting) == (2, 4))
+        here.replica.is_alive = False
+        done, left = await asyncio.wait(first, timeout=KNOWN_SECONDS)
+        assert [call.result().problem for call in done] == ["busy"] * 4, "those in line are refused"
+        assert (await asyncio.wait_for(here.ask(), 1)).problem == "busy"
+        for call in left:
+            call.cancel()
+        await until(lambda: not here.proxy.shared.open_calls)
+        assert (places.in_flight, places.waiting, here.pool.replicas[0].in_flight) == (0, 0, 0)
+
+
+async def test_what_the_proxy_itself_asks_waits_no_longer_than_until_its_replica_falls_silent(
+    here: RunningProxy,
+) -> None:
+    here.replica.act, here.replica.is_alive = hang, False
+    began = monotonic()
+    for own in (True, False):
+        with pytest.raises(Problem, match="can be used: there is no answer"):
+            await ask(here.pool, b"/v2/models/stats", 30, own_bound=own)
+    assert monotonic() - began < KNOWN_SECONDS
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_request_that_only_looks_is_made_again_elsewhere_or_refused_when_its_replica_falls_silent(
+    tmp_path: Path, number: int
+) -> None:
+    async with upstream(hang) as bad, upstream() as good, running_proxy(tmp_path, *[bad, good][:number]) as here:
+        looking = [asyncio.ensure_future(here.ask(METADATA)) for _ in range(20)]
+        await until(lambda: bad.asked)
+        bad.is_alive = False
+        replies = [await asyncio.wait_for(each, KNOWN_SECONDS) for each in looking]
+        assert {reply.status for reply in replies} == ({503} if number == 1 else {200})
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_who_waits_for_a_load_at_a_triton_that_dies_waits_no_longer(tmp_path: Path, number: int) -> None:
+    async with sites(number, load_seconds=30, wait_seconds=30) as here, estate(tmp_path, here) as front:
+        calling = asyncio.ensure_future(front.call("a"))
+        await until(lambda: any(site.loading for site in here))
+        [loading] = [site for site in here if site.loading]
+        for site in here:
+            site.load_seconds = 0.0
+        await loading.triton.close()
+        reply = await asyncio.wait_for(calling, KNOWN_SECONDS)
+        if number == 1:
+            assert (reply.status, reply.problem) == (503, "busy")
+            assert "connections are refused" in reply.json()["detail"]
+        else:
+            assert at(reply) in {site.host for site in here} - {loading.host}
+
+
+async def test_a_rolling_update_and_a_load_raise_no_alarm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tidegate_proxy.pools")
+    async with upstream() as one, upstream() as two, upstream() as three, running_proxy(tmp_path, one, two) as here:
+        found: set[object] = set()
+        over = False
+
+        async def look() -> None:
+            while not over:
+                found.add(await readiness(here))
+                found.add((await here.ask()).status)
+
+        looking = asyncio.ensure_future(look())
+        for old, left in ((one, [two, three]), (two, [three])):
+            here.leads_to(*left)  # its pod is told to end, and leaves its name; then it ends
+            await here.look_up()
+            await old.close()
+            await until(lambda left=left: len(here.pool.replicas) == len(left), 6)
+        three.act = answering(seconds=0.5)  # it loads something, and takes its time meanwhile
+        await asyncio.sleep(1.0)
+        over = True
+        await looking
+        assert found == {(200, "ready"), 200}
+        assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+async def test_a_server_is_ready_when_each_pool_that_models_are_in_can_be_called(tmp_path: Path) -> None:
+    table = routing_table()
+    [server] = table.servers
+    nowhere = server.pools[0].model_copy(update={"name": "large", "host": "nowhere.test"})
+    table = table.model_copy(update={"servers": (server.model_copy(update={"pools": (*server.pools, nowhere)}),)})
+    async with upstream() as replica, running_proxy(tmp_path, replica, table=table) as here:
+        assert await readiness(here) == (200, "ready"), "no model is in the other pool"
+        large = routing.Model(name="large", server=server.name, pool="large")
+        here.write("routing.json", table.model_copy(update={"models": (large,)}).model_dump_json(by_alias=True))
+        await here.proxy.config.watched[0].look()
+        assert await readiness(here) == (503, "no replica of vision/large is there: nowhere.test")
+        [server] = table.servers
+        meant = (server.pools[0], nowhere.model_copy(update={"empty": True}))
+        table = table.model_copy(update={"models": (large,), "servers": (server.model_copy(update={"pools": meant}),)})
+        here.write("routing.json", table.model_dump_json(by_alias=True))
+        await here.proxy.config.watched[0].look()
+        assert await ready(here, "large") == [200, 200, 503], "its model is not, and nobody is alarmed"
+        _, lines = await admin(here, METRICS_PATH)
+        assert not [line for line in lines if line.startswith("tidegate_proxy_pool_ready{") and "large" in line]
+
+
+async def ready(here: RunningProxy, model: str) -> list[int]:
+    """Return what operators, callers of any model, and callers of this one are told."""
+    paths = ("/v2/health/ready", f"/v2/models/{model}/ready")
+    said = [(await here.ask(request(path, method="GET"))).status for path in paths]
+    return [(await readiness(here))[0], *said]
+
+
+def fails_calls(replica: Replica, seconds: float = 0.0) -> Breaker:
+    """Have calls that ended so many seconds ago open its breaker."""
+    for _ in range(FAILURES):
+        replica.breaker.failed(monotonic() - seconds)
+    return replica.breaker
+
+
+async def test_a_replica_is_not_ready_while_it_is_only_tried(here: RunningProxy) -> None:
+    breaker = fails_calls(here.pool.replicas[0], 2)
+    assert breaker.state(monotonic()) == "half-open"
+    assert await ready(here, MODEL) == [503, 400, 503]
+    assert breaker.state(monotonic()) == "half-open", "to ask for its readiness is no try"
+    assert (await here.ask()).status == 200
+    assert await ready(here, MODEL) == [200, 200, 200]
+
+
+async def test_nor_is_a_model_that_it_has_loaded_on_demand(tmp_path: Path) -> None:
+    async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
+        at(await here.call("a"))
+        fails_calls(here.pool.replicas[0], 2)
+        for model in ("a", "cold"):
+            assert await ready(here, model) == [503, 400, 503]
+        assert (await here.look("a")).status == 503
+        at(await here.call("a"))
+        assert await ready(here, "a") == [200, 200, 200]
+
+
+async def test_a_replica_that_fails_calls_and_is_alive_is_ready_when_nobody_has_called_it_for_long(
+    here: RunningProxy,
+) -> None:
+    breaker = fails_calls(here.pool.replicas[0], 60)
+    await until(lambda: breaker.state(monotonic()) == "closed", KNOWN_SECONDS)
+    assert await ready(here, MODEL) == [200, 200, 200]
+
+
+async def test_answers_to_who_only_looks_excuse_no_calls_that_hang(tmp_path: Path) -> None:
+    async with served(tmp_path, only("POST", hang), request_timeout_seconds=1) as here:
+        for _ in range(FAILURES):
+            calling = asyncio.ensure_future(here.ask())
+            assert (await here.ask(METADATA)).status == 200
+            assert (await calling).status == 504
+        assert await ready(here, MODEL) == [503, 400, 503]
+
+
+async def test_the_last_replica_of_a_pool_does_not_end_in_peace(
+    here: RunningProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    here.leads_to()
+    await here.look_up()
+    assert (await here.ask()).status == 200, "it answers still"
+    await here.replica.close()
+    await until(lambda: not here.pool.replicas, 6)
+    assert await readiness(here) == (503, "no replica of vision/main is there: pool.test")
+    [told] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert "gets no calls: connections are refused" in told.getMessage()
+
+
+@asynccontextmanager
+async def before_grpc(folder: Path, greets: bool = True) -> AsyncIterator[RunningProxy]:
+    """Run a proxy before a replica that answers no health checks, and of which the port for gRPC may greet."""
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if greets:
+            writer.write(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+        await asyncio.sleep(60)
+
+    listening = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    table = routing_table()
+    [server] = table.servers
+    pool = server.pools[0].model_copy(update={"grpc_port": port})
+    table = table.model_copy(update={"servers": (server.model_copy(update={"pools": (pool,)}),)})
+    async with listening, upstream() as replica, running_proxy(folder, replica, table=table) as here:
+        here.replica, replica.is_alive = replica, False
+        yield here
+
+
+@pytest.mark.parametrize("greets", [True, False])
+async def test_a_replica_whose_threads_for_http_are_all_busy_is_told_from_one_that_hangs_by_its_port_for_grpc(
+    tmp_path: Path, greets: bool
+) -> None:
+    async with before_grpc(tmp_path, greets) as here:
+        replica = here.replica
+        if not greets:
+            await until(lambda: is_silent(here), KNOWN_SECONDS)
+            return
+        before = len(replica.checked)
+        await until(lambda: len(replica.checked) > before + 4, 10)
+        assert await readiness(here) == (200, "ready")
+        breaker = here.pool.replicas[0].breaker
+        assert (breaker.state(monotonic()), breaker.failures < FAILURES) == ("closed", True)
+        await replica.close()  # Its connections are refused: that it greets is of no use.
+        await until(lambda: is_silent(here), KNOWN_SECONDS)
+
+
+async def test_a_replica_of_which_http_alone_hangs_is_found_out_and_used_again_when_that_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_check, "EXCUSED_SECONDS", 2.0)
+    async with before_grpc(tmp_path) as here:
+        await until(lambda: is_silent(here), 2.0 + KNOWN_SECONDS)
+        checked = len(here.replica.checked)
+        await until(lambda: len(here.replica.checked) > checked + 1, 5)
+        assert is_silent(here), "that it greets is no answer"
+        here.replica.is_alive = True
+        await until(lambda: not is_silent(here), KNOWN_SECONDS)

@@ -1,0 +1,226 @@
+"""What a preloading replica could not load is known to the proxy: a state, a metric, a line in the log; calls go on."""
+
+import asyncio
+import logging
+from itertools import pairwise
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from tidegate_contracts import routing
+from tidegate_contracts.proxy_process import METRICS_PATH, server_ready_path
+from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Place, Whereabouts
+from tidegate_proxy.upstream import load_watch
+
+from ..http.running_proxy import MODEL, RunningProxy, request, served, until
+from .test_upstream_health_check import admin
+
+pytestmark = pytest.mark.anyio
+WHY = "Invalid argument: unable to find backend library for backend 'onnxruntime'."
+READY = {"name": MODEL, "version": "1", "state": "READY"}
+BROKEN = {"name": MODEL, "version": "2", "state": "UNAVAILABLE", "reason": WHY}
+ASK = request(f"{WHEREABOUTS_PATH}/{MODEL}", method="GET")
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(load_watch, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(load_watch, "RESTS", 0.0)
+
+
+def failed(here: RunningProxy) -> dict[tuple[str, str], Any]:
+    [watch] = here.pool.watches.values()
+    return dict(watch.failed)
+
+
+async def told(here: RunningProxy) -> Place:
+    [model] = Whereabouts.model_validate_json((await here.ask(ASK)).body).models
+    [place] = model.places
+    return place
+
+
+async def metrics(here: RunningProxy) -> list[str]:
+    _, lines = await admin(here, METRICS_PATH)
+    return [line for line in lines if "load_fail" in line and not line.startswith("#")]
+
+
+async def test_a_version_that_cannot_be_loaded_is_told_with_its_reason_and_calls_go_on(
+    here: RunningProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, load_watch.__name__)
+    here.replica.index = [READY, BROKEN]
+    await until(lambda: failed(here))
+    place = await told(here)
+    assert (place.state, place.replica) == ("resident", here.pool.replicas[0].name)
+    assert [(each.version, each.why) for each in place.failures] == [(2, WHY)]
+    [line] = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert vars(line)["said"]["version"] == "2"
+    assert vars(line)["said"]["why"] == WHY
+    assert vars(line)["said"]["pool"] == "main"
+    number, since = await metrics(here)
+    assert number.endswith(" 1.0")
+    assert f'model="{MODEL}",pool="main"' in since
+    assert (await here.ask()).status == 200
+    here.replica.index = [READY, BROKEN | {"state": "READY"}]
+    await until(lambda: not failed(here))
+    assert not (await told(here)).failures
+
+
+async def test_readiness_names_what_cannot_be_loaded_and_stays_what_a_call_would_meet(here: RunningProxy) -> None:
+    path = server_ready_path("vision")
+    assert await admin(here, path) == (200, ["ready"])
+    here.replica.index = [READY, BROKEN]
+    await until(lambda: failed(here))
+    status, [first, line] = await admin(here, path)
+    assert (status, first) == (200, "ready")
+    assert line.startswith(f"{MODEL} version 2 cannot be loaded at {here.pool.replicas[0].name} (known since ")
+    assert line.endswith(WHY)
+    assert (await here.ask()).status == 200
+
+
+async def test_while_it_is_tried_again_it_has_failed_since_it_failed_first(here: RunningProxy) -> None:
+    here.replica.index = [BROKEN]
+    await until(lambda: failed(here))
+    [before] = failed(here).values()
+    here.replica.index = [{"name": MODEL, "version": "2", "state": "LOADING"}]
+    [watch] = here.pool.watches.values()
+    for _ in range(3):
+        await watch.look()
+    assert list(failed(here).values()) == [before]
+    place = await told(here)
+    assert (place.state, place.failures) == ("loading", ()), "whoever waits for it waits on"
+
+
+@pytest.mark.parametrize("index", [[{"name": MODEL}], [READY | {"state": "UNAVAILABLE", "reason": "unloaded"}]])
+async def test_what_was_not_loaded_yet_or_is_wanted_no_more_has_not_failed(here: RunningProxy, index: object) -> None:
+    here.replica.index = index
+    [watch] = here.pool.watches.values()
+    for _ in range(3):
+        await watch.look()
+    assert watch.seen
+    assert not watch.failed
+
+
+async def test_what_is_never_loaded_has_failed_even_where_no_reason_is_given(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.1)
+    here.replica.index = [{"name": MODEL}]
+    await until(lambda: failed(here))
+    [failure] = failed(here).values()
+    assert failure.why == load_watch.UNTOLD
+
+
+async def test_what_the_routing_table_does_not_have_cannot_fail(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.0)
+    here.replica.index = [BROKEN, BROKEN | {"name": "of-long-ago"}, {"name": "lost+found"}]
+    await until(lambda: failed(here))
+    assert [*failed(here)] == [(MODEL, "2")]
+
+
+async def test_a_version_that_calls_go_to_is_missed_where_its_model_is_loaded_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.1)
+    shares = tuple(routing.VersionShare(version=number, weight=50) for number in (1, 2))
+    mirror = routing.Mirror(version=3, percent=5)
+    models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares, mirror=mirror)]
+    async with served(tmp_path, models=models) as here:
+        [watch] = here.pool.watches.values()
+        await until(lambda: watch.seen)
+        assert not watch.failed, "a model of which nothing is there was not deployed"
+        here.replica.index = [READY, READY | {"version": "3", "state": "LOADING"}]
+        await until(lambda: failed(here))
+        assert {key: each.why for key, each in failed(here).items()} == {(MODEL, "2"): load_watch.UNTOLD}
+        here.replica.index = [READY | {"version": str(number)} for number in (1, 2, 3)]
+        await until(lambda: not failed(here))
+
+
+@pytest.mark.parametrize("index", [{}, "no", [1], [{"version": "1"}]])
+async def test_an_index_that_is_none_changes_nothing(here: RunningProxy, index: object) -> None:
+    here.replica.index = index
+    [watch] = here.pool.watches.values()
+    for _ in range(2):  # one may have been under way
+        await watch.look()
+    assert not watch.seen
+    assert not watch.failed
+    assert (await here.ask()).status == 200
+
+
+async def test_who_asks_while_the_replica_is_closed_is_answered(here: RunningProxy) -> None:
+    [watch] = here.pool.watches.values()
+    asking = asyncio.create_task(watch.look())
+    await asyncio.sleep(0)
+    here.pool.replicas[0].close()
+    async with asyncio.timeout(5):
+        await asking
+
+
+async def test_who_asks_often_has_no_index_listed_more_often_than_what_a_listing_took_allows(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_watch, "RESTS", 10.0)
+    [watch] = here.pool.watches.values()
+    here.replica.index_seconds = 0.1
+    await until(lambda: watch._rest > 1)
+    before, began = here.replica.looks, monotonic()
+    while monotonic() - began < 2.5:
+        assert (await told(here)).state == "unknown"
+    assert here.replica.looks - before <= 2
+
+
+@pytest.mark.parametrize("was_seen", [True, False])
+async def test_a_listing_that_takes_too_long_is_asked_for_less_and_less_often_and_what_was_seen_before_is_told(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch, was_seen: bool
+) -> None:
+    [watch] = here.pool.watches.values()
+    here.replica.index = [READY] if was_seen else {}
+    await watch.ask()  # one may have been under way
+    await watch.ask()
+    assert watch.seen == was_seen
+    monkeypatch.setattr(load_watch, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(load_watch, "RESTS", 10.0)
+    here.replica.index_seconds = 60.0
+    rests = list[float]()
+    for _ in range(3):
+        missed = watch._missed
+        await until(lambda missed=missed: watch._missed > missed, 5)
+        rests.append(watch._rest)
+    assert all(after > 1.5 * before for before, after in pairwise(rests))
+    assert not watch.seen
+    place = await told(here)
+    if was_seen:
+        assert (place.state, place.versions, place.seen_seconds is not None) == ("resident", (1,), True)
+    else:
+        assert (place.state, place.why.endswith("cannot be seen: there was no answer in 0 s")) == ("unseen", True)
+    assert (await here.ask()).status == 200
+    assert here.pool.replicas[0].breaker.state(monotonic()) == "closed"
+
+
+async def test_a_replica_that_was_silent_is_looked_at_as_soon_as_it_is_back(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_watch, "ANSWER_SECONDS", 3.0)
+    [watch] = here.pool.watches.values()
+    here.replica.index_seconds, here.replica.is_alive = 60.0, False
+    await until(lambda: not watch.seen, 10)
+    here.replica.index_seconds, here.replica.is_alive, here.replica.index = 0.0, True, [READY]
+    await until(lambda: watch.loaded, 3)
+
+
+async def test_who_asks_waits_no_longer_for_a_listing_than_there_is_to_say_without(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_watch, "WAIT_SECONDS", 0.1)
+    here.replica.index = [READY]
+    [watch] = here.pool.watches.values()
+    await until(lambda: watch.loaded)
+    here.replica.index_seconds = 60.0
+    await asyncio.sleep(0.2)
+    began = monotonic()
+    assert (await told(here)).state == "resident"
+    assert monotonic() - began < 1

@@ -1,0 +1,132 @@
+"""Each package runs where the line that its page documents has installed it into an empty environment, and no more."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 900
+_TRACE = "python -m tidegate_eviction generate --out zoo.csv.gz --models 6 --requests 400 --zipf 1.1 --seed 7"
+_SIMULATE = "python -m tidegate_eviction simulate --trace zoo.csv.gz --capacity 40%"
+_SWEEP = f"{_SIMULATE} --policy cost-aware --sweep capacity --plot curve.svg"
+COMMANDS = {
+    "proxy/README.md": ["python -m tidegate_proxy --help", "python -m tidegate_proxy key new"],
+    "policies/eviction/README.md": ["python -m tidegate_eviction serve --help", _TRACE, f"{_SIMULATE} --policy lru"],
+    "docs/simulator.md": [_TRACE, f"{_SIMULATE} --compare", _SWEEP],
+    "client/README.md": [
+        "tidegate --help",
+        "tidegate model new fraud model.py --input X:FP32:1 --output Y:FP32:1",
+        "tidegate model check fraud",
+        "tidegate model show fraud",
+        "python -c 'import pandas; from tidegate.life.deploy import deploy; from tidegate.registry import Registry'",
+    ],
+}
+"""What runs then, of each page, in a folder with a `model.py`."""
+EXTRAS = {
+    "pandas": "import pandas",
+    "plot": "import matplotlib.backends.backend_agg",
+    "s3": "import boto3",
+    "signing": "import model_signing.signing, model_signing.verifying",
+}
+"""What can be imported once the client's extra is installed as its messages say."""
+MODEL = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
+
+
+def documented(page: str) -> list[str]:
+    """Return what a page has pip install, as words of a shell."""
+    said, *others = lines(page)
+    assert all(each.startswith("./client[") for each in map("".join, others)), others
+    return said
+
+
+def lines(page: str) -> list[list[str]]:
+    """Return each line that installs packages of this repository, as words of a shell."""
+    said = re.findall(r"pip install ((?=[^`#\n]*\./)[^`#\n]*)", (ROOT / page).read_text("utf-8"))
+    return [shlex.split(each) for each in said]
+
+
+def packages(page: str) -> set[str]:
+    """Return the folders of the packages among them."""
+    return {word.removeprefix("./").partition("[")[0] for word in documented(page)}
+
+
+def empty(tmp_path: Path) -> Callable[..., None]:
+    """Make an empty environment beside a copy of the packages; return what runs a command there, in some folder."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    commands = tmp_path / "venv" / "bin"
+    (tmp_path / "model.py").write_text(MODEL)
+    ours = ("PYTHON", "TIDEGATE", "MLFLOW", "DOMINO", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    environment["PIP_NO_COMPILE"] = "1"  # What is run is compiled, and no more.
+    environment["PATH"] = f"{commands}{os.pathsep}{environment['PATH']}"
+
+    def run(folder: Path, *words: str) -> None:
+        done = subprocess.run(
+            words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
+        )
+        assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}{done.stderr}"
+
+    for package in every_package():  # pip builds where the source lies
+        shutil.copytree(ROOT / package, tmp_path / "checkout" / package)
+    return run
+
+
+def every_package() -> set[str]:
+    folders = (file.parent.relative_to(ROOT) for file in ROOT.glob("*/**/pyproject.toml"))
+    return {each.as_posix() for each in folders if each.parts[0] not in ("build", ".venv")}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", COMMANDS)
+def test_a_package_runs_where_nothing_but_its_documented_line_was_installed(page: str, tmp_path: Path) -> None:
+    run = empty(tmp_path)
+    run(tmp_path / "checkout", "pip", "install", "--quiet", "--disable-pip-version-check", *documented(page))
+    for command in COMMANDS[page]:
+        run(tmp_path, *shlex.split(command))
+
+
+@pytest.mark.thorough
+def test_an_extra_brings_what_it_is_for(tmp_path: Path) -> None:
+    run = empty(tmp_path)
+    quiet = "--quiet", "--disable-pip-version-check"
+    run(tmp_path / "checkout", "pip", "install", *quiet, "./contracts", "./client")
+    run(tmp_path, "tidegate", "--help")
+    for extra, needs in EXTRAS.items():
+        with pytest.raises(AssertionError, match="ModuleNotFoundError"):
+            run(tmp_path, "python", "-c", needs)
+        run(tmp_path / "checkout", "pip", "install", *quiet, f"./client[{extra}]")
+        run(tmp_path, "python", "-c", needs)
+
+
+def test_every_page_says_the_same_of_how_the_client_is_installed() -> None:
+    assert documented("docs/models.md") == documented("client/README.md")
+
+
+def test_every_package_of_the_repository_is_installed_by_a_page() -> None:
+    assert every_package() == {package for page in COMMANDS for package in packages(page)}
+
+
+def test_every_line_that_a_page_has_people_install_is_tested() -> None:
+    tested = [documented(page) for page in COMMANDS] + [[f"./client[{extra}]"] for extra in EXTRAS]
+    readmes = [ROOT / package / "README.md" for package in every_package()]
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *filter(Path.exists, readmes)):
+        for line in lines(page.relative_to(ROOT).as_posix()):
+            assert line in tested, page
+
+
+def test_every_extra_of_a_package_is_tested() -> None:
+    there, tested = set(), {f"client[{extra}]" for extra in EXTRAS}
+    for package in every_package():
+        project = tomllib.loads((ROOT / package / "pyproject.toml").read_text("utf-8"))["project"]
+        there |= {f"{package}[{extra}]" for extra in project.get("optional-dependencies", ())}
+    for page in COMMANDS:
+        tested |= {word.removeprefix("./") for word in documented(page) if "[" in word}
+    assert there == tested

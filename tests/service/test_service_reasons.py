@@ -1,0 +1,59 @@
+"""Error texts are told in one line, short, without paths and tracebacks, whatever is in them."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_service.reasons import MOST, MOST_TOLD, plain, told
+
+RAISED = "ImportError: no module named x"
+TRACEBACK = f"""Traceback (most recent call last):
+  File "/models/m/1/model.py", line 3, in <module>
+    import x
+
+{RAISED}"""
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (f"{RAISED} in /models/m/1/model.py\n\nAt:\n  /models/m/1/model.py(1): <module>\n", f"{RAISED} in model.py"),
+        (f"failed: {TRACEBACK}", f"failed: {RAISED}"),
+        ("failed to load 's3://bucket/key/model.onnx': bad", "failed to load 'model.onnx': bad"),
+        ("failed to stat /models/fraud/, /secret and //a//b/", "failed to stat fraud, secret and b"),
+        ("cannot open file:///models/a/b.plan", "cannot open b.plan"),
+        ("failed to stat s3://10.0.0.5:9000/team-a/models/m/config.pbtxt: no", "failed to stat config.pbtxt: no"),
+        ("cannot read s3://https://minio.example.com:9000/models/fraud/1/model.onnx.", "cannot read model.onnx."),
+        ("GET https://example.com/b/m.onnx?X-Amz-Signature=abcd/e failed", "GET m.onnx failed"),
+        ("s3://AKIA:SECRET@host/b/k, s3://AKIA:SECRET@host", "k, host"),
+        ("open '/mnt/team a/models/x.bin': no", "open 'x.bin': no"),
+        ("Traceback (most recent call last)\n" + "  File 'a', line 1\n" * 200 + RAISED, RAISED),
+        ("Traceback (most recent call last)", "Traceback (most recent call last)"),
+        ("a/b of 1 / 2, ./c and 5 ms/call", "a/b of 1 / 2, ./c and 5 ms/call"),
+        ("unexpected shape [-1,3],\n  got [3]", "unexpected shape [-1,3], got [3]"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_left(said: str, told: str) -> None:
+    assert plain(said) == told
+
+
+@pytest.mark.parametrize("said", ["NOTE: got  [1]. ", "a\nb", "x" * MOST_TOLD])
+def test_callers_are_told_as_it_is_where_nothing_is_left_out(said: str) -> None:
+    assert told(said) == said
+    assert told(f"{said} /a/b") == plain(f"{said} /a/b", MOST_TOLD)
+
+
+@given(st.text(), st.integers(3, 400))
+def test_it_is_one_line_that_is_no_longer_than_was_asked_for(said: str, most: int) -> None:
+    told = plain(said, most)
+    assert len(told) <= most
+    assert len(told.splitlines()) < 2
+    assert plain(said) == plain(plain(said)) or "…" in plain(said) or "/" in said
+
+
+@pytest.mark.parametrize("piece", ["\n", " ", "/", "a", "a/", "://", "\nAt:", "Traceback (most recent call last)\n "])
+def test_no_text_takes_long(piece: str) -> None:
+    began = time.process_time()
+    assert len(plain(piece * 1_000_000)) <= MOST
+    assert time.process_time() - began < 0.5

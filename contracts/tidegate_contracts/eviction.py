@@ -38,6 +38,16 @@ class WarmWindow(Message):
     models: tuple[str, ...]
 
 
+class Staging(Message):
+    """A folder near the server, into which the policy copies a model's files before they are loaded."""
+
+    folder: str  # Root of its volume; the server's repository lies below it, as `eviction_process` says.
+    size_bytes: Positive  # What files in it may take; the volume has a little more, for folders and links.
+    bandwidth_bytes_per_second: Positive | None = None
+    """What copying ahead of a load may take of the way from the repository; copies that a load waits for are not bound.
+    None: as fast as it goes."""
+
+
 class Tuning(Message):
     """What a pool does otherwise than docs/eviction.md says it does by default; what is None stays as it says."""
 
@@ -62,6 +72,7 @@ class EvictionSettings(Message):
     policy: str
     policy_settings: dict[str, str] = Field(default_factory=dict)  # Of a policy of one's own, which reads the texts.
     repository: str  # Where the models lie: the folder that is mounted, or the URL of object storage.
+    staging: Staging | None = None  # None: the server loads from `repository` itself, else from what is staged of it.
     grpc_tls: bool = False  # Whether Triton's gRPC is encrypted; `ca.crt` below `triton.TLS_ROOT` vouches for it then.
     capacity_bytes: Positive
     idle_seconds: Number

@@ -22,3 +22,9 @@ STATE_ROOT: Final = "/var/lib/tidegate"  # Learned footprints: a volume that liv
 SETTINGS_ROOT: Final = "/etc/tidegate/eviction"
 """Its settings ConfigMap is mounted here as a folder; the policy re-reads the file when it changes."""
 SETTINGS_FILE: Final = "eviction.json"
+
+STAGING_ROOT: Final = "/var/lib/tidegate-staging"
+"""Where a pool stages models: the volume of staged files, which the policy writes and its server only reads. Both mount
+it here, as a whole, for what the server's repository holds are links; a dataset stays mounted in both as without."""
+STAGED_REPOSITORY: Final = f"{STAGING_ROOT}/models"
+"""The server's repository then; it is there once `STARTED_PATH` answers."""

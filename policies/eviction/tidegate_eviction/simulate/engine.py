@@ -51,6 +51,7 @@ class SimulationSetting:
     residency_factor: float = 0.0
     loads_at_once: int = PoolSettings.loads_at_once
     instant: bool = False
+    pinned: frozenset[str] = frozenset()  # Models that are loaded at the start, on each replica, and never evicted.
 
     @property
     def is_plain(self) -> bool:
@@ -98,9 +99,13 @@ class SimulatedReplica:
         self._core = Residency(settings, "simulated", clock.now)
         # What a trace says of footprints is true: measured before, or, where a pool begins, with the first load.
         specs = {
-            model.name: ModelSpec(model.name, estimate_bytes=model.footprint_bytes, estimate_from="measured")
-            if setting.is_plain
-            else ModelSpec(model.name, model.footprint_bytes)
+            model.name: ModelSpec(
+                model.name,
+                footprint_bytes=None if setting.is_plain else model.footprint_bytes,
+                estimate_bytes=model.footprint_bytes if setting.is_plain else None,
+                estimate_from="measured" if setting.is_plain else "unknown",
+                pinned=model.name in setting.pinned,
+            )
             for model in trace.models
         }
         self._do(self._core.configure(settings, specs, (), clock.now))

@@ -274,3 +274,12 @@ def test_the_optimum_is_what_trying_everything_finds_and_the_relaxation_lies_bel
         return
     assert optimum(trace, capacity) == pytest.approx(least, abs=1e-6)
     assert relaxation(trace, capacity) <= least + 1e-6
+
+
+def test_a_pinned_model_is_loaded_at_the_start_of_each_replica_and_no_other_ever_takes_its_room() -> None:
+    trace = trace_of([(10.0, 1), (20.0, 2), (30.0, 0), (40.0, 1)], A, B, C)
+    setting = replace(LRU, wait_seconds=5.0, replicas=2)
+    with_room_for_one = simulate(trace, replace(setting, pinned=frozenset({trace.models[0].name})))
+    assert with_room_for_one.loads[:2] == [(0.0, 2.0), (0.0, 2.0)]
+    assert (with_room_for_one.too_large, with_room_for_one.evictions) == (2, 0)
+    assert simulate(trace, setting).refused == 0

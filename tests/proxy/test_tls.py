@@ -22,6 +22,7 @@ from .http.upstream import answering
 pytestmark = pytest.mark.anyio
 MEMORY = 64 << 20
 ANSWER = bytes(4_000_000)
+FEW = 4  # Connections of which a reset may leave a cycle, where it comes at just the wrong moment.
 
 
 @asynccontextmanager
@@ -111,7 +112,8 @@ def left(kind: type) -> int:
     return sum(isinstance(each, kind) for each in gc.get_objects())
 
 
-async def test_who_resets_at_once_leaves_nothing(tmp_path: Path) -> None:
+async def test_who_resets_at_once_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls, "HELLO_SECONDS", 2.0)
     async with over_tls(tmp_path) as (here, trusted):
         told: list[object] = []
         loop = asyncio.get_running_loop()
@@ -124,9 +126,9 @@ async def test_who_resets_at_once_leaves_nothing(tmp_path: Path) -> None:
                 if number % 3 == 0:
                     await asyncio.sleep(0.002)
                 sock.close()
-            await until(lambda: not left(tls.TlsDoor))
-        assert here.proxy.shared.memory.strangers.held == 0
+            await until(lambda: left(tls.TlsDoor) <= FEW and not here.proxy.shared.memory.strangers.held)
         assert not told
+        await until(lambda: gc.collect() >= 0 and not left(tls.TlsDoor))
         caller = await connected(here, trusted)
         await caller.send(request())
         assert (await caller.reply()).status == 200

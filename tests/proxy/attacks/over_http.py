@@ -134,13 +134,15 @@ def idle_known(attacker: Attacker) -> None:
     attacker.again(once, 150)
 
 
+PACKED = gzip.compress(json.dumps({"parameters": {"sequence_id": 1}}).encode() + b" " * 60_000_000)
+
+
 @attack("gzip bodies for a model that keeps sequences", NOBODY, ONE)
 def packed_bodies(attacker: Attacker) -> None:
-    packed = gzip.compress(json.dumps({"parameters": {"sequence_id": 1}}).encode() + b" " * 60_000_000)
-    head = attacker.head("/v2/models/sequence/infer", "Content-Encoding: gzip", f"Content-Length: {len(packed)}")
+    head = attacker.head("/v2/models/sequence/infer", "Content-Encoding: gzip", f"Content-Length: {len(PACKED)}")
 
     def once() -> None:
-        link = attacker.http(head + packed)
+        link = attacker.http(head + PACKED)
         while attacker.goes_on and link.recv(65_536):
             pass
 

@@ -12,7 +12,7 @@ from tidegate_contracts.lease import RENEWALS_PER_LEASE, State
 
 from . import transitions
 from .planner import overdue_at, turn
-from .pool import Model, Pool
+from .pool import LOOK_SECONDS, Model, Pool
 
 _SOON = 1.0  # Seconds that something of which nothing was measured yet is thought to take at least.
 _STEADY_GAPS = 3  # One that was not called for so many times the mean time between its uses is in use no more.
@@ -57,6 +57,7 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
     heapq.heapify(places)
     room, room_at, coming = pool.free + sum(pool.ledger.margins.values()), now, _room_to_come(pool)
     to_come, begun = _wanted(pool, leaves), set()
+    comes = {each.name: each.back_at - 2 * _JUST_AFTER for each in pool.told_busy()}
     there: list[tuple[tuple[float | str, ...], float, float, str]] = []
     while True:
         at = max(at, places[0]) if there else max(at, places[0], to_come[0][0])
@@ -70,7 +71,7 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
         while room < needed and coming:
             room_at, bytes_ = heapq.heappop(coming)
             room += bytes_
-        begins = max(since, room_at, max(places) if is_alone else places[0])
+        begins = max(since, comes.get(name, now), room_at, max(places) if is_alone else places[0])
         if to_come and to_come[0][0] <= begins:
             at = begins  # others are there until then, and it may be the turn of one of them
             continue
@@ -81,6 +82,8 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
             return begins
         begun.add(name)
         room -= needed
+        if name in comes:
+            room_at = max(room_at, begins)  # What is kept for it is more than it needs, as whole models go for it.
         loaded = begins + _load_seconds(pool, model)
         if is_alone:
             places = [loaded] * len(places)
@@ -98,7 +101,8 @@ def _wanted(pool: Pool, leaves: Model) -> list[tuple[float, float, str]]:
         since = max(model.due, model.failures.not_before)
         if since < math.inf:
             found.append((since, math.inf if pool.demanded(model) else until, model.name))
-    found += [(model.back_at - 2 * _JUST_AFTER, math.inf, model.name) for model in pool.told_busy()]
+    # Their room is kept from a moment before they come.
+    found += [(model.back_at - LOOK_SECONDS - 2 * _JUST_AFTER, math.inf, model.name) for model in pool.told_busy()]
     # Once they are overdue, they have another turn.
     found += [(max(since, overdue_at(pool, pool.models[name])), until, name) for since, until, name in found]
     heapq.heapify(found)

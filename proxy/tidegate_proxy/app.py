@@ -114,7 +114,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
     for prefix in ("", "/servers/{server}"):
         app.add_api_route(f"{prefix}/v2/health/live", live, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/ready", is_ready, methods=["GET"])
-        for path in (WHEREABOUTS_PATH, f"{WHEREABOUTS_PATH}/{{model}}"):
+        for path in (WHEREABOUTS_PATH, f"{WHEREABOUTS_PATH}/", f"{WHEREABOUTS_PATH}/{{model}}"):
             app.add_api_route(prefix + path, whereabouts, methods=["GET"])
         app.add_api_route(f"{prefix}/v2", metadata, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/models/stats", statistics, methods=["GET"])

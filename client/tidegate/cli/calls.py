@@ -85,7 +85,7 @@ def _given(model: "Model", data: str | None, words: list[str], zeros: bool) -> A
     from ..calling import files
 
     if sum((data is not None, bool(words), zeros)) != 1:
-        raise UsageError("inputs are given by one of --data, --input and --zeros")
+        raise UsageError("inputs are given by one of --data, --input and --zeros", do="--zeros is enough for a try")
     if data is not None:
         return files.read_inputs(data)
     if words:

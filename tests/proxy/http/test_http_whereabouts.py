@@ -59,7 +59,7 @@ async def test_each_model_of_a_server_that_loads_them_itself_is_told_as_its_inde
 async def test_one_model_is_told_as_in_the_list(here: RunningProxy) -> None:
     here.replica.index = INDEX
     everything = await told(here)
-    for path in (f"/models/{MODEL}", f"/servers/vision/models/{MODEL}", "/servers/vision/models"):
+    for path in ("/models/", f"/models/{MODEL}", f"/servers/vision/models/{MODEL}", "/servers/vision/models"):
         assert await told(here, path) == everything
 
 

@@ -5,7 +5,10 @@ The simulator plays one trace, the same requests for every policy.
 nothing to keep models from thrashing: the plain simulation of caches, so that policies and the bound are asked for the
 very same thing. `busy_vs_lru_idle` is with loads that take their time: models kept from thrashing by what their load
 took instead of by a fixed limit, and a bounded wait for room, against the reference's bare rule of five minutes.
-A policy that refuses less loads more: the table has both.
+A policy that refuses less loads more: the table has both. `lost_vs_simple_*` weighs them by what callers lose: seconds
+waited, and the whole bound on waits for each who is refused. It is of the default, as the definition has it, against
+the better one of two simple rules with the same leases and waits: `lru-idle` with five minutes, and `cost-aware` with
+no idle limit.
 
 A decision: a cold model is wanted, the slice is full, and another one has to go. Measured is the core as the container
 runs it, from the request to the commands, with a thousand and with ten thousand models resident.
@@ -24,8 +27,10 @@ from tidegate_eviction.simulate.engine import Simulation, SimulationSetting
 from tidegate_eviction.simulate.trace import Trace
 
 from lab.bench.report import Figures, say
+from stacks.definition.pools import OnDemand
 
 SHARES = 40, 60
+LOST_SHARES = 25, 40, 60
 IDLE_SECONDS = 300.0  # The reference's limit.
 WAIT_SECONDS = 180.0  # Longer than every load of the trace: who waits for one is not refused for it.
 ANTI_THRASH = 1.0
@@ -50,6 +55,7 @@ def simulated(trace: Trace) -> Figures:
             if share == SHARES[0]:
                 found.figures["cold_seconds_vs_bound"] = ours.times_bound
     _busy(trace, found)
+    _lost(trace, found)
     engine = Simulation(trace, SimulationSetting(find("cost-aware"), round(SHARES[0] / 100 * trace.total_bytes)))
     began = time.perf_counter()
     engine.run()
@@ -69,6 +75,28 @@ def _busy(trace: Trace, found: Figures) -> None:
     found.add(f"40 %: cost-aware, anti-thrash instead, and a wait of {WAIT_SECONDS:.0f} s", _words(ours))
     if reference.outcome.busy:
         found.figures["busy_vs_lru_idle"] = ours.outcome.busy / reference.outcome.busy
+
+
+def _lost(trace: Trace, found: Figures) -> None:
+    default = OnDemand(mode="on-demand")
+    shipped = SimulationSetting(
+        find(default.policy), 0, default.idle_seconds, default.wait_seconds, lease_seconds=default.lease_seconds,
+        residency_factor=PoolSettings.residency_factor,
+    )  # fmt: skip
+    rules = {
+        f"the default ({default.policy})": shipped,
+        f"lru-idle, {IDLE_SECONDS:.0f} s": replace(shipped, policy=find("lru-idle"), idle_seconds=IDLE_SECONDS),
+        "cost-aware, 0 s": replace(shipped, policy=find("cost-aware"), idle_seconds=0),
+    }
+    for share in LOST_SHARES:
+        say(f"seconds lost by callers at {share} % …")
+        lost = []
+        for name, rule in rules.items():
+            row = run(trace, replace(rule, capacity_bytes=round(share / 100 * trace.total_bytes)))
+            lost.append(row.outcome.lost_seconds)
+            found.add(f"{share} %: {name}", f"{lost[-1]:,.0f} s lost · {_words(row)}")
+        ours, *simple = lost
+        found.figures[f"lost_vs_simple_{share}"] = ours / min(simple) if min(simple) else 1.0
 
 
 def _words(row: ComparisonRow) -> str:

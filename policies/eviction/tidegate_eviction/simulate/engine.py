@@ -316,7 +316,7 @@ class Simulation:
         self.holders = tuple(f"proxy-{number}" for number in range(setting.holders))
         self._happening: list[tuple[float, int, Callable[[], object]]] = []
         self._count = 0
-        self._outcome = Outcome()
+        self._outcome = Outcome(wait_seconds=setting.wait_seconds or 0.0)
         replicas = {
             name: SimulatedReplica(name, trace, setting, self, self._outcome)
             for name in names or map(str, range(setting.replicas))

@@ -37,7 +37,7 @@ def table(trace: Trace, setting: SimulationSetting, rows: Sequence[ComparisonRow
     made.add_column("")
     quantiles = (f"wait p{each}" for each in QUANTILES)
     bounded = ("× bound",) if any(row.bound for row in rows) else ()
-    for heading in ("hits", "cold loads", "loading", "busy", "too large", "evictions", *quantiles, *bounded):
+    for heading in ("hits", "cold loads", "loading", "busy", "too large", "lost", "evictions", *quantiles, *bounded):
         made.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         outcome, waits = row.outcome, row.outcome.added_wait()
@@ -48,6 +48,7 @@ def table(trace: Trace, setting: SimulationSetting, rows: Sequence[ComparisonRow
             f"{outcome.load_seconds:,.0f} s",
             f"{outcome.busy:,}" if timed else "–",
             f"{outcome.too_large:,}",
+            f"{outcome.lost_seconds:,.0f} s" if timed else "–",
             f"{outcome.evictions:,}" if timed else "–",
             *(f"{waits[each]:.2f} s" if timed else "–" for each in QUANTILES),
         ]
@@ -105,6 +106,7 @@ def _figures(row: ComparisonRow) -> dict[str, Any]:
     counts = {name: getattr(outcome, name) for name in COUNTED}
     waits = {f"added_wait_p{each}_seconds": round(wait, 6) for each, wait in outcome.added_wait().items()}
     loads = {"cold_loads": len(outcome.loads), "load_seconds": round(outcome.load_seconds, 3)}
+    loads["lost_seconds"] = round(outcome.lost_seconds, 3)
     bound = row.bound and {"seconds": round(row.bound.seconds, 3), "exact": row.bound.exact}
     return {"name": row.name, "kind": row.kind, **counts, **loads, **waits, "bound": bound}
 

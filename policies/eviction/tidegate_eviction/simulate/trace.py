@@ -71,6 +71,7 @@ class Outcome:
     """What came of a simulation: counts over all requests of a trace. Times are seconds."""
 
     requests: int = 0
+    wait_seconds: float = 0.0  # The pool's bound on waits, which a refused caller is taken to have lost.
     hits: int = 0
     busy: int = 0  # Requests that were told to come again, for want of room.
     too_large: int = 0  # Requests for models that no slice of this size holds.
@@ -95,6 +96,11 @@ class Outcome:
     def load_seconds(self) -> float:
         """What all loads took together."""
         return math.fsum(seconds for _, seconds in self.loads)
+
+    @property
+    def lost_seconds(self) -> float:
+        """What callers lost: the added wait of those answered, and the whole bound on waits of each who was refused."""
+        return math.fsum(self.waits) + self.wait_seconds * self.refused
 
     @property
     def answered(self) -> int:

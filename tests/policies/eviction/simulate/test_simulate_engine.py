@@ -97,6 +97,13 @@ FULL = (5, 1.0, 9.0)  # A model of which two have room, and whose requests last.
         pytest.param([(0.0, 0), (2.5, 1)], [A, B], {"wait_seconds": 3.5}, {"busy": 0}, id="bounded to the moment"),
         pytest.param([(0.0, 0), (2.5, 1)], [A, B], {"wait_seconds": 3.4}, {"busy": 1}, id="and not longer"),
         pytest.param(
+            [(0.0, 0), (2.5, 1), (2.6, 2)],
+            [A, B, (11, 1.0, 1.0)],
+            {"wait_seconds": 3.4},
+            {"busy": 1, "too_large": 1, "lost_seconds": 2.0 + 2 * 3.4},
+            id="who is refused has lost the whole wait that he might have had, as who is answered what he has waited",
+        ),
+        pytest.param(
             [(0.0, 0), (2.5, 0)],
             [A],
             {"wait_seconds": 1},

@@ -1,18 +1,14 @@
-"""What NVIDIA's MIG allows: profiles of each GPU product, and what fits on one GPU together.
+"""GPU products: their labels, their memory, and the profiles of slices into which MIG cuts them.
 
-Sources: NVIDIA's mig-parted `config-default.yaml` (profiles), NVIDIA MIG User Guide (memory slices and placements).
+Sources: NVIDIA's mig-parted `config-default.yaml` (profiles), NVIDIA MIG User Guide (memory slices).
 """
 
-import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 _COMPUTE = re.compile(r"^(?P<compute>[1-7])g\.(?P<memory>[0-9]+)gb$")
-# Where an instance that takes this many of the eight memory slices may start; 1g may not start at the last one.
-_STARTS: Final[Mapping[int, tuple[int, ...]]] = {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4, 6), 4: (0, 4), 8: (0,)}
-_MEMORY_SLICES: Final = 8
 
 
 @dataclass(frozen=True)
@@ -58,34 +54,6 @@ def profile_bytes(profile: str) -> int:
     match = _COMPUTE.match(profile)
     assert match is not None, profile
     return int(match["memory"]) * 10**9
-
-
-def fits_on_one_gpu(product: GpuProduct, slices: Mapping[str, int]) -> bool:
-    """Say whether these slices can stand on one GPU together, by trying the placements that the driver allows."""
-    wanted = [(product.profiles[profile], profile) for profile, count in slices.items() for _ in range(count)]
-    if sum(size for size, _ in wanted) > _MEMORY_SLICES:
-        return False
-    return _place(tuple(sorted(wanted, reverse=True)), 0)
-
-
-def layout_that_fits(product: GpuProduct, slices: Mapping[str, int]) -> dict[str, int]:
-    """Return the most of these slices that stand on one GPU together: of as many kinds, then as much, as can be."""
-    found: list[dict[str, int]] = [{}]
-    for profile, count in slices.items():
-        more = ({**layout, profile: number} for layout in found for number in range(1, count + 1))
-        found += [layout for layout in more if fits_on_one_gpu(product, layout)]
-    return max(found, key=lambda layout: (len(layout), sum(product.profiles[each] * layout[each] for each in layout)))
-
-
-@functools.cache
-def _place(wanted: tuple[tuple[int, str], ...], taken: int) -> bool:
-    if not wanted:
-        return True
-    size, profile = wanted[0]
-    compute = int(profile[0])
-    starts = (0,) if compute in (4, 7) else (0, 2, 4) if compute == 2 else _STARTS[size]
-    masks = (((1 << size) - 1) << start for start in starts)
-    return any(not taken & mask and _place(wanted[1:], taken | mask) for mask in masks)
 
 
 _NOT_CUT: Final[Mapping[str, int]] = {

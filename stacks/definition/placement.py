@@ -5,7 +5,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from .base import LABEL_TEXT, ByteQuantity, Condition, Conditional, ObjectName, Section, Without, form
-from .gpu_products import fits_on_one_gpu, gpu_product, layout_that_fits
+from .gpu_products import gpu_product
+from .mig_cuts import cuts, most_on_one_gpu, stand_on, words
 
 _PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb$"
 MigProfile = Annotated[str, form(_PROFILE, "a MIG profile, such as 1g.10gb or 3g.40gb")]
@@ -141,10 +142,9 @@ class GpuNodes(Conditional):
         for profile in self.mig.slices:
             if profile not in product.profiles:
                 raise ValueError(f"{self.product} has no MIG profile {profile}; it has {', '.join(product.profiles)}")
-        if not fits_on_one_gpu(product, self.mig.slices):
-            told, fits = (
-                ", ".join(f"{count} × {profile}" for profile, count in layout.items())
-                for layout in (self.mig.slices, layout_that_fits(product, self.mig.slices))
-            )
-            raise ValueError(f"these slices do not fit on one {self.product} together: {told}; {fits} would")
+        if not stand_on(product, self.mig.slices, 1):
+            does = words(most_on_one_gpu(product, self.mig.slices))
+            all_of_it = ", ".join(words(cut) for cut in cuts(product, self.mig.slices))
+            told = f"these slices do not fit on one {self.product} together: {words(self.mig.slices)}; {does} would"
+            raise ValueError(f"{told}, and all of them on GPUs that are cut so: {all_of_it}")
         return self

@@ -1,0 +1,160 @@
+"""How a data plane's GPUs are cut anew: enough of each slice, and no node drained that could stay."""
+
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.definition.gpu_products import PRODUCTS, gpu_product
+from stacks.definition.mig_cuts import Cut, filled, stand_on
+from stacks.definition.placement import GpuNodes, MigLayout
+from stacks.devices import Device, inventory
+from stacks.mig_layouts import Asked, Layout, Unused, layout, more_nodes
+from tests.counts import examples
+
+A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
+BALANCED = {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}
+WHOLE = Device("gpu")
+PROFILES = tuple(next(each for each in PRODUCTS if each.name == "A100-80GB").profiles)
+
+
+def nodes(count: int, cut: Cut | None = None, product: str = A100, per_node: int = 1) -> GpuNodes:
+    value = {"nodes": count, "product": product, "perNode": per_node, "mig": {"slices": cut} if cut else None}
+    return GpuNodes.model_validate(value)
+
+
+def mig(profile: str, strategy: str = "mixed") -> Device:
+    return Device("mig", profile, strategy)
+
+
+def found(gpus: list[GpuNodes], asked: Asked) -> Layout:
+    one = layout(gpus, asked)
+    assert one is not None
+    return one
+
+
+def is_given(gpus: list[GpuNodes], asked: Asked) -> bool:
+    """Say whether an inventory has what is asked for, of each product and of any."""
+    there = inventory(gpus)
+    of_any: Counter[Device] = Counter()
+    for (device, product), count in asked.items():
+        if product is not None and there[device, product] < count:
+            return False
+        of_any[device] += count
+    return all(sum(n for (kind, _), n in there.items() if kind == device) >= n_ for device, n_ in of_any.items())
+
+
+def test_what_the_cuts_of_today_give_needs_no_node_drained() -> None:
+    one = found([nodes(2, BALANCED)], {(mig("1g.10gb"), None): 4, (mig("3g.40gb"), A100): 1})
+    assert (one.drained, one.gpus) == (0, (nodes(2, BALANCED),))
+    assert one.free == {(mig("3g.40gb"), A100): 1, (mig("2g.20gb"), A100): 2}
+
+
+def test_one_of_two_nodes_is_cut_anew_and_what_is_left_of_it_is_cut_into_more_of_what_is_asked_for() -> None:
+    one = found([nodes(2, BALANCED)], {(mig("3g.40gb"), None): 1, (mig("1g.10gb"), None): 8})
+    assert [str(change) for change in one.changes] == [
+        f"1 × {A100}: 1 × 3g.40gb + 1 × 2g.20gb + 2 × 1g.10gb → 7 × 1g.10gb"
+    ]
+    assert one.gpus == (nodes(1, BALANCED), nodes(1, {"1g.10gb": 7}))
+    assert one.unused == (Unused(A100, {"1g.10gb": 7}, 1, compute=0, memory=1),)
+    assert one.free == {(mig("2g.20gb"), A100): 1, (mig("1g.10gb"), A100): 1}
+    assert one.is_least
+
+
+def test_all_gpus_of_a_node_are_cut_alike() -> None:
+    asked = {(mig("7g.80gb"), None): 1, (mig("1g.10gb"), None): 1}
+    assert layout([nodes(1, BALANCED, per_node=8)], asked) is None
+    assert found([nodes(2, BALANCED, per_node=8)], asked).drained == 1
+
+
+def test_whole_gpus_are_cut_and_cut_ones_made_whole() -> None:
+    assert found([nodes(2)], {(mig("2g.20gb"), None): 3, (WHOLE, None): 1}).gpus == (
+        nodes(1),
+        nodes(1, {"2g.20gb": 3}),
+    )
+    assert found([nodes(2, BALANCED)], {(WHOLE, A100): 1}).gpus == (nodes(1, BALANCED), nodes(1))
+
+
+def test_a_strategy_of_single_has_one_profile_on_a_node() -> None:
+    single = nodes(3).model_copy(update={"mig": MigLayout(strategy="single", slices={"7g.80gb": 1})})
+    asked = {(mig("3g.40gb", "single"), None): 2, (mig("1g.10gb", "single"), None): 1}
+    one = found([single], asked)
+    assert [change.after for change in one.changes] == [{"3g.40gb": 2}, {"1g.10gb": 7}]
+    assert layout([single], {(mig("3g.40gb"), None): 1}) is None  # it names its slices otherwise
+    dra = {(Device("dra", "2g.20gb"), None): 2}
+    assert found([nodes(1)], dra).gpus[0].mig == MigLayout(strategy="dra", slices={"2g.20gb": 3})
+
+
+def test_shared_gpus_and_unknown_products_stay_as_they_are() -> None:
+    shared = GpuNodes.model_validate(
+        {"nodes": 2, "product": A100, "perNode": 1, "sharing": {"kind": "mps", "replicas": 4}}
+    )
+    unknown = nodes(2, product="NVIDIA-A30")
+    assert layout([shared, unknown], {(mig("1g.10gb"), None): 1}) is None
+    assert found([shared, unknown], {(WHOLE, None): 2, (Device("mps"), None): 8}).drained == 0
+
+
+def test_where_no_cut_gives_enough_it_is_told_how_many_more_nodes_of_which_kind_would() -> None:
+    gpus = [nodes(1, BALANCED), nodes(1, product=H100, per_node=2), nodes(1, product="NVIDIA-L4")]
+    asked = {(mig("3g.40gb"), None): 9}
+    assert layout(gpus, asked) is None
+    assert more_nodes(gpus, asked) == {0: 2, 1: 1}
+    assert more_nodes(gpus, {(mig("1g.5gb"), None): 1}) == {}
+
+
+ASKED = st.dictionaries(
+    st.tuples(st.sampled_from([*map(mig, PROFILES), WHOLE]), st.sampled_from([None, A100])),
+    st.integers(1, 6),
+    min_size=1,
+    max_size=4,
+)
+CUTS = (None, BALANCED, {"1g.10gb": 7}, {"3g.40gb": 2}, {"1g.10gb": 1}, {"7g.80gb": 1})
+GROUPS = st.lists(
+    st.builds(nodes, st.just(1), st.sampled_from(CUTS), st.sampled_from([A100, H100]), st.integers(1, 3)),
+    min_size=1,
+    max_size=2,
+)
+
+
+def every_cut() -> list[Cut | None]:
+    product = gpu_product(A100)
+    assert product is not None
+    every = (
+        {profile: count for profile, count in zip(PROFILES, counts, strict=True) if count}
+        for counts in itertools.product(range(8), range(5), range(4), range(3), range(2), range(2))
+    )
+    fit = [cut for cut in every if cut and stand_on(product, cut, 1)]
+    return [None, *(cut for cut in fit if Counter(filled(product, cut, PROFILES)) == Counter(cut))]
+
+
+@examples(120)
+@given(gpus=GROUPS, asked=ASKED)
+def test_no_node_is_drained_more_than_trying_every_cut_of_every_node_finds(gpus: list[GpuNodes], asked: Asked) -> None:
+    cuts = every_cut()
+    recut = [[each, *(nodes(1, cut, each.product, each.per_node) for cut in cuts)] for each in gpus]
+    tried = (
+        sum(new is not old for new, old in zip(some, gpus, strict=True))
+        for some in itertools.product(*recut)
+        if is_given(list(some), asked)
+    )
+    one, fewest = layout(gpus, asked), min(tried, default=None)
+    assert (one and one.drained) == fewest
+    if one is not None:
+        assert is_given(list(one.gpus), asked)
+        assert [each.product for each in one.gpus] == [each.product for each in gpus]
+    else:
+        for place, more in more_nodes(gpus, asked).items():
+            for count, enough in ((more, True), (more - 1, False)):
+                wider = [each.model_copy(update={"nodes": 1 + count * (at == place)}) for at, each in enumerate(gpus)]
+                assert (layout(wider, asked) is not None) is enough
+
+
+@pytest.mark.parametrize("many", [100, 400])
+def test_hundreds_of_nodes_are_cut_as_few_are(many: int) -> None:
+    gpus = [nodes(many, BALANCED, per_node=8), nodes(many, {"1g.10gb": 7}, H100, per_node=8)]
+    asked = {(mig("3g.40gb"), A100): many * 12, (mig("1g.10gb"), H100): many * 56}
+    one = found(gpus, asked)
+    assert (one.drained, one.is_least) == (many // 2, True)
+    assert one.gpus[1:] == (nodes(many // 2, {"3g.40gb": 2}, per_node=8), gpus[1])

@@ -114,14 +114,22 @@ class _Open(Placeholder):
         elif question == "in_bytes":
             made = Value(self._in_bytes(it), int)
         elif question == "share_of":
-            without, part, parts = other
-            more = f"(sub ({self._in_bytes(it)}) ({self._in_bytes(enclosed(without._value.known))}))"
-            made = Value(f"div (mul {more} {part}) {parts}", int)
+            part, parts, without = other
+            of = self._in_bytes(it) if without is None else f"sub ({self._in_bytes(it)}) ({self._bytes_of(without)})"
+            made = Value(f"div (mul ({of}) {part}) {parts}", int)
+        elif question == "sum_of":
+            both = f"add ({self._in_bytes(it)}) ({self._bytes_of(other)}) {2**20 - 1}"
+            made = Value(f'printf "%dMi" (div ({both}) {2**20})', str)
         elif question == "whole":
             made = Value(value.expression, Any)
         else:
             made = Value(f"div (add {it} {other - 1}) {other}", int)
         return placeholder(self._recording, made)
+
+    def _bytes_of(self, quantity: Any) -> str:
+        """Return the expression of the bytes of a quantity that may be known already."""
+        known = enclosed(quantity._value.known) if isinstance(quantity, _Open) else go_text(quantity)
+        return self._in_bytes(known)
 
     def _in_bytes(self, quantity: str) -> str:
         self._recording.helpers.setdefault("tidegate.bytes", _BYTES)

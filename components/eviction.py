@@ -14,7 +14,7 @@ from stacks.definition.models import Model
 from stacks.definition.placement import CpuPlacement, DraPlacement, MigPlacement
 from stacks.definition.pools import OnDemand
 
-from . import pods
+from . import pods, staging
 from .args import PoolArgs, PoolContext
 from .gpu_placement import models_share
 from .values import either, if_true, in_bytes, joined, json_text, listed, needed, of_kind, picked, share_of, when
@@ -33,6 +33,7 @@ def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool
         "policy": loading.policy,
         "policySettings": args.policy_settings,
         "repository": repository,
+        "staging": when(loading.staging, staging.settings),
         "grpcTls": grpc_tls,
         "capacityBytes": either(loading.capacity, in_bytes, lambda: _of_slice(args, loading)),
         "idleSeconds": loading.idle_seconds,
@@ -50,7 +51,7 @@ def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool
 def _of_slice(args: PoolArgs, loading: OnDemand) -> int:
     """Return what models may take of a MIG slice, or of the memory without a GPU; else nothing tells how much it is."""
     why = "capacity is needed where no MIG profile tells how much memory there is"
-    by_memory = partial(share_of, args.resources.memory, args.shared_memory, *eviction.MODELS_SHARE)
+    by_memory = partial(share_of, args.resources.memory, *eviction.MODELS_SHARE, without=args.shared_memory)
     return of_kind(
         args.placement,
         MigPlacement,
@@ -117,32 +118,42 @@ def lease_ports(pool: PoolContext) -> list[k8s.core.v1.ServicePortArgs] | None:
 
 
 def policy_volumes(pool: PoolContext) -> list[k8s.core.v1.VolumeArgs] | None:
-    """Return the policy's volumes; the server mounts `control` as well, from which it reads its secret."""
+    """Return the policy's volumes; the server mounts `control` as well, from which it reads its secret, and where there
+    is one the volume of staged files."""
     return of_kind(
         pool.args.loading,
         OnDemand,
-        lambda _: [
-            pods.memory_volume("control", "1Mi"),
-            pods.config_volume("eviction-settings", _settings_name(pool)),
-            pods.scratch_volume("eviction-state", _STATE),
-        ],
+        lambda loading: joined(
+            [
+                pods.memory_volume("control", "1Mi"),
+                pods.config_volume("eviction-settings", _settings_name(pool)),
+                pods.scratch_volume("eviction-state", _STATE),
+            ],
+            when(loading.staging, staging.volumes),
+        ),
     )
 
 
 def policy_sidecars(
-    pool: PoolContext, *more_mounts: list[k8s.core.v1.VolumeMountArgs] | None
+    pool: PoolContext,
+    *more_mounts: list[k8s.core.v1.VolumeMountArgs] | None,
+    env: list[k8s.core.v1.EnvVarArgs] | None = None,
 ) -> list[k8s.core.v1.ContainerArgs] | None:
-    """Return the policy as a native sidecar, where there is one; it sees the server's files by `more_mounts`.
+    """Return the policy as a native sidecar, where there is one; it sees the server's files by `more_mounts`, and what
+    reads object storage by `env`.
 
     It starts before the server and stops after it. It has no readiness probe on purpose: without the policy nothing is
     loaded, but what is resident still answers. While a crashed policy waits for its restart, Kubernetes counts the pod
     as not ready, and takes its address out of DNS: `tidegate_contracts.routing.Pool.host` says what follows.
     """
-    return of_kind(pool.args.loading, OnDemand, lambda _: [_container(pool, more_mounts)])
+    return of_kind(pool.args.loading, OnDemand, lambda loading: [_container(pool, loading, more_mounts, env)])
 
 
 def _container(
-    pool: PoolContext, more_mounts: tuple[list[k8s.core.v1.VolumeMountArgs] | None, ...]
+    pool: PoolContext,
+    loading: OnDemand,
+    more_mounts: tuple[list[k8s.core.v1.VolumeMountArgs] | None, ...],
+    env: list[k8s.core.v1.EnvVarArgs] | None,
 ) -> k8s.core.v1.ContainerArgs:
     image: Any = either(
         pool.args.policy_image,
@@ -156,7 +167,8 @@ def _container(
         {"lease": eviction_process.LEASE_PORT, "policy-admin": eviction_process.ADMIN_PORT},
         restart_policy="Always",
         command=["python", "-m", eviction_process.MODULE, "serve"],
-        resources=pods.container_resources(pool.args.policy_resources, _DISK),
+        env=env,
+        resources=staging.counted(loading, pool.args.policy_resources, _DISK),
         startup_probe=pods.http_probe(eviction_process.STARTED_PATH, "policy-admin", 1, failures=60),
         liveness_probe=pods.http_probe(eviction_process.LIVE_PATH, "policy-admin", 10, failures=3),
         volume_mounts=joined(
@@ -165,6 +177,7 @@ def _container(
                 pods.mount("eviction-settings", eviction_process.SETTINGS_ROOT),
                 pods.mount("eviction-state", eviction_process.STATE_ROOT, read_only=False),
             ],
+            staging.mounts(pool.args, read_only=False),
             *more_mounts,
         ),
     )

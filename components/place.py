@@ -11,6 +11,8 @@ PROXY_HEADLESS: Final = f"{PROXY}-headless"
 ROLE: Final = "tidegate.dev/role"
 LOADING: Final = "tidegate.dev/loading"
 SERVER: Final = "tidegate.dev/server"
+STAGING: Final = "staging"
+"""Name of the volume, in a pod, that models are staged in."""
 
 Texts = dict[str, Any]
 

@@ -22,13 +22,14 @@ def container_resources(
     scratch: Input[str],
     devices: dict[str, Any] | None = None,
     claims: Sequence[Any] | None = None,
+    memory: Input[str] | None = None,
 ) -> k8s.core.v1.ResourceRequirementsArgs:
-    """Return requests and limits; `scratch` is what it may write to the node's disk, its log included, and `devices`
-    are extended resources, which stand in the limits."""
-    disk = {"ephemeral-storage": scratch}
+    """Return requests and limits; `scratch` is what it may write to the node's disk, its log included, `devices` are
+    extended resources, which stand in the limits, and `memory` is what it asks for where that is not as wanted."""
+    held = {"memory": wanted.memory if memory is None else memory, "ephemeral-storage": scratch}
     return k8s.core.v1.ResourceRequirementsArgs(
-        requests={"cpu": wanted.cpu, "memory": wanted.memory, **disk},
-        limits=merged({"memory": wanted.memory, **disk}, devices, when(wanted.cpu_limit, lambda limit: {"cpu": limit})),
+        requests={"cpu": wanted.cpu, **held},
+        limits=merged(held, devices, when(wanted.cpu_limit, lambda limit: {"cpu": limit})),
         claims=claims,
     )
 
@@ -45,8 +46,11 @@ def toleration(taint: Toleration) -> k8s.core.v1.TolerationArgs:
     )
 
 
-def pod_spec(account: Input[str], **more: Any) -> k8s.core.v1.PodSpecArgs:
-    """Return the spec of pods that fulfil their part of Pod Security "restricted" and have no token; `more` of it."""
+def pod_spec(account: Input[str], file_group: Input[int] | None = None, **more: Any) -> k8s.core.v1.PodSpecArgs:
+    """Return the spec of pods that fulfil their part of Pod Security "restricted" and have no token; `more` of it.
+
+    Volumes that they may write to are handed over to `file_group`.
+    """
     return k8s.core.v1.PodSpecArgs(
         service_account_name=account,
         automount_service_account_token=False,
@@ -55,6 +59,7 @@ def pod_spec(account: Input[str], **more: Any) -> k8s.core.v1.PodSpecArgs:
             run_as_non_root=True,
             run_as_user=USER_ID,
             run_as_group=USER_ID,
+            fs_group=file_group,
             seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
         ),
         **more,

@@ -164,11 +164,18 @@ def in_bytes(quantity: str) -> int:
     return cast("int", quantity.asked("in_bytes")) if isinstance(quantity, Placeholder) else byte_count(quantity)
 
 
-def share_of(quantity: str, without: str, part: int, parts: int) -> int:
-    """Return so many parts of the bytes by which a quantity is more than another, in whole bytes."""
+def share_of(quantity: str, part: int, parts: int, without: str | None = None) -> int:
+    """Return so many parts of the bytes of a quantity, or of what it is more than another, in whole bytes."""
     if isinstance(quantity, Placeholder):
-        return cast("int", quantity.asked("share_of", (without, part, parts)))
-    return (byte_count(quantity) - byte_count(without)) * part // parts
+        return cast("int", quantity.asked("share_of", (part, parts, without)))
+    return (byte_count(quantity) - byte_count(without or "0")) * part // parts
+
+
+def sum_of(quantity: str, other: str) -> str:
+    """Return the sum of two quantities of memory or storage, in mebibytes, rounded up."""
+    if isinstance(quantity, Placeholder):
+        return cast("str", quantity.asked("sum_of", other))
+    return f"{quotient(byte_count(quantity) + byte_count(other), 2**20)}Mi"
 
 
 def whole(part: BaseModel) -> Any:

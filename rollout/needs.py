@@ -28,6 +28,7 @@ _REMEDIES: Mapping[str, str] = {
 _STAND_INS: Mapping[str, KubernetesObject] = {
     "PriorityClass": {"value": 1000, "description": "Stands in for the one of a real cluster."},
     "CSIDriver": {"spec": {"attachRequired": False}},
+    "StorageClass": {"provisioner": "kubernetes.io/host-path"},
     "ClusterIssuer": {"spec": {"selfSigned": {}}},
     "Secret": {},
     "ConfigMap": {},
@@ -128,6 +129,9 @@ def _of_pods(objects: Sequence[Tree]) -> Iterator[Need]:
         yield Need("scheduling.k8s.io/v1", "PriorityClass", priority, "", never)
         yield Need("node.k8s.io/v1", "RuntimeClass", runtime, "", never)
         waits = f"pods of {workload.name} wait for it"
+        for volume in items(workload.pod, "volumes"):
+            storage = text(volume, "ephemeral", "volumeClaimTemplate", "spec", "storageClassName")
+            yield Need("storage.k8s.io/v1", "StorageClass", storage, "", waits)
         for kind, name in _read(workload):
             yield Need("v1", kind, name, workload.namespace, waits)
 

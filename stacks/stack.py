@@ -13,6 +13,7 @@ from .definition.datasets import (
     ClaimDataset,
     CsiDataset,
     Dataset,
+    DatasetRepository,
     EfsDataset,
     HostPathDataset,
     NfsDataset,
@@ -20,7 +21,7 @@ from .definition.datasets import (
 )
 from .definition.environment import Reach
 from .definition.models import Model
-from .definition.pools import Pool
+from .definition.pools import OnDemand, Pool, Staging
 from .definition.servers import Server
 from .images_lock import ImagesLock
 from .load import Document
@@ -85,6 +86,12 @@ class Stack(Home):
         for index, server in enumerate(self.platform.servers):
             if isinstance(server.repository, ObjectStoreRepository):
                 yield index, server, server.repository
+
+    def staging(self, server: Server, pool: Pool) -> Staging | None:
+        """Return where a pool stages files; nowhere where they lie on its nodes anyway."""
+        near = [dataset.name for dataset in self.platform.datasets if isinstance(dataset, HostPathDataset)]
+        is_near = isinstance(server.repository, DatasetRepository) and server.repository.dataset in near
+        return pool.loading.staging if isinstance(pool.loading, OnDemand) and not is_near else None
 
     def dataset(self, name: str) -> Dataset:
         """Return the dataset of a name."""

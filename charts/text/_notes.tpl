@@ -81,6 +81,7 @@ that read a claim that nobody has: they would wait for it forever.
   {{- range $volume := $pod.volumes -}}
     {{- with $volume.secret }}{{ $needs = append $needs (dict "words" "which pods mount" "api" "v1" "kind" "Secret" "namespace" $namespace "name" .secretName) }}{{ end -}}
     {{- with $volume.projected }}{{ range $source := .sources }}{{ range $kind := list "Secret" "ConfigMap" }}{{ with get $source (untitle $kind) }}{{ $needs = append $needs (dict "words" "which pods mount" "api" "v1" "kind" $kind "namespace" $namespace "name" .name) }}{{ end }}{{ end }}{{ end }}{{ end -}}
+    {{- with dig "ephemeral" "volumeClaimTemplate" "spec" "storageClassName" "" $volume }}{{ $needs = append $needs (dict "words" "of volumes that pods stage models in" "api" "storage.k8s.io/v1" "kind" "StorageClass" "name" .) }}{{ end -}}
     {{- with $volume.persistentVolumeClaim }}{{ $needs = append $needs (dict "words" "which pods mount" "api" "v1" "kind" "PersistentVolumeClaim" "namespace" $namespace "name" .claimName) }}{{ end -}}
   {{- end -}}
   {{- range $container := $pod.containers -}}

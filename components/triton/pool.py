@@ -10,9 +10,10 @@ from stacks.definition.base import CpuScaling
 from stacks.definition.pools import OnDemand, Preload, QueueScaling
 from stacks.definition.servers import AzureIdentity
 
-from .. import pods
+from .. import pods, staging
 from ..args import (
     GRACE_SECONDS,
+    ObjectStoreRepositoryArgs,
     PoolArgs,
     PoolContext,
     VolumeRepositoryArgs,
@@ -181,6 +182,7 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
     args = pool.args
     return pods.pod_spec(
         service_account(server.kind, server.name),
+        staging.file_group(args),
         node_selector=placement.node_selector(args.node_selector),
         tolerations=placement.tolerations(args.tolerations),
         affinity=when(args.affinity, whole),
@@ -193,6 +195,7 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
             pool,
             _repository_mounts(server),
             when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
+            env=_bucket_variables(server, args),
         ),
         containers=[_triton(pool, server, placement)],
         volumes=joined(
@@ -237,9 +240,19 @@ def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement
         volume_mounts=joined(
             [pods.mount("shm", "/dev/shm", read_only=False), pods.mount("tmp", "/tmp", read_only=False)],
             _repository_mounts(server),
+            staging.mounts(args, read_only=True),
             when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
             of_kind(args.loading, OnDemand, lambda _: [pods.mount("control", eviction_process.CONTROL_ROOT)]),
         ),
+    )
+
+
+def _bucket_variables(server: TritonServerArgs, args: PoolArgs) -> list[k8s.core.v1.EnvVarArgs] | None:
+    """Return what Triton's environment says of object storage, for a policy that reads it in Triton's place."""
+    return of_kind(
+        server.repository,
+        ObjectStoreRepositoryArgs,
+        lambda _: staging.if_staged(args, lambda _: pods.variables(server.triton.environment), lambda: None),
     )
 
 
@@ -247,7 +260,11 @@ def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
     """Return tritonserver's arguments; its documentation is `tritonserver --help`."""
     settings = server.triton
     return joined(
-        repository_root(server, triton.REPOSITORY_ROOT, lambda root: [f"--model-repository={root}"]),
+        staging.if_staged(
+            pool,
+            lambda _: [f"--model-repository={eviction_process.STAGED_REPOSITORY}"],
+            lambda: repository_root(server, triton.REPOSITORY_ROOT, lambda root: [f"--model-repository={root}"]),
+        ),
         of_kind(
             pool.loading,
             Preload,

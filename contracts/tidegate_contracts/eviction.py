@@ -9,6 +9,8 @@ from .message import MOST_NUMBER, Message
 VERSION: Final = 1
 MODELS_SHARE: Final = 9, 10
 """Share of a slice that models may take where no capacity is said; the rest is CUDA's context and Triton's buffers."""
+STAGED_SHARE: Final = 15, 16
+"""Share of a volume for staged files that the files may take; the rest is for folders, links and the file system."""
 DISK_FACTOR: Final = 1.25
 """Bytes in memory for each byte on disk, where nothing was measured or declared (ModelMesh's figure)."""
 Number = Annotated[int, Field(ge=0, le=MOST_NUMBER)]

@@ -152,6 +152,7 @@ class ControlPlane:
                 *([] if network.loopback else ["--allocate-node-cidrs", f"--cluster-cidr={PODS}"]),
                 f"--service-cluster-ip-range={SERVICES}",
                 "--horizontal-pod-autoscaler-sync-period=3s",
+                "--enable-hostpath-provisioner",  # by classes that name it: volumes for pods that nobody runs
             ],
             "kube-scheduler": self._client("kube-scheduler"),
             "kwok": [

@@ -23,6 +23,7 @@ from .workloads import (
     mapping,
     mig_profiles,
     serving,
+    staged,
     text,
     workloads,
 )
@@ -220,6 +221,9 @@ def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload]) ->
             elif workload.most < before.most:
                 what = "the last ones end" + (", and what they held in memory is cold" if workload.pool else "")
             yield Notice(workload.kind, workload.name, f"{before.pods} → {workload.pods}: {what}", grave)
+        if (was := staged(before)) != (now := staged(workload)):
+            then = "what was evicted is loaded from there" if now else "every load reads the repository"
+            yield Notice(workload.kind, workload.name, f"stages models {was or 'nowhere'} → {now or 'nowhere'}: {then}")
         if workload.replacing(workload.most).by_hand and template_changes(before, workload):
             yield Notice(workload.kind, workload.name, "its pods stay as they are until somebody deletes them")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegate_contracts import eviction_process, proxy_process
 
+from components.place import STAGING
 from stacks.devices import Device
 
 from .compare import Identity, json_tree
@@ -179,6 +180,20 @@ def serving(objects: Iterable[Tree]) -> Serving:
         if settings is not None:
             found.wait_seconds[text(item, "metadata", "name")] = number(settings, "waitSeconds", default=0)
     return found
+
+
+def staged(workload: Workload) -> str:
+    """Return where a pool keeps files of models near its GPU, and how many bytes at the most; empty where nowhere."""
+    for volume in items(workload.pod, "volumes"):
+        if text(volume, "name") != STAGING:
+            continue
+        claim = mapping(volume, "ephemeral", "volumeClaimTemplate", "spec")
+        if claim:
+            size = text(claim, "resources", "requests", "storage")
+            return f"on a volume of {text(claim, 'storageClassName')}, {size}"
+        place = "in memory" if text(volume, "emptyDir", "medium") else "on the node's disk"
+        return f"{place}, {text(volume, 'emptyDir', 'sizeLimit')}"
+    return ""
 
 
 # ---- GPU devices ----

@@ -161,7 +161,7 @@ class DatasetRepository(Section):
 
 
 class ObjectStoreRepository(Section):
-    """A model repository straight in object storage; Triton reads it itself."""
+    """A model repository straight in object storage; Triton reads it itself, or the policy that stages it."""
 
     url: ObjectStoreUrl
     """`s3://bucket/prefix`, `gs://bucket/prefix` or `as://account/container/prefix`."""

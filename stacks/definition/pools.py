@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 from zoneinfo import available_timezones
 
 from cronsim import CronSim, CronSimError
@@ -11,6 +11,8 @@ from pydantic import Field, model_validator
 from .base import (
     NOT_IN_VALUES,
     ByteQuantity,
+    Condition,
+    Conditional,
     CpuScaling,
     Labels,
     Named,
@@ -77,6 +79,29 @@ class WarmWindow(Named):
         return self
 
 
+_WHICH_CLASS = "staging of kind volume needs a storageClass, of which each replica gets a volume of its own"
+_NO_CLASS = "storageClass is for staging of kind volume: take it away"
+
+
+class Staging(Conditional):
+    """A folder beside each replica into which the eviction policy copies a model's files before they are loaded."""
+
+    conditions: ClassVar = (
+        Condition("volumes_have_a_class", _WHICH_CLASS, needs=("storageClass",), when={"kind": ("volume",)}),
+        Condition("others_have_none", _NO_CLASS, forbids=("storageClass",), when={"kind": ("memory", "disk")}),
+    )
+    kind: Literal["memory", "disk", "volume"]
+    """Where it lies: in the node's memory, on the node's disk (as ephemeral storage), or on a volume of its own that is
+    made and deleted with the pod (such as NVMe, by its storage class). Kubernetes counts each against the node."""
+    size: ByteQuantity
+    """Its size; a sixteenth is left to folders and the file system, the rest is for files of models."""
+    storage_class: ObjectName | None = None
+    """Storage class of the volume, where it is one."""
+    bandwidth: ByteQuantity = "100M"
+    """Bytes a second that may be read from the repository ahead of need, for models that are likely to be called soon;
+    copies that a caller waits for have no limit."""
+
+
 class OnDemand(Section):
     """The eviction policy loads a model when it is called, and makes room for it when it must."""
 
@@ -96,6 +121,9 @@ class OnDemand(Section):
     """How long a proxy's lease on a model lasts when it is not renewed."""
     wait_seconds: Annotated[int, Field(ge=0, le=600)] = 20
     """How long a caller may wait for a load before the answer is "busy, try again"."""
+    staging: Staging | None = None
+    """Keeps files of models near the GPU: a model that was evicted is loaded again from there, not from its repository.
+    Off without it, and where the repository is a folder of the node (hostPath)."""
     warm_windows: tuple[WarmWindow, ...] = ()
     """Scheduled windows in which models are kept resident."""
     metrics_models: Annotated[int, Field(ge=0, le=100_000)] | None = None
@@ -144,8 +172,8 @@ class Pool(Renamable):
     shared_memory: ByteQuantity = "1Gi"
     """Size of /dev/shm, which backends in Python use; it is part of the memory limit."""
     scratch: ByteQuantity = "2Gi"
-    """Size of /tmp, where repositories from object storage are copied; the node gives it from its disk, and the log of
-    the server counts against it."""
+    """Size of /tmp, where models from object storage are copied unless they are staged; the node gives it from its
+    disk, and the log of the server counts against it."""
     node_selector: Labels = Field(default_factory=dict)
     """Further labels that nodes must carry."""
     affinity: Affinity | None = None

@@ -58,7 +58,7 @@ def _pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool, exit_secon
         PoolArgs,
         pool,
         **names(pool),
-        loading=_loading(pool),
+        loading=_loading(stack, server, pool),
         replicas=1 if pool.replicas is None else pool.replicas,
         models=tuple(stack.models_of(server, pool)),
         **_policy(stack, lock, pool.loading),
@@ -70,12 +70,13 @@ def _pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool, exit_secon
     )
 
 
-def _loading(pool: Pool) -> Loading:
+def _loading(stack: Stack, server: Server, pool: Pool) -> Loading:
     """Return how models are loaded; of a whole GPU, of which a pod tells no size, with the capacity that follows.
 
     What follows from a slice, or from the memory, is left to follow, should anybody change it in the chart's values.
     """
-    capacity = capacity_bytes(pool) if isinstance(pool.placement, WholeGpuPlacement) else None
-    if capacity is None or not isinstance(pool.loading, OnDemand) or pool.loading.capacity is not None:
+    if not isinstance(pool.loading, OnDemand):
         return pool.loading
-    return pool.loading.model_copy(update={"capacity": f"{capacity // 10**6}M"})
+    capacity = capacity_bytes(pool) if isinstance(pool.placement, WholeGpuPlacement) else None
+    said = pool.loading.capacity or (f"{capacity // 10**6}M" if capacity else None)
+    return pool.loading.model_copy(update={"capacity": said, "staging": stack.staging(server, pool)})

@@ -227,11 +227,14 @@ def memory_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
             continue
         nodes = [byte_count(group.memory) for group in groups if group.memory is not None]
         policy = byte_count(pool.policy_resources.memory) if isinstance(pool.loading, OnDemand) else 0
-        asked = byte_count(pool.resources.memory) + policy
+        tier = stack.staging(server, pool)
+        staged = byte_count(tier.size) if tier and tier.kind == "memory" else 0
+        asked = byte_count(pool.resources.memory) + policy + staged
         if len(nodes) == len(groups) and asked > max(nodes):
             what = f"{server.name}/{pool.name} asks for {gb(asked)} of memory, and no node has it"
             why = f'The largest of data plane "{plane.name}" that it may run on gives pods {gb(max(nodes))}.'
-            do = "Ask for less (resources.memory, policyResources.memory), or tell of larger nodes under gpus."
+            keys = ["resources.memory", "policyResources.memory", *(["loading.staging.size"] if staged else [])]
+            do = f"Ask for less ({', '.join(keys)}), or tell of larger nodes under gpus."
             yield stack.source.problem((*path, "placement"), what, why, do)
         known = [gpu_bytes(group.product) for group in groups]
         count = pool.placement.count if isinstance(pool.placement, WholeGpuPlacement) else 1

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from tidegate_contracts.eviction import STAGED_SHARE
+
 from .. import devices
 from ..definition.base import byte_count
-from ..definition.datasets import EfsDataset, NfsDataset
+from ..definition.datasets import EfsDataset, NfsDataset, ObjectStoreRepository
 from ..definition.pools import OnDemand
 from ..devices import gb
 from ..problems import Problem
@@ -38,7 +40,7 @@ def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
 def scratch_holds_what_is_copied_from_a_bucket(stack: Stack) -> Iterator[Problem]:
     """Models of a bucket are copied to /tmp before they are loaded, and stay there while they are."""
     for path, server, pool in stack.pools():
-        if not any(server is other for _, other, _ in stack.buckets()):
+        if stack.staging(server, pool) or not any(server is other for _, other, _ in stack.buckets()):
             continue
         copied = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
         capacity = devices.capacity_bytes(pool)
@@ -47,9 +49,42 @@ def scratch_holds_what_is_copied_from_a_bucket(stack: Stack) -> Iterator[Problem
             room = f"scratch of {server.name}/{pool.name} is {pool.scratch}"
             what = f"{room}, and models of {gb(copied)} by their footprints are copied there"
             why = "They are fetched from object storage into /tmp. A file is about as large as what it takes in memory."
-            do = "Raise scratch, unless the files are known to be smaller."
+            do = "Raise scratch, unless the files are known to be smaller"
+            do += "; or have them staged (loading.staging)." if isinstance(pool.loading, OnDemand) else "."
             place = (*path, "scratch") if "scratch" in pool.model_fields_set else path
             yield stack.source.problem(place, what, why, do, severity="advisory")
+
+
+def staged_models_fit_their_tier(stack: Stack) -> Iterator[Problem]:
+    """A model that is larger than the tier is never staged."""
+    for _, server, pool in stack.pools():
+        if (tier := stack.staging(server, pool)) is None:
+            continue
+        part, whole = STAGED_SHARE
+        room = byte_count(tier.size) * part // whole
+        for model in stack.models_of(server, pool):
+            if model.footprint is None or byte_count(model.footprint) <= room:
+                continue
+            tells = f"staging of {server.name}/{pool.name} has {gb(room)} for files"
+            what = f'model "{model.name}" takes {model.footprint}, and {tells}'
+            far = isinstance(server.repository, ObjectStoreRepository)
+            why = "It cannot be loaded" if far else "Each load of it reads it from the repository"
+            why = f"{why}, unless its files are smaller than what it takes in memory."
+            do = f"Raise size of {tier.size}; a sixteenth of it is left to folders and the file system."
+            where = ("models", stack.platform.models.index(model), "footprint")
+            yield stack.source.problem(where, what, why, do, severity="advisory")
+
+
+def staging_is_of_files_that_are_far(stack: Stack) -> Iterator[Problem]:
+    """What lies in a folder of the node is near already: a stack has no staging there."""
+    for path, server, pool in stack.pools():
+        if isinstance(pool.loading, OnDemand) and pool.loading.staging and not stack.staging(server, pool):
+            what = f"staging of {server.name}/{pool.name} is of models that lie in a folder of the node (hostPath)"
+            why = (
+                "A copy on the same node makes no load faster, so what is made of this definition stages nothing there."
+            )
+            do = "Take it away, where that is meant; in an overlay, with `staging: null`."
+            yield stack.source.problem((*path, "loading", "staging"), what, why, do, severity="advisory")
 
 
 def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[Problem]:

@@ -33,6 +33,13 @@ def test_what_pods_read_and_nobody_brings_is_needed_once_and_what_is_optional_is
     ]
 
 
+def test_the_class_of_a_volume_that_pods_make_is_needed() -> None:
+    spec = {"storageClassName": "nvme"}
+    volumes = [{"name": "staging", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
+    (need,) = needs_of([pods(volumes=volumes)])
+    assert (need.kind, need.namespace, need.name, need.hard) == ("StorageClass", "", "nvme", True)
+
+
 def test_a_certificate_brings_its_secret_and_needs_its_issuer() -> None:
     issuer = {"kind": "ClusterIssuer", "name": "ca"}
     certificate = made("Certificate", "tls", spec={"secretName": "tls", "issuerRef": issuer})
@@ -45,6 +52,8 @@ def test_what_stands_in_is_what_would_stop_an_up() -> None:
     definition = read_definition(path)
     objects = render(definition.stacks[0], definition).objects
     there = {(item["kind"], item["metadata"]["name"]) for item in stand_ins(objects)}
-    assert {("PriorityClass", "inference"), ("CSIDriver", "blob.csi.azure.com")} <= there
+    hard = {("PriorityClass", "inference"), ("CSIDriver", "blob.csi.azure.com"), ("StorageClass", "nvme")}
+    assert hard <= there
+    assert ("StorageClass", "efs-static") not in there, "a volume binds without it"
     inside = {(item["kind"], item["metadata"]["namespace"]) for item in stand_ins(objects, in_namespaces=True)}
     assert inside == {("Secret", "inference-prod"), ("ConfigMap", "inference-prod")}

@@ -90,11 +90,21 @@ def loadings() -> st.SearchStrategy[Tree]:
             "policy": st.sampled_from(["lru-idle", "lru", "cost-aware"]),
             "idleSeconds": st.integers(30, 3600),
             "waitSeconds": st.integers(0, 60),
+            "staging": staging(),
         },
     )
     settings = sometimes({"spare_seconds": st.integers(0, 2**60), "word": st.sampled_from(["", 'a"b: <c>', "true"])})
     own = st.builds(lambda loading, said: {**loading, "policy": "own", "policySettings": said}, on_demand, settings)
     return st.one_of(preload, on_demand, own)
+
+
+def staging() -> st.SearchStrategy[Tree]:
+    """A place for staged files, of any kind; every model fits it."""
+    kinds = st.sampled_from([{"kind": "memory"}, {"kind": "disk"}, {"kind": "volume", "storageClass": "nvme"}])
+    sizes = st.integers(200, 4000).map(lambda size: {"size": f"{size}Mi"})
+    return st.builds(
+        lambda *parts: {**parts[0], **parts[1], **parts[2]}, kinds, sizes, sometimes({"bandwidth": st.just("1.5G")})
+    )
 
 
 def counts(scaled_by_queue: bool) -> st.SearchStrategy[Tree]:

@@ -106,6 +106,13 @@
   {{- else }}
   "repository": "/models",
   {{- end }}
+  {{- if $pool.loading.staging }}
+  "staging": {
+    "bandwidthBytesPerSecond": {{ int64 (include "tidegate.bytes" ($pool.loading.staging.bandwidth | default "100M")) }},
+    "folder": "/var/lib/tidegate-staging",
+    "sizeBytes": {{ div (mul (int64 (include "tidegate.bytes" $pool.loading.staging.size)) 15) 16 }},
+  },
+  {{- end }}
   "version": 1,
   "waitSeconds": {{ int64 (ternary $pool.loading.waitSeconds 20 (ne $pool.loading.waitSeconds nil)) }},
   "warmWindows": [

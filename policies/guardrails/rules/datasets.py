@@ -8,8 +8,8 @@ from typing import Any
 from ..objects import Environment, Pod, at, items, mapping, mappings, name_of, text
 from ..rule import Breach, guardrail
 
-_SHARED = ("persistentVolumeClaim", "csi", "nfs", "ephemeral")
-"""Kinds of volumes that outlive a pod or are there for others too."""
+_SHARED = ("persistentVolumeClaim", "csi", "nfs")
+"""Kinds of volumes that outlive a pod or are there for others too; what is made and deleted with it is neither."""
 _SCHEMES = ("s3://", "gs://", "as://")
 _BELOW = re.compile(r"-*(?:prefix|only-dir|subdirectory)[ =](.+)")
 """Options by which drivers mount a part of a bucket: Mountpoint for S3, GCS FUSE and blobfuse2."""

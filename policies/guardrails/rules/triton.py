@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidegate_contracts import triton
+from tidegate_contracts import eviction_process, triton
 
 from ..objects import Environment, items, mappings, text
 from ..rule import Breach, guardrail
@@ -57,7 +57,8 @@ def _wrong(container: Mapping[str, Any], words: str) -> Iterator[str]:
             yield "hands the header Authorization to models"
     # What has no read-only mount may be written to, and the repository holds what was published.
     mounts = (one for one in mappings(container.get("volumeMounts")) if one.get("readOnly") is not True)
-    places = (triton.REPOSITORY_ROOT, *(text(one.get("mountPath")) for one in mounts))
+    models = (triton.REPOSITORY_ROOT, eviction_process.STAGING_ROOT)
+    places = (*models, *(text(one.get("mountPath")) for one in mounts))
     for option, folder in _CODE.findall(words):
         if any(f"{folder.strip('/')}/".startswith(f"{place.strip('/')}/") for place in places):
             yield f"loads code from {folder}, by --{option}"

@@ -297,6 +297,27 @@ def test_more_or_fewer_pods_are_no_restart(before: list[Object], after: list[Obj
     assert [notice.what for notice in notices(before, after, [])] == [what]
 
 
+def staging(**source: Any) -> list[Object]:
+    return [pool(inside={"volumes": [{"name": "staging", **source}]})]
+
+
+def test_where_models_are_staged_is_told_when_it_changes() -> None:
+    memory, disk = (staging(emptyDir={"sizeLimit": "4Gi", **medium}) for medium in ({"medium": "Memory"}, {}))
+    spec = {"storageClassName": "nvme", "resources": {"requests": {"storage": "1Ti"}}}
+    volume = staging(ephemeral={"volumeClaimTemplate": {"spec": spec}})
+    told = [
+        notice.what
+        for before, after in (([pool()], memory), (memory, disk), (disk, volume), (volume, [pool()]), (disk, disk))
+        for notice in notices(before, after, restarts(before, after))
+    ]
+    assert told == [
+        "stages models nowhere → in memory, 4Gi: what was evicted is loaded from there",
+        "stages models in memory, 4Gi → on the node's disk, 4Gi: what was evicted is loaded from there",
+        "stages models on the node's disk, 4Gi → on a volume of nvme, 1Ti: what was evicted is loaded from there",
+        "stages models on a volume of nvme, 1Ti → nowhere: every load reads the repository",
+    ]
+
+
 def test_durations_are_rounded_up() -> None:
     told = [said.duration(seconds) for seconds in (0, 119, 120, 3600, 3661)]
     assert told == ["0 s", "119 s", "2 min", "1 h", "1 h 2 min"]

@@ -178,7 +178,7 @@ class EvictionPolicy:
             return Snapshot(
                 service.listing(), service.counts, service.reading, KINDS[service.settings.kind].memory_sources,
                 self.driver.is_up, service.residency.leases, service.named_models, settings.generation,
-                settings.failures, settings.last_error,
+                settings.failures, settings.last_error, service.residency.load_seconds,
             )  # fmt: skip
 
         return asyncio.run_coroutine_threadsafe(look(), self._loop)

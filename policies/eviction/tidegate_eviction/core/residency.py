@@ -234,6 +234,12 @@ class Residency:
         return f"{self._start}.{self._losses}" if self._losses else self._start
 
     @property
+    def load_seconds(self) -> dict[str, float]:
+        """How long the last load of each model took, here or before the start, where that is known."""
+        measured = ((name, self._pool.load_measured(model)) for name, model in self._pool.models.items())
+        return {name: seconds for name, seconds in measured if seconds is not None}
+
+    @property
     def leases(self) -> int:
         """How many leases live, with those of unknown holders after a start."""
         return sum(len(model.leases) for model in self._pool.holding())

@@ -111,6 +111,7 @@ class Snapshot:
     settings_generation: int = 1
     settings_failures: int = 0
     settings_error: str = ""
+    load_seconds: Mapping[str, float] = field(default_factory=dict)  # Of the last load of each model that had one.
     taken: float = field(default_factory=time)  # Unix time.
 
 
@@ -152,6 +153,11 @@ class SnapshotCollector(Collector):
         sizes = {(each.model, each.footprint_from): each.footprint_bytes for each in known}
         text = "What a model takes, and how that is known."
         yield _labelled("model_footprint_bytes", text, ["model", "from"], sizes)
+        took = {
+            (each.model,): snapshot.load_seconds[each.model] for each in named if each.model in snapshot.load_seconds
+        }
+        text = "Seconds that the last load of a model took, also before a restart of the policy."
+        yield _labelled("model_load_seconds", text, ["model"], took)
         since = {
             (each.model,): snapshot.taken - each.state_seconds
             for each in named

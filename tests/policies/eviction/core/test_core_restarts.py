@@ -72,6 +72,15 @@ def test_models_that_nobody_knows_go_when_the_period_is_over() -> None:
     assert world.states == {"a": "cold"}
 
 
+def test_what_loads_took_is_known_of_those_here_and_of_those_before_the_start() -> None:
+    world = started({"a": ModelSpec("a", 10), "b": ModelSpec("b", 10, load_seconds=7.0), "c": ModelSpec("c", 10)})
+    assert world.residency.load_seconds == {"b": 7.0}
+    world.ask("p1", "a", None)
+    world.advance(3.0)
+    world.end_load(world.working)
+    assert world.residency.load_seconds == {"a": 3.0, "b": 7.0}
+
+
 @pytest.mark.parametrize(("loaded", "state"), [((1, 2), "draining"), ((3, 2), "resident")])
 def test_a_model_with_other_versions_than_the_settings_say_is_loaded_anew(loaded: tuple[int, ...], state: str) -> None:
     residency = Residency(RULES, "new")

@@ -93,8 +93,17 @@ def test_each_state_is_there_and_each_model_in_one() -> None:
     assert said["model_footprint_bytes", "measured", "a"] == 5
 
 
+def test_what_loads_took_is_said_of_models_that_were_loaded_and_are_still_there() -> None:
+    said = samples(view(listed("a"), listed("b", "cold"), load_seconds={"a": 2.5, "gone": 1.0}))
+    assert {key: value for key, value in said.items() if key[0] == "model_load_seconds"} == {
+        ("model_load_seconds", "a"): 2.5
+    }
+
+
 def test_the_number_of_names_is_bounded() -> None:
-    said = samples(view(*(listed(f"m{number}", "cold") for number in range(NAMED_MODELS + 50))))
+    took = {f"m{number}": 1.0 for number in range(NAMED_MODELS + 50)}
+    said = samples(view(*(listed(name, "cold") for name in took), load_seconds=took))
+    assert len([key for key in said if key[0] == "model_load_seconds"]) == NAMED_MODELS
     assert len([key for key in said if key[0] == "model_state"]) == NAMED_MODELS
     assert said["models", "cold"] == NAMED_MODELS + 50
 

@@ -1,0 +1,76 @@
+"""A real Prometheus on loopback: the program of Debian's package, which scrapes what it is told of."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from lab.tools import ToolError, debian
+
+from .process import HOST, CannotBeHadError, Process, answers, free_ports, running
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A Prometheus that runs."""
+
+    process: Process
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Address of its API."""
+        return f"http://{HOST}:{self.port}"
+
+
+@cache
+def installed() -> debian.Unpacked:
+    """Return the package with `prometheus` and `promtool`, fetched first when needed; raises CannotBeHadError."""
+    try:
+        return debian.unpacked("prometheus")
+    except ToolError as error:
+        raise CannotBeHadError(f"Prometheus: {error}") from None
+
+
+@contextmanager
+def prometheus(
+    folder: Path,
+    pods: Mapping[str, str] | None = None,
+    namespace: str = "inference",
+    seconds: float = 1.0,
+    port: int | None = None,
+) -> Iterator[Prometheus]:
+    """Run a Prometheus with its data in a folder; it is ready, and it ends with the block.
+
+    `pods` are what it scrapes every so many `seconds`: host and port, and the pod that they belong to, by whose name and
+    namespace its series are known, as those of a PodMonitor are. `port` is that of one whose place it takes.
+    """
+    program = installed()
+    folder.mkdir(parents=True, exist_ok=True)
+    every = f"{round(seconds * 1000)}ms"
+    targets = [
+        {"targets": [address], "labels": {"namespace": namespace, "pod": pod}} for address, pod in (pods or {}).items()
+    ]
+    settings = folder / "prometheus.yml"  # JSON is YAML
+    settings.write_text(
+        json.dumps(
+            {
+                "global": {"scrape_interval": every, "scrape_timeout": every},
+                "scrape_configs": [{"job_name": "pods", "static_configs": targets}],
+            }
+        ),
+        "utf-8",
+    )
+    port = port or free_ports(1)[0]
+    options = [
+        f"--config.file={settings}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--storage.tsdb.retention.time=10y",
+    ]
+    command = [program.path("prometheus"), f"--web.listen-address={HOST}:{port}", *options]
+    with running("Prometheus", command, folder / "prometheus.log", os.environ | program.environment()) as process:
+        process.wait_until(lambda: answers(port, "/-/ready"))
+        yield Prometheus(process, port)

@@ -18,6 +18,10 @@ RESUME ?=
 BACK ?=
 VALUES ?=
 TRACE ?=
+PROMETHEUS ?=
+LOGS ?=
+HOURS ?=
+MATCH ?=
 REQUIRE_ALL ?=
 ALLOW_NOT_RUN ?=
 DIR ?=
@@ -26,13 +30,14 @@ IMPORT ?=
 POLICY ?=
 
 # A misspelt setting would be a command for all that there is.
-SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DIR DRY_RUN ENGINE ENV FROM FUZZ GPU IMPORT INSECURE \
-  JSON KEEP_GOING MUTATION OUT POLICY PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL RESUME ROOMS RUN STACK TIDEGATE TIDEGATE_CACHE \
-  TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
+SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DIR DRY_RUN ENGINE ENV FROM FUZZ GPU HOURS IMPORT \
+  INSECURE JSON KEEP_GOING LOGS MATCH MUTATION OUT POLICY PROMETHEUS PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL RESUME ROOMS \
+  RUN STACK TIDEGATE TIDEGATE_CACHE TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
 SAID := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 $(if $(filter-out $(SETTINGS),$(SAID)),$(error no setting is called $(filter-out $(SETTINGS),$(SAID)): there are $(SETTINGS)))
 # So would an empty one, such as a variable that CI did not set: a preview of nothing new, every stack taken down.
-NAMES := BASE CLUSTER DEFINITION DIR ENGINE ENV FROM IMPORT OUT POLICY REGISTRY_PLANE STACK VALUES
+NAMES := BASE CLUSTER DEFINITION DIR ENGINE ENV FROM HOURS IMPORT LOGS MATCH OUT POLICY PROMETHEUS REGISTRY_PLANE STACK \
+  TRACE VALUES
 $(foreach name,$(filter $(NAMES),$(SAID)),$(if $(value $(name)),,$(error $(name)= is empty: say what it is, or leave it out)))
 
 # Where the program is: here, or where a platform of one's own has it, whose Makefile includes this one (`make init`).
@@ -80,6 +85,10 @@ override export FUZZ := $(value FUZZ)
 override export VALUES := $(value VALUES)
 override export POLICY := $(value POLICY)
 override export TRACE := $(value TRACE)
+override export PROMETHEUS := $(value PROMETHEUS)
+override export LOGS := $(value LOGS)
+override export HOURS := $(value HOURS)
+override export MATCH := $(value MATCH)
 override export ALLOW_NOT_RUN := $(value ALLOW_NOT_RUN)
 override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
 override export DIR := $(value DIR)
@@ -175,6 +184,14 @@ package: .run ## Package the chart for an OCI registry, byte for byte the same e
 pin: .run ## Ask the registries for the digests of the definition's images, and write images.lock
 	@$(RUN) -m rollout pin "$$DEFINITION" $(KEEPING_GOING) $(if $(call on,INSECURE),--insecure) \
 	  $(if $(REGISTRY_PLANE),--registry-plane "$$REGISTRY_PLANE")
+
+# Where recorded traffic goes, and plans begin.
+RECORDED = "$${TRACE:-build/trace.csv.gz}"
+
+.PHONY: trace
+trace: .run ## Record traffic from PROMETHEUS=<url> (HOURS=168 MATCH=<matchers>) or LOGS=<files>, as a trace: TRACE=<file>
+	@$(RUN) -m capacity trace $(RECORDED) $(if $(PROMETHEUS),--prometheus "$$PROMETHEUS") $(if $(HOURS),--hours "$$HOURS") \
+	  $(if $(MATCH),--match "$$MATCH") $(if $(LOGS),--logs "$$LOGS")
 
 .PHONY: demo
 demo: .test ## Show the whole data plane at work on this machine: real Tritons, the eviction policy, proxies (two minutes)

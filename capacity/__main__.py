@@ -1,8 +1,12 @@
 """`python -m capacity`: what the Makefile calls. What a command needs is imported when it runs."""
 
 import sys
+from pathlib import Path
+from typing import Annotated
 
 import typer
+
+from stacks.command import answering
 
 app = typer.Typer(
     add_completion=False,
@@ -16,6 +20,22 @@ app = typer.Typer(
 @app.callback()
 def capacity() -> None:
     """Traffic, recorded; slices and money, planned; pools, advised."""
+
+
+@app.command()
+def trace(
+    out: Annotated[Path, typer.Argument(metavar="TRACE", help="The file that is written; gzipped if it ends in .gz.")],
+    prometheus: Annotated[str, typer.Option(metavar="URL", help="The Prometheus that is asked.")] = "",
+    hours: Annotated[float | None, typer.Option(help="How long, up to now.")] = None,
+    match: Annotated[str, typer.Option(metavar="MATCHERS", help="Further matchers of PromQL, such as cluster=…")] = "",
+    logs: Annotated[str, typer.Option(metavar="FILES", help="Logs of proxies and eviction policies instead.")] = "",
+) -> None:
+    """Write recorded traffic as a trace, which the simulator reads."""
+    with answering() as outcome:
+        outcome.text = "nothing was written"
+        from .command import Sources, write_recorded
+
+        write_recorded(Sources(prometheus, hours, match, logs), out)
 
 
 def main() -> None:

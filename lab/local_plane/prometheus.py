@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +11,8 @@ from pathlib import Path
 from lab.tools import ToolError, debian
 
 from .process import HOST, CannotBeHadError, Process, answers, free_ports, running
+
+DATA = "data"  # The folder below its own where its samples are.
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,12 @@ def prometheus(
     namespace: str = "inference",
     seconds: float = 1.0,
     port: int | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Prometheus]:
     """Run a Prometheus with its data in a folder; it is ready, and it ends with the block.
 
-    `pods` are what it scrapes every so many `seconds`: host and port, and the pod that they belong to, by whose name and
-    namespace its series are known, as those of a PodMonitor are. `port` is that of one whose place it takes.
+    `pods` are what it scrapes every so many `seconds`: host and port, and the pod that they belong to. Series have its
+    name and namespace, as those of a PodMonitor have. `port` is that of one whose place it takes.
     """
     program = installed()
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,12 +68,12 @@ def prometheus(
         "utf-8",
     )
     port = port or free_ports(1)[0]
-    options = [
+    command: list[str | Path] = [program.path("prometheus"), f"--web.listen-address={HOST}:{port}", *options]
+    command += [
         f"--config.file={settings}",
-        f"--storage.tsdb.path={folder / 'data'}",
+        f"--storage.tsdb.path={folder / DATA}",
         "--storage.tsdb.retention.time=10y",
     ]
-    command = [program.path("prometheus"), f"--web.listen-address={HOST}:{port}", *options]
     with running("Prometheus", command, folder / "prometheus.log", os.environ | program.environment()) as process:
         process.wait_until(lambda: answers(port, "/-/ready"))
         yield Prometheus(process, port)

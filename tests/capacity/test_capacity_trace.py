@@ -1,25 +1,69 @@
-"""A trace holds the requests that it was made of, and what was measured of their models."""
+"""A trace holds the calls that were recorded, and what was measured of their models; what it lacks is told."""
 
+from array import array
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_eviction.simulate.trace import TracedModel
 
-from capacity.trace import Measured, trace_of
+from capacity.trace import Measured, Recording, trace_of
+from stacks.command import CommandError
 
-NAMES = st.sampled_from(["ant", "bee", "cat", "dog"])
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 1000).map(float), NAMES)),
-    st.dictionaries(NAMES, st.integers(0, 3).map(lambda size: Measured(size, 2.5, 0.25))),
+NAMES = st.sampled_from(["ant", "bee", "cat"])
+CALLS = st.dictionaries(
+    st.tuples(st.sampled_from(["main", "other"]), NAMES), st.lists(st.integers(0, 1000).map(float)), max_size=6
 )
-def test_every_request_to_a_model_of_known_size_is_there_in_time_order(
-    requests: list[tuple[float, str]], measured: dict[str, Measured]
+FOX = {"fox": Measured(100, 2.0)}
+
+
+def recording(calls: dict[tuple[str, str], list[float]], measured: dict[str, Measured]) -> Recording:
+    return Recording({key: array("d", each) for key, each in calls.items()}, measured)
+
+
+@given(CALLS, st.dictionaries(NAMES, st.integers(0, 3).map(lambda size: Measured(size, 2.5, 0.25))))
+def test_every_call_of_a_model_of_known_size_is_there_in_time_order(
+    calls: dict[tuple[str, str], list[float]], measured: dict[str, Measured]
 ) -> None:
-    trace = trace_of(requests, measured)
-    kept = [each for each in requests if each[1] in measured and measured[each[1]].footprint_bytes]
-    assert [(at, trace.models[which].name) for at, which in trace.requests()] == sorted(kept)
-    wanted = {
-        TracedModel(name, each.footprint_bytes, 2.5, 0.25) for name, each in measured.items() if each.footprint_bytes
-    }
-    assert {*trace.models} == wanted
+    calls[("main", "fox")] = [0.0]
+    trace, notes = trace_of(recording(calls, measured | FOX))
+    known = {name for name, each in (measured | FOX).items() if each.footprint_bytes}
+    expected = sorted((at, model) for (_, model), times in calls.items() for at in times if model in known)
+    names = [each.name.rpartition("/")[2] for each in trace.models]
+    assert sorted((at, names[which]) for at, which in trace.requests()) == expected
+    assert list(trace.seconds) == sorted(trace.seconds)
+    assert {*names} == known, "models that nobody called need room too"
+    assert [note for note in notes if "no eviction policy" in note] == [
+        note for note in notes if any(model not in known for _, model in calls)
+    ]
+
+
+def test_models_of_one_name_on_two_servers_stay_two() -> None:
+    trace, _ = trace_of(
+        recording({("a", "fox"): [1.0], ("b", "fox"): [2.0], ("b", "owl"): [3.0]}, FOX | {"owl": FOX["fox"]})
+    )
+    assert [each.name for each in trace.models] == ["a/fox", "b/fox", "owl"]
+
+
+def test_a_load_that_was_never_measured_goes_by_size_and_is_told() -> None:
+    known = {"ant": Measured(100, 1.0), "bee": Measured(100, 2.0), "cat": Measured(100, 9.0), "whale": Measured(1000)}
+    trace, notes = trace_of(recording({("main", "whale"): [1.0]}, known))
+    assert TracedModel("whale", 1000, 20.0, 0.0) in trace.models
+    assert notes == ["what loading takes of whale: never measured, and estimated by size"]
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        ({}, r"What models take is not known \(fox\)"),
+        ({"fox": Measured(1)}, "What loads take is not known of any model"),
+    ],
+)
+def test_a_trace_with_which_nothing_can_be_simulated_is_not_made(known: dict[str, Measured], why: str) -> None:
+    with pytest.raises(CommandError, match=why):
+        trace_of(recording({("main", "fox"): [1.0]}, known))
+
+
+def test_calls_that_were_told_to_come_again_are_told() -> None:
+    busy = Recording({("main", "fox"): array("d", [1.0, 2.0])}, FOX, busy=1, lost=["something"])
+    assert trace_of(busy)[1] == ["something", "1 call told to come again: those that did are in it twice"]

@@ -1,0 +1,54 @@
+"""`make trace`: recorded traffic, written as a trace."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate_eviction.simulate.trace import SimulationError, write_trace
+from tidegate_eviction.units import bytes_text
+
+from stacks.command import WRONG_INPUT, CommandError
+from stacks.problems import count_of, counted, escaped
+
+from .prometheus import Prometheus
+from .recording import HOUR, record
+from .trace import trace_of
+
+_DAY = 24.0
+_MOST_HOURS = 366 * _DAY
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where traffic is recorded: a Prometheus, over the last so many hours, or files of logs."""
+
+    prometheus: str = ""
+    hours: float | None = None
+    match: str = ""
+    logs: str = ""
+
+
+def write_recorded(sources: Sources, out: Path) -> None:
+    """Write the trace, and say what is in it and what is not. Raises CommandError."""
+    if bool(sources.prometheus) == bool(sources.logs):
+        raise CommandError("Say where from: PROMETHEUS=<url> (HOURS=168), or LOGS=<files>.", WRONG_INPUT)
+    if not out.parent.is_dir():
+        out.parent.mkdir(parents=True)
+    hours = _DAY if sources.hours is None else sources.hours
+    if not 0 < hours <= _MOST_HOURS:
+        raise CommandError(f"HOURS={hours:g} is not more than 0 and at most {_MOST_HOURS:g}, a year.", WRONG_INPUT)
+    recording = record(Prometheus(sources.prometheus, sources.match), hours, time.time())
+    trace, notes = trace_of(recording)
+    new = out.with_name(f".{out.name}")  # replaced at once: whoever reads it meanwhile has the old one
+    try:
+        write_trace(trace, new)
+        new.replace(out)
+    except SimulationError as error:
+        raise CommandError(str(error)) from None
+    finally:
+        new.unlink(missing_ok=True)
+    lasts = (trace.seconds[-1] - trace.seconds[0]) / HOUR
+    calls, models = count_of(len(trace), "call"), counted(trace.models, "model")
+    print(f"{escaped(str(out))}: {calls} of {models} ({bytes_text(trace.total_bytes)}) in {lasts:.1f} hours")
+    for note in notes:
+        print(f"  not in it as it was: {note}")

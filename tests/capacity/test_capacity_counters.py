@@ -1,0 +1,92 @@
+"""What counters say of when calls were: each is found once, between two scrapes that it was between."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capacity.counters import LOOKBACK_SECONDS, Added, Counters
+from capacity.prometheus import Series
+
+EVERY = 30.0
+START, END = 2 * LOOKBACK_SECONDS, 2 * LOOKBACK_SECONDS + 3600.0
+COUNTED, PRESENT = "calls_total", "in_flight"
+
+
+def scrapes(begins: float, ends: float) -> list[float]:
+    """The times at which a process that runs from one time to another is scraped, after its beginning."""
+    return [EVERY * number for number in range(math.floor(begins / EVERY) + 1, math.floor(ends / EVERY) + 1)]
+
+
+def series_of(pod: str, times: Sequence[float], calls: Sequence[float]) -> tuple[Series, Series]:
+    """What is scraped of a process: that it is there, and its counter, which is there once it has counted."""
+    counted = [(at, float(sum(call <= at for call in calls))) for at in times]
+    return (
+        Series({"__name__": PRESENT, "pod": pod}, [(at, 0.0) for at in times]),
+        Series({"__name__": COUNTED, "pod": pod, "model": "ant"}, [(at, value) for at, value in counted if value]),
+    )
+
+
+def between(each: Series, begin: float, end: float) -> Series:
+    return Series(each.labels, [(at, value) for at, value in each.samples if begin <= at <= end])
+
+
+def found(pairs: Sequence[tuple[Series, Series]], cuts: Sequence[float]) -> list[Added]:
+    """What is found where these are fed in pieces, each of which begins with what the one before ended with."""
+    counters = Counters(frozenset({"model"}))
+    added: list[Added] = []
+    for begin, end in pairwise(cuts):
+        pieces = [[between(each, begin, end) for each in pair] for pair in pairs]
+        counters.scraped(present for present, _ in pieces if present.samples)
+        added += counters.added(counted for _, counted in pieces if counted.samples)
+    return added
+
+
+TIMES = st.lists(st.floats(0.0, END - 2 * EVERY), max_size=20).map(sorted)
+CUTS = st.lists(st.integers(0, int(END / EVERY)).map(lambda each: each * EVERY), max_size=8).map(
+    lambda each: sorted({0.0, END, *each})
+)
+
+
+@given(TIMES, TIMES, st.floats(START, END - 4 * EVERY), CUTS)
+def test_each_call_is_found_once_in_its_place_however_the_time_is_cut(
+    steady: list[float], later: list[float], begins: float, cuts: list[float]
+) -> None:
+    later = [at for at in later if at > begins]
+    pairs = [series_of("steady", scrapes(0.0, END), steady), series_of("new", scrapes(begins, END), later)]
+    added = found(pairs, cuts)
+    for pod, calls in ("steady", steady), ("new", later):
+        of_pod = [each for each in added if each.labels["pod"] == pod]
+        expected = [at for at in calls if pod == "new" or at > EVERY]  # what the first scrape of all has is older
+        assert sum(each.number for each in of_pod) == len(expected)
+        assert all(each.number == sum(each.since < at <= each.until for at in expected) for each in of_pod)
+        assert all(each.until - each.since == EVERY for each in of_pod)
+
+
+def test_a_counter_that_begins_anew_in_its_place_is_counted_on() -> None:
+    present = Series({"__name__": PRESENT}, [(EVERY * number, 0.0) for number in range(6)])
+    counted = Series({"__name__": COUNTED}, [(0, 7.0), (EVERY, 9.0), (2 * EVERY, 3.0), (5 * EVERY, 4.0)])
+    added = found([(present, counted)], [0.0, END])
+    assert [(each.since, each.until, each.number) for each in added] == [
+        (0, EVERY, 2), (EVERY, 2 * EVERY, 3), (4 * EVERY, 5 * EVERY, 1),
+    ]  # fmt: skip
+
+
+def test_what_was_counted_before_prometheus_began_is_not_taken_for_calls_of_that_moment() -> None:
+    """Processes are not scraped for the first time at the same moment."""
+    pairs = [
+        (
+            Series({"pod": pod}, [(at, 0.0), (at + EVERY, 0.0)]),
+            Series({"pod": pod}, [(at, 5000.0), (at + EVERY, 5001.0)]),
+        )
+        for pod, at in (("a", 0.0), ("b", 17.0))
+    ]
+    assert [each.number for each in found(pairs, [0.0, END])] == [1, 1]
+
+
+def test_a_process_that_was_not_scraped_for_a_while_counts_over_all_of_it() -> None:
+    present = Series({}, [(0.0, 0.0), (EVERY, 0.0), (3000.0, 0.0)])
+    counted = Series({}, [(0.0, 1.0), (EVERY, 1.0), (3000.0, 11.0)])
+    assert [each[1:] for each in found([(present, counted)], [0.0, 1800.0, END])] == [(EVERY, 3000.0, 10)]

@@ -46,7 +46,7 @@ class _Envelope(msgspec.Struct):
     inference_server_name: str
     model_name: str
     payload: msgspec.Raw
-    model_version: str | int | None = None
+    model_version: str | int | float | None = None  # 3.0 is an integer, too (JSON Schema 2020-12, 6.1.1)
 
 
 class _Parameters(msgspec.Struct):
@@ -224,9 +224,11 @@ def _target(verb: str, server: str | None, model: str, version: str | None) -> T
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _asked(server: str, model: str, said: str | int | None) -> Target:
+def _asked(server: str, model: str, said: str | int | float | None) -> Target:
     if not is_name(server) or not is_name(model):
         raise Problem(ProblemType.UNKNOWN, "No server or model can have such a name.")
+    if isinstance(said, float) and said.is_integer():
+        said = int(said)
     version = None if said is None or said == "" else str(said)
     if version is not None and not is_version(version):
         raise Problem(ProblemType.MALFORMED, "model_version is a number from 1 of at most 16 digits, or left out.")

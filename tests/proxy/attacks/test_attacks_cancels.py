@@ -21,14 +21,15 @@ def test_none_of_ten_thousand_calls_of_others_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str, attackers: int, a_second: int
 ) -> None:
     monkeypatch.setattr(arena, "PAUSE_SECONDS", 0.0)
-    calls, failures = 0, list[str]()
+    calls, begun, failures = 0, 0, list[str]()
     with arena.arena(tmp_path) as place:
         while calls < CALLS:
             row = place.try_out(attack, attackers, SECONDS)
             print(f"{row}; {row.did['cancels'] / SECONDS:,.0f} cancels a second")
             assert row.is_one, row
             assert row.did["cancels"] >= a_second * SECONDS, row
-            assert row.did["at the replica"] >= 20 * SECONDS, "some have begun there when they are cancelled"
+            begun += row.did["at the replica"]
             calls += row.calls
             failures += row.failures
+    assert begun >= 200, "some have begun there when they are cancelled"
     assert failures == []

@@ -108,7 +108,7 @@ def predicts(draw: st.DrawFn) -> bytes:
     said = {
         "inference_server_name": draw(st.sampled_from(["vision"] * 5 + ["other", "../x"])),
         "model_name": draw(st.sampled_from(["resnet"] * 5 + ["seen", "hidden", "a\r\nb"])),
-        "model_version": draw(st.sampled_from([None, None, "", "3", 3, 0, "x"])),
+        "model_version": draw(st.sampled_from([None, None, "", "3", 3, 3.0, 2.5, 1e300, 0, "x"])),
         "payload": draw(st.sampled_from([{"inputs": []}, {"inputs": [TENSOR.decode()]}, [], "text"])),
     }
     left_out = draw(st.sampled_from([""] * 6 + list(said)))

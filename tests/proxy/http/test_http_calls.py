@@ -14,7 +14,12 @@ from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, Reply, RunningProxy
 from .upstream import answering
 
 pytestmark = pytest.mark.anyio
-NO_VERSIONS = [b"-1", *(b'"%b"' % said for said in (b"0", b"-1", b"1 ", "١".encode(), b"1" * 17, b"9" * 500_000))]
+NO_VERSIONS = [
+    b"-1",
+    b"2.5",
+    b"1e300",
+    *(b'"%b"' % said for said in (b"0", b"-1", b"1 ", "١".encode(), b"1" * 17, b"9" * 500_000)),
+]
 VERSIONED = b'{"inference_server_name":"vision","model_name":"resnet","model_version":%b,"payload":%b}'
 
 
@@ -48,6 +53,7 @@ async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(here: R
     for version, path in (
         (b'"7"', "/versions/7/infer"),
         (b"7", "/versions/7/infer"),
+        (b"2.0", "/versions/2/infer"),
         (b"null", "/infer"),
         (b'""', "/infer"),
     ):

@@ -10,9 +10,10 @@ from tidegate_eviction.units import bytes_text
 from stacks.command import WRONG_INPUT, CommandError
 from stacks.problems import count_of, counted, escaped
 
+from .call_logs import read_logs
 from .prometheus import Prometheus
 from .recording import HOUR, record
-from .trace import trace_of
+from .trace import Recording, trace_of
 
 _DAY = 24.0
 _MOST_HOURS = 366 * _DAY
@@ -32,13 +33,8 @@ def write_recorded(sources: Sources, out: Path) -> None:
     """Write the trace, and say what is in it and what is not. Raises CommandError."""
     if bool(sources.prometheus) == bool(sources.logs):
         raise CommandError("Say where from: PROMETHEUS=<url> (HOURS=168), or LOGS=<files>.", WRONG_INPUT)
-    if not out.parent.is_dir():
-        out.parent.mkdir(parents=True)
-    hours = _DAY if sources.hours is None else sources.hours
-    if not 0 < hours <= _MOST_HOURS:
-        raise CommandError(f"HOURS={hours:g} is not more than 0 and at most {_MOST_HOURS:g}, a year.", WRONG_INPUT)
-    recording = record(Prometheus(sources.prometheus, sources.match), hours, time.time())
-    trace, notes = trace_of(recording)
+    trace, notes = trace_of(_recording(sources))
+    out.parent.mkdir(parents=True, exist_ok=True)
     new = out.with_name(f".{out.name}")  # replaced at once: whoever reads it meanwhile has the old one
     try:
         write_trace(trace, new)
@@ -52,3 +48,16 @@ def write_recorded(sources: Sources, out: Path) -> None:
     print(f"{escaped(str(out))}: {calls} of {models} ({bytes_text(trace.total_bytes)}) in {lasts:.1f} hours")
     for note in notes:
         print(f"  not in it as it was: {note}")
+
+
+def _recording(sources: Sources) -> Recording:
+    if sources.logs:
+        if sources.match or sources.hours is not None:
+            raise CommandError(
+                "HOURS and MATCH are for PROMETHEUS: logs are read whole, all that are named.", WRONG_INPUT
+            )
+        return read_logs(sources.logs)
+    hours = _DAY if sources.hours is None else sources.hours
+    if not 0 < hours <= _MOST_HOURS:
+        raise CommandError(f"HOURS={hours:g} is not more than 0 and at most {_MOST_HOURS:g}, a year.", WRONG_INPUT)
+    return record(Prometheus(sources.prometheus, sources.match), hours, time.time())

@@ -42,6 +42,7 @@ class Forwarding:
     replica: Replica | None = None  # Where the call is counted as in flight.
     lease: Lease | None = None  # On the model at that replica, where models are loaded on demand.
     loading: bool = False  # Whether the call waits for its model to be loaded.
+    waited: float = 0.0  # For how many seconds it did.
     tried: tuple[Replica, ...] = ()  # Replicas that failed the call.
     error: str = ""  # What the replica answered, where that is an error.
     _trial: Trial | None = None  # Its leave to find out whether that replica is back.
@@ -62,8 +63,11 @@ class Forwarding:
         """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
         route = self.grant.route
         assert route.pool.leases is not None
-        self.loading = True
-        self.lease = await route.pool.leases.acquire(route.name, self.tried)
+        self.loading, asked = True, monotonic()
+        try:
+            self.lease = await route.pool.leases.acquire(route.name, self.tried)
+        finally:
+            self.waited += monotonic() - asked
         self.loading, self._has_loaded = False, True
 
     def find_version(self, asked: str | None, sticky: bytes | None) -> bool:
@@ -255,6 +259,7 @@ def call_record(
         "pool": grant.route.pool.config.name if grant else None,
         "replica": where(problem, forwarding) or None,
         "seconds": round(seconds, 6),
+        "waitedSeconds": (forwarding is not None and round(forwarding.waited, 6)) or None,
         "bytesIn": size[0],
         "bytesOut": size[1],
     }

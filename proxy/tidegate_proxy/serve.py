@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import math
 import signal
 import socket
 import ssl
@@ -131,6 +132,7 @@ class Proxy:
         self.shared.mirror.stop()
         for task in self._tasks:
             task.cancel()
+        self.shared.call_log.flush(math.inf)
         if self.shared.tracer is not None:
             await self.shared.tracer.flush(LAST_SPANS_SECONDS)
         await self.config.close()

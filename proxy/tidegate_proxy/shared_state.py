@@ -77,9 +77,10 @@ class SharedState:
                 call.replica_silent()
 
     async def sweep(self) -> None:
-        """End the calls that are past their deadline, for ever."""
+        """End the calls that are past their deadline, and have all calls logged, for ever."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now = monotonic()
             for call in [call for call in self.open_calls if call.deadline < now]:
                 call.expire()
+            self.call_log.flush(now)

@@ -70,7 +70,7 @@ class UpstreamRequest:
 
     def ended(self, call: CallerStream, code: int, seconds: float, model: str | None, bytes_in: int) -> None:
         """Count, log and trace the end of the call with this status."""
-        shared, forwarding = self._context.shared, call.forwarding
+        shared, forwarding, called = self._context.shared, call.forwarding, None
         if forwarding is not None:
             route = forwarding.grant.route
             if route.grpc_count is None:
@@ -78,8 +78,9 @@ class UpstreamRequest:
             route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
             principal = forwarding.grant.identity.principal
             shared.meter.called(principal.name, principal.source, "grpc", code)
+            called = route.server, route.name
         weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
-        is_logged, span = shared.call_log.wants(weight, monotonic()), self.span()
+        is_logged, span = shared.call_log.wants(weight, monotonic(), called), self.span()
         if not is_logged and (span is None or not span.sampled):
             return
         name, size = self._method.name, (bytes_in, call.bytes_out)

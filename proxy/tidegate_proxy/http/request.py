@@ -363,7 +363,7 @@ class HttpRequest(HeadedRequest):
         if body.booking is not None:
             body.release()
         seconds = now - self.started
-        size, forwarding = self._own_bytes, self.forwarding
+        size, forwarding, called = self._own_bytes, self.forwarding, None
         if forwarding is not None:
             size = size or forwarding.size
             forwarding.finish(now)
@@ -374,7 +374,8 @@ class HttpRequest(HeadedRequest):
             count.ended(status, seconds, body.received, size)
             principal = forwarding.grant.identity.principal
             shared.meter.called(principal.name, principal.source, "http", status)
-        is_logged = shared.call_log.wants(status, now)
+            called = route.server, route.name
+        is_logged = shared.call_log.wants(status, now, called)
         if is_logged or self._span is not None:
             self._tell(status, seconds, (body.received, size), is_logged)
         self.caller.ended(self)

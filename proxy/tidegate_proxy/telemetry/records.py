@@ -1,6 +1,7 @@
 """The log of calls, over HTTP and gRPC."""
 
 import logging
+from collections import Counter
 from typing import Any
 
 SUCCESS_EVERY = 0.2  # Seconds between two logged calls that went well: a line costs more than the call's own work.
@@ -10,15 +11,23 @@ log = logging.getLogger("tidegate_proxy.calls")
 
 
 class CallLog:
-    """Logs calls: of those that went well a few a second, of the others as many as a reader can bear."""
+    """Logs calls: of those that went well a few a second, of the others as many as a reader can bear.
+
+    Each line says how many calls of which models have ended since the last one, its own included, so that none is lost.
+    """
 
     _next_success = 0.0
     _second = 0
     _failures = 0
     _unsaid = 0
 
-    def wants(self, status: int, now: float) -> bool:
-        """Tell whether a call that ended now is to be logged. `now` is monotonic seconds."""
+    def __init__(self) -> None:
+        self._calls: Counter[tuple[str, str]] = Counter()  # By server and model, since the last line.
+
+    def wants(self, status: int, now: float, of: tuple[str, str] | None = None) -> bool:
+        """Tell whether a call that ended now is to be logged, `of` a server's model. `now` is monotonic seconds."""
+        if of is not None:
+            self._calls[of] += 1
         if status < 400:
             if now < self._next_success:
                 return False
@@ -37,5 +46,22 @@ class CallLog:
         said = {name: value for name, value in call.items() if value is not None}
         if self._unsaid:
             said["notLogged"], self._unsaid = self._unsaid, 0
+        self._say_calls(said)
         level = logging.WARNING if status >= 500 else logging.INFO
         log.log(level, "%s %s", call["protocol"], status, extra={"said": said})
+
+    def flush(self, now: float) -> None:
+        """Log the calls that no line has told of yet, unless one of them may tell of all soon."""
+        if self._calls and now >= self._next_success:
+            self._next_success = now + SUCCESS_EVERY
+            said: dict[str, Any] = {}
+            self._say_calls(said)
+            log.info("calls", extra={"said": said})
+
+    def _say_calls(self, said: dict[str, Any]) -> None:
+        calls: dict[str, dict[str, int]] = {}
+        for (server, model), number in self._calls.items():
+            calls.setdefault(server, {})[model] = number
+        if calls:
+            said["calls"] = calls
+            self._calls.clear()

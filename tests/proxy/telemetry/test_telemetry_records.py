@@ -1,0 +1,94 @@
+"""Of the log of calls: whatever is left out of it, each line says how many calls there were, of which models."""
+
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_proxy.telemetry.records import FAILURES_A_SECOND, SUCCESS_EVERY, CallLog
+
+from ..residency.estate import estate
+from ..residency.standin import sites
+
+MODELS = st.sampled_from([None, ("main", "ant"), ("main", "bee"), ("other", "ant")])
+CALLS = st.lists(st.tuples(st.floats(0, 0.15), st.sampled_from([200, 200, 200, 404, 503]), MODELS), max_size=60)
+
+
+def said(record: logging.LogRecord) -> dict[str, Any]:
+    found: dict[str, Any] = vars(record)["said"]
+    return found
+
+
+@given(CALLS)
+def test_every_call_of_a_model_is_told_of_once_and_soon(calls: list[tuple[float, int, tuple[str, str] | None]]) -> None:
+    told: Counter[tuple[str, str]] = Counter()
+    waiting: list[tuple[float, tuple[str, str]]] = []
+    lines = Lines()
+    with lines:
+        log, now = CallLog(), 0.0
+        for pause, status, model in calls:
+            now += pause
+            log.flush(now)
+            waiting += [(now, model)] * (model is not None)
+            if log.wants(status, now, model):
+                log.say(status, {"protocol": "http"})
+            for record in lines.taken():
+                for server, models in said(record).get("calls", {}).items():
+                    told.update({(server, name): number for name, number in models.items()})
+                waiting.clear()
+            assert all(now - at < SUCCESS_EVERY + 0.15 for at, _ in waiting)
+        log.flush(float("inf"))
+        for record in lines.taken():
+            for server, models in said(record).get("calls", {}).items():
+                told.update({(server, name): number for name, number in models.items()})
+    assert told == Counter(model for _, _, model in calls if model is not None)
+
+
+def test_failures_that_are_too_many_to_log_are_counted_all_the_same() -> None:
+    with Lines() as lines:
+        log = CallLog()
+        for _ in range(3 * FAILURES_A_SECOND):
+            if log.wants(503, 5.0, ("main", "ant")):
+                log.say(503, {"protocol": "http"})
+        log.flush(6.0)
+        assert sum(said(record)["calls"]["main"]["ant"] for record in lines.taken()) == 3 * FAILURES_A_SECOND
+
+
+class Lines(logging.Handler):
+    """What is logged of calls while the block lasts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append(record)
+
+    def taken(self) -> list[logging.LogRecord]:
+        found, self._records = self._records, []
+        return found
+
+    def __enter__(self) -> "Lines":
+        log = logging.getLogger("tidegate_proxy.calls")
+        log.addHandler(self)
+        log.setLevel(logging.INFO)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("tidegate_proxy.calls").removeHandler(self)
+
+
+@pytest.mark.anyio
+async def test_a_line_says_what_the_call_waited_for_its_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tidegate_proxy.calls")
+    async with sites(load_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
+        assert (await here.call("a")).status == 200
+        assert (await here.call("a")).status == 200
+        here.proxy.shared.call_log.flush(float("inf"))
+    first, second = (said(record) for record in caplog.records)
+    assert 0.3 <= first["waitedSeconds"] <= first["seconds"]
+    assert "waitedSeconds" not in second
+    assert [each["calls"] for each in (first, second)] == [{"vision": {"a": 1}}] * 2

@@ -17,6 +17,11 @@ from .message import Message
 VERSION: Final = 1
 ENTRY_VERSION: Final = "1"
 """The folder of the version within a registered entry, whatever number the registry gives to the version."""
+BESIDE: Final = ".entry"
+"""Folder in a published version with the files of its entry that are not of the version folder. Triton reads nothing
+there but what the configuration names."""
+PUBLISHED_MANIFEST: Final = ".manifest.json"
+"""File in a published version's folder: the manifest of its entry, by which a copy of the version is proved."""
 _STEP = re.compile(r"(?!\.{1,2}(/|$))[^/\\\x00-\x1f\x7f]+")
 
 
@@ -61,6 +66,12 @@ class Manifest(Message):
         """Return the bytes that `manifest.json` has: JSON with sorted keys and no white space, UTF-8."""
         said = self.model_dump(by_alias=True, mode="json")
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def published_path(path: str, number: int | str) -> str:
+    """Return where an entry's file lies once it is published as version `number`: all in one folder, for one rename."""
+    first, _, rest = path.partition("/")
+    return f"{number}/{rest}" if first == ENTRY_VERSION and rest else f"{number}/{BESIDE}/{path}"
 
 
 def is_inside(path: str) -> bool:

@@ -79,6 +79,8 @@ class EvictionPolicy:
         self._footprints.read()
         self.settings.start()
         service = self.service
+        if service.stager is not None:
+            service.stager.open()
         await self.settings.keep()
         await service.look()
         listeners = {
@@ -105,6 +107,8 @@ class EvictionPolicy:
         self._serving = self._loop.create_task(self._server.serve([listeners["lease"]]))
         self._following = self._loop.create_task(self.driver.follow())
         self._tasks = [self._following, self._loop.create_task(service.follow_repository())]
+        if service.stager is not None:
+            self._tasks.append(self._loop.create_task(service.stager.follow()))
         # Looked at on a thread: to import a policy of somebody else's takes its time.
         look = partial(asyncio.to_thread, self.settings.look)
         for work in (heartbeat.beat, look, self.settings.keep, service.keep):
@@ -151,6 +155,7 @@ class EvictionPolicy:
         # under way when it closes.
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
+        await service.close()
         await self.driver.close()
         self._server.should_exit = True
         await asyncio.wait({self._serving}, timeout=10)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .core.messages import Command, ServerInventory
+from .staging.sources import Contents
 
 NO_SOURCE = "none"
 
@@ -58,6 +59,9 @@ class ModelRepository(Protocol):
 
         `wanted` are the versions to load; without them its own configuration chooses. Blocks while it reads.
         """
+
+    def contents(self, model: str, wanted: Iterable[int] = ()) -> Contents | None:
+        """Return what such a load reads, with the stamp that `look` says, to be staged; raises as `look` does."""
 
 
 class ServerEvents(Protocol):
@@ -121,8 +125,8 @@ class ServerKind(Protocol):
     memory_sources: tuple[str, ...]
     reserved_models: frozenset[str]  # Names of models that its driver needs for itself.
 
-    def repository(self, root: str) -> ModelRepository:
-        """Return the repository at a folder or URL."""
+    def repository(self, root: str, staged: bool = False) -> ModelRepository:
+        """Return the repository at a folder or URL; `staged`: of either the files are to be read here."""
 
     def driver(
         self, connection: Connection, repository: Callable[[], ModelRepository], events: ServerEvents

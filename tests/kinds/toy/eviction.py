@@ -23,6 +23,9 @@ class ToyRepository:
         size = self.sizes.get(model)
         return None if size is None else ModelFiles((1,), stamp="the only content", estimate_bytes=size)
 
+    def contents(self, _model: str, _wanted: Iterable[int] = ()) -> None:
+        """There are no files that could be staged."""
+
 
 @dataclass
 class ToyDriver:
@@ -76,7 +79,7 @@ class ToyKind:
     reserved_models: frozenset[str] = frozenset({"toy_reader"})
     drivers: list[ToyDriver] = field(default_factory=list)
 
-    def repository(self, root: str) -> ToyRepository:
+    def repository(self, root: str, staged: bool = False) -> ToyRepository:  # noqa: ARG002
         return ToyRepository(root, self.sizes)
 
     def driver(

@@ -28,8 +28,10 @@ rests on, as Triton 2.51 does it in poll mode (tests/client/triton/publishing/te
 
 from pathlib import Path
 
+from tidegate_contracts.manifest import published_path
+
 from ...repository import Repository
-from .config import config_differences, published_config, published_path, read_published
+from .config import config_differences, published_config, read_published
 
 __all__ = ["config_differences", "open_repository", "published_config", "published_path", "read_published"]
 

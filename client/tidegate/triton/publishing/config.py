@@ -10,7 +10,8 @@ from typing import Any, Final
 from google.protobuf import text_format
 from google.protobuf.message import Message
 from tidegate_contracts import triton
-from tidegate_contracts.manifest import ENTRY_VERSION
+from tidegate_contracts.manifest import BESIDE, ENTRY_VERSION
+from tidegate_contracts.manifest import published_path as published_path
 from tritonclient.grpc import model_config_pb2
 
 from ...errors import UsageError
@@ -18,9 +19,7 @@ from ...repository import Published
 
 CONFIG: Final = "config.pbtxt"
 NOT_READY: Final = "is not at ready state"
-ENTRY: Final = ".entry"
-"""Folder below a published version, with the files of its entry that are not of the version folder. Triton reads
-nothing there but what the configuration names."""
+ENTRY: Final = BESIDE
 PREFIX: Final = "tidegate."
 _HEAD: Final = "# Published by tidegate, with the configuration of version {}. Edits here are lost.\n"
 """The first line. A comment, for when Triton sees anything else change it loads every version anew."""
@@ -36,12 +35,6 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
 def version_number(name: str) -> int | None:
     """Return the number of a version's folder; None for names that Triton does not take for versions."""
     return int(name) if _NUMBER.fullmatch(name) else None
-
-
-def published_path(path: str, number: int) -> str:
-    """Return where an entry's file lies once it is published as version `number`: all in one folder, for one rename."""
-    first, _, rest = path.partition("/")
-    return f"{number}/{rest}" if first == ENTRY_VERSION and rest else f"{number}/{ENTRY}/{path}"
 
 
 def published_config(

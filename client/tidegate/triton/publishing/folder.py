@@ -138,7 +138,7 @@ class FolderRepository(TritonRepository):
             self._check_same(model, number, manifest, progress)
             return False
         staging.verify(staged, manifest, progress)
-        version = staging.fold(staged, self._newest(model))
+        version = staging.fold(staged, manifest, self._newest(model))
         self._check_lock(model)
         if folder.is_dir():
             if self.config(model) is None:

@@ -10,7 +10,6 @@ Credentials are those of the environment, as each cloud's own tools find them (f
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,12 +19,12 @@ from pathlib import Path
 from secrets import token_hex
 from time import monotonic
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import AzureStore, GCSStore, S3Store
-from tidegate_contracts.manifest import Manifest, ManifestFile
+from tidegate_contracts.manifest import PUBLISHED_MANIFEST, Manifest, ManifestFile, published_path
+from tidegate_contracts.object_url import FORMS, parsed
 
 from ...errors import BusyError, NotFoundError, UsageError
 from ...failures import explained, of_store
@@ -34,7 +33,7 @@ from ...parallel import Progress, in_parallel
 from ...repository import StoredFile
 from . import staged as staging
 from . import steps
-from .config import CONFIG, ENTRY, closed_config, published_path, version_number
+from .config import CONFIG, ENTRY, closed_config, version_number
 from .lease import Lease, read_holder
 from .repository import STATE, THREADS, TritonRepository, checked_model, checked_path
 
@@ -44,8 +43,6 @@ Tag = Any  # What identifies one state of an object: obstore's UpdateVersion.
 _PART: Final = 8 << 20
 _RETRY: Final[Any] = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
 """Each request: a lease must not wait for longer than it lasts."""
-_ENDPOINT = re.compile(r"(?P<scheme>https?://)?(?P<host>[^/]+:\d+)/(?P<path>.*)")
-_FORMS = "s3://bucket/folder, s3://https://host:port/bucket/folder, gs://bucket/folder or as://account/container/folder"
 
 
 class TakenError(Exception):
@@ -58,28 +55,23 @@ class ObjectStore:
     def __init__(self, url: str) -> None:
         """Open it; raises UsageError for what is no URL of a repository."""
         self.where = url
-        scheme, _, rest = url.partition("://")
-        endpoint = ""
-        if (found := _ENDPOINT.fullmatch(rest)) and scheme == "s3":
-            endpoint, rest = (found["scheme"] or "http://") + found["host"], found["path"]
-        parts = [part for part in rest.split("/") if part]
-        account = [parts.pop(0)] if scheme == "as" and parts else []
-        if scheme not in ("s3", "gs", "as") or not parts or "@" in rest or urlsplit(f"//{rest}").query:
-            raise UsageError("that is no URL of a repository in an object store", do=f"write {_FORMS}")
-        bucket, *folders = parts
-        if not folders:
+        try:
+            place = parsed(url)
+        except ValueError:
+            raise UsageError("that is no URL of a repository in an object store", do=f"write {FORMS}") from None
+        if not place.folders:
             why = "beside it lies what is locked, and Triton takes every folder in it for a model"
-            raise UsageError("the repository is a whole bucket", where=url, why=why, do=f"give it a folder: {_FORMS}")
-        self.root = folders[-1]
-        options: dict[str, Any] = {"prefix": "/".join(folders[:-1]) or None, "retry_config": _RETRY}
-        if scheme == "gs":
-            self._store: Any = GCSStore(bucket, **options)
-        elif scheme == "as":
-            self._store = AzureStore(bucket, account_name=account[0].partition(".")[0], **options)
+            raise UsageError("the repository is a whole bucket", where=url, why=why, do=f"give it a folder: {FORMS}")
+        *above, self.root = place.folders
+        options: dict[str, Any] = {"prefix": "/".join(above) or None, "retry_config": _RETRY}
+        if place.scheme == "gs":
+            self._store: Any = GCSStore(place.bucket, **options)
+        elif place.scheme == "as":
+            self._store = AzureStore(place.bucket, account_name=place.account, **options)
         else:
-            plain = (endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://")
-            options |= {"endpoint": endpoint} if endpoint else {}
-            self._store = S3Store(bucket, client_options={"allow_http": True} if plain else None, **options)
+            plain = (place.endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://")
+            options |= {"endpoint": place.endpoint} if place.endpoint else {}
+            self._store = S3Store(place.bucket, client_options={"allow_http": True} if plain else None, **options)
 
     def folders(self, path: str) -> list[str]:
         """Return the names of the folders below a path."""
@@ -218,6 +210,9 @@ class ObjectRepository(TritonRepository):
                 progress(file.size)
 
         in_parallel(bring, missing, THREADS)
+        if missing:
+            with suppress(TakenError):
+                self._store.put(f"{place}/{number}/{PUBLISHED_MANIFEST}", manifest.canonical(), "create")
         self._check_same(model, number, manifest)
         return bool(missing)
 

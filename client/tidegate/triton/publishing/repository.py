@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tidegate_contracts.manifest import Manifest, ManifestFile, is_inside
+from tidegate_contracts.manifest import PUBLISHED_MANIFEST, Manifest, ManifestFile, is_inside, published_path
 
 from ...errors import IntegrityError, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
 from ...failures import explained
@@ -18,7 +18,7 @@ from ...parallel import Progress, in_parallel
 from ...repository import READ_LIMIT, Configs, Repository
 from . import config, steps
 from . import staged as staging
-from .config import CONFIG, ENTRY, closed_config, published_path, read_published, version_number
+from .config import CONFIG, ENTRY, closed_config, read_published, version_number
 from .lease import Lease
 
 STATE = ".tidegate"  # Folder beside the repository, and so never below what Triton reads, of what is staged and locked.
@@ -60,8 +60,11 @@ class TritonRepository(Repository):
     def differences(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> list[str]:
         """Return how a published version differs from its manifest; Python's own by-products are no difference."""
         expected = {published_path(file.path, number): file for file in manifest.files}
+        own = f"{number}/{PUBLISHED_MANIFEST}"  # versions that were published before there were any have none
         files = [file for file in self.files(model) if file.path.startswith(f"{number}/")]
         there = {file.path: file.size for file in files if file.path in expected or not _is_byproduct(file.path)}
+        if own in there:
+            expected[own] = ManifestFile(path=own, size=len(manifest.canonical()), sha256=manifest.digest())
         found = staging.wrong_sizes(there, expected)
         to_read = [(path, file) for path, file in expected.items() if there.get(path) == file.size]
 
@@ -89,7 +92,7 @@ class TritonRepository(Repository):
             number = version_number(first) if rest else None
             if number is not None and number not in manifests:
                 yield f"version {number} is not registered"
-            elif number is not None and path not in expected:
+            elif number is not None and path not in expected and path != f"{first}/{PUBLISHED_MANIFEST}":
                 why = " (Python wrote it: Triton's mount of the repository should be read-only)"
                 yield f"{path} is in no manifest{why if _is_byproduct(path) else ''}"
             elif number is None and path != CONFIG:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile
+from tidegate_contracts.manifest import ENTRY_VERSION, PUBLISHED_MANIFEST, Manifest, ManifestFile
 
 from ...errors import IntegrityError
 from ...hashing import below, hashed, written
@@ -93,8 +93,8 @@ def _wrong(
     return found
 
 
-def fold(staged: Path, newer_than: int) -> Path:
-    """Give a proved entry the shape of a published version, and return the folder of that.
+def fold(staged: Path, manifest: Manifest, newer_than: int) -> Path:
+    """Give a proved entry the shape of a published version, with its manifest, and return the folder of that.
 
     Its times are after `newer_than` (nanoseconds): Triton takes no notice of what is older than what it has seen.
     """
@@ -104,6 +104,8 @@ def fold(staged: Path, newer_than: int) -> Path:
         if item.name != ENTRY_VERSION:
             steps.make_folder(version / ENTRY)
             steps.rename(item, version / ENTRY / item.name)
+    steps.write(version / PUBLISHED_MANIFEST, manifest.canonical())
+    steps.allow(version / PUBLISHED_MANIFEST, 0o444)
     folders = [Path(folder) for folder, _, _ in os.walk(version, topdown=False)]
     for folder in folders:
         steps.allow(folder, 0o755)
@@ -118,6 +120,7 @@ def unfold(staged: Path) -> None:
     """Take back what `fold` did, as far as it came."""
     folder = staged / ENTRY_VERSION / ENTRY
     steps.refuse_links(staged.parent, folder)
+    steps.remove(folder.with_name(PUBLISHED_MANIFEST))
     if folder.is_dir():
         for item in sorted(folder.iterdir()):
             steps.rename(item, staged / item.name)

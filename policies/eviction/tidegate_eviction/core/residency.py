@@ -9,6 +9,7 @@ from tidegate_contracts.lease import State
 
 from . import leases, reconciler, transitions
 from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
+from .outlook import Outlook, outlook
 from .planner import plan
 from .pool import Model, Pool, Waiter
 
@@ -138,9 +139,11 @@ class Residency:
         error: str | None = None,
         measured_bytes: int | None = None,
         versions: tuple[int, ...] = (),
+        copied_seconds: float = 0.0,
     ) -> Step:
         """Report how a `Load` ended: with its error, or what memory grew by (which is used only if nothing else went on
-        meanwhile) and the versions that are loaded. A number that is not under way is ignored."""
+        meanwhile), the versions that are loaded, and how long files were copied before, which the next load finds. A
+        number that is not under way is ignored."""
         pool = self._pool
         with self._stepping(now) as step:
             model = pool.loads.pop(number, None)
@@ -150,7 +153,7 @@ class Residency:
                 transitions.failed(pool, model, error)
                 leases.answer_all(pool, model, leases.failed(pool, model))
                 return step
-            transitions.loaded(pool, model, measured_bytes, versions)
+            transitions.loaded(pool, model, measured_bytes, versions, copied_seconds)
             if (over := pool.over()) > 0:
                 pool.tell(Overrun(over, f"{model.name} is larger than was thought"))
             if model.spec is None:
@@ -243,6 +246,10 @@ class Residency:
     def leases(self) -> int:
         """How many leases live, with those of unknown holders after a start."""
         return sum(len(model.leases) for model in self._pool.holding())
+
+    def outlook(self, seconds: float) -> Outlook:
+        """Return which models are in use, and which are wanted in the next so many seconds."""
+        return outlook(self._pool, seconds)
 
     def state(self, model: str) -> State:
         """Return the state of a model; unknown of one that the pool never had."""

@@ -67,8 +67,9 @@ def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> N
     pool.move(model, "begun")
 
 
-def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, ...]) -> None:
-    """Note that a load has succeeded; `measured` is the bytes by which memory grew, if that is known."""
+def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, ...], copied: float) -> None:
+    """Note that a load has succeeded; `measured` is the bytes by which memory grew, if that is known, and `copied` the
+    seconds that only this load took, since its files are near now."""
     operation, candidate = model.operation, model.candidate
     seconds = pool.now - operation.since
     learned: dict[str, int] = {}
@@ -81,7 +82,7 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     sizes = learned or {piece: pool.ledger.charges[piece] for piece in operation.pieces}
     pool.memory.loaded(operation.number, sizes, measured=bool(learned))
     if not operation.watched:
-        model.load_seconds = seconds
+        model.load_seconds = max(0.0, seconds - copied)
         pool.load_times.append(seconds)
     candidate.load_seconds = pool.load_estimate(model)
     candidate.resident_since = pool.now
@@ -90,7 +91,8 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     model.failures.count, model.suspect, model.operation = 0, False, NO_OPERATION
     pool.move(model, "loaded")
     pool.refresh(model)
-    pool.tell(messages.Loaded(model.name, seconds, pool.ledger.size(model.held), learned, len(model.waiters)))
+    size = pool.ledger.size(model.held)
+    pool.tell(messages.Loaded(model.name, seconds, size, learned, len(model.waiters), copied))
 
 
 def failed(pool: Pool, model: Model, why: str) -> None:

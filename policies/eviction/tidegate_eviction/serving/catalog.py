@@ -11,6 +11,7 @@ from tidegate_service.reasons import plain
 from ..core.messages import ModelSpec
 from ..kinds import KINDS
 from ..server import ModelFiles, RepositoryError
+from ..staging.sources import Contents
 from .footprints import Footprints, Measurements
 
 log = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ class Catalog:
     """The models of a pool: what the settings say of them, and what their files do."""
 
     def __init__(self, settings: EvictionSettings) -> None:
-        self.repository = KINDS[settings.kind].repository(settings.repository)
+        self.repository = KINDS[settings.kind].repository(settings.repository, settings.staging is not None)
         self._managed = {model.name: model for model in settings.models}
 
     def look(self, before: Mapping[str, ModelFiles]) -> dict[str, ModelFiles]:
@@ -49,14 +50,21 @@ class Catalog:
         before = seen.get(model)
         return self._look(model, before) != before
 
+    def contents(self, model: str) -> Contents | None:
+        """Return what a load of a model reads now; blocks, raises RepositoryError and OSError."""
+        return self.repository.contents(model, self._versions(model))
+
     def specs(self, seen: Mapping[str, ModelFiles], footprints: Footprints) -> dict[str, ModelSpec]:
         """Return what the core is told of every model that the repository has."""
         names = list(self._managed) if self.repository.is_remote else list(seen)
         return {name: self._spec(name, seen.get(name), footprints) for name in names}
 
+    def _versions(self, name: str) -> tuple[int, ...]:
+        return self._managed[name].versions if name in self._managed else ()
+
     def _look(self, name: str, before: ModelFiles | None) -> ModelFiles | None:
         try:
-            return self.repository.look(name, self._managed[name].versions if name in self._managed else ())
+            return self.repository.look(name, self._versions(name))
         except RepositoryError as error:
             if before is None or before.problem != str(error):
                 log.error("model %s cannot be loaded: %s", name, error)

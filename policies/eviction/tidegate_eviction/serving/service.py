@@ -11,14 +11,16 @@ from datetime import UTC, datetime
 from time import monotonic
 
 from tidegate_contracts import lease
-from tidegate_contracts.eviction import EvictionSettings
+from tidegate_contracts.eviction import EvictionSettings, Staging
 from tidegate_contracts.lease import State
 from tidegate_service.reasons import plain
 
-from ..core.messages import Answered, ModelSpec, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
+from ..core.messages import Answered, Command, Load, ModelSpec, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
 from ..core.residency import Residency
 from ..policies import isolated
 from ..server import MemoryReading, ModelFiles, ModelRepository, ServerDriver
+from ..staging.copying import StagingError
+from ..staging.stager import Stager
 from .catalog import Catalog
 from .footprints import Footprints
 from .metrics import NAMED_MODELS, Counts, tell
@@ -33,7 +35,11 @@ LOOKS_AT_ONCE = 4
 AFTER_DEFECT_SECONDS = 1.0
 WINDOWS_SECONDS = 60.0  # Seconds after which warm windows are computed anew, by the wall clock as it is then.
 _TO_LOOK_AT = frozenset({State.UNKNOWN, State.COLD, State.QUARANTINED})
-_FIXED = ("kind", "kind"), ("grpc_tls", "grpcTls")
+_FIXED: Mapping[str, Callable[[EvictionSettings], object]] = {
+    "kind": lambda settings: settings.kind,
+    "grpcTls": lambda settings: settings.grpc_tls,
+    "staging": lambda settings: settings.staging and settings.staging.folder,
+}
 log = logging.getLogger(__name__)
 
 
@@ -70,14 +76,20 @@ class EvictionService:
         self._lease_seconds = settings.lease_seconds  # What the core grants: the settings' own once it was told them.
         self.residency = Residency(self._pool_settings(settings), incarnation, monotonic())
         self._remember_leases()
+        self.stager = None if settings.staging is None else self._stager(settings.staging)
+        self._stagings: dict[int, asyncio.Task[None]] = {}  # Loads that wait for their files, by their numbers.
+        self._copied: dict[int, tuple[str, float]] = {}
+        """Of loads under way, the model, and how many seconds it waited for copies."""
 
     # Settings and the repository
 
     def use(self, settings: EvictionSettings) -> None:
         """Take other settings over; raises SettingsError, and then all stays as it was."""
-        for key, name in _FIXED:
-            if getattr(settings, key) != getattr(self.settings, key):
+        for name, said in _FIXED.items():
+            if said(settings) != said(self.settings):
                 raise SettingsError(f"{name}: it changes only when the server is restarted, and the policy with it")
+        if self.stager is not None and settings.staging is not None:
+            self.stager.settings = settings.staging
         self.settings, self._catalog = settings, Catalog(settings)
         self._remember_leases()
         self._wake.set()  # which models there are is known once the repository was looked into
@@ -205,7 +217,10 @@ class EvictionService:
     def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
         """A load has ended."""
         why = None if error is None else plain(error)
-        self._do(self.residency.load_ended(number, monotonic(), why, measured_bytes, versions))
+        model, copied = self._copied.pop(number, ("", 0.0))
+        if why and model and self.stager is not None:
+            self._stagings[number] = asyncio.create_task(self._doubted(self.stager, number, model))
+        self._do(self.residency.load_ended(number, monotonic(), why, measured_bytes, versions, copied))
 
     def unload_ended(self, number: int, error: str | None) -> None:
         """An unload has ended."""
@@ -227,6 +242,7 @@ class EvictionService:
         log.warning("the server is lost (%s): its models are cold, and leases void", why)
         self.counts.totals["triton_losses"].inc()
         self._lost = (self.reading.source, self.reading.server)
+        self._stop_staging()
         self._do(self.residency.server_lost(monotonic()))
 
     def server_back(self, found: ServerInventory) -> None:
@@ -267,14 +283,63 @@ class EvictionService:
                 self._futures[event.ticket.number].set_result(event.answer)
             else:
                 tell(event, self.counts, self.footprints, self._specs, self.named_models)
-        if step.commands:
-            assert self.driver is not None
-            self.driver.carry_out(step.commands)
+        for command in step.commands:
+            if self.stager is not None and isinstance(command, Load) and not command.watch:
+                self._stagings[command.number] = asyncio.create_task(self._staged(self.stager, command))
+            else:
+                self._carry_out(command)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if (due := self.residency.next_deadline()) is not None:
             self._timer = asyncio.get_running_loop().call_later(max(0.001, due - monotonic()), self.tick)
+
+    def _carry_out(self, command: Command) -> None:
+        assert self.driver is not None
+        self.driver.carry_out([command])
+
+    def _stager(self, staging: Staging) -> Stager:
+        def keys(model: str) -> list[tuple[str, str]]:
+            seen = self._seen
+            pieces = (model, *(seen[model].parts if model in seen else ()))
+            return [(each, seen[each].stamp) for each in pieces if each in seen and not seen[each].problem]
+
+        return Stager(staging, lambda model: self._catalog.contents(model), self.residency.outlook, keys)
+
+    async def _staged(self, stager: Stager, command: Load) -> None:
+        """Have a load carried out once its files are near, or report why they cannot be."""
+        number, why = command.number, ""
+        try:
+            self._copied[number] = command.model, await stager.ensure(command.model)
+        except StagingError as error:
+            why = str(error)
+        except Exception as defect:
+            log.exception("the policy has a defect")
+            why = f"the policy has a defect, which is in its log: {defect!r}"
+        del self._stagings[number]
+        if why:
+            self.load_ended(number, why, None, ())
+        else:
+            self._carry_out(command)
+
+    async def _doubted(self, stager: Stager, number: int, model: str) -> None:
+        await stager.doubt(model)
+        del self._stagings[number]
+
+    async def close(self) -> None:
+        """End what is being staged."""
+        tasks = list(self._stagings.values())
+        self._stop_staging()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.stager is not None:
+            await self.stager.close()
+
+    def _stop_staging(self) -> None:
+        """Forget the loads that wait for their files."""
+        for task in self._stagings.values():
+            task.cancel()
+        self._stagings.clear()
+        self._copied.clear()
 
     async def _look_at(self, model: str, seconds: float) -> None:
         """Have the core know what lies there now, before it is loaded; a look that takes longer goes on by itself."""

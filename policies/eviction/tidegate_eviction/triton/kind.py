@@ -21,9 +21,9 @@ class TritonKind:
     memory_sources: tuple[str, ...] = tuple(MemorySource)
     reserved_models: frozenset[str] = frozenset({MODEL})
 
-    def repository(self, root: str) -> TritonRepository:
+    def repository(self, root: str, staged: bool = False) -> TritonRepository:
         """Return the model repository at a folder, or in object storage."""
-        return TritonRepository(root)
+        return TritonRepository(root, staged)
 
     def driver(
         self, connection: Connection, repository: Callable[[], ModelRepository], events: ServerEvents

@@ -1,23 +1,28 @@
 """Triton's model repository: sizes, configurations, and the content that a load would load. It is only read."""
 
-import errno
 import hashlib
 import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format, text_format
+from pydantic import ValidationError
 from tidegate_contracts.eviction import DISK_FACTOR
+from tidegate_contracts.manifest import PUBLISHED_MANIFEST, Manifest, published_path
 from tritonclient.grpc import model_config_pb2
 
 from ..server import ModelFiles, RepositoryError
+from ..staging.sources import Contents, FolderSource, Listing, ModelSource
+
+if TYPE_CHECKING:
+    from ..staging.objects import ObjectStore
 
 CONFIG = "config.pbtxt"
 MOST_CONFIG_BYTES = 16 << 20
-PYTHON_CACHE = "__pycache__"  # What a load leaves itself in a folder that can be written: no content.
+MOST_MANIFEST_BYTES = 64 << 20
 UNSEEN = ""  # In place of a configuration that lies where only Triton can read it.
 LEAST_BYTES = 32 << 20  # What a model takes at least in an estimate: one process of the Python backend, with numpy.
 
@@ -33,13 +38,21 @@ class TritonModelFiles(ModelFiles):
 class TritonRepository:
     """A folder of models, or object storage."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, staged: bool = False) -> None:
+        """`staged`: object storage is read by this process, too, so that it is known what lies there."""
         self.root = root
-        self.is_remote = "://" in root
+        self._objects: ObjectStore | None = None
+        if "://" in root and staged:
+            from ..staging import objects  # takes a while to import, and is of no use for a folder
+
+            self._objects = objects.ObjectStore(root)
+        self.is_remote = "://" in root and not staged
 
     def check(self) -> None:
         """Raise OSError when the folder itself is not there: its models are out of sight then, and not removed."""
-        if not self.is_remote:
+        if self._objects is not None:
+            self._objects.look()
+        elif not self.is_remote:
             os.scandir(self.root).close()
 
     def override(self, model: str, versions: tuple[int, ...]) -> str | None:
@@ -54,12 +67,24 @@ class TritonRepository:
 
     def look(self, model: str, wanted: Iterable[int] = ()) -> TritonModelFiles | None:
         """Return a model as it lies there now, as `server.ModelRepository.look` says."""
-        folder = self._folder(model)
-        if folder is None:
+        found = self._look(model, wanted)
+        return None if found is None else found[0]
+
+    def contents(self, model: str, wanted: Iterable[int] = ()) -> Contents | None:
+        """Return what a load reads of a model's folder, as `server.ModelRepository.contents` says."""
+        found = self._look(model, wanted)
+        if found is None:
             return None
-        config, strange = self.config(folder)
+        files, source, listing = found
+        return Contents(model, files.stamp, listing, source, files.parts, _digests(source, files.versions))
+
+    def _look(self, model: str, wanted: Iterable[int]) -> tuple[TritonModelFiles, ModelSource, Listing] | None:
+        source = self._source(model)
+        if source is None:
+            return None
+        config, strange = self.config(source)
         wanted = tuple(sorted(wanted))
-        there = _versions(folder)
+        there = _versions(source)
         by_config = chosen(config, there)
         versions = tuple(each for each in there if each in wanted) if wanted else by_config
         override, problem = None, ""
@@ -76,21 +101,23 @@ class TritonRepository:
         # An ensemble is what its parts are: of a new one it is to be loaded anew.
         inside = []
         for part in parts:
-            if (whole := self._folder(part)) is not None:
-                inside.append(_content(whole, chosen(self.config(whole)[0], _versions(whole)), "")[1])
-        size, stamp = _content(folder, versions, "\0".join([override or "", *inside]))
+            if (whole := self._source(part)) is not None:
+                inside.append(_stamp(_listing(whole, chosen(self.config(whole)[0], _versions(whole))), ""))
+        listing = _listing(source, versions)
+        stamp, size = _stamp(listing, "\0".join([override or "", *inside])), sum(file.size for file in listing.files)
         estimate = 0 if parts else max(LEAST_BYTES, int(size * DISK_FACTOR))  # an ensemble holds nothing itself
-        return TritonModelFiles(versions, stamp, parts, estimate, problem, override)
+        return TritonModelFiles(versions, stamp, parts, estimate, problem, override), source, listing
 
-    def config(self, folder: Path) -> tuple[Any, str]:
-        """Return a folder's configuration, empty without one, and what is not known of it; raises RepositoryError."""
+    def config(self, source: ModelSource) -> tuple[Any, str]:
+        """Return a model's configuration, empty without one, and what is not known of it; raises RepositoryError."""
         config = model_config_pb2.ModelConfig()
+        where = f"{source.where}/{CONFIG}"
         try:
-            text = _text(folder / CONFIG)
+            text = source.read(CONFIG, MOST_CONFIG_BYTES).decode("utf-8")
         except FileNotFoundError:
             return config, ""
         except (OSError, UnicodeDecodeError) as error:
-            raise RepositoryError(f"{folder / CONFIG} cannot be read: {error}") from None
+            raise RepositoryError(f"{where} cannot be read: {error}") from None
         try:
             return text_format.Parse(text, config), ""
         except text_format.ParseError as error:
@@ -99,17 +126,19 @@ class TritonRepository:
         try:
             return text_format.Parse(text, config, allow_unknown_field=True), strange
         except (text_format.ParseError, RecursionError) as error:
-            raise RepositoryError(f"{folder / CONFIG} is no model configuration: {error}") from None
+            raise RepositoryError(f"{where} is no model configuration: {error}") from None
 
-    def _folder(self, model: str) -> Path | None:
+    def _source(self, model: str) -> ModelSource | None:
         # A name is always one step below the root.
         if self.is_remote or model in ("", ".", "..") or "/" in model or "\0" in model:
             return None
+        if self._objects is not None:
+            return self._objects.model(model)
         try:
             is_folder = stat.S_ISDIR(os.stat(os.path.join(self.root, model)).st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return Path(self.root, model) if is_folder else None
+        return FolderSource(Path(self.root, model)) if is_folder else None
 
     def _parts(self, config: Any, model: str) -> set[str]:
         found: set[str] = set()
@@ -117,22 +146,11 @@ class TritonRepository:
         while left:
             for step in left.pop().ensemble_scheduling.step:
                 part = step.model_name
-                if part == model or part in found or (folder := self._folder(part)) is None:
+                if part == model or part in found or (source := self._source(part)) is None:
                     continue
                 found.add(part)
-                left.append(self.config(folder)[0])
+                left.append(self.config(source)[0])
         return found
-
-
-def _text(path: Path) -> str:
-    """Return a file's text; raises OSError, also for what is no file and could block, and UnicodeDecodeError."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no file")
-        data = file.read(MOST_CONFIG_BYTES + 1)
-    if len(data) > MOST_CONFIG_BYTES:
-        raise OSError(errno.EFBIG, f"it has more than {MOST_CONFIG_BYTES} bytes")
-    return data.decode("utf-8")
 
 
 def chosen(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:
@@ -155,27 +173,35 @@ def with_versions(config: Any, versions: Iterable[int]) -> str:
     return text
 
 
-def _versions(folder: Path) -> tuple[int, ...]:
+def _digests(source: ModelSource, versions: tuple[int, ...]) -> dict[str, str]:
+    """Return the SHA-256 of every file of these versions that a manifest names, by its path; raises RepositoryError."""
+    found: dict[str, str] = {}
+    for version in versions:
+        path = f"{version}/{PUBLISHED_MANIFEST}"
+        try:
+            manifest = Manifest.model_validate_json(source.read(path, MOST_MANIFEST_BYTES))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValidationError) as error:
+            raise RepositoryError(f"{source.where}/{path} is no manifest that can be read: {error}") from None
+        found |= {published_path(file.path, version): file.sha256 for file in manifest.files}
+    return found
+
+
+def _versions(source: ModelSource) -> tuple[int, ...]:
     """Return the versions that are there, as Triton counts them: folders with a number that does not begin with 0."""
-    names = (entry.name for entry in os.scandir(folder) if entry.is_dir())
+    names = source.folders()
     return tuple(sorted(int(name) for name in names if name.isdecimal() and name.isascii() and name[0] != "0"))
 
 
-def _content(folder: Path, versions: tuple[int, ...], more: str) -> tuple[int, str]:
-    """Return the bytes and the stamp of what a load loads: these versions, what belongs to all of them, and `more`."""
+def _listing(source: ModelSource, versions: tuple[int, ...]) -> Listing:
+    """Return what a load reads: these versions, and what belongs to all of them."""
+    return source.listing({str(each) for each in _versions(source)} - {str(each) for each in versions})
+
+
+def _stamp(listing: Listing, more: str) -> str:
+    """Return a fingerprint of what is there, and of `more`."""
     seen = hashlib.sha256(more.encode())
-    size = 0
-    others = {str(each) for each in _versions(folder)} - {str(each) for each in versions}
-    for where, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != PYTHON_CACHE)
-        if where == str(folder):
-            folders[:] = [name for name in folders if name not in others]
-        for name in sorted(names):
-            try:
-                found = os.stat(os.path.join(where, name))
-            except FileNotFoundError:  # a link to nothing, or it has just gone
-                continue
-            size += found.st_size
-            path = os.path.relpath(os.path.join(where, name), folder)
-            seen.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0".encode(errors="surrogateescape"))
-    return size, seen.hexdigest()[:16]
+    for file in listing.files:
+        seen.update(f"{file.path}\0{file.size}\0{file.mark}\0".encode(errors="surrogateescape"))
+    return seen.hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Files near the server: what a load reads is copied beforehand into a bounded folder, and stays there while it may."""

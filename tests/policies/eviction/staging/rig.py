@@ -1,0 +1,101 @@
+"""A stager over real folders, and a core that says what the test has it say."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegate_contracts.eviction import Staging
+from tidegate_eviction.core.outlook import Outlook
+from tidegate_eviction.staging.sources import Contents
+from tidegate_eviction.staging.stager import Stager
+from tidegate_eviction.staging.tier import disk_bytes
+from tidegate_eviction.triton.repository import TritonRepository
+
+KIB = 1 << 10
+
+
+def write_model(root: Path, name: str, content: bytes = b"", size: int = 8 * KIB) -> Path:
+    """Write a model of one file, whose content is repeated to its size; return its version folder."""
+    folder = root / "source" / name / "1"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.bin").write_bytes(((content or name.encode()) * size)[:size])
+    (folder.parent / "config.pbtxt").write_text(f'name: "{name}"\n')
+    return folder
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Return every file below a folder, by its path."""
+    found = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
+    return {str(each.relative_to(folder)): each.read_bytes() for each in found}
+
+
+@dataclass
+class Rig:
+    """The stager, its folders, and what the core says."""
+
+    root: Path
+    outlook: Outlook = field(default_factory=Outlook)
+
+    def __post_init__(self) -> None:
+        (self.root / "source").mkdir(exist_ok=True)
+        self.repository = TritonRepository(str(self.root / "source"))
+
+    @property
+    def served(self) -> Path:
+        """What the server takes for its repository."""
+        return self.root / "tier" / "models"
+
+    @property
+    def staged(self) -> set[str]:
+        """Models that are staged, in any version of theirs."""
+        return {model for model, _ in self.stager.tier.staged}
+
+    def is_near(self, model: str) -> bool:
+        """Tell whether the server finds a model in the tier."""
+        return (self.served / model).resolve().is_relative_to((self.root / "tier" / "files").resolve())
+
+    def check(self) -> None:
+        """The server finds no model in part, and no more is staged than there is room for."""
+        for link in self.served.iterdir():
+            assert link.is_symlink()
+            found = files_below(link.resolve())
+            assert not found or found == files_below(self.root / "source" / link.name), link.name
+        assert self.stager.used_bytes <= self.stager.settings.size_bytes
+        taken = sum(-(-len(data) // 4096) * 4096 for data in files_below(self.root / "tier" / "files").values())
+        assert taken <= self.stager.settings.size_bytes
+
+    def room_for(self, *models: str) -> int:
+        """Return how many bytes these take in the tier."""
+        found = (self.repository.contents(each) for each in models)
+        return sum(disk_bytes(each) for each in found if each is not None)
+
+    def make(self, size_bytes: int = 1 << 20, bandwidth: int | None = None) -> Stager:
+        """Make a stager, as a policy that starts does."""
+
+        def contents(model: str) -> Contents | None:
+            return self.repository.contents(model)
+
+        def keys(model: str) -> list[tuple[str, str]]:
+            found = self.repository.contents(model)
+            parts = [self.repository.contents(each) for each in found.parts] if found else []
+            return [each.key for each in (found, *parts) if each is not None]
+
+        settings = Staging(folder=str(self.root / "tier"), size_bytes=size_bytes, bandwidth_bytes_per_second=bandwidth)
+        self.stager = Stager(settings, contents, lambda _: self.outlook, keys)
+        return self.stager
+
+    @asynccontextmanager
+    async def running(self, size_bytes: int = 1 << 20, bandwidth: int | None = None) -> AsyncIterator[Stager]:
+        """Run a stager that stages ahead, too."""
+        stager = self.make(size_bytes, bandwidth)
+        stager.open()
+        following = asyncio.create_task(stager.follow())
+        try:
+            yield stager
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await stager.close()

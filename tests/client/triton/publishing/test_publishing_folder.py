@@ -206,7 +206,7 @@ def test_very_many_files_come_whole_too(root: Path, monkeypatch: pytest.MonkeyPa
 def test_an_ensemble_has_a_version_folder_though_no_file_is_in_it(root: Path, repository: Repository) -> None:
     ensemble = Entry({"config.pbtxt": b'name: "m" platform: "ensemble"'})
     publish(root, ensemble, 4)
-    assert sorted(tree(root)) == ["m/4/.entry/config.pbtxt", "m/config.pbtxt"]
+    assert sorted(tree(root)) == ["m/4/.entry/config.pbtxt", "m/4/.manifest.json", "m/config.pbtxt"]
     assert repository.versions("m") == [4]
 
 

@@ -35,9 +35,11 @@ def test_a_version_is_one_folder_beside_its_owners_files(where: Path | str, repo
     beside, own = ["config.pbtxt", "labels.txt", "notes/1.txt"], ["__pycache__", "model.py", "weights/data"]
     assert sorted(content(repository)) == [
         *(f"3/.entry/{path}" for path in beside),
+        "3/.manifest.json",
         *(f"3/{path}" for path in own),
         *beside,
     ]
+    assert content(repository)["3/.manifest.json"] == ONE.manifest.canonical()
     assert content(repository)["3/.entry/config.pbtxt"] == ONE.files["config.pbtxt"]
     assert (repository.models(), repository.versions("m")) == (["m"], [3])
     assert repository.config("m") == config(ONE, 3, [3])

@@ -23,16 +23,17 @@ class Policy:
     root: Path  # The folder with its settings, its secret and what it learned.
     lease_port: int
     admin_port: int
+    host: str = HOST
 
     @property
     def leases(self) -> str:
         """Host and port of its leases."""
-        return f"{HOST}:{self.lease_port}"
+        return f"{self.host}:{self.lease_port}"
 
     @property
     def admin(self) -> str:
         """Host and port of its probes, metrics and page."""
-        return f"{HOST}:{self.admin_port}"
+        return f"{self.host}:{self.admin_port}"
 
 
 def triton_options(root: Path) -> list[str]:
@@ -68,19 +69,20 @@ def policy(
 ) -> Iterator[Policy]:
     """Run the policy with the settings in `root`; it is ready, and it ends with the block.
 
-    `ports` are those of leases and admin; 0 is any free one. `packages` are folders of further policies.
+    It listens at its server's address. `ports` are those of leases and admin; 0 is any free one. `packages` are folders
+    of further policies.
     """
     environment = os.environ | python_variables("policies/eviction", "contracts", "service", *packages)
-    command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", HOST]
+    command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", server.host]
     command += ["--settings", root / eviction_process.SETTINGS_FILE, "--control", root / "control"]
     command += ["--state", root / "state", "--server", server.grpc]
-    command += ["--server-metrics", f"http://{HOST}:{server.metrics_port}{triton.METRICS_PATH}"]
+    command += ["--server-metrics", f"http://{server.host}:{server.metrics_port}{triton.METRICS_PATH}"]
     command += ["--lease-port", str(ports[0]), "--admin-port", str(ports[1]), *options]
     log = root / "policy.log"
     with running("the eviction policy", command, log, environment) as process:
         if all(ports):
             process.wait_until(lambda: '"message":"serving"' in log.read_text("utf-8"))
-            yield Policy(process, root, *ports)
+            yield Policy(process, root, *ports, server.host)
         else:
             found = process.announced_ports()
-            yield Policy(process, root, found["lease"], found["admin"])
+            yield Policy(process, root, found["lease"], found["admin"], server.host)

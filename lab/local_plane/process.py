@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.tools.running import leash, tail
@@ -110,16 +110,17 @@ class Server:
     process: Process
     http_port: int
     grpc_port: int
+    host: str = field(default=HOST, kw_only=True)
 
     @property
     def http(self) -> str:
         """Host and port of its HTTP side."""
-        return f"{HOST}:{self.http_port}"
+        return f"{self.host}:{self.http_port}"
 
     @property
     def grpc(self) -> str:
         """Host and port of its gRPC side."""
-        return f"{HOST}:{self.grpc_port}"
+        return f"{self.host}:{self.grpc_port}"
 
 
 @contextmanager
@@ -182,9 +183,9 @@ def listens(port: int) -> bool:
     return True
 
 
-def answers(port: int, path: str) -> bool:
+def answers(port: int, path: str, host: str = HOST) -> bool:
     """Tell whether a server on loopback answers 200 to a GET."""
-    asking = http.client.HTTPConnection(HOST, port, timeout=5)
+    asking = http.client.HTTPConnection(host, port, timeout=5)
     try:
         asking.request("GET", path)
         return asking.getresponse().status == 200

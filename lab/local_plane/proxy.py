@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -62,13 +62,14 @@ def proxy(
     core: int | None = None,
     settings: Mapping[str, str] | None = None,
     ports: tuple[int, int, int] | None = None,
+    packages: Sequence[str] = (),
 ) -> Iterator[Proxy]:
     """Run a proxy with the tables in `root`; it is ready, and it ends with the block.
 
-    `ports` are those of one whose place it takes; else they are free ones.
+    `ports` are those of one whose place it takes; else they are free ones. `packages` are folders of further modules.
     """
     said = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
-    environment = os.environ | said | python_variables("proxy", "contracts", "service")
+    environment = os.environ | said | python_variables("proxy", "contracts", "service", *packages)
     command: list[str | Path] = [sys.executable, "-m", proxy_process.MODULE, "--root", root, "--host", HOST]
     for side, port in zip(("http", "grpc", "admin"), ports or (0, 0, 0), strict=True):
         command += [f"--{side}-port", str(port)]

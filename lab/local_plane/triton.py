@@ -83,22 +83,23 @@ def triton(
     core: int | None = None,
     options: Sequence[str] = (),
     ports: Sequence[int] | None = None,
+    host: str = HOST,
 ) -> Iterator[Triton]:
     """Run a Triton with a model repository, its own files in a folder; it is ready, and it ends with the block.
 
     `ports` are those of one whose place it takes, which had models by then that may not load, so that it need only be
-    alive; else they are free ones.
+    alive; else they are free ones. `host` is an address of loopback, by which replicas with the same ports differ.
     """
     have = installed()
     folder.mkdir(parents=True, exist_ok=True)
     http_port, grpc_port, metrics_port = ports or free_ports(3)
     health = "/v2/health/live" if ports else "/v2/health/ready"
-    shared = f"tidegate_{os.getpid()}_{http_port}_"
+    shared = f"tidegate_{os.getpid()}_{http_port}_{host.rpartition('.')[2]}_"
     command: list[str | Path] = [
         have.server,
         f"--model-repository={repository}",
         f"--backend-directory={have.backends}",
-        *(f"--{side}-address={HOST}" for side in ("http", "grpc", "metrics")),
+        *(f"--{side}-address={host}" for side in ("http", "grpc", "metrics")),
         f"--http-port={http_port}",
         f"--grpc-port={grpc_port}",
         f"--metrics-port={metrics_port}",
@@ -108,8 +109,8 @@ def triton(
     ]
     try:
         with running("Triton", command, folder / "triton.log", os.environ | have.variables, core) as process:
-            process.wait_until(lambda: answers(http_port, health), READY_SECONDS)
-            yield Triton(process, http_port, grpc_port, metrics_port)
+            process.wait_until(lambda: answers(http_port, health, host), READY_SECONDS)
+            yield Triton(process, http_port, grpc_port, metrics_port, host=host)
     finally:
         for left in _SHARED_MEMORY.glob(f"{shared}*"):  # of one that was killed
             left.unlink(missing_ok=True)

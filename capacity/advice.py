@@ -1,0 +1,147 @@
+"""One recommendation for a pool, from what presses on it and from what the simulator expects of each remedy."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from tidegate_eviction.simulate.trace import Trace
+
+from stacks.definition.pools import OnDemand
+
+from .expected import Expected, expect, only, setting_of
+from .pressures import Pressures
+from .remedies import Remedy, Subject, remedies
+
+TARGET: Final = 0.99  # Share of calls that are to find their model resident.
+ENOUGH: Final = 0.2  # What a remedy may leave of the seconds that are lost for want of room.
+QUEUE_SHARE: Final = 1.0  # Seconds in the queue for each of computing, from which on computing is short; …
+GPU_SHARE: Final = 0.85  # … or of the time that a GPU works, …
+GPU_QUEUE_SHARE: Final = 0.25  # … while calls wait so long for each second of computing.
+GPU_AIM: Final = 0.7  # Share of the time that a GPU is to work.
+QUEUE_SECONDS: Final = 0.01  # In the queue for each call; what is less nobody notices.
+ONE_MODELS: Final = 2 / 3  # Of what all wait in queues: then more replicas help no other model.
+COPIES: Final = 2  # Replicas at which a hot model can be.
+_MOST_WAIT_SECONDS: Final = 600
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is recommended, why, the change, and what the simulator expects: now, and then."""
+
+    kind: str
+    why: str
+    change: Mapping[str, Any] = field(default_factory=dict)
+    now: Expected | None = None
+    then: Expected | None = None
+    beside: str = ""  # What is true of it besides.
+
+
+def advise(subject: Subject, trace: Trace | None, target: float = TARGET) -> Advice:
+    """Return the recommendation for a pool; `trace` has the calls of the same time, of its models among others."""
+    found, loading = subject.found, subject.pool.loading
+    if not found.replicas or not found.calls:
+        what = "no call of its models" if found.replicas else "none of its pods"
+        return Advice("nothing", f"Prometheus has {what} in this time.")
+    mine = None if trace is None else only(trace, [model.name for model in subject.models])
+    wait = loading.wait_seconds if isinstance(loading, OnDemand) else 0
+    if is_compute_short(found) and found.work.queued_seconds >= found.lost_seconds(wait):
+        return _more_computing(subject)
+    if not isinstance(loading, OnDemand):
+        return Advice("nothing", "Every model is resident, and calls do not queue.")
+    if found.warm >= target:
+        return Advice("nothing", f"{found.warm:.1%} of the calls found their model resident.")
+    if found.busy_for_loads > found.busy_for_room and (advice := _longer_wait(subject, loading, mine)) is not None:
+        return advice
+    if found.evicted or found.busy_for_room:
+        return _more_room(subject, mine)
+    return Advice("nothing", "Models were loaded for the first time, and none had to go for another one.")
+
+
+def is_compute_short(found: Pressures) -> bool:
+    """Whether calls wait for others to be computed."""
+    work = found.work
+    if work.queued_seconds < QUEUE_SECONDS * found.calls:
+        return False
+    is_full = work.gpu is not None and work.gpu >= GPU_SHARE
+    return work.queue_share >= (GPU_QUEUE_SHARE if is_full else QUEUE_SHARE)
+
+
+def is_memory_short(found: Pressures, target: float = TARGET) -> bool:
+    """Whether models go that are called again."""
+    return found.warm < target and found.evicted + found.busy_for_room > 0
+
+
+def _more_computing(subject: Subject) -> Advice:
+    found, work = subject.found, subject.found.work
+    each = work.queued_seconds / found.calls
+    why = f"Calls wait {each * 1e3:.0f} ms each in the queue, {work.queue_share:.1f} times what they compute."
+    beside = "The simulator knows no queues: it expects what it expected."
+    if subject.pool.autoscaling is not None:
+        bounds = subject.pool.autoscaling.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        scaled = subject.change(autoscaling={**bounds, "max": subject.pool.autoscaling.max + 1})
+        return Advice("more replicas", why, scaled, beside=beside)
+    count = max(1, 1 if subject.pool.replicas is None else subject.pool.replicas)
+    wanted = count + 1 if work.gpu is None else max(count + 1, math.ceil(count * work.gpu / GPU_AIM))
+    first = max(work.queue_seconds, key=lambda name: work.queue_seconds[name])
+    if isinstance(subject.pool.loading, OnDemand) and count >= COPIES:
+        share = work.queue_seconds[first] / work.queued_seconds
+        if share >= ONE_MODELS:
+            beside = (
+                f"{share:.0%} of it is {first}'s, which is at {COPIES} replicas at the most, however many there are: "
+                "what helps it is more instances (instance_group in its config.pbtxt)."
+            )
+            return Advice("nothing", why, beside=beside)
+    return Advice("more replicas", why, subject.change(replicas=wanted), beside=beside)
+
+
+def _longer_wait(subject: Subject, loading: OnDemand, trace: Trace | None) -> Advice | None:
+    """Return the advice to let callers wait for their loads; None where they wait long enough."""
+    found = subject.found
+    longest = max((each.load_seconds / each.loads for each in found.models.values() if each.loads), default=0.0)
+    most = min(_MOST_WAIT_SECONDS, subject.stack.platform.proxy.timeouts.request_seconds - 1)
+    wait = min(most, math.ceil(2 * longest))
+    if wait <= loading.wait_seconds:
+        return None
+    why = (
+        f"{found.busy_for_loads:,.0f} calls were told busy though there was room: they wait {loading.wait_seconds} s, "
+        f"and the longest load takes {longest:.0f} s."
+    )
+    now = setting_of(subject.pool, subject.models)
+    then = None if now is None else replace(now, wait_seconds=wait)
+    return Advice(
+        "other limits",
+        why,
+        subject.change(loading={"waitSeconds": wait}),
+        expect(trace, now) if trace and now else None,
+        expect(trace, then) if trace and then else None,
+    )
+
+
+def _more_room(subject: Subject, trace: Trace | None) -> Advice:
+    """Return the cheapest remedy that is enough, as the simulator has it; the best one where none is."""
+    found, setting = subject.found, setting_of(subject.pool, subject.models)
+    why = (
+        f"{found.evicted:,.0f} times a model had to go for another, {found.busy_for_room:,.0f} calls were told busy "
+        f"for want of room, and {1 - found.warm:.1%} of all did not find their model resident."
+    )
+    if setting is None or not trace:
+        said = (
+            "there are no calls in the trace" if setting else "its policy is not installed here, or its slice unknown"
+        )
+        return Advice("nothing", why, beside=f"Which remedy helps cannot be simulated: {said}.")
+    now = expect(trace, setting)
+    # What is lost with room for all: first loads.
+    least = expect(trace, replace(setting, capacity_bytes=2 * trace.total_bytes + setting.capacity_bytes)).lost_seconds
+    tried = [(each, expect(trace, each.setting, each.apart)) for each in remedies(subject, setting)]
+    bound = least + ENOUGH * max(0.0, now.lost_seconds - least)
+    enough = [(each, then) for each, then in tried if then.lost_seconds <= bound]
+
+    def cost(one: tuple[Remedy, Expected]) -> tuple[int, int]:
+        return (one[0].more_bytes, round(one[1].lost_seconds))
+
+    if now.lost_seconds <= least or not tried:
+        return Advice("nothing", why, now=now, beside="The simulator finds nothing lost for want of room.")
+    remedy, then = min(enough, key=cost) if enough else min(tried, key=lambda one: one[1].lost_seconds)
+    beside = "" if enough else "Nothing that was tried is enough by itself: this helps most."
+    return Advice(remedy.kind, why, remedy.change, now, then, beside)

@@ -1,0 +1,99 @@
+"""What is told of a stack: what presses on each of its pools, and one recommendation for each."""
+
+import re
+from collections.abc import Iterator
+
+from stacks import devices
+from stacks.definition.pools import OnDemand
+from stacks.problems import count_of, escaped
+from stacks.stack import Definition, Stack
+
+from .advice import TARGET, Advice, advise, is_compute_short, is_memory_short
+from .changed import overlay_text, place, why_refused
+from .expected import Expected
+from .pressures import Pressures, pressures
+from .remedies import Subject
+from .samples import PoolSamples, Recorded
+
+NEVER_ADVISED = (
+    "Not advised: proxy.rateLimit, which is a decision about callers, and how many loads run at once, for which the "
+    "definition has no key: four, as many as Triton's threads, are what the simulator and every measurement knew."
+)
+
+
+def told(definition: Definition, stack: Stack, recorded: Recorded, target: float = TARGET) -> Iterator[str]:
+    """Yield lines about each pool."""
+    samples = recorded.samples
+    length = f"{samples.seconds / 3600:.3g} h" if samples.seconds >= 3600 else f"{samples.seconds:.0f} s"
+    yield f"{stack.name}: what its pools met in {length}, and what is advised"
+    for subject in subjects(stack, recorded):
+        advice = advise(subject, recorded.trace, target)
+        yield ""
+        yield from _of_pool(definition, subject, advice, target)
+    yield ""
+    yield NEVER_ADVISED
+
+
+def subjects(stack: Stack, recorded: Recorded) -> Iterator[Subject]:
+    """Yield each pool with what presses on it."""
+    for path, server, pool in stack.pools():
+        pods = re.compile(re.escape(f"{server.made_as}-{pool.made_as}") + "-[0-9]+")
+        found = PoolSamples(recorded.samples, server.name, pool.name, pods)
+        names = [model.name for model in stack.models_of(server, pool)]
+        yield Subject(stack, path, server, pool, pressures(found, names))
+
+
+def _of_pool(definition: Definition, subject: Subject, advice: Advice, target: float) -> Iterator[str]:
+    found, device = subject.found, devices.device(subject.pool.placement)
+    yield f"{subject.name}  {count_of(found.replicas, 'replica')} on {device or 'CPU'}, {found.calls:,.0f} calls"
+    for what, is_short, text in _figures(subject, target):
+        yield f"  {what:<8} {'short' if is_short else 'well':<6} {text}"
+    yield f"  advice   {advice.kind}: {advice.why}"
+    if advice.change:
+        yield f"           paste at {place(definition, subject)}:"
+        yield from (f"    {line}" for line in overlay_text(subject, advice.change).splitlines())
+        for why in why_refused(definition, subject, advice.change):
+            yield f"           make check refuses it as things are: {escaped(why)}"
+    if advice.now is not None:
+        then = f" → {_expected(advice.then)}" if advice.then is not None else ""
+        yield f"  expected {_expected(advice.now)}{then} (the same calls, simulated)"
+    if advice.beside:
+        yield f"           {advice.beside}"
+
+
+def _expected(each: Expected) -> str:
+    return f"{each.warm_share:.1%} warm, {each.refused:,} refused, {each.lost_seconds:,.0f} s lost"
+
+
+def _figures(subject: Subject, target: float) -> Iterator[tuple[str, bool, str]]:
+    """Yield each pressure, whether it is one, and its figures."""
+    found, loading = subject.found, subject.pool.loading
+    if isinstance(loading, OnDemand):
+        taken = "" if found.taken is None else f", {found.taken:.0%} of the room taken"
+        lost = found.lost_seconds(loading.wait_seconds)
+        yield (
+            "memory",
+            is_memory_short(found, target),
+            f"{found.warm:.1%} found their model resident; {found.evicted:,.0f} evictions for room, "
+            f"{found.busy_for_room:,.0f} told busy for it, {lost:,.0f} s lost{taken}",
+        )
+    work = found.work
+    each = work.queued_seconds / max(1.0, found.calls) * 1e3
+    computing = work.compute_seconds / max(1.0, found.calls) * 1e3
+    gpu = "no figure of a GPU" if work.gpu is None else f"GPU {work.gpu:.0%} ({work.gpu_from})"
+    yield "compute", is_compute_short(found), f"{each:,.0f} ms queued and {computing:,.0f} ms computed a call; {gpu}"
+    if isinstance(loading, OnDemand):
+        yield "loads", _loads_are_slow(found), _loads(found)
+
+
+def _loads_are_slow(found: Pressures) -> bool:
+    return found.busy_for_loads > 0 or bool(found.reading and found.reading.slow)
+
+
+def _loads(found: Pressures) -> str:
+    read = found.reading
+    rate = f"files at {read.bytes_per_second / 1e6:,.0f} MB/s" if read else "too few loads to tell how fast files come"
+    return (
+        f"{found.loads:,.0f} loads, {found.load_seconds:,.0f} s; on average {found.loading:.1f} at once and "
+        f"{found.queued:.1f} queued; {found.busy_for_loads:,.0f} told busy; {rate}"
+    )

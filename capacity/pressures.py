@@ -1,0 +1,169 @@
+"""What presses on a pool: its memory, its computing, its loads, by what proxies, policies and servers counted.
+
+What callers lose is one figure, in seconds: those that they waited, and a whole `waitSeconds` for each who was told
+busy. Each pressure has its part of it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidegate_contracts.lease import BusyReason, State
+
+from .samples import PoolSamples
+from .triton import QUEUE, Work, server_work
+
+NOT_AT_ONCE_SECONDS = 0.1  # A bound of the proxy's histogram: who waited longer for a lease waited for a load or room.
+SLOW_BYTES_PER_SECOND = 250e6  # Below it a volume is slow: half of what one SATA disk, or an EFS client, reads.
+_SIZES_APART = 1.5  # The largest model over the smallest, from which on sizes tell reading from starting.
+FOR_ROOM: Final[tuple[BusyReason, ...]] = ("no-room", "freeing", "unloading", "draining")
+FOR_A_LOAD: Final[tuple[BusyReason, ...]] = ("queued", "loading")
+"""Why callers were told busy: for want of room; for a load that takes longer than the wait, or waits for its turn."""
+
+
+@dataclass(frozen=True)
+class ModelUse:
+    """What one model did in a pool. Seconds, bytes."""
+
+    calls: float = 0.0
+    loads: float = 0.0
+    load_seconds: float = 0.0  # Of all its loads, by the last one of each.
+    evicted: float = 0.0  # Times it went for want of room.
+    evicted_others: float = 0.0  # Models that went for it.
+    footprint_bytes: float = 0.0
+    queue_seconds: float = 0.0  # Of its calls at the servers.
+
+
+@dataclass(frozen=True)
+class Pressures:
+    """What was measured of one pool in a window. Seconds are sums over all calls."""
+
+    seconds: float  # The window's length.
+    replicas: int  # That were seen; 0 where nobody measured.
+    models: Mapping[str, ModelUse] = field(default_factory=dict)
+    late_calls: float = 0.0  # Calls that waited for a lease.
+    waited_seconds: float = 0.0  # For leases.
+    busy: Mapping[str, float] = field(default_factory=dict)  # Calls that were told busy, by reason.
+    rate_limited: float = 0.0
+    taken: float | None = None  # Mean share of the capacity that models take; None where there is no policy.
+    loading: float = 0.0  # Mean number of models that load at one time, and …
+    queued: float = 0.0  # … that wait for their turn.
+    work: Work = field(default_factory=Work)
+
+    @property
+    def calls(self) -> float:
+        """All calls of its models."""
+        return sum(each.calls for each in self.models.values())
+
+    @property
+    def loads(self) -> float:
+        """All loads."""
+        return sum(each.loads for each in self.models.values())
+
+    @property
+    def load_seconds(self) -> float:
+        """What all loads took together."""
+        return sum(each.load_seconds for each in self.models.values())
+
+    @property
+    def evicted(self) -> float:
+        """Evictions for want of room: each makes a load of a model that had been there."""
+        return sum(each.evicted for each in self.models.values())
+
+    @property
+    def busy_for_room(self) -> float:
+        """Calls that were told busy, for there was no room."""
+        return sum(self.busy.get(each, 0.0) for each in FOR_ROOM)
+
+    @property
+    def busy_for_loads(self) -> float:
+        """Calls that were told busy, for the load took longer than the wait, or its turn did not come."""
+        return sum(self.busy.get(each, 0.0) for each in FOR_A_LOAD)
+
+    @property
+    def warm(self) -> float:
+        """Share of calls that found their model resident; 1 without calls."""
+        return 1 - min(1.0, (self.late_calls + self.busy_for_room + self.busy_for_loads) / max(1.0, self.calls))
+
+    def lost_seconds(self, wait_seconds: float) -> float:
+        """Return what callers lost to loads and room: their waits, and a whole wait for each who was told busy."""
+        return self.waited_seconds + (self.busy_for_room + self.busy_for_loads) * wait_seconds
+
+    @property
+    def reading(self) -> "Reading | None":
+        """How fast loads read, where the models' sizes tell it."""
+        loaded = [each for each in self.models.values() if each.loads and each.load_seconds and each.footprint_bytes]
+        return reading([(each.footprint_bytes, each.load_seconds / each.loads, each.loads) for each in loaded])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What loads say of the way that files come."""
+
+    bytes_per_second: float
+    share: float  # Of the seconds of loading: what grows with the size. The rest is the same for each load.
+
+    @property
+    def slow(self) -> bool:
+        """Whether a faster way would save most of the loading."""
+        return self.share >= 0.5 and self.bytes_per_second < SLOW_BYTES_PER_SECOND
+
+
+def reading(loads: Sequence[tuple[float, float, float]]) -> Reading | None:
+    """Return what loads (bytes, seconds of each, how many) say of reading, by a straight line through them.
+
+    Least squares, weighted by the number of loads: seconds = start + bytes / rate. None for fewer than three models,
+    sizes too much alike, or loads that do not grow with them.
+    """
+    if len(loads) < 3 or max(loads)[0] < _SIZES_APART * min(loads)[0]:
+        return None
+    many = sum(weight for _, _, weight in loads)
+    size = sum(each * weight for each, _, weight in loads) / many
+    seconds = sum(each * weight for _, each, weight in loads) / many
+    spread = sum(weight * (each - size) ** 2 for each, _, weight in loads)
+    slope = sum(weight * (one - size) * (each - seconds) for one, each, weight in loads) / spread
+    if slope <= 0 or seconds <= 0:
+        return None
+    slope = min(slope, seconds / size)  # a start takes no less than nothing
+    return Reading(1 / slope, slope * size / seconds)
+
+
+def pressures(found: PoolSamples, models: Iterable[str]) -> Pressures:
+    """Return what samples say of one pool, which serves these models."""
+    calls = found.samples.increase("tidegate_proxy_requests_total", "server", "model")
+    loads, others = (found.by_model(f"tidegate_eviction_model_{each}_total") for each in ("loads", "evicted_others"))
+    sizes, seconds = (
+        found.last_of_models(f"tidegate_eviction_model_{each}") for each in ("footprint_bytes", "load_seconds")
+    )
+    gone = found.at_pods("tidegate_eviction_model_evictions_total", "reason", "model")
+    problems = found.at_proxies("tidegate_proxy_problems_total", "type", "reason")
+    waits = found.at_proxies("tidegate_proxy_lease_wait_seconds_bucket", "le")
+    room = found.of_pods(found.samples.mean("tidegate_eviction_bytes", "pod", "kind"))
+    states = found.of_pods(found.samples.mean("tidegate_eviction_models", "pod", "state"))
+    work = server_work(found)
+    uses = {
+        name: ModelUse(
+            calls=calls.get((found.server, name), 0.0),
+            loads=loads[name],
+            load_seconds=loads[name] * seconds[name],
+            evicted=gone["room", name],
+            evicted_others=others[name],
+            footprint_bytes=sizes[name],
+            queue_seconds=work.queue_seconds.get(name, 0.0),
+        )
+        for name in sorted(models)
+    }
+    in_time = sum(value for (bound,), value in waits.items() if float(bound) == NOT_AT_ONCE_SECONDS)
+    return Pressures(
+        seconds=found.samples.seconds,
+        replicas=found.replicas("tidegate_eviction_bytes", QUEUE),
+        models=uses,
+        late_calls=max(waits.values(), default=0.0) - in_time,
+        waited_seconds=sum(found.at_proxies("tidegate_proxy_lease_wait_seconds_sum").values()),
+        busy={reason: value for (kind, reason), value in problems.items() if kind == "busy"},
+        rate_limited=sum(value for (kind, _), value in problems.items() if kind == "rate-limited"),
+        taken=1 - room["free",] / room["capacity",] if room["capacity",] else None,
+        loading=states[State.LOADING,],
+        queued=states[State.QUEUED,],
+        work=work,
+    )

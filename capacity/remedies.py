@@ -1,0 +1,179 @@
+"""What may be done about a pool that is short of memory: each a change of the definition, and how it is simulated."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tidegate_contracts.eviction import MODELS_SHARE
+from tidegate_eviction.policies import registry
+from tidegate_eviction.simulate.engine import SimulationSetting
+
+from stacks import devices
+from stacks.definition.base import byte_count
+from stacks.definition.gpu_products import gpu_product, profile_bytes
+from stacks.definition.models import Model
+from stacks.definition.placement import CpuPlacement, DraPlacement, MigPlacement
+from stacks.definition.pools import OnDemand, Pool
+from stacks.definition.servers import Server
+from stacks.stack import Stack
+
+from .pressures import Pressures
+
+Tree = Mapping[str, Any]
+MARGIN: Final = 1.25  # What a first load is charged more than its footprint.
+_MOST_TRIED = 3  # Models that it is tried with to pin them, or to take them apart.
+_MEBIBYTE = 1 << 20
+_NOT_IN_A_NAME = re.compile("[^a-z0-9]+")
+SLICES = (MigPlacement, DraPlacement)
+_USUAL: Final = tuple(f"{compute}g" for compute in (2, 3))  # Of two profiles of one size.
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A pool that is looked at."""
+
+    stack: Stack
+    path: tuple[str | int, ...]  # Of the pool, in the stack's definition.
+    server: Server
+    pool: Pool
+    found: Pressures
+
+    @property
+    def name(self) -> str:
+        """The pool behind its server."""
+        return f"{self.server.name}/{self.pool.name}"
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """Models that it serves."""
+        return self.stack.models_of(self.server, self.pool)
+
+    @property
+    def slice_bytes(self) -> int:
+        """Memory of what one replica runs on."""
+        return devices.memory_bytes(self.pool) or devices.capacity_bytes(self.pool) or 0
+
+    def footprint_bytes(self, name: str) -> float:
+        """Return what a model takes: declared or measured, whichever is more."""
+        declared = next((each.footprint for each in self.models if each.name == name), None)
+        return max(byte_count(declared) if declared else 0, self.found.models[name].footprint_bytes)
+
+    def change(self, **keys: Any) -> Tree:
+        """Return these keys of the pool as an overlay has them."""
+        return {"servers": [{"name": self.server.name, "pools": [{"name": self.pool.name, **keys}]}]}
+
+    def of_model(self, name: str, **keys: Any) -> Tree:
+        """Return these keys of a model as an overlay has them."""
+        return {"models": [{"name": name, **keys}]}
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One thing that may be done."""
+
+    kind: str
+    change: Tree
+    setting: SimulationSetting
+    more_bytes: int = 0  # Memory of slices, or of processors' pods, that it takes beyond today's.
+    apart: tuple[str, ...] = ()  # Models that get a pool of their own.
+
+
+def remedies(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
+    """Yield what may be done, the cheapest first."""
+    pool, found = subject.pool, subject.found
+    assert isinstance(pool.loading, OnDemand)
+    for model in sorted(now.pinned):
+        yield Remedy(f"unpin {model}", subject.of_model(model, pinned=False), replace(now, pinned=now.pinned - {model}))
+    shortest = pool.loading.lease_seconds
+    for policy, idle in (("cost-aware", shortest), (pool.loading.policy, shortest)):
+        if (policy, idle) != (
+            pool.loading.policy,
+            pool.loading.idle_seconds,
+        ) and pool.loading.policy in registry.BUILT_IN:
+            limits = {"policy": policy, "idleSeconds": idle}
+            setting = replace(now, policy=registry.BUILT_IN[policy], idle_seconds=idle)
+            yield Remedy("other limits", subject.change(loading=limits), setting)
+    used = sorted(found.models, key=lambda name: found.models[name].evicted, reverse=True)
+    for model in [each for each in used if each not in now.pinned and found.models[each].evicted][:_MOST_TRIED]:
+        yield Remedy(f"pin {model}", subject.of_model(model, pinned=True), replace(now, pinned=now.pinned | {model}))
+    greedy = sorted(found.models, key=lambda name: found.models[name].evicted_others, reverse=True)
+    for model in [each for each in greedy if found.models[each].evicted_others][:_MOST_TRIED]:
+        if (made := _pool_for(subject, model)) is not None:
+            change, size = made
+            yield Remedy(f"another pool for {model}", change, replace(now, pinned=now.pinned - {model}), size, (model,))
+    for keys, capacity, size in _larger(subject, now.capacity_bytes):
+        more = (size - subject.slice_bytes) * now.replicas
+        yield Remedy("a larger slice", subject.change(**keys), replace(now, capacity_bytes=capacity), more)
+    if pool.autoscaling is None:
+        for count in (now.replicas + 1, now.replicas + 2):
+            more = subject.slice_bytes * (count - now.replicas)
+            yield Remedy("more replicas", subject.change(replicas=count), replace(now, replicas=count), more)
+
+
+def _profiles(subject: Subject) -> Sequence[str]:
+    """Return the MIG profiles that the pool's GPUs have, one for each size, the smallest first: if there is one, that
+    into which the data plane's GPUs are cut."""
+    placement = subject.pool.placement
+    labels = [getattr(placement, "product", None), *(group.product for group in subject.stack.data_plane.gpus)]
+    product = next((found for label in labels if label and (found := gpu_product(label))), None)
+    there = {profile for group in subject.stack.data_plane.gpus if group.mig for profile in group.mig.slices}
+    sizes: dict[int, str] = {}
+    for each in sorted(product.profiles if product else (), key=lambda each: (each in there, each.startswith(_USUAL))):
+        sizes[profile_bytes(each)] = each
+    return [sizes[size] for size in sorted(sizes)]
+
+
+def _larger(subject: Subject, capacity: int) -> Iterator[tuple[Tree, int, int]]:
+    """Yield keys of the pool with a larger slice, the capacity that it has then, and the slice's bytes."""
+    pool, today = subject.pool, subject.slice_bytes
+    assert isinstance(pool.loading, OnDemand)
+    if isinstance(pool.placement, CpuPlacement):
+        memory = {"memory": size_text(byte_count(pool.resources.memory) + capacity)}
+        said = {"loading": {"capacity": size_text(2 * capacity)}} if pool.loading.capacity else {}
+        yield {**said, "resources": memory}, 2 * capacity, today + capacity
+    elif isinstance(pool.placement, SLICES):
+        for profile in _profiles(subject):
+            size = profile_bytes(profile)
+            if size > today:
+                grown = capacity * size // today
+                said = {"loading": {"capacity": size_text(grown)}} if pool.loading.capacity else {}
+                yield {**said, "placement": {"profile": profile}}, grown, size
+
+
+def _pool_for(subject: Subject, model: str) -> tuple[Tree, int] | None:
+    """Return the change that gives a model a pool of its own, on the smallest slice that holds it, and its bytes."""
+    pool, footprint = subject.pool, subject.footprint_bytes(model)
+    room = math.ceil(footprint * MARGIN)
+    said = pool.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    name = _NOT_IN_A_NAME.sub("-", model.lower()).strip("-")[:40]
+    if not footprint or any(each.name == name for each in subject.server.pools):
+        return None
+    for key in ("formerly", "autoscaling", "replicas"):
+        said.pop(key, None)
+    said["loading"].pop("warmWindows", None)
+    if isinstance(pool.placement, CpuPlacement):
+        size = -(-room // _MEBIBYTE) * _MEBIBYTE
+        said["loading"]["capacity"] = size_text(size)
+        today = devices.capacity_bytes(pool) or 0
+        said.setdefault("resources", {})["memory"] = size_text(byte_count(pool.resources.memory) - today + size)
+    elif isinstance(pool.placement, SLICES):
+        said["loading"].pop("capacity", None)
+        part = MODELS_SHARE[0] / MODELS_SHARE[1]
+        fits = [each for each in _profiles(subject) if profile_bytes(each) * part >= room]
+        if not fits:
+            return None
+        said["placement"]["profile"], size = fits[0], profile_bytes(fits[0])
+    else:
+        size = subject.slice_bytes
+    change = {"servers": [{"name": subject.server.name, "pools": [{**said, "name": name, "replicas": 1}]}]}
+    # With a second pool, each model says in which it is.
+    unsaid = [each.name for each in subject.models if each.pool is None and each.name != model]
+    models = [{"name": model, "pool": name}, *({"name": each, "pool": pool.name} for each in unsaid)]
+    return {**change, "models": models}, size
+
+
+def size_text(size: int) -> str:
+    """Return bytes as a definition says them."""
+    return f"{size // _MEBIBYTE}Mi" if size % _MEBIBYTE == 0 else f"{size // 10**6}M"

@@ -1,0 +1,133 @@
+"""What Prometheus has of a window of time, as advice asks for it: of one environment, by pools and their pods."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Protocol
+
+from tidegate_eviction.simulate.trace import Trace
+
+SCRAPED: Final = "up"  # Prometheus' own, of whatever it scrapes.
+Labels = tuple[str, ...]
+
+
+class Series(Protocol):
+    """Samples of one set of labels."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+
+    @property
+    def samples(self) -> Sequence[tuple[float, float]]:
+        """Unix times, and values."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What Prometheus has of a window of time. Sums are over all series that agree in the labels asked for."""
+
+    seconds: float  # The window's length.
+    series: Callable[[str], Sequence[Series]]
+    """Returns those of a metric, at times that all have in common."""
+
+    def increase(self, metric: str, *labels: str) -> defaultdict[Labels, float]:
+        """Return by how much a counter grew; one that began meanwhile, from nothing."""
+        begun: defaultdict[str, float] = defaultdict(lambda: math.inf)  # When each pod was scraped first.
+        for each in self.series(SCRAPED):
+            if each.samples:
+                pod = each.labels.get("pod", "")
+                begun[pod] = min(begun[pod], each.samples[0][0])
+
+        def grown(series: Series) -> float:
+            (at, first), *_ = series.samples
+            values = [
+                0.0 if at > begun[series.labels.get("pod", "")] else first,
+                *(value for _, value in series.samples),
+            ]
+            return sum(value - before if value >= before else value for before, value in pairwise(values))
+
+        return _summed(self.series(metric), labels, grown)
+
+    def mean(self, metric: str, *labels: str) -> defaultdict[Labels, float]:
+        """Return the mean of a gauge; where it is not there at a time, it counts 0 then."""
+        found = self.series(metric)
+        times = max((len(each.samples) for each in found), default=1)
+        return _summed(found, labels, lambda each: sum(value for _, value in each.samples) / times)
+
+    def last(self, metric: str, *labels: str) -> defaultdict[Labels, float]:
+        """Return the last value of a gauge, of several series with the same labels the largest."""
+        kept: defaultdict[Labels, float] = defaultdict(float)
+        for each in self.series(metric):
+            if each.samples and (said := _said(each, labels)) is not None:
+                kept[said] = max(kept[said], each.samples[-1][1])
+        return kept
+
+
+def _said(series: Series, labels: Sequence[str]) -> Labels | None:
+    """Return the values of labels; None where one is missing."""
+    return tuple(series.labels[each] for each in labels) if all(each in series.labels for each in labels) else None
+
+
+def _summed(
+    found: Sequence[Series], labels: Sequence[str], figure: Callable[[Series], float]
+) -> defaultdict[Labels, float]:
+    kept: defaultdict[Labels, float] = defaultdict(float)
+    for each in found:
+        if each.samples and (said := _said(each, labels)) is not None:
+            kept[said] += figure(each)
+    return kept
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Samples of a window of one environment, and the trace of its calls, where there is one."""
+
+    samples: Samples
+    trace: Trace | None
+
+
+@dataclass(frozen=True)
+class PoolSamples:
+    """Samples of one pool: of its proxies by the names of server and pool, of its pods by theirs."""
+
+    samples: Samples
+    server: str
+    pool: str
+    pods: "re.Pattern[str]"
+
+    def of_pods(self, found: Mapping[Labels, float]) -> defaultdict[Labels, float]:
+        """Return what has a pod as its first label, summed over the pool's; what is left are the other labels."""
+        kept: defaultdict[Labels, float] = defaultdict(float)
+        for (pod, *others), value in found.items():
+            if self.pods.fullmatch(pod):
+                kept[tuple(others)] += value
+        return kept
+
+    def at_pods(self, metric: str, *labels: str) -> defaultdict[Labels, float]:
+        """Return by how much a counter of the pods grew."""
+        return self.of_pods(self.samples.increase(metric, "pod", *labels))
+
+    def by_model(self, metric: str) -> defaultdict[str, float]:
+        """Return the same for each model."""
+        return defaultdict(float, {model: value for (model,), value in self.at_pods(metric, "model").items()})
+
+    def at_proxies(self, metric: str, *labels: str) -> dict[Labels, float]:
+        """Return by how much a counter of the proxies grew for this pool."""
+        found = self.samples.increase(metric, "server", "pool", *labels)
+        return {labels[2:]: value for labels, value in found.items() if labels[:2] == (self.server, self.pool)}
+
+    def last_of_models(self, metric: str) -> defaultdict[str, float]:
+        """Return the last value of a gauge for each model, at the pod where it is largest."""
+        kept: defaultdict[str, float] = defaultdict(float)
+        for (pod, model), value in self.samples.last(metric, "pod", "model").items():
+            if self.pods.fullmatch(pod):
+                kept[model] = max(kept[model], value)
+        return kept
+
+    def replicas(self, *metrics: str) -> int:
+        """Return how many of its pods any of these metrics was measured of."""
+        return len({pod for each in metrics for (pod,) in self.samples.last(each, "pod") if self.pods.fullmatch(pod)})

@@ -1,0 +1,128 @@
+"""Definitions, samples and traces of pools in trouble, as tests make them up."""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate_eviction.simulate.trace import Trace, TracedModel
+
+from capacity.samples import Samples
+from stacks.stack import Definition
+from stacks.validate import read_definition
+
+SERVER, POOL = "zoo", "small"
+POD = f"{SERVER}-{POOL}-0"
+SECONDS = 3600.0
+COMMON = """\
+images:
+  - {name: triton, repository: nvcr.io/nvidia/tritonserver, tag: 26.08-py3}
+  - {name: proxy, repository: registry.example.com/tidegate/inference-proxy, tag: 0.2.0}
+  - {name: eviction-policy, repository: registry.example.com/tidegate/eviction-policy, tag: 0.2.0}
+datasets:
+  - {name: models, kind: nfs, server: nfs.example.com, path: /export/models, writers: [data-scientists]}
+proxy:
+  auth: {apiKeys: {secret: api-keys}}
+  access:
+    - {name: notebooks, principals: [notebooks], actions: [infer, inspect], servers: [zoo]}
+  rateLimit: {requestsPerMinute: 100000, burst: 10000}
+network:
+  callers:
+    - {name: notebooks, namespaceLabels: {kubernetes.io/metadata.name: notebooks}}
+environments: [{name: demo}]
+"""
+PLANES = """\
+dataPlanes:
+  - name: here
+    context: here
+    environments: [demo]
+"""
+GPUS = """\
+    gpus:
+      - {nodes: 1, product: NVIDIA-A100-SXM4-80GB, perNode: 1, mig: {slices: {1g.10gb: 3, 2g.20gb: 2}}}
+"""
+
+
+def definition(folder: Path, pool: str, models: Mapping[str, str], gpus: str = "") -> Definition:
+    """Return a definition with one on-demand pool, in words of YAML, and models of these footprints."""
+    listed = "".join(f"  - {{name: {name}, server: {SERVER}, {said}}}\n" for name, said in models.items())
+    servers = f"servers:\n  - name: {SERVER}\n    repository: {{dataset: models}}\n    pools:\n      - {pool}\n"
+    file = folder / "inference.yaml"
+    file.write_text(f"{COMMON}{servers}models:\n{listed}{PLANES}{gpus}", "utf-8")
+    return read_definition(file)
+
+
+class MadeSeries(NamedTuple):
+    """Samples of one set of labels."""
+
+    labels: Mapping[str, str]
+    samples: Sequence[tuple[float, float]]
+
+
+@dataclass
+class Made:
+    """Samples, written down one after the other: counters that grew, gauges that stayed."""
+
+    series: dict[str, list[MadeSeries]] = field(default_factory=dict)
+
+    def grew(self, metric: str, by: float, **labels: str) -> None:
+        """A counter grew by so much."""
+        self._add(metric, labels, [(0.0, 7.0), (SECONDS, 7.0 + by)])
+
+    def was(self, metric: str, value: float, **labels: str) -> None:
+        """A gauge had one value."""
+        self._add(metric, labels, [(0.0, value), (SECONDS, value)])
+
+    def _add(self, metric: str, labels: Mapping[str, str], samples: Sequence[tuple[float, float]]) -> None:
+        self.series.setdefault(metric, []).append(MadeSeries(dict(labels), samples))
+
+    def samples(self) -> Samples:
+        """Return them."""
+        return Samples(SECONDS, lambda metric: self.series.get(metric, []))
+
+
+def calls(made: Made, many: Mapping[str, float], late: float = 0.0, waited: float = 0.0) -> None:
+    """So many calls came to models; some were late, and waited for so many seconds together."""
+    for name, number in many.items():
+        made.grew("tidegate_proxy_requests_total", number, server=SERVER, model=name, protocol="http", status="200")
+    here = {"server": SERVER, "pool": POOL}
+    made.grew("tidegate_proxy_lease_wait_seconds_bucket", 3.0, **here, le="0.1")
+    made.grew("tidegate_proxy_lease_wait_seconds_bucket", 3.0 + late, **here, le="+Inf")
+    made.grew("tidegate_proxy_lease_wait_seconds_sum", waited, **here)
+    made.was("tidegate_eviction_bytes", 9e9, pod=POD, kind="capacity")
+    made.was("tidegate_eviction_bytes", 1e9, pod=POD, kind="free")
+
+
+def loads(made: Made, name: str, number: float, seconds: float, size: float, evicted: float = 0.0) -> None:
+    """A model of so many bytes was loaded, and had to go for others."""
+    made.grew("tidegate_eviction_model_loads_total", number, pod=POD, model=name)
+    made.was("tidegate_eviction_model_load_seconds", seconds, pod=POD, model=name)
+    made.was("tidegate_eviction_model_footprint_bytes", size, pod=POD, model=name)
+    made.grew("tidegate_eviction_model_evictions_total", evicted, pod=POD, model=name, reason="room")
+
+
+def went_for(made: Made, name: str, number: float) -> None:
+    """So many models had to go for this one."""
+    made.grew("tidegate_eviction_model_evicted_others_total", number, pod=POD, model=name)
+
+
+def busy(made: Made, reason: str, number: float) -> None:
+    """So many calls were told busy."""
+    said = {"server": SERVER, "pool": POOL, "type": "busy", "reason": reason, "replica": "10.0.0.1"}
+    made.grew("tidegate_proxy_problems_total", number, **said)
+
+
+def work(made: Made, name: str, queued: float, computed: float) -> None:
+    """Calls of a model waited, and computed, for so many seconds at the server."""
+    made.grew("nv_inference_queue_duration_us", queued * 1e6, pod=POD, model=name, version="1")
+    made.grew("nv_inference_compute_infer_duration_us", computed * 1e6, pod=POD, model=name, version="1")
+
+
+def trace(models: Mapping[str, tuple[int, float]], turns: int, gap: float) -> Trace:
+    """Return calls of models (bytes, seconds of a load) in turn, so many seconds apart."""
+    made = tuple(TracedModel(name, size, seconds, 0.05) for name, (size, seconds) in models.items())
+    many = turns * len(made)
+    return Trace(
+        made, array("d", (each * gap for each in range(many))), array("l", (each % len(made) for each in range(many)))
+    )

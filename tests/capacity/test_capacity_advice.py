@@ -1,0 +1,172 @@
+"""What is advised follows from what presses: by samples that are made up, and by the simulator."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_eviction.simulate.trace import Trace
+
+from capacity.advice import Advice, advise
+from capacity.advising import subjects, told
+from capacity.changed import changed
+from capacity.pressures import reading
+from capacity.remedies import Subject
+from capacity.samples import Recorded
+from stacks.stack import Definition
+
+from .situations import GPUS, POOL, SERVER, Made, busy, calls, definition, loads, trace, went_for, work
+
+GB = 10**9
+ON_SLICES = (
+    f"{{name: {POOL}, loading: {{mode: on-demand, policy: lru-idle, idleSeconds: 60, waitSeconds: 20}}, "
+    "placement: {kind: mig, profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}}"
+)
+SMALL = dict.fromkeys(("ant", "bee", "cat", "dog", "emu"), "footprint: 3G")
+TURNS = trace(dict.fromkeys(SMALL, (3 * GB, 10.0)), 25, 30.0)
+
+
+def advice_for(found: Definition, made: Made, calls: Trace | None = TURNS) -> tuple[Subject, Advice]:
+    recorded = Recorded(made.samples(), calls)
+    (subject,) = subjects(found.stacks[0], recorded)
+    return subject, advise(subject, calls)
+
+
+def pressed(names: Iterable[str]) -> Made:
+    """Every model goes again and again, and half of the callers wait."""
+    made = Made()
+    calls(made, dict.fromkeys(names, 200.0), late=500.0, waited=5000.0)
+    for name in names:
+        loads(made, name, 100.0, 10.0, 3e9, evicted=99.0)
+        went_for(made, name, 99.0)
+    return made
+
+
+def test_a_working_set_that_is_larger_than_the_slice_wants_a_larger_one(tmp_path: Path) -> None:
+    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    subject, advice = advice_for(found, pressed(SMALL))
+    assert advice.kind == "a larger slice"
+    assert advice.now
+    assert advice.then
+    assert advice.then.lost_seconds < 0.2 * advice.now.lost_seconds
+    (pool,) = changed(found, subject, advice.change).stacks[0].platform.servers[0].pools
+    assert pool.placement.profile == "2g.20gb"  # type: ignore[union-attr]
+
+
+def test_a_model_that_makes_all_others_go_gets_a_pool_of_its_own(tmp_path: Path) -> None:
+    small = dict.fromkeys(("ant", "bee", "cat", "dog"), "footprint: 2G")
+    found = definition(tmp_path, ON_SLICES, {**small, "whale": "footprint: 7G"}, GPUS)
+    made = Made()
+    calls(made, dict.fromkeys([*small, "whale"], 200.0), late=500.0, waited=5000.0)
+    for name in small:
+        loads(made, name, 100.0, 10.0, 2e9, evicted=99.0)
+    loads(made, "whale", 100.0, 30.0, 7e9, evicted=99.0)
+    went_for(made, "whale", 396.0)
+    mixed = trace({**dict.fromkeys(small, (2 * GB, 10.0)), "whale": (7 * GB, 15.0)}, 25, 60.0)
+    subject, advice = advice_for(found, made, mixed)
+    assert advice.kind == "another pool for whale"
+    after = changed(found, subject, advice.change).stacks[0]
+    pools = {pool.name: [model.name for model in after.models_of(server, pool)] for _, server, pool in after.pools()}
+    assert pools == {POOL: [*small], "whale": ["whale"]}
+
+
+def test_a_pinned_model_that_nobody_calls_is_to_be_unpinned(tmp_path: Path) -> None:
+    found = definition(tmp_path, ON_SLICES, {**SMALL, "yak": "footprint: 5G, pinned: true"}, GPUS)
+    three = trace(dict.fromkeys(("ant", "bee", "cat"), (3 * GB, 10.0)), 25, 30.0)
+    named = Trace((*three.models, *trace({"yak": (5 * GB, 9.0)}, 1, 1.0).models), three.seconds, three.which)
+    _, advice = advice_for(found, pressed(["ant", "bee", "cat"]), named)
+    assert advice.kind == "unpin yak"
+    assert advice.change == {"models": [{"name": "yak", "pinned": False}]}
+
+
+def test_calls_that_queue_want_more_replicas(tmp_path: Path) -> None:
+    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    made = Made()
+    calls(made, dict.fromkeys(SMALL, 1000.0))
+    work(made, "ant", queued=900.0, computed=300.0)
+    subject, advice = advice_for(found, made)
+    assert advice.kind == "more replicas"
+    (pool,) = changed(found, subject, advice.change).stacks[0].platform.servers[0].pools
+    assert pool.replicas == 2
+
+
+@pytest.mark.parametrize(("metric", "value"), [("DCGM_FI_DEV_GPU_UTIL", 95.0), ("nv_gpu_utilization", 0.95)])
+def test_a_gpu_that_works_all_the_time_needs_a_shorter_queue_to_be_short(
+    tmp_path: Path, metric: str, value: float
+) -> None:
+    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    made = Made()
+    calls(made, dict.fromkeys(SMALL, 1000.0))
+    work(made, "ant", queued=150.0, computed=300.0)
+    assert advice_for(found, made)[1].kind == "nothing"
+    made.was(metric, value, pod="zoo-small-0")
+    subject, advice = advice_for(found, made)
+    assert advice.kind == "more replicas"
+    assert subject.found.work.gpu == pytest.approx(0.95)
+
+
+def test_callers_who_are_told_busy_while_their_model_loads_are_to_wait_longer(tmp_path: Path) -> None:
+    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    made = Made()
+    calls(made, dict.fromkeys(SMALL, 20.0), late=5.0, waited=90.0)
+    for name in SMALL:
+        loads(made, name, 1.0, 26.0, 3e9)
+    busy(made, "loading", 40.0)
+    subject, advice = advice_for(found, made, trace(dict.fromkeys(("ant", "bee"), (3 * GB, 26.0)), 20, 30.0))
+    assert advice.kind == "other limits"
+    assert advice.change == subject.change(loading={"waitSeconds": 52})
+    assert advice.now
+    assert advice.then
+    assert advice.now.refused > advice.then.refused == 0
+
+
+def test_where_all_is_well_nothing_is_advised(tmp_path: Path) -> None:
+    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    made = Made()
+    calls(made, dict.fromkeys(SMALL, 1000.0), late=5.0, waited=50.0)
+    work(made, "ant", queued=1.0, computed=300.0)
+    assert advice_for(found, made)[1] == Advice("nothing", "99.9% of the calls found their model resident.")
+
+
+def test_nothing_is_advised_of_what_nobody_measured(tmp_path: Path) -> None:
+    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    assert advice_for(found, Made())[1].why == "Prometheus has none of its pods in this time."
+
+
+def test_what_the_definition_has_no_room_for_is_said(tmp_path: Path) -> None:
+    few = GPUS.replace("1g.10gb: 3, 2g.20gb: 2", "1g.10gb: 1")
+    found = definition(tmp_path, ON_SLICES, SMALL, few)
+    text = "\n".join(told(found, found.stacks[0], Recorded(pressed(SMALL).samples(), TURNS)))
+    assert 'make check refuses it as things are: data plane "here" has' in text
+    assert "Not advised: proxy.rateLimit" in text
+
+
+def test_the_lines_say_figures_place_change_and_what_is_expected(tmp_path: Path) -> None:
+    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    text = "\n".join(told(found, found.stacks[0], Recorded(pressed(SMALL).samples(), TURNS)))
+    for part in (
+        f"{SERVER}/{POOL}  1 replica on MIG 1g.10gb (mixed), 1,000 calls",
+        "memory   short  50.0% found their model resident; 495 evictions for room",
+        "advice   a larger slice:",
+        "inference.yaml:15, over what the environment demo has",
+        "profile: 2g.20gb",
+        "(the same calls, simulated)",
+    ):
+        assert part in text, text
+
+
+@given(
+    st.floats(1e6, 1e9),
+    st.floats(0.1, 100),
+    st.lists(st.floats(1e7, 1e10), min_size=3, max_size=20, unique=True).filter(lambda each: max(each) > 2 * min(each)),
+)
+def test_a_straight_line_through_loads_gives_back_the_rate_that_made_them(
+    rate: float, start: float, sizes: list[float]
+) -> None:
+    found = reading([(size, start + size / rate, 1.0) for size in sizes])
+    mean = sum(sizes) / len(sizes) / rate
+    if mean / (mean + start) > 1e-3:  # else the start drowns it
+        assert found
+        assert found.bytes_per_second == pytest.approx(rate, rel=1e-3)
+        assert found.share == pytest.approx(mean / (mean + start), rel=1e-3)

@@ -88,6 +88,8 @@ override export TRACE := $(value TRACE)
 override export PROMETHEUS := $(value PROMETHEUS)
 override export LOGS := $(value LOGS)
 override export HOURS := $(value HOURS)
+override export SAMPLES := $(value SAMPLES)
+override export TARGET := $(value TARGET)
 override export MATCH := $(value MATCH)
 override export ALLOW_NOT_RUN := $(value ALLOW_NOT_RUN)
 override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
@@ -192,6 +194,12 @@ RECORDED = "$${TRACE:-build/trace.csv.gz}"
 trace: .run ## Record traffic from PROMETHEUS=<url> (HOURS=168 MATCH=<matchers>) or LOGS=<files>, as a trace: TRACE=<file>
 	@$(RUN) -m capacity trace $(RECORDED) $(if $(PROMETHEUS),--prometheus "$$PROMETHEUS") $(if $(HOURS),--hours "$$HOURS") \
 	  $(if $(MATCH),--match "$$MATCH") $(if $(LOGS),--logs "$$LOGS")
+
+.PHONY: advise
+advise: .run ## Say what presses on each pool of STACK=<stack>, and what to do: PROMETHEUS=<url> (HOURS=24 MATCH= TARGET=99%), or SAMPLES=<folder>
+	@$(RUN) -m capacity advise "$$DEFINITION" $(if $(STACK),--stack "$$STACK") $(if $(PROMETHEUS),--prometheus "$$PROMETHEUS") \
+	  $(if $(SAMPLES),--samples "$$SAMPLES") $(if $(HOURS),--hours "$$HOURS") $(if $(MATCH),--match "$$MATCH") \
+	  $(if $(TARGET),--target "$$TARGET")
 
 .PHONY: demo
 demo: .test ## Show the whole data plane at work on this machine: real Tritons, the eviction policy, proxies (two minutes)

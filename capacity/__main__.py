@@ -38,6 +38,25 @@ def trace(
         write_recorded(Sources(prometheus, hours, match, logs), out)
 
 
+@app.command()
+def advise(
+    definition: Annotated[Path, typer.Argument(metavar="DEFINITION", help="The stack definition.")],
+    stack: Annotated[str | None, typer.Option(metavar="NAME", help="The stack that is looked at.")] = None,
+    prometheus: Annotated[str, typer.Option(metavar="URL", help="The Prometheus that is asked.")] = "",
+    samples: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Samples kept before; with --prometheus, where they are kept.")
+    ] = None,
+    hours: Annotated[float, typer.Option(help="How long, up to now.")] = 24.0,
+    match: Annotated[str, typer.Option(metavar="MATCHERS", help="Further matchers of PromQL, such as cluster=…")] = "",
+    target: Annotated[str, typer.Option(help="Share of calls that are to find their model resident.")] = "99%",
+) -> None:
+    """Say what presses on each pool, and what is to be done about it."""
+    with answering():
+        from .advising import Wanted, tell_advice
+
+        tell_advice(Wanted(definition, stack, prometheus, samples, hours, match, target))
+
+
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):

@@ -1,24 +1,78 @@
-"""What is told of a stack: what presses on each of its pools, and one recommendation for each."""
+"""`make advise`: what presses on each pool of a stack, and one recommendation for each."""
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from stacks import devices
+from stacks.command import WRONG_INPUT, CommandError, chosen
 from stacks.definition.pools import OnDemand
-from stacks.problems import count_of, escaped
+from stacks.problems import count_of, escaped, listed
 from stacks.stack import Definition, Stack
+from stacks.validate import read_definition
 
 from .advice import TARGET, Advice, advise, is_compute_short, is_memory_short
 from .changed import overlay_text, place, why_refused
 from .expected import Expected
 from .pressures import Pressures, pressures
+from .recorded import asked, keep, kept
 from .remedies import Subject
 from .samples import PoolSamples, Recorded
 
+_MOST_HOURS = 366 * 24.0
 NEVER_ADVISED = (
     "Not advised: proxy.rateLimit, which is a decision about callers, and how many loads run at once, for which the "
     "definition has no key: four, as many as Triton's threads, are what the simulator and every measurement knew."
 )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user asks for."""
+
+    definition: Path
+    stack: str | None = None
+    prometheus: str = ""
+    samples: Path | None = None  # Where samples are read from; with a Prometheus, where they are kept.
+    hours: float = 24.0
+    match: str = ""
+    target: str = f"{TARGET:.0%}"  # Share of calls that are to find their model resident.
+
+
+def tell_advice(wanted: Wanted) -> None:
+    """Print the advice. Raises CommandError and DefinitionError."""
+    definition = read_definition(wanted.definition)
+    stacks = chosen(definition, wanted.stack)
+    if len(stacks) > 1:
+        names = listed(stack.name for stack in stacks)
+        raise CommandError(f"Say which stack the Prometheus looks after: STACK= one of {names}.", WRONG_INPUT)
+    (stack,) = stacks
+    target = _share(wanted.target)
+    if wanted.prometheus:
+        if not 0 < wanted.hours <= _MOST_HOURS:
+            raise CommandError(f"HOURS={wanted.hours:g} is not more than 0 and at most {_MOST_HOURS:g}.", WRONG_INPUT)
+        match = ",".join(filter(None, [f'namespace="{stack.namespace}"', wanted.match]))
+        recorded, of_this_time = asked(wanted.prometheus, match, wanted.hours)
+    elif wanted.samples is not None:
+        recorded = kept(wanted.samples)
+    else:
+        raise CommandError("Say where from: PROMETHEUS=<url> (HOURS=24), or SAMPLES=<folder>.", WRONG_INPUT)
+    for line in told(definition, stack, recorded, target):
+        print(line)
+    if wanted.prometheus and wanted.samples is not None:
+        keep(recorded, of_this_time, wanted.samples)
+
+
+def _share(text: str) -> float:
+    """Return a share that is said as `99%`. Raises CommandError."""
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = 0.0
+    if not text.endswith("%") or not 0 < share <= 1:
+        raise CommandError(f"TARGET={escaped(text)} is no share of calls, such as 99%.", WRONG_INPUT)
+    return share
 
 
 def told(definition: Definition, stack: Stack, recorded: Recorded, target: float = TARGET) -> Iterator[str]:
@@ -31,6 +85,8 @@ def told(definition: Definition, stack: Stack, recorded: Recorded, target: float
         yield ""
         yield from _of_pool(definition, subject, advice, target)
     yield ""
+    if recorded.why_no_trace:
+        yield f"Nothing could be simulated: {recorded.why_no_trace}"
     yield NEVER_ADVISED
 
 

@@ -6,24 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final
 
 from tidegate_eviction.simulate.trace import Trace
 
+from .prometheus import Series
+
 SCRAPED: Final = "up"  # Prometheus' own, of whatever it scrapes.
 Labels = tuple[str, ...]
-
-
-class Series(Protocol):
-    """Samples of one set of labels."""
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Its labels."""
-
-    @property
-    def samples(self) -> Sequence[tuple[float, float]]:
-        """Unix times, and values."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +78,7 @@ class Recorded:
 
     samples: Samples
     trace: Trace | None
+    why_no_trace: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from tidegate_eviction.simulate.trace import Trace, TracedModel
 
+from capacity.prometheus import Series
 from capacity.samples import Samples
 from stacks.stack import Definition
 from stacks.validate import read_definition
@@ -53,18 +53,11 @@ def definition(folder: Path, pool: str, models: Mapping[str, str], gpus: str = "
     return read_definition(file)
 
 
-class MadeSeries(NamedTuple):
-    """Samples of one set of labels."""
-
-    labels: Mapping[str, str]
-    samples: Sequence[tuple[float, float]]
-
-
 @dataclass
 class Made:
     """Samples, written down one after the other: counters that grew, gauges that stayed."""
 
-    series: dict[str, list[MadeSeries]] = field(default_factory=dict)
+    series: dict[str, list[Series]] = field(default_factory=dict)
 
     def grew(self, metric: str, by: float, **labels: str) -> None:
         """A counter grew by so much."""
@@ -75,7 +68,7 @@ class Made:
         self._add(metric, labels, [(0.0, value), (SECONDS, value)])
 
     def _add(self, metric: str, labels: Mapping[str, str], samples: Sequence[tuple[float, float]]) -> None:
-        self.series.setdefault(metric, []).append(MadeSeries(dict(labels), samples))
+        self.series.setdefault(metric, []).append(Series(dict(labels), samples))
 
     def samples(self) -> Samples:
         """Return them."""

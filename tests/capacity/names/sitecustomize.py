@@ -21,4 +21,4 @@ def _getaddrinfo(host: Any, port: Any, *args: Any, **more: Any) -> Any:
 
 
 socket.getaddrinfo = _getaddrinfo
-uvloop.run = asyncio.run  # asyncio's own loop asks Python for addresses, and uvloop the system
+uvloop.run = asyncio.run  # type: ignore[assignment]  # asyncio's own loop asks Python for addresses, and uvloop the system

@@ -10,7 +10,8 @@ from stacks.definition.pools import OnDemand
 PAGE = (Path(__file__).resolve().parents[2] / "docs/eviction.md").read_text("utf-8")
 
 
-def test_the_setting_that_it_recommends_is_a_valid_one() -> None:
-    (text,) = re.findall(r"^```yaml\n(loading: .*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    found = OnDemand.model_validate(yaml.safe_load(text)["loading"])
-    assert (found.policy, found.idle_seconds) == ("cost-aware", found.lease_seconds)
+def test_the_settings_that_it_shows_are_valid_and_the_first_is_what_it_recommends() -> None:
+    texts = re.findall(r"^```yaml\n(loading: .*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    recommended, staged = (OnDemand.model_validate(yaml.safe_load(text)["loading"]) for text in texts)
+    assert (recommended.policy, recommended.idle_seconds) == ("cost-aware", recommended.lease_seconds)
+    assert staged.staging

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from policies.guardrails.money import HOURS_A_MONTH
 from stacks.problems import Position
 
 from .changes import restarts
@@ -20,6 +21,7 @@ from .changes.stack_change import Devices, StackChange, State, findings_of
 from .changes.weaker import Grant
 from .contexts import context_of
 from .guardrails import PINNED
+from .room import PoolRoom
 from .seen import Seen
 from .waves.plan import Step
 
@@ -96,6 +98,21 @@ class RestartedWorkload(_Json):
     models: tuple[str, ...]
 
 
+class Month(_Json):
+    """What the GPU devices of a stack cost a month of 730 hours, autoscalers at their most."""
+
+    before: float | None
+    """Money; null where a device has no price."""
+    after: float | None
+    difference: float | None
+    currency: str
+    device_hours_before: int
+    device_hours_after: int
+    one_endpoint_a_model: float | None = None
+    """What a device for each model would cost instead, the cheapest that holds it; null where it is not known."""
+    device_hours_of_endpoints: int | None = None
+
+
 class SeenStack(_Place):
     """One stack, and how it changes; one that is no longer described has only a name."""
 
@@ -121,6 +138,10 @@ class SeenStack(_Place):
     """What happens without a restart; `grave`: as bad as a deletion."""
     devices: tuple[Devices, ...] = ()
     """GPU devices before and after, autoscalers at their most, and those that its data plane has."""
+    month: Month | None = None
+    """Null where nothing is compared."""
+    pools: tuple[PoolRoom, ...] = ()
+    """What each pool takes after the change, and the room that it has left."""
 
 
 class Document(_Json):
@@ -215,7 +236,27 @@ def _stacks(seen: Seen) -> Iterator[SeenStack]:
                 key: getattr(change, key)
                 for key in ("state", "stays", "down", "weaker", "grants", "notices", "devices")
             }
+            said |= {"month": _month(change), "pools": change.room.pools if change.room else ()}
         yield SeenStack(name=name, **said)
+
+
+def _month(change: StackChange) -> Month:
+    before, after = change.costs
+    endpoints = change.room.endpoints if change.room else None
+    return Month(
+        before=_cents(before.month),
+        after=_cents(after.month),
+        difference=None if before.month is None or after.month is None else _cents(after.month - before.month),
+        currency=after.currency,
+        device_hours_before=before.devices * HOURS_A_MONTH,
+        device_hours_after=after.devices * HOURS_A_MONTH,
+        one_endpoint_a_model=_cents(endpoints.month) if endpoints else None,
+        device_hours_of_endpoints=endpoints.devices * HOURS_A_MONTH if endpoints else None,
+    )
+
+
+def _cents(amount: float | None) -> float | None:
+    return None if amount is None else round(amount, 2)
 
 
 def _object(change: ObjectChange) -> ChangedObject:

@@ -28,6 +28,7 @@ from .files import write_atomically
 from .guardrails import enforce, findings, today
 from .orphans import Orphan, orphans_in, stacks_in
 from .render import Rendered, render
+from .room import room_of
 from .seen import Seen
 from .terminal import console, make, note, progress
 from .up import changes_since, parsed
@@ -120,6 +121,7 @@ def _stack_changes(
         before = {name: objects for name, objects in comparison.before.items() if objects is not None}
         known = check_all(before, today())
     there: dict[str, Counter[str]] = defaultdict(Counter)
+    rooms = {stack.name: room_of(stack, definition) for stack in definition.stacks}
     for stack in definition.stacks:
         for (device, _), count in inventory(stack.data_plane.gpus).items():
             there[stack.name][str(device)] += count
@@ -133,6 +135,7 @@ def _stack_changes(
             findings=found.get(name, ()),
             known=known.get(name, ()),
             definition=definition.file,
+            room=rooms.get(name),
         )
         # A stack that nobody asked for is said where one of those that are asked for breaks something in it.
         for name in {**comparison.changes, **found}

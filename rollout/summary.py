@@ -8,12 +8,14 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from policies.guardrails.rules.money import cost_of
 from stacks.problems import escaped, listed, shortened
 from stacks.stack import Definition, Stack
 
 from .changes.workloads import gpu_slices
 from .contexts import context_of
 from .render import Rendered
+from .room import lines, room_of
 from .terminal import in_shell, make
 
 MOST_STACKS = 24
@@ -25,9 +27,9 @@ _UNSET: tuple[Any, ...] = (None, (), [], {})
 
 
 def table(stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> Table:
-    """Return a table with a row a stack: its objects by kind, the GPU slices it asks for, its datasets."""
+    """Return a table with a row a stack: its objects by kind, its GPU slices and what they cost, its datasets."""
     out = Table(show_lines=True)
-    for name in ("Stack", "Objects", "GPU slices", "Datasets"):
+    for name in ("Stack", "Objects", "GPU slices", "A month", "Datasets"):
         out.add_column(name, overflow="fold")
     for stack, rendered in [*zip(stacks, rendering, strict=True)][:MOST_STACKS]:
         counts = Counter(item["kind"] for item in rendered.objects)
@@ -35,10 +37,19 @@ def table(stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> Table:
         objects = f"{counts.total()}: {', '.join(names)}"
         datasets = "\n".join(f"{dataset.name} ({dataset.kind})" for dataset in stack.platform.datasets)
         slices = "\n".join(f"{count} × {name}" for name, count in sorted(gpu_slices(rendered.objects).items()))
-        out.add_row(Text(stack.name), Text(objects), Text(slices or "none"), Text(datasets or "none"))
+        month = str(cost_of(rendered.objects)) if slices else ""
+        out.add_row(Text(stack.name), Text(objects), Text(slices or "none"), Text(month), Text(datasets or "none"))
     if len(stacks) > MOST_STACKS:
-        out.add_row(f"… and {len(stacks) - MOST_STACKS} more", "", "", "")
+        out.add_row(f"… and {len(stacks) - MOST_STACKS} more", "", "", "", "")
     return out
+
+
+def money_and_room(definition: Definition, stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> str:
+    """Return what each stack costs beside one endpoint a model, and the room that is left in its pools."""
+    costs = [(stack, cost_of(rendered.objects)) for stack, rendered in zip(stacks, rendering, strict=True)]
+    told = lines((stack.name, str(cost), cost, room_of(stack, definition)) for stack, cost in costs[:MOST_STACKS])
+    more = [f"  … and {len(costs) - MOST_STACKS} more stacks"] if len(costs) > MOST_STACKS else []
+    return "\n".join(["GPUs a month (730 hours), and room, autoscalers at their most:", *told, *more])
 
 
 def how_they_differ(definition: Definition) -> str:

@@ -54,7 +54,8 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     screen = console()
     screen.print(summary.table(stacks, rendering))
     differing = "" if only else summary.how_they_differ(definition)
-    for paragraph in (differing, advisory_text(definition.advisories), guarded):
+    room = summary.money_and_room(definition, stacks, rendering)
+    for paragraph in (room, differing, advisory_text(definition.advisories), guarded):
         if paragraph:
             screen.print(paragraph, soft_wrap=True)
     screen.print(summary.how_to_go_on(definition, stacks, only, out), soft_wrap=True)

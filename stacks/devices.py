@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from tidegate_contracts.eviction import MODELS_SHARE
 
+from policies.guardrails.money import CURRENCY, Hourly
+
 from .definition.base import byte_count
 from .definition.gpu_products import gpu_product, profile_bytes
+from .definition.mig_cuts import part_of_gpu
 from .definition.placement import (
     CpuPlacement,
     DraPlacement,
@@ -82,6 +85,27 @@ def inventory(groups: Iterable[GpuNodes]) -> Counter[tuple[Device, str]]:
         else:
             found[Device("gpu"), group.product] += gpus
     return found
+
+
+def prices(groups: Iterable[GpuNodes]) -> Hourly:
+    """Return what a device of each product costs an hour, the dearest of several; nothing where no price is said."""
+    said = list(groups)
+    found: dict[str, dict[str, float | None]] = {}
+    for group in said if any(group.price for group in said) else ():
+        for kind, _ in inventory([group]):
+            device, before = kind.profile or kind.kind, found.setdefault(group.product, {})
+            price = None
+            if group.price is not None:
+                part = part_of_gpu(gpu_product(group.product), kind.profile) if kind.profile else 1.0
+                price = round(group.price.per_hour * part / (group.sharing.replicas if group.sharing else 1), 6)
+            known = [one for one in (before.get(device, price), price) if one is not None]
+            before[device] = max(known) if len(known) == 2 else None
+    return found
+
+
+def currency(groups: Iterable[GpuNodes]) -> str:
+    """Return the currency of an inventory's prices."""
+    return next((group.price.currency for group in groups if group.price), CURRENCY)
 
 
 def memory_bytes(pool: Pool) -> int | None:

@@ -1,6 +1,7 @@
 """Which cuts of a data plane's GPUs give the slices that are asked for, with the fewest nodes cut anew, and so drained.
 
     layout(gpus, asked) → Layout | None
+    advice(gpus, asked) → sentences for people, about both
     more_nodes(gpus, asked) → {place in `gpus`: how many more nodes like those there would do, by themselves}
 
 `gpus` is an inventory (`gpus:` of a data plane). `asked` counts devices by kind and product, None for those of any
@@ -18,7 +19,7 @@ from functools import cached_property, partial
 from typing import Literal
 
 from .definition.gpu_products import gpu_product
-from .definition.mig_cuts import Cut, cuts, fewest, filled, stand_on, unused, words
+from .definition.mig_cuts import COMPUTE_SLICES, MEMORY_SLICES, Cut, cuts, fewest, filled, stand_on, unused, words
 from .definition.placement import GpuNodes, MigLayout
 from .devices import Device, inventory
 
@@ -106,6 +107,26 @@ def more_nodes(gpus: Sequence[GpuNodes], asked: Asked) -> dict[int, int]:
         if would_do(place, most):
             found[place] = fewest(most, partial(would_do, place))
     return found
+
+
+def advice(gpus: Sequence[GpuNodes], asked: Asked) -> Iterator[str]:
+    """Yield sentences: how to cut these GPUs anew so that they give what is asked for, or how many more would."""
+    if one := layout(gpus, asked):
+        if one.changes:
+            most = "" if one.is_least else " at the most"
+            yield f"Or cut {one.drained} of {sum(group.nodes for group in gpus)} nodes anew{most}, and say so there:"
+            yield from map(str, one.changes)
+        if one.free:
+            yield f"Free then: {', '.join(f'{count} × {device}' for (device, _), count in one.free.items())}."
+        for each in one.unused:
+            lost = [(each.compute, f"of {COMPUTE_SLICES} compute"), (each.memory, f"of {MEMORY_SLICES} memory")]
+            told = " and ".join(f"{count} {of}" for count, of in lost if count)
+            yield f"In no slice then: {told} slices of each {each.product} that is cut into {words(each.cut)}."
+    elif more := more_nodes(gpus, asked):
+        each_way = (
+            f"{count} of {gpus[place].product} with {gpus[place].per_node} each" for place, count in more.items()
+        )
+        yield f"No cut of these GPUs gives it. More nodes would, cut as serves best: {' or '.join(each_way)}."
 
 
 def _waste(one: Layout) -> tuple[int, int]:

@@ -4,7 +4,7 @@
 - as a Pulumi policy pack: `pulumi preview --policy-pack policies/guardrails`;
 - as a page for people: docs/guardrails.md, written by `make docs`.
 
-An environment's settings (its kind, severities, waivers, ceiling) ride on its Namespace, as an annotation: they come
+An environment's settings (its kind, severities, waivers, ceilings) ride on its Namespace, as an annotation: they come
 with the objects.
 """
 

@@ -50,6 +50,7 @@ without it is held to production's severities.
 ```yaml
 guardrails:
   gpuSlices: 12 # the most that the environment may take on one data plane
+  monthlyBudget: 5000 # what its devices may cost a month there, by the prices under gpus
   severities:
     every-workload-has-a-budget: mandatory
   waivers:

@@ -1,10 +1,12 @@
-"""What a Namespace says about itself: its kind, the severities that it changes, its waivers and its ceiling."""
+"""What a Namespace says about itself: its kind, the severities that it changes, its waivers, ceilings and prices."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any, Literal, get_args
+
+from .money import CURRENCY, Hourly
 
 ANNOTATION = "tidegate.dev/guardrails"
 """On the Namespace; JSON. With the objects of an environment its settings are there too."""
@@ -42,6 +44,9 @@ class Settings:
     gpu_slices: int | None = None  # How many devices the environment may take; any number without.
     written: tuple[str, ...] = ()
     """Claims and bucket addresses whose content somebody may write from outside of the servers."""
+    monthly_budget: int | None = None  # Money that its devices may cost a month; any without.
+    prices: Hourly = field(default_factory=dict)  # Of the devices of its data plane.
+    currency: str = CURRENCY
     malformed: str = ""  # Why the annotation could not be read.
 
 
@@ -55,6 +60,9 @@ def annotation(settings: Settings) -> str:
         ],
         "gpuSlices": settings.gpu_slices,
         "written": list(settings.written),
+        "monthlyBudget": settings.monthly_budget,
+        "prices": {product: dict(of) for product, of in settings.prices.items()},
+        "currency": settings.currency if settings.prices else None,
     }
     said = {key: value for key, value in tree.items() if value not in (None, {}, [])}
     return json.dumps(said, sort_keys=True, ensure_ascii=False, default=date.isoformat)
@@ -64,19 +72,30 @@ def settings_of(text: Any) -> Settings:
     """Return the settings in an annotation; those of production, and why, where it cannot be read."""
     try:
         tree = json.loads(text, object_pairs_hook=_once)
-        _only(tree, "kind", "severities", "waivers", "gpuSlices", "written")
+        _only(tree, "kind", "severities", "waivers", "gpuSlices", "written", "monthlyBudget", "prices", "currency")
         severities, slices, written = tree.get("severities", {}), tree.get("gpuSlices"), tree.get("written", [])
         if tree["kind"] not in KINDS or not isinstance(severities, dict) or not {*severities.values()} <= {*SEVERITIES}:
             raise ValueError("kind or severities have a value that there is not")
-        if slices is not None and (type(slices) is not int or slices < 0):
-            raise ValueError("gpuSlices is no whole number")
+        for key in ("gpuSlices", "monthlyBudget"):
+            if (most := tree.get(key)) is not None and (type(most) is not int or most < 0):
+                raise ValueError(f"{key} is no whole number")
+        money = {"monthly_budget": tree.get("monthlyBudget"), **_prices(tree)}
         if not isinstance(written, list) or not all(isinstance(each, str) for each in written):
             raise ValueError("written is no list of texts")
-        return Settings(tree["kind"], severities, tuple(map(_waiver, tree.get("waivers", []))), slices, tuple(written))
+        waivers = tuple(map(_waiver, tree.get("waivers", [])))
+        return Settings(tree["kind"], severities, waivers, slices, tuple(written), **money)
     except KeyError as error:
         return Settings(malformed=f"{error.args[0]} is missing")
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         return Settings(malformed=str(error) or type(error).__name__)
+
+
+def _prices(tree: Any) -> dict[str, Any]:
+    prices, currency = tree.get("prices", {}), tree.get("currency", CURRENCY)
+    said = [price for of in prices.values() for price in of.values() if price is not None]
+    if not isinstance(currency, str) or not all(type(price) in (int, float) and price >= 0 for price in said):
+        raise ValueError("prices or currency have a value that there is not")
+    return {"prices": prices, "currency": currency}
 
 
 def _waiver(tree: Any) -> Waiver:
@@ -101,6 +120,7 @@ def held_to(settings: Settings) -> str:
         f"severities changed: {', '.join(severities) or 'none'}",
         f"waivers: {', '.join(waivers) or 'none'}",
         f"GPU slices: {'any number' if settings.gpu_slices is None else settings.gpu_slices}",
+        *([f"money a month: {settings.monthly_budget}"] if settings.monthly_budget is not None else []),
         *([f"written from outside: {', '.join(settings.written)}"] if settings.written else []),
     ]
     return "; ".join(parts)

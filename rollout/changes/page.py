@@ -10,6 +10,7 @@ from policies.guardrails import Finding
 from policies.guardrails.checking import counted
 from stacks.problems import escaped, shortened
 
+from ..room import difference, saving
 from . import restarts
 from .compare import DATASETS, WORDS, ObjectChange, tally
 from .report import meaning, values
@@ -71,6 +72,7 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
         "What restarts": _restarts,
         "Without a restart": _notices,
         "GPU devices": _devices,
+        "GPUs a month, and room": _money,
         "Changes": _stacks,
     }
     room = _Room(LIMIT - _RESERVE - _FRAME - size("\n".join(lines)))
@@ -229,6 +231,25 @@ def _devices(changes: Sequence[StackChange], room: _Room) -> list[str]:
             taken = sum(one.after * len(stacks) for one, stacks in devices.items() if one.before == one.after)
             out += lines if changed else ["", *folded(f"unchanged: {taken}", lines)]
     return [*out, "\n<sub>Autoscalers count with their most replicas.</sub>"] if devices else []
+
+
+def _money(changes: Sequence[StackChange], room: _Room) -> list[str]:
+    """Return a table of what stacks cost that change, and the room of their pools to open."""
+    costing = [change for change in changes if change.state != "unchanged" and any(one.devices for one in change.costs)]
+    rows = []
+    for change in costing:
+        before, after = (prose(str(cost)) for cost in change.costs)
+        beside = prose(saving(change.costs[1], change.room)) if change.room else ""
+        more = prose(difference(*change.costs))
+        rows.append((code(change.name), before, f"**{after}**" if before != after else after, more, beside))
+    if not rows:
+        return []
+    head, rule, *lines = table(("Stack", "Before", "After", "Difference", "Instead"), rows)
+    out = [head, rule, *room.take(lines, "\nand {} more".format)]
+    pools = [
+        f"- {code(change.name)} {prose(str(each))}" for change in costing if change.room for each in change.room.pools
+    ]
+    return [*out, *(["", *folded("room in pools", room.take(pools, "- and {} more".format))] if pools else [])]
 
 
 def _stacks(changes: Sequence[StackChange], room: _Room) -> list[str]:

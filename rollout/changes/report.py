@@ -12,6 +12,7 @@ from rich.text import Text
 from policies.guardrails.checking import counted as counted_findings
 from stacks.problems import counted, escaped, listed, shortened, shown
 
+from ..room import difference, lines
 from ..terminal import in_shell
 from . import restarts
 from .compare import DATASETS, KEPT, MISSING, WORDS, FieldChange, ObjectChange, Verb, tally
@@ -173,11 +174,25 @@ def terminal_summary(changes: Sequence[StackChange]) -> Text:
         "What restarts:": _restarts(changes),
         "Without a restart:": [(f"  {line}", "") for line in _notices(changes, grave=False)],
         "GPU devices, autoscalers at their most:": devices,
+        "GPUs a month, and room, autoscalers at their most:": [(escaped(line), "") for line in _money(changes)],
         "Guardrails:": _findings(changes),
     }
     lines = [line for title, body in parts.items() if body for line in ((title, "bold"), *body)]
     lines += [(line, "bold red") for line in (*_notices(changes, grave=True), *_weaker(changes), *_stays(changes))]
     return Text("\n").join(Text(*line) for line in lines)
+
+
+def _money(changes: Sequence[StackChange]) -> list[str]:
+    costing = [
+        change for change in changes if change.state != "unchanged" and any(cost.devices for cost in change.costs)
+    ]
+    return lines((change.name, _cost_words(change), change.costs[1], change.room) for change in costing)
+
+
+def _cost_words(change: StackChange) -> str:
+    """Return what a stack costs a month, before and after where that differs."""
+    before, after = change.costs
+    return str(after) if before == after else f"{before} → {after} ({difference(before, after)})"
 
 
 def _weaker(changes: Sequence[StackChange]) -> list[str]:

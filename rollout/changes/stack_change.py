@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
 from policies.guardrails import Finding
+from policies.guardrails.money import Cost
+from policies.guardrails.rules.money import cost_of
 from stacks.problems import counted
 
+from ..room import Room, difference
 from ..terminal import make
 from .compare import DATASETS, KEPT, ObjectChange, tally
 from .names import unsaid
@@ -44,6 +47,8 @@ class StackChange:
     known: Sequence[Finding]  # Those of before the change.
     weaker: Sequence[str] = ()  # What it newly allows, or asks for no longer: sentences without a subject.
     grants: Sequence[Grant] = ()  # Who may newly call what.
+    costs: tuple[Cost, Cost] = (Cost(), Cost())  # Before and after, autoscalers at their most.
+    room: Room | None = None  # Of one that is described.
     stays: str = ""  # Of one that is not described: what stays in its cluster; a sentence without a subject.
     down: str = ""  # The command that takes that down.
 
@@ -83,6 +88,7 @@ def stack_change(
     findings: Sequence[Finding] = (),
     known: Sequence[Finding] = (),
     definition: object = None,
+    room: Room | None = None,
 ) -> StackChange:
     """Return what changes for a stack; `before` or `after` is None where there is no such stack.
 
@@ -112,7 +118,22 @@ def stack_change(
         Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
         for kind in sorted(was.keys() | will.keys())
     ]
-    return StackChange(name, state, changes, started, beside, devices, findings, known, loosened, granted, stays, down)
+    return StackChange(
+        name,
+        state,
+        changes,
+        started,
+        beside,
+        devices,
+        findings,
+        known,
+        loosened,
+        granted,
+        costs=(cost_of(before or ()), cost_of(after or ())),
+        room=room,
+        stays=stays,
+        down=down,
+    )
 
 
 def _breach(finding: Finding) -> tuple[str, ...]:
@@ -157,6 +178,10 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     datasets = {item.name for item in objects if item.verb == "replaced" and item.kind in DATASETS}
     unserved = {notice.name for change in changes for notice in change.grave if notice.kind == MODEL}
     ways = {way for change in changes for way in (*change.weaker, *(each for each in change.grants if each.wider))}
+    was, will = (sum((change.costs[at] for change in changes), Cost()) for at in (0, 1))
+    money = (
+        f"a month {was} → {will} ({difference(was, will)})" if was.month is not None and will.month is not None else ""
+    )
     devices = [one for change in changes for one in change.devices]
     before, after = sum(one.before for one in devices), sum(one.after for one in devices)
     parts = [
@@ -169,5 +194,6 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
         f"objects: {tally(objects)}" if objects else "",
         restarting(restart for change in changes for restart in change.restarts),
         f"GPU devices {before} → {after}" if any(one.before != one.after for one in devices) else "",
+        money if was.month != will.month else "",
     ]
     return " · ".join(part for part in parts if part)

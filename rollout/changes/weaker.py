@@ -157,6 +157,7 @@ def _allowed(objects: list[Tree], tree: Tree) -> Ways:
     found: Ways = _allowed_by_definition(tree) if tree else {}
     held_to = settings_of(_annotation(objects, guardrails.ANNOTATION))
     found["takes GPU slices"] = math.inf if held_to.gpu_slices is None else held_to.gpu_slices
+    found["spends money a month"] = math.inf if held_to.monthly_budget is None else held_to.monthly_budget
     if held_to.kind == "local":
         found["is a local trial: folders of nodes and images without a digest are allowed"] = True
     access = _file(objects, proxy_process.ACCESS_FILE)

@@ -65,3 +65,6 @@ class Guardrails(Section):
     gpu_slices: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """How many GPU slices the environment may take on one data plane, autoscalers at their most; a whole GPU counts as
     one. No ceiling without."""
+    monthly_budget: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
+    """What its GPU devices may cost a month (730 hours) on one data plane, autoscalers at their most, by the prices
+    under gpus and in their currency; each device needs a price then. No ceiling without."""

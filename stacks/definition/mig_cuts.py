@@ -88,6 +88,15 @@ def unused(product: GpuProduct, cut: Mapping[str, int]) -> tuple[int, int]:
     return COMPUTE_SLICES - compute, MEMORY_SLICES - memory
 
 
+def part_of_gpu(product: GpuProduct | None, profile: str) -> float:
+    """Return the part of a GPU that a slice takes: the larger of its shares of compute and memory slices.
+
+    Of a product that is not known it is the share of compute slices.
+    """
+    memory = product.profiles.get(profile, 0) if product else 0
+    return max(int(profile[0]) / COMPUTE_SLICES, memory / MEMORY_SLICES)
+
+
 def words(cut: Mapping[str, int]) -> str:
     """Return a cut for people: `1 × 3g.40gb + 4 × 1g.10gb`."""
     return " + ".join(f"{count} × {profile}" for profile, count in cut.items())

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from .base import LABEL_TEXT, ByteQuantity, Condition, Conditional, ObjectName, Section, Without, form
 from .gpu_products import gpu_product
 from .mig_cuts import cuts, most_on_one_gpu, stand_on, words
+from .prices import Price
 
 _PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb$"
 MigProfile = Annotated[str, form(_PROFILE, "a MIG profile, such as 1g.10gb or 3g.40gb")]
@@ -124,6 +125,8 @@ class GpuNodes(Conditional):
     memory: ByteQuantity | None = None
     """Memory that pods can have in each node, as `kubectl describe node` has it under Allocatable; pools that ask for
     more are refused. Not looked at without."""
+    price: Price | None = None
+    """What one of these GPUs costs; without it previews count device hours, and no money."""
     mig: MigLayout | None = None
     """How each GPU is cut; whole without it and without sharing."""
     sharing: GpuSharing | None = None

@@ -23,6 +23,7 @@ from ..definition.datasets import ClaimDataset
 from ..definition.environment import Reach, lies_within
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.proxy import PROXY, REPLICAS, CertificateIssuer, ProxyTls, SecretTls
+from ..devices import currency, prices
 from ..images_lock import ImagesLock
 from ..stack import Stack
 from . import settings
@@ -95,7 +96,16 @@ def guardrail_settings(stack: Stack) -> guardrails.Settings:
         guardrails.Waiver(**{**dict(waiver), "until": date.fromisoformat(waiver.until)})
         for waiver in sorted(said.waivers, key=lambda waiver: waiver.name)
     )
-    return guardrails.Settings(kind, dict(said.severities), waivers, said.gpu_slices, tuple(_written(stack)))
+    return guardrails.Settings(
+        kind,
+        dict(said.severities),
+        waivers,
+        said.gpu_slices,
+        tuple(_written(stack)),
+        monthly_budget=said.monthly_budget,
+        prices=prices(stack.data_plane.gpus),
+        currency=currency(stack.data_plane.gpus),
+    )
 
 
 def _written(stack: Stack) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 
-from .. import devices
+from .. import devices, mig_layouts
 from ..definition import DataPlane
 from ..definition.base import PolicyResources, byte_count
 from ..definition.gpu_products import gpu_bytes, gpu_product
@@ -154,6 +154,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
         there = devices.inventory(plane.gpus)
         products = {group.product for group in plane.gpus}
         asked: Counter[tuple[devices.Device, str | None]] = Counter()
+        each: Counter[tuple[devices.Device, str | None]] = Counter()
         askers: dict[tuple[devices.Device, str | None], list[str]] = {}
         pools = [(stack, *at) for stack in stacks.get(plane.name, ()) for at in stack.pools()]
         for stack, path, server, pool in pools:
@@ -161,6 +162,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             if device is None or (product is not None and products and product not in products):
                 continue  # of a product that is not there it is said where it is asked for
             count = devices.most_replicas(pool) * devices.devices_per_replica(pool.placement)
+            each[device, product] += count
             line = stack.source.position((*path, "placement")).line
             for key in dict.fromkeys([(device, None), (device, product)]):
                 asked[key] += count
@@ -175,7 +177,20 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                 what = f'data plane "{plane.name}" has {available} × {what}, and its environments ask for {count}'
                 why = f"Asked for by {'; '.join(askers[device, product])}."
                 do = "Ask for fewer (an autoscaler's max counts), or tell of more GPUs under gpus."
+                do = "\n".join([do, *mig_layouts.advice(plane.gpus, each)])
                 yield definition.document.problem(("dataPlanes", index, "gpus"), what, why=why, do=do)
+
+
+def prices_are_in_one_currency(definition: Definition) -> Iterator[Problem]:
+    """What stacks cost is added up, and budgets are compared with it."""
+    first = None
+    for index, plane in enumerate(definition.header.data_planes):
+        for place, group in enumerate(plane.gpus):
+            first = first or group.price
+            if group.price and first and group.price.currency != first.currency:
+                what = f"this price is in {group.price.currency}, and another is in {first.currency}"
+                where = ("dataPlanes", index, "gpus", place, "price")
+                yield definition.document.problem(where, what, do="Say all prices in one currency.")
 
 
 def shares_of_a_gpu_promise_no_more_than_it_has(definition: Definition) -> Iterator[Problem]:

@@ -68,3 +68,23 @@ def test_the_inventory_counts_slices_shares_and_whole_gpus_of_all_nodes() -> Non
         (Device("mps"), A100): 24,
         (Device("gpu"), "NVIDIA-A30"): 8,
     }
+
+
+def test_a_slice_costs_its_part_of_a_gpu_a_share_its_part_and_the_dearest_of_several_groups_counts() -> None:
+    price = {"perHour": 7.0, "source": "A test.", "asOf": "2026-11-01"}
+    nodes = {"nodes": 1, "perNode": 2, "product": A100}
+    cut = {**nodes, "mig": {"slices": {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}}}
+    shared = {"nodes": 1, "perNode": 1, "product": "NVIDIA-L4", "sharing": {"kind": "mps", "replicas": 4}}
+
+    def of(*groups: dict[str, Any]) -> dict[str, Any]:
+        return {key: dict(value) for key, value in devices.prices(map(GpuNodes.model_validate, groups)).items()}
+
+    assert of(cut, shared) == {}
+    assert of({**cut, "price": price}, {**shared, "price": price}) == {
+        A100: {"3g.40gb": 3.5, "2g.20gb": 2.0, "1g.10gb": 1.0},  # half of the memory; two, one of seven compute slices
+        "NVIDIA-L4": {"mps": 1.75},
+    }
+    assert of({**nodes, "price": price}, {**nodes, "price": {**price, "perHour": 9.0}}) == {A100: {"gpu": 9.0}}
+    for order in ([{**nodes, "price": price}, nodes], [nodes, {**nodes, "price": price}]):
+        assert of(*order) == {A100: {"gpu": None}}
+    assert devices.currency([GpuNodes.model_validate({**nodes, "price": {**price, "currency": "EUR"}})]) == "EUR"

@@ -64,7 +64,7 @@ def test_one_of_two_nodes_is_cut_anew_and_what_is_left_of_it_is_cut_into_more_of
 
 
 def test_all_gpus_of_a_node_are_cut_alike() -> None:
-    asked = {(mig("7g.80gb"), None): 1, (mig("1g.10gb"), None): 1}
+    asked: Asked = {(mig("7g.80gb"), None): 1, (mig("1g.10gb"), None): 1}
     assert layout([nodes(1, BALANCED, per_node=8)], asked) is None
     assert found([nodes(2, BALANCED, per_node=8)], asked).drained == 1
 
@@ -79,11 +79,11 @@ def test_whole_gpus_are_cut_and_cut_ones_made_whole() -> None:
 
 def test_a_strategy_of_single_has_one_profile_on_a_node() -> None:
     single = nodes(3).model_copy(update={"mig": MigLayout(strategy="single", slices={"7g.80gb": 1})})
-    asked = {(mig("3g.40gb", "single"), None): 2, (mig("1g.10gb", "single"), None): 1}
+    asked: Asked = {(mig("3g.40gb", "single"), None): 2, (mig("1g.10gb", "single"), None): 1}
     one = found([single], asked)
     assert [change.after for change in one.changes] == [{"3g.40gb": 2}, {"1g.10gb": 7}]
     assert layout([single], {(mig("3g.40gb"), None): 1}) is None  # it names its slices otherwise
-    dra = {(Device("dra", "2g.20gb"), None): 2}
+    dra: Asked = {(Device("dra", "2g.20gb"), None): 2}
     assert found([nodes(1)], dra).gpus[0].mig == MigLayout(strategy="dra", slices={"2g.20gb": 3})
 
 
@@ -98,7 +98,7 @@ def test_shared_gpus_and_unknown_products_stay_as_they_are() -> None:
 
 def test_where_no_cut_gives_enough_it_is_told_how_many_more_nodes_of_which_kind_would() -> None:
     gpus = [nodes(1, BALANCED), nodes(1, product=H100, per_node=2), nodes(1, product="NVIDIA-L4")]
-    asked = {(mig("3g.40gb"), None): 9}
+    asked: Asked = {(mig("3g.40gb"), None): 9}
     assert layout(gpus, asked) is None
     assert more_nodes(gpus, asked) == {0: 2, 1: 1}
     assert more_nodes(gpus, {(mig("1g.5gb"), None): 1}) == {}
@@ -154,7 +154,7 @@ def test_no_node_is_drained_more_than_trying_every_cut_of_every_node_finds(gpus:
 @pytest.mark.parametrize("many", [100, 400])
 def test_hundreds_of_nodes_are_cut_as_few_are(many: int) -> None:
     gpus = [nodes(many, BALANCED, per_node=8), nodes(many, {"1g.10gb": 7}, H100, per_node=8)]
-    asked = {(mig("3g.40gb"), A100): many * 12, (mig("1g.10gb"), H100): many * 56}
+    asked: Asked = {(mig("3g.40gb"), A100): many * 12, (mig("1g.10gb"), H100): many * 56}
     one = found(gpus, asked)
     assert (one.drained, one.is_least) == (many // 2, True)
     assert one.gpus[1:] == (nodes(many // 2, {"3g.40gb": 2}, per_node=8), gpus[1])

@@ -115,6 +115,7 @@ def guardrails() -> st.SearchStrategy[Tree]:
         "severities": st.dictionaries(rule, st.sampled_from(SEVERITIES), max_size=3),
         "waivers": st.lists(waiver, max_size=2, unique_by=lambda each: str(each["name"])),
         "gpuSlices": st.integers(0, 100),
+        "monthlyBudget": st.integers(0, 10_000),
     }
     return sometimes(optional)
 
@@ -168,6 +169,7 @@ def _nodes_for(placement: Tree) -> Tree:
     kind, profile = placement["kind"], placement.get("profile")
     made_in = next((product for product, profiles in PRODUCTS.items() if profile in profiles), min(PRODUCTS))
     group: Tree = {"nodes": 500, "memory": "1Ti", "product": placement.get("product", made_in), "perNode": 4}
+    group["price"] = {"perHour": 2.5, "source": "A test.", "asOf": "2026-11-01"}
     if kind in ("time-slicing", "mps"):
         return {**group, "sharing": {"kind": kind, "replicas": 4}}
     strategy = "dra" if kind == "dra" else placement.get("strategy", "mixed")

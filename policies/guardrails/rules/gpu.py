@@ -8,11 +8,11 @@ from ..rule import Breach, guardrail
 
 GPU = "nvidia.com/gpu"
 _SHARED = f"{GPU}.shared"
-_MIG = "nvidia.com/mig-"
+MIG = "nvidia.com/mig-"
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"  # NVIDIA's container runtime follows it, whatever the scheduler gave.
-_PRODUCT = "nvidia.com/gpu.product"
+PRODUCT = "nvidia.com/gpu.product"
 _STRATEGY = "nvidia.com/mig.strategy"
-_SHARING = "nvidia.com/gpu.sharing-strategy"
+SHARING = "nvidia.com/gpu.sharing-strategy"
 
 
 @guardrail("Let them all follow from one placement, as the definition does.", shared="mandatory", local="mandatory")
@@ -69,11 +69,11 @@ def devices(pod: Pod) -> dict[str, int]:
 
 def gpu_slices(environment: Environment, pod: Pod) -> int:
     """Return how many devices all replicas of a pod may take, an autoscaler's most counted."""
-    return _most_replicas(environment, pod) * (sum(devices(pod).values()) + _claimed(environment, pod))
+    return most_replicas(environment, pod) * (sum(devices(pod).values()) + _claimed(environment, pod))
 
 
 def _is_device(key: Any) -> bool:
-    return str(key) in (GPU, _SHARED) or str(key).startswith(_MIG)
+    return str(key) in (GPU, _SHARED) or str(key).startswith(MIG)
 
 
 def _of_the_containers(pod: Pod) -> Iterator[str]:
@@ -112,9 +112,9 @@ def _tolerates(toleration: Mapping[str, Any]) -> bool:
 
 
 def _clashes(device: str, selector: Mapping[str, Any]) -> Iterator[str]:
-    product, strategy, sharing = (text(selector.get(key)) for key in (_PRODUCT, _STRATEGY, _SHARING))
+    product, strategy, sharing = (text(selector.get(key)) for key in (PRODUCT, _STRATEGY, SHARING))
     sliced = "-MIG-" in product
-    if device.startswith(_MIG):
+    if device.startswith(MIG):
         if strategy != "mixed":
             yield f"it asks for {device}, which nodes of MIG strategy mixed have, and selects {strategy or 'any'}"
         if sliced or sharing:
@@ -124,7 +124,7 @@ def _clashes(device: str, selector: Mapping[str, Any]) -> Iterator[str]:
     elif (strategy == "single") != sliced:
         yield f"it selects MIG strategy {strategy or 'none'}, and the product {product or 'any'} says otherwise"
     if device == _SHARED and not sharing:
-        yield f"it asks for {device} and does not select nodes that share their GPUs, by {_SHARING}"
+        yield f"it asks for {device} and does not select nodes that share their GPUs, by {SHARING}"
 
 
 def _claimed(environment: Environment, pod: Pod) -> int:
@@ -138,7 +138,8 @@ def _claimed(environment: Environment, pod: Pod) -> int:
     return total
 
 
-def _most_replicas(environment: Environment, pod: Pod) -> int:
+def most_replicas(environment: Environment, pod: Pod) -> int:
+    """Return how many replicas of a pod there may be, an autoscaler's most counted."""
     for item in environment.autoscalers(pod):
         most = number(at(item, "spec", "maxReplicas") or at(item, "spec", "maxReplicaCount"))
         return 100 if most is None else most  # KEDA's own default

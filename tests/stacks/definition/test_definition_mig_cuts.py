@@ -3,7 +3,7 @@
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,13 @@ MOST = {
 A100 = next(each for each in PRODUCTS if each.name == "A100-80GB")
 PROFILES = tuple(A100.profiles)
 # Compute slices → memory slices → the memory slices at which the driver lets an instance begin (nvidia-smi mig -lgipp).
-PLACES = {1: {1: range(7), 2: (0, 2, 4, 6)}, 2: {2: (0, 2, 4)}, 3: {4: (0, 4)}, 4: {4: (0,)}, 7: {8: (0,)}}
+PLACES: Mapping[int, Mapping[int, Sequence[int]]] = {
+    1: {1: range(7), 2: (0, 2, 4, 6)},
+    2: {2: (0, 2, 4)},
+    3: {4: (0, 4)},
+    4: {4: (0,)},
+    7: {8: (0,)},
+}
 COUNTS = st.dictionaries(st.sampled_from(PROFILES), st.integers(0, 9))
 
 

@@ -1,0 +1,59 @@
+"""Money for GPU devices: what they cost an hour and a month, where their price is known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+HOURS_A_MONTH: Final = 730  # A twelfth of a year of 365 days.
+CURRENCY: Final = "USD"
+
+Hourly = Mapping[str, Mapping[str, float | None]]
+"""GPU product → profile of a slice, `gpu`, `time-slicing` or `mps` → price of one an hour; None: not known."""
+
+
+def price_of(prices: Hourly, device: str, product: str = "") -> float | None:
+    """Return what a device costs an hour: the dearest where the product is not said; None where one is not known."""
+    said = [of[device] for made, of in prices.items() if device in of and product in ("", made)]
+    known = [price for price in said if price is not None]
+    return max(known) if known and len(known) == len(said) else None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What devices cost that run all the time."""
+
+    devices: int = 0
+    unpriced: int = 0  # How many of them have no known price.
+    hourly: float = 0.0  # Of the others.
+    currency: str = CURRENCY
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """Together; money of one currency."""
+        currency = self.currency if self.hourly else other.currency
+        hourly = self.hourly + other.hourly
+        return Cost(self.devices + other.devices, self.unpriced + other.unpriced, hourly, currency)
+
+    @property
+    def month(self) -> float | None:
+        """Money a month; None where a price is missing."""
+        return None if self.unpriced else self.hourly * HOURS_A_MONTH
+
+    def __str__(self) -> str:
+        """`$1,068`; device hours where a price is missing."""
+        hours = f"{self.unpriced * HOURS_A_MONTH:,} device hours"
+        known = money(self.hourly * HOURS_A_MONTH, self.currency)
+        if self.unpriced:
+            return f"{known} and {hours} without a price" if self.hourly else hours
+        return known
+
+
+def cost(count: int, price: float | None, currency: str) -> Cost:
+    """Return the cost of so many devices of a price an hour."""
+    return Cost(count, count if price is None else 0, 0.0 if price is None else count * price, currency)
+
+
+def money(amount: float, currency: str = CURRENCY, *, signed: bool = False) -> str:
+    """Return an amount for people: `$1,068`, `-$20`, `950 EUR`; with a plus where it is asked to have a sign."""
+    sign = "-" if round(amount) < 0 else "+" if signed and round(amount) > 0 else ""
+    figures = f"{abs(amount):,.0f}"
+    return f"{sign}${figures}" if currency == CURRENCY else f"{sign}{figures} {currency}"

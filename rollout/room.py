@@ -1,0 +1,148 @@
+"""What a stack costs beside one endpoint a model, and the room that its pools have left; by its definition."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tidegate_contracts.eviction import MODELS_SHARE
+
+from policies.guardrails.money import HOURS_A_MONTH, Cost, cost, money
+from stacks import devices
+from stacks.definition.base import byte_count
+from stacks.definition.gpu_products import gpu_bytes, gpu_product, profile_bytes
+from stacks.definition.mig_cuts import part_of_gpu
+from stacks.definition.pools import OnDemand, Pool
+from stacks.definition.servers import Server
+from stacks.devices import Device, gb
+from stacks.problems import count_of
+from stacks.stack import Definition, Stack
+
+
+@dataclass(frozen=True)
+class PoolRoom:
+    """What a pool takes and what it has left, autoscalers at their most."""
+
+    pool: str
+    """As `server/pool`."""
+    devices: int
+    device: str
+    """Kind of its devices; empty on processors."""
+    free: int | None
+    """Devices of this kind that no environment of the data plane asks for; null without an inventory."""
+    memory: int | None
+    """Bytes of its memory for models; null where it is not known."""
+    left: int | None
+    """What its models leave of it by their footprints; less than 0 where they take turns."""
+    unknown: int
+    """How many of its models have no footprint in the definition, and are not counted."""
+
+    def __str__(self) -> str:
+        """In a line."""
+        parts = [f"{self.devices} × {self.device}" if self.device else "no GPU"]
+        if self.device and self.free is not None:
+            parts.append(f"{self.free} more free on the data plane")
+        if self.memory is not None and self.left is not None:
+            turns = f"its models want {gb(-self.left)} more than the {gb(self.memory)} for them, and take turns"
+            parts.append(turns if self.left < 0 else f"{gb(self.left)} of {gb(self.memory)} for models free")
+        if self.unknown:
+            parts.append(f"{count_of(self.unknown, 'model')} without a footprint not counted")
+        return f"{self.pool}: {'; '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one endpoint a model would take, and what the pools of a stack have left."""
+
+    models: int
+    endpoints: Cost
+    """Of one device for each model, the cheapest that holds it of those that the data plane's GPUs can be cut into."""
+    pools: tuple[PoolRoom, ...]
+
+
+def room_of(stack: Stack, definition: Definition) -> Room:
+    """Return the room of a stack."""
+    gpus = stack.data_plane.gpus
+    there: Counter[Device] = Counter()
+    for (device, _), count in devices.inventory(gpus).items():
+        there[device] += count
+    for other in definition.stacks:
+        if other.data_plane.name == stack.data_plane.name:
+            for _, _, pool in other.pools():
+                if asked := devices.device(pool.placement):
+                    there[asked] -= devices.most_replicas(pool) * devices.devices_per_replica(pool.placement)
+    pools = tuple(_pool_room(stack, server, pool, there if gpus else None) for _, server, pool in stack.pools())
+    endpoints = sum((_endpoint(stack, size) for size in _footprints(stack)), Cost())
+    return Room(len(stack.platform.models), endpoints, pools)
+
+
+def _pool_room(stack: Stack, server: Server, pool: Pool, free: Counter[Device] | None) -> PoolRoom:
+    device = devices.device(pool.placement)
+    models = stack.models_of(server, pool)
+    known = [byte_count(model.footprint) for model in models if model.footprint]
+    memory = devices.capacity_bytes(pool) if isinstance(pool.loading, OnDemand) else devices.memory_bytes(pool)
+    if memory is not None and isinstance(pool.loading, OnDemand):  # its models are shared among the replicas
+        memory *= pool.autoscaling.min if pool.autoscaling else devices.most_replicas(pool)
+    return PoolRoom(
+        f"{server.name}/{pool.name}",
+        devices.most_replicas(pool) * devices.devices_per_replica(pool.placement),
+        str(device or ""),
+        None if free is None or device is None else free[device],
+        memory,
+        None if memory is None else memory - sum(known),
+        len(models) - len(known),
+    )
+
+
+def _footprints(stack: Stack) -> Iterator[int]:
+    """Yield the bytes of each model; 0 where they are not known, so that any device counts as large enough."""
+    yield from (byte_count(model.footprint) if model.footprint else 0 for model in stack.platform.models)
+
+
+def _endpoint(stack: Stack, footprint: int) -> Cost:
+    """Return the cost of a device for one model alone."""
+    gpus = stack.data_plane.gpus
+    part, whole = MODELS_SHARE
+    found: list[float] = []
+    for group in gpus:
+        product, memory = gpu_product(group.product), gpu_bytes(group.product)
+        sizes = [(profile_bytes(each), part_of_gpu(product, each)) for each in (product.profiles if product else ())]
+        sizes += [(memory, 1.0)] if memory else []
+        fitting = [share for size, share in sizes if size * part // whole >= footprint]
+        if group.price and fitting:
+            found.append(group.price.per_hour * min(fitting))
+    return cost(1, min(found, default=None), devices.currency(gpus))
+
+
+def saving(now: Cost, room: Room) -> str:
+    """Return what one endpoint a model would cost instead, in a sentence without a subject; none without models."""
+    if not room.models:
+        return ""
+    instead = f"one endpoint for each of {count_of(room.models, 'model')}: {room.endpoints}"
+    if not room.endpoints.month or now.month is None:
+        return instead
+    part = 1 - now.month / room.endpoints.month
+    return f"{instead}, {abs(part):.0%} {'saved' if part >= 0 else 'more'}"
+
+
+def difference(before: Cost, after: Cost) -> str:
+    """Return how much more or less a month is: money, or device hours where a price is missing."""
+    if before.month is None or after.month is None:
+        return f"{(after.devices - before.devices) * HOURS_A_MONTH:+,} device hours"
+    return money(after.month - before.month, after.currency, signed=True)
+
+
+def lines(stacks: Iterable[tuple[str, str, Cost, Room | None]]) -> list[str]:
+    """Return what stacks cost and the room that they have left, for people; what is alike is said once.
+
+    Of each stack its name, words about its cost, the cost, and its room where it is described.
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, words, now, room in stacks:
+        beside = saving(now, room) if room else ""
+        body = (words + (f"; {beside}" if beside else ""), *map(str, room.pools if room else ()))
+        found.setdefault(body, []).append(name)
+    return [
+        line
+        for (head, *pools), names in found.items()
+        for line in (f"  {', '.join(names)}: {head}", *(f"    {each}" for each in pools))
+    ]

@@ -1,0 +1,24 @@
+"""Prices: what somebody said, somewhere, on a day; none is ours."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from policies.guardrails.money import CURRENCY
+
+from .base import Section, Text, form
+from .guardrails import Day
+
+
+class Price(Section):
+    """What one GPU costs."""
+
+    per_hour: Annotated[float, Field(ge=0, le=100_000)]
+    """Money for one whole GPU an hour. A slice costs its part of it: the larger of its shares of seven compute slices
+    and eight memory slices."""
+    currency: Annotated[str, form(r"^[A-Z]{3}$", "a currency by its code in ISO 4217, such as USD or EUR")] = CURRENCY
+    """Currency, the same for all prices of a definition."""
+    source: Text
+    """Where the price is from: an address, an offer, a contract."""
+    as_of: Day
+    """Day on which it was so."""

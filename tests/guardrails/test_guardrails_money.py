@@ -1,0 +1,104 @@
+"""What GPU devices cost, and the budget that an environment has."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.guardrails.money import HOURS_A_MONTH, Cost, Hourly, cost, money, price_of
+from policies.guardrails.rules.money import cost_of
+
+from .stacks import SMALL, Broken, Edit, Kept, at, both, everything, in_small, prod, setting, thing
+
+BUDGET = "the-cost-a-month-stays-within-its-budget"
+NAMESPACE = "Namespace/inference-prod"
+A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
+OF_SLICES: dict[str, float | None] = {"1g.10gb": 1.0, "2g.20gb": 2, "3g.40gb": 4.0}
+PRICES = {A100: OF_SLICES}  # Production takes three, two and one of them: 11 an hour, 8,030 a month.
+SCALED = thing(
+    "HorizontalPodAutoscaler",
+    "scaler",
+    spec={"scaleTargetRef": {"kind": "StatefulSet", "name": SMALL}, "minReplicas": 1, "maxReplicas": 3},
+)
+
+
+def budget(most: int, **prices: Any) -> Edit:
+    return setting(monthlyBudget=most, prices=prices.get("prices", PRICES))
+
+
+BROKEN: Broken = {
+    (BUDGET, NAMESPACE): [
+        (
+            budget(8029),
+            "$8,030 a month, and its budget is $8,029: ondemand-large $2,920, preload-main $2,920, ",
+        ),
+        (both(budget(8029), setting(currency="EUR")), "8,030 EUR a month, and its budget is 8,029 EUR"),
+        (both(budget(8030), setting(gpuSlices=9), at("StatefulSet", SMALL, "spec/replicas", 4)), "$8,760"),
+        (budget(99_999, prices={}), "6 of its 6 GPU devices have no price"),
+        (budget(99_999, prices={A100: {**OF_SLICES, "1g.10gb": None}}), "3 of its 6 GPU devices have no price"),
+        (budget(99_999, prices={H100: OF_SLICES}), "have no price"),  # another product
+        (both(setting(monthlyBudget=9)), "and its budget is 9 EUR", everything),
+    ],
+}
+KEPT: Kept = {
+    BUDGET: [
+        budget(8030),
+        both(budget(8030), in_small("nodeSelector", {"nvidia.com/mig.strategy": "mixed"})),  # of any product
+        setting(prices=PRICES),
+        setting(monthlyBudget=None, prices={}, currency="EUR"),
+    ],
+}
+
+
+def test_of_several_products_the_dearest_counts_and_one_without_a_price_makes_it_unknown() -> None:
+    prices: Hourly = {A100: {"gpu": 4.0, "1g.10gb": 0.6}, H100: {"gpu": 7.0}, "NVIDIA-L4": {"time-slicing": None}}
+    assert price_of(prices, "gpu") == 7
+    assert price_of(prices, "gpu", A100) == 4
+    assert price_of(prices, "1g.10gb") == 0.6
+    assert price_of(prices, "1g.10gb", H100) is None
+    assert price_of({**prices, "NVIDIA-H200": {"gpu": None}}, "gpu") is None
+    assert price_of(prices, "time-slicing") is None
+
+
+def test_a_month_is_730_hours_and_what_has_no_price_counts_in_device_hours() -> None:
+    assert HOURS_A_MONTH == 8760 / 12
+    assert str(cost(1, 5.12 * 2 / 7, "USD")) == "$1,068"
+    assert str(cost(2, None, "USD")) == "1,460 device hours"
+    both_of_them = cost(1, 1.0, "EUR") + cost(1, None, "EUR")
+    assert str(both_of_them) == "730 EUR and 730 device hours without a price"
+    assert (both_of_them.month, both_of_them.devices) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("amount", "signed", "words"),
+    [(1067.9, False, "$1,068"), (-20, False, "-$20"), (20, True, "+$20"), (0.2, True, "$0"), (-0.2, True, "$0")],
+)
+def test_amounts_are_whole_and_have_a_sign_where_it_says_something(amount: float, signed: bool, words: str) -> None:
+    assert money(amount, signed=signed) == words
+    assert money(1e6, "CHF", signed=True) == "+1,000,000 CHF"
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 9))))
+def test_costs_add_up(parts: list[tuple[int, int | None]]) -> None:
+    total = sum((cost(count, price, "EUR") for count, price in parts), Cost())
+    assert total.devices == sum(count for count, _ in parts)
+    assert total.unpriced == sum(count for count, price in parts if price is None)
+    assert total.hourly == sum(count * price for count, price in parts if price is not None)
+
+
+def test_an_autoscaler_counts_with_its_most_and_objects_of_nobody_cost_nothing() -> None:
+    objects = prod()
+    budget(0)(objects)
+    assert cost_of(objects).hourly == 11
+    at("StatefulSet", SMALL, "spec/replicas", 1)(objects)
+    assert cost_of(objects).hourly == 9
+    assert cost_of([*objects, SCALED]).hourly == 11
+    assert cost_of([]) == Cost()
+
+
+def test_slices_of_every_strategy_shares_claims_and_whole_gpus_have_their_price() -> None:
+    total = cost_of(everything())
+    assert total.unpriced == 0
+    assert total.currency == "EUR"
+    assert total.hourly > 0

@@ -1,0 +1,73 @@
+"""What a stack costs beside one endpoint a model, and the room that its pools have left."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from policies.guardrails.money import Cost, cost
+from rollout.room import Room, difference, lines, room_of, saving
+from stacks.definition.base import byte_count
+from stacks.stack import Definition
+from tests.strategies.definitions import read_tree
+
+GB = 10**9
+PRICE = {"perHour": 7.0, "source": "A test.", "asOf": "2026-11-01"}
+
+
+def reference(price: Any = PRICE, **pools: Any) -> Definition:
+    tree = yaml.safe_load(Path("stacks/inference.yaml").read_text("utf-8"))
+    for plane in tree["dataPlanes"]:
+        plane["gpus"] = [{**group, "price": price} for group in plane["gpus"]]
+    for pool in (pool for server in tree["servers"] for pool in server["pools"]):
+        pool.update(pools.get(pool["name"], {}))
+    return read_tree(tree)
+
+
+def room(definition: Definition, name: str) -> Room:
+    return room_of(next(stack for stack in definition.stacks if stack.name == name), definition)
+
+
+def test_room_is_what_nobody_on_the_data_plane_asks_for_and_what_models_leave_of_the_memory() -> None:
+    preload, small, large = room(reference(), "prod-east").pools
+    assert (preload.pool, preload.devices, preload.free) == ("preload/main", 2, 0)
+    assert preload.left == 20 * GB - byte_count("5Gi")  # every replica has all of them
+    assert (small.devices, small.free, small.unknown) == (3, 1, 0)
+    assert small.memory == 3 * byte_count("8Gi")
+    assert small.left == small.memory - byte_count("3100Mi")
+    assert (large.device, large.free) == ("MIG 3g.40gb (mixed)", 1)
+    assert str(large) == (
+        "ondemand/large: 1 × MIG 3g.40gb (mixed); 1 more free on the data plane; 23.6 GB of 38.7 GB for models free"
+    )
+
+
+def test_models_that_want_more_than_there_is_take_turns() -> None:
+    small = {"loading": {"mode": "on-demand", "policy": "lru", "capacity": "2900Mi"}}
+    (_, pool, _) = room(reference(small=small), "dev-lab").pools
+    assert "its models want 0.2 GB more than the 3.0 GB for them, and take turns" in str(pool)
+
+
+def test_an_endpoint_for_a_model_is_the_cheapest_slice_that_holds_it_in_nine_tenths() -> None:
+    found = room(reference(), "prod-east")
+    # Of 1g.10gb four, at a seventh of a GPU; the model of 14Gi wants a 2g.20gb (1g.20gb is cheaper, at a quarter).
+    assert found.endpoints == cost(4, 1.0, "USD") + cost(1, 7 * 0.25, "USD")
+    assert saving(cost(1, 2.875, "USD"), found) == "one endpoint for each of 5 models: $4,198, 50% saved"
+    assert saving(cost(1, 11.5, "USD"), found) == "one endpoint for each of 5 models: $4,198, 100% more"
+
+
+def test_without_prices_there_are_device_hours_and_no_money() -> None:
+    found = room(reference(price=None), "dev-lab")
+    assert saving(cost(3, None, "USD"), found) == "one endpoint for each of 5 models: 3,650 device hours"
+    assert difference(cost(3, None, "USD"), cost(5, 1.0, "USD")) == "+1,460 device hours"
+    assert difference(cost(3, 1.0, "EUR"), cost(1, 1.0, "EUR")) == "-1,460 EUR"
+
+
+def test_stacks_that_are_alike_are_said_once() -> None:
+    definition = reference()
+    east, west = (room(definition, name) for name in ("prod-east", "prod-west"))
+    told = lines([("prod-east", "$1", Cost(), east), ("prod-west", "$1", Cost(), west), ("gone", "$2", Cost(), None)])
+    assert [line for line in told if not line.startswith("    ")] == [
+        "  prod-east, prod-west: $1; one endpoint for each of 5 models: $4,198, 100% saved",
+        "  gone: $2",
+    ]
+    assert len(told) == 5

@@ -32,7 +32,7 @@ def test_every_call_of_a_model_is_told_of_once_and_soon(calls: list[tuple[float,
         for pause, status, model in calls:
             now += pause
             log.flush(now)
-            waiting += [(now, model)] * (model is not None)
+            waiting += [(now, model)] if model is not None else []
             if log.wants(status, now, model):
                 log.say(status, {"protocol": "http"})
             for record in lines.taken():

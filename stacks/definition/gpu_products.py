@@ -56,7 +56,7 @@ def profile_bytes(profile: str) -> int:
     return int(match["memory"]) * 10**9
 
 
-_NOT_CUT: Final[Mapping[str, int]] = {
+NOT_CUT: Final[Mapping[str, int]] = {
     "NVIDIA-A10": 24, "NVIDIA-A10G": 24, "NVIDIA-L4": 24, "NVIDIA-L40": 48, "NVIDIA-L40S": 48, "Tesla-T4": 16,
 }  # fmt: skip
 """Memory in decimal gigabytes of products that MIG cannot cut, where their label does not say it."""
@@ -65,6 +65,6 @@ _NOT_CUT: Final[Mapping[str, int]] = {
 def gpu_bytes(label: str) -> int | None:
     """Return the memory of a whole GPU by its node label; None for one that is not known and does not say it."""
     product, said = gpu_product(label), re.search(r"-([0-9]+)GB(-|$)", label)
-    if product is None and said is None and label not in _NOT_CUT:
+    if product is None and said is None and label not in NOT_CUT:
         return None
-    return (product.memory_gb if product else int(said[1]) if said else _NOT_CUT[label]) * 10**9
+    return (product.memory_gb if product else int(said[1]) if said else NOT_CUT[label]) * 10**9

@@ -1,0 +1,156 @@
+"""Answers to the question how many slices of which size: pools, which models each has, and what they cost."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from tidegate_contracts.eviction import MODELS_SHARE
+from tidegate_eviction.simulate.trace import Trace, TracedModel
+
+from stacks import devices
+from stacks.definition.pools import OnDemand, Pool
+
+from .simulations import Figures, SimulatedPool
+from .slices import Gpu, GpuSlice
+
+LOADING = OnDemand(mode="on-demand")
+"""How planned pools load: as the definition does where it says no more."""
+
+
+@dataclass(frozen=True)
+class PlannedPool:
+    """Replicas on slices of one kind, the models that they share, and those of them that are pinned."""
+
+    on: GpuSlice
+    replicas: int
+    models: frozenset[str]
+    pinned: frozenset[str] = frozenset()
+
+    @property
+    def share(self) -> Fraction:
+        """GPUs that all its replicas take."""
+        return self.on.share * self.replicas
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One pool, or several: the first one has the largest slices."""
+
+    gpu: Gpu = field(hash=False)
+    pools: tuple[PlannedPool, ...]
+
+    @property
+    def share(self) -> Fraction:
+        """GPUs that it takes."""
+        return sum((pool.share for pool in self.pools), Fraction())
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one pool, with nothing pinned."""
+        return len(self.pools) == 1 and not self.pools[0].pinned
+
+    @property
+    def slices(self) -> dict[GpuSlice, int]:
+        """How many slices of each kind it takes."""
+        found: dict[GpuSlice, int] = {}
+        for pool in self.pools:
+            found[pool.on] = found.get(pool.on, 0) + pool.replicas
+        return found
+
+    def __str__(self) -> str:
+        """Its slices, and of several pools how many models each has."""
+        return " + ".join(self._words(pool) for pool in self.pools)
+
+    def _words(self, pool: PlannedPool) -> str:
+        several = len(self.pools) > 1
+        said = [f"{len(pool.models)} models"] if several and len(pool.models) > 1 else []
+        said += [f"{min(pool.models)} alone"] if several and len(pool.models) == 1 else []
+        if len(pool.models) > 1 and pool.pinned:
+            said.append("all pinned" if pool.pinned == pool.models else f"{len(pool.pinned)} pinned")
+        return f"{pool.replicas} × {pool.on}" + (f" ({', '.join(said)})" if said else "")
+
+    def named(self) -> list[tuple[str, PlannedPool]]:
+        """Return its pools, each with a name of its own."""
+        names = [str(pool.on).lower().replace(".", "-").replace(" ", "-") for pool in self.pools]
+        more = [names[:place].count(name) for place, name in enumerate(names)]
+        return [
+            (f"s-{name}" + (f"-{count + 1}" if count else ""), pool)
+            for name, count, pool in zip(names, more, self.pools, strict=True)
+        ]
+
+    def simulated(self, faster: float = 1.0) -> list[SimulatedPool]:
+        """Return what a simulation wants to know of its pools."""
+        return [
+            SimulatedPool(LOADING, capacity_bytes(self.gpu, pool.on), pool.replicas, pool.models, pool.pinned, faster)
+            for pool in self.pools
+        ]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An answer, or what it is held against, and what comes of it."""
+
+    name: str
+    share: Fraction | None  # GPUs; None: it is not on GPUs alone.
+    figures: Figures
+    answer: Answer | None = None
+
+    def meets(self, target: float) -> bool:
+        """Say whether it answers this share of requests at once."""
+        return self.figures.share_warm >= target
+
+
+def pool_tree(gpu: Gpu, name: str, on: GpuSlice, replicas: int) -> dict[str, Any]:
+    """Return a pool as a definition has it, and nothing that follows by itself."""
+    product = {"product": gpu.label} if gpu.label else {}
+    placement = {"kind": "mig", "profile": on.profile} if on.profile else {"kind": "gpu"}
+    part, whole = MODELS_SHARE
+    # Of a whole GPU of whatever product nothing tells the size.
+    capacity = {} if on.profile or gpu.label else {"capacity": f"{on.memory_bytes * part // whole // 10**6}M"}
+    loading = {"mode": "on-demand", **capacity}
+    return {"name": name, "loading": loading, "placement": {**placement, **product}, "replicas": replicas}
+
+
+def capacity_bytes(gpu: Gpu, on: GpuSlice) -> int:
+    """Return what models may take on such a slice, as the definition has it."""
+    found = devices.capacity_bytes(Pool.model_validate(pool_tree(gpu, "any", on, 1)))
+    assert found is not None
+    return found
+
+
+def dedicated(gpu: Gpu, trace: Trace) -> tuple[Fraction, list[TracedModel]]:
+    """Return the GPUs of an endpoint for each model, on the smallest slice that holds it, and those none holds."""
+    rooms = [(one.share, capacity_bytes(gpu, one)) for one in gpu.slices]
+    fits = [[share for share, room in rooms if model.footprint_bytes <= room] for model in trace.models]
+    too_large = [model for model, shares in zip(trace.models, fits, strict=True) if not shares]
+    return sum((min(shares) for shares in fits if shares), Fraction()), too_large
+
+
+def with_footprints(trace: Trace, declared: dict[str, int]) -> Trace:
+    """Return the trace with the footprints that a definition declares, which are what its policies go by."""
+    models = (replace(model, footprint_bytes=declared.get(model.name, model.footprint_bytes)) for model in trace.models)
+    return replace(trace, models=tuple(models))
+
+
+def front(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows than which no other one is as cheap and answers more at once, the cheapest first."""
+    kept: list[Row] = []
+    for row in sorted((row for row in rows if row.share is not None), key=_dearest_last):
+        if not kept or row.figures.share_warm > kept[-1].figures.share_warm:
+            kept.append(row)
+    return kept
+
+
+def _dearest_last(row: Row) -> tuple[Fraction, float, float, int]:
+    return row.share or Fraction(), -row.figures.share_warm, row.figures.lost_seconds, len(str(row.name))
+
+
+def best(rows: Sequence[Row], target: float) -> Row | None:
+    """Return the cheapest answer that meets the target; of several the plainest, then that whose callers lose least."""
+    fine = [row for row in rows if row.answer is not None and row.share is not None and row.meets(target)]
+    return min(
+        fine,
+        key=lambda row: (row.share, not (row.answer and row.answer.is_plain), row.figures.lost_seconds, row.name),
+        default=None,
+    )

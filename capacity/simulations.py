@@ -1,0 +1,198 @@
+"""Simulations of pools over a part of a trace: each once, as many at a time as there are cores, in processes.
+
+What comes of a pool depends on its own models and requests alone, so that of several pools is the sum.
+"""
+
+import os
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
+
+from tidegate_eviction.core.messages import PoolSettings
+from tidegate_eviction.policies.registry import find
+from tidegate_eviction.simulate.engine import SimulationSetting, simulate
+from tidegate_eviction.simulate.trace import Outcome, Trace, quantile, shown
+
+from stacks.command import WRONG_INPUT, CommandError
+from stacks.definition.pools import OnDemand
+
+
+@dataclass(frozen=True)
+class SimulatedPool:
+    """What a simulation wants to know of a pool."""
+
+    loading: OnDemand
+    capacity_bytes: int  # Of each replica.
+    replicas: int
+    models: frozenset[str]
+    pinned: frozenset[str] = frozenset()
+    faster: float = 1.0  # The same requests come in this part of the time: 1.2 is a fifth more traffic.
+
+    def __hash__(self) -> int:
+        """As equality has it, but for how models are loaded, which differs little."""
+        return hash((self.capacity_bytes, self.replicas, self.models, self.pinned, self.faster))
+
+    def setting(self) -> SimulationSetting:
+        """Return the simulation of such a pool, whose policy has what its container has by default."""
+        loading = self.loading
+        return SimulationSetting(
+            policy=find(loading.policy, loading.policy_settings),
+            capacity_bytes=self.capacity_bytes,
+            idle_seconds=loading.idle_seconds,
+            wait_seconds=loading.wait_seconds,
+            lease_seconds=loading.lease_seconds,
+            residency_factor=PoolSettings.residency_factor,
+            replicas=self.replicas,
+            pinned=self.pinned,
+        )
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What callers of one pool, or of several, met. Times are seconds."""
+
+    requests: int = 0
+    warm: int = 0  # Answered at once.
+    answered: int = 0  # … or after a wait that the pool allows.
+    loads: int = 0
+    evictions: int = 0
+    waits: tuple[float, ...] = ()  # Of those who were answered, and not at once, the shortest first.
+    lost: Mapping[str, float] = field(default_factory=dict)
+    """By model: what its callers waited, and the longest wait for each who was refused, busy or too large."""
+
+    def __add__(self, other: "Figures") -> "Figures":
+        """Return those of both together."""
+        return Figures(
+            self.requests + other.requests, self.warm + other.warm, self.answered + other.answered,
+            self.loads + other.loads, self.evictions + other.evictions,
+            tuple(sorted(self.waits + other.waits)), {**self.lost, **other.lost},
+        )  # fmt: skip
+
+    @property
+    def share_warm(self) -> float:
+        """Share of requests that were answered at once."""
+        return self.warm / self.requests if self.requests else 1.0
+
+    @property
+    def share_waited(self) -> float:
+        """Share of requests that were answered after a wait."""
+        return (self.answered - self.warm) / self.requests if self.requests else 0.0
+
+    @property
+    def share_refused(self) -> float:
+        """Share of requests that were told busy, or that their model is too large."""
+        return 1 - self.answered / self.requests if self.requests else 0.0
+
+    @property
+    def lost_seconds(self) -> float:
+        """What callers lost."""
+        return sum(self.lost.values())
+
+    @property
+    def is_roomy(self) -> bool:
+        """Whether nothing had to go, and nobody was refused: more room changes nothing."""
+        return not self.evictions and self.answered == self.requests
+
+    def wait(self, percent: float) -> float:
+        """Return a percentile of the waits of those who met a cold model."""
+        return quantile(self.waits, percent)
+
+
+class Simulations:
+    """Runs simulations over one trace, and keeps what came of them."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.simulated = 0  # Requests.
+        self._known: dict[SimulatedPool, Figures] = {}
+        self._requests = {model.name: 0 for model in trace.models}
+        for _, which in trace.requests():
+            self._requests[trace.models[which].name] += 1
+        self._workers = ProcessPoolExecutor(
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            initializer=_begin,
+            initargs=(trace,),
+        )
+
+    def __enter__(self) -> Self:
+        """Begin; processes are started when they are needed."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End what still runs."""
+        self._workers.shutdown(cancel_futures=True)
+
+    def requests(self, models: Iterable[str]) -> int:
+        """Return how many requests there are to these models."""
+        return sum(self._requests[model] for model in models)
+
+    def run(self, answers: Sequence[Sequence[SimulatedPool]], what: str) -> list[Figures]:
+        """Return what comes of each answer, which is of one or several pools. `what` is said beside the progress."""
+        missing = {pool: None for answer in answers for pool in answer if pool not in self._known}
+        self.simulated += sum(self.requests(pool.models) for pool in missing)
+        # The longest first: two cores end nearly together.
+        by_length = sorted(missing, key=lambda pool: -self.requests(pool.models))
+        try:
+            running = {self._workers.submit(_simulated, pool): pool for pool in by_length}
+            for done in shown(as_completed(running), what, len(running)):
+                self._known[running[done]] = done.result()
+        except BrokenProcessPool:
+            raise CommandError("A process of the simulation was ended: is there enough memory?") from None
+        except ValueError as error:  # a policy of one's own that is not installed here
+            raise CommandError(f"The definition's policy cannot be simulated: {error}.", WRONG_INPUT) from None
+        return [sum((self._known[pool] for pool in answer), Figures()) for answer in answers]
+
+
+# ---- in a process of its own ----
+
+_TRACES: list[Trace] = []
+
+
+def _begin(trace: Trace) -> None:
+    """Keep the trace. The one who asked tells of progress, and of Ctrl-C."""
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    _TRACES.append(trace)
+
+
+def _simulated(pool: SimulatedPool) -> Figures:
+    trace = part_of(_TRACES[0], pool.models, pool.faster)
+    return figures(trace, pool.loading.wait_seconds, simulate(trace, pool.setting())) if trace.seconds else Figures()
+
+
+def part_of(trace: Trace, models: frozenset[str], faster: float = 1.0) -> Trace:
+    """Return the requests to some models, in a shorter time where they come faster."""
+    places = {
+        place: new
+        for new, place in enumerate(place for place, model in enumerate(trace.models) if model.name in models)
+    }
+    kept = [(seconds / faster, places[which]) for seconds, which in trace.requests() if which in places]
+    return replace(
+        trace,
+        models=tuple(trace.models[place] for place in places),
+        seconds=array("d", (seconds for seconds, _ in kept)),
+        which=array("l", (which for _, which in kept)),
+    )
+
+
+def figures(trace: Trace, wait_seconds: float, outcome: Outcome) -> Figures:
+    """Return what callers met, of what came of a simulation."""
+    lost = [0.0] * len(trace.models)
+    for which in trace.which:
+        lost[which] += wait_seconds
+    for position, wait in zip(outcome.positions, outcome.waits, strict=True):
+        lost[trace.which[position]] += wait - wait_seconds
+    cold = outcome.answered - outcome.hits
+    return Figures(
+        requests=len(trace),
+        warm=outcome.hits,
+        answered=outcome.answered,
+        loads=len(outcome.loads),
+        evictions=outcome.evictions,
+        waits=tuple(sorted(outcome.waits)[outcome.answered - cold :]),
+        lost={model.name: max(0.0, lost[place]) for place, model in enumerate(trace.models)},
+    )

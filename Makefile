@@ -31,13 +31,13 @@ POLICY ?=
 
 # A misspelt setting would be a command for all that there is.
 SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DIR DRY_RUN ENGINE ENV FROM FUZZ GPU HOURS IMPORT \
-  INSECURE JSON KEEP_GOING LOGS MATCH MUTATION OUT POLICY PROMETHEUS PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL RESUME ROOMS \
-  RUN STACK TIDEGATE TIDEGATE_CACHE TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
+  INSECURE JSON KEEP_GOING LOGS MATCH MUTATION OUT POLICY PRICES PROMETHEUS PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL \
+  RESUME ROOMS RUN STACK TARGET TIDEGATE TIDEGATE_CACHE TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
 SAID := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 $(if $(filter-out $(SETTINGS),$(SAID)),$(error no setting is called $(filter-out $(SETTINGS),$(SAID)): there are $(SETTINGS)))
 # So would an empty one, such as a variable that CI did not set: a preview of nothing new, every stack taken down.
-NAMES := BASE CLUSTER DEFINITION DIR ENGINE ENV FROM HOURS IMPORT LOGS MATCH OUT POLICY PROMETHEUS REGISTRY_PLANE STACK \
-  TRACE VALUES
+NAMES := BASE CLUSTER DEFINITION DIR ENGINE ENV FROM HOURS IMPORT LOGS MATCH OUT POLICY PRICES PROMETHEUS REGISTRY_PLANE \
+  STACK TARGET TRACE VALUES
 $(foreach name,$(filter $(NAMES),$(SAID)),$(if $(value $(name)),,$(error $(name)= is empty: say what it is, or leave it out)))
 
 # Where the program is: here, or where a platform of one's own has it, whose Makefile includes this one (`make init`).
@@ -91,6 +91,7 @@ override export HOURS := $(value HOURS)
 override export SAMPLES := $(value SAMPLES)
 override export TARGET := $(value TARGET)
 override export MATCH := $(value MATCH)
+override export PRICES := $(value PRICES)
 override export ALLOW_NOT_RUN := $(value ALLOW_NOT_RUN)
 override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
 override export DIR := $(value DIR)
@@ -200,6 +201,11 @@ advise: .run ## Say what presses on each pool of STACK=<stack>, and what to do: 
 	@$(RUN) -m capacity advise "$$DEFINITION" $(if $(STACK),--stack "$$STACK") $(if $(PROMETHEUS),--prometheus "$$PROMETHEUS") \
 	  $(if $(SAMPLES),--samples "$$SAMPLES") $(if $(HOURS),--hours "$$HOURS") $(if $(MATCH),--match "$$MATCH") \
 	  $(if $(TARGET),--target "$$TARGET")
+
+.PHONY: plan
+plan: .test ## Find the cheapest slices for the requests of TRACE=<file>, recorded ones by default (TARGET=99% GPU=a100-80gb PRICES=<file> STACK=<today's>)
+	@$(TEST) -m capacity plan $(RECORDED) --definition "$$DEFINITION" $(if $(TARGET),--target "$$TARGET") \
+	  $(if $(GPU),--gpu "$$GPU") $(if $(PRICES),--prices "$$PRICES") $(if $(STACK),--stack "$$STACK")
 
 .PHONY: demo
 demo: .test ## Show the whole data plane at work on this machine: real Tritons, the eviction policy, proxies (two minutes)

@@ -1,5 +1,6 @@
 """`python -m capacity`: what the Makefile calls. What a command needs is imported when it runs."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -57,8 +58,29 @@ def advise(
         tell_advice(Wanted(definition, stack, prometheus, samples, hours, match, target))
 
 
+@app.command()
+def plan(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="The requests.")] = Path(),
+    definition: Annotated[
+        Path, typer.Option("--definition", metavar="FILE", help="What is there today, and footprints.")
+    ] = Path("stacks/inference.yaml"),
+    target: Annotated[
+        str, typer.Option("--target", metavar="PERCENT", help="Share of requests to be answered at once.")
+    ] = "99%",
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="GPU", help="a100-80gb, or a node label.")] = None,
+    prices: Annotated[Path | None, typer.Option("--prices", metavar="FILE", help="Prices of GPUs.")] = None,
+    stack: Annotated[str | None, typer.Option("--stack", metavar="NAME", help="The stack that is there today.")] = None,
+) -> None:
+    """Search for the cheapest slices that answer a share of a trace's requests at once, and draw what was found."""
+    with answering():
+        from .plan import PlanRequest, make_plan
+
+        make_plan(PlanRequest(trace, definition, target, gpu, prices, stack))
+
+
 def main() -> None:
     """Run the command line."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the processes that it began end with it
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character is no reason to fail

@@ -131,7 +131,7 @@ def check_plot(path: Path) -> None:
 
 def plot_rows(path: Path, title: str, trace: Trace, rows: Sequence[ComparisonRow]) -> None:
     """Draw the seconds of loading of each row in the course of the trace. SimulationError if it cannot be written."""
-    with _figure(path, title) as (axes,):
+    with figure(path, title) as (axes,):
         end = trace.seconds[-1] / 3600
         for row in rows:
             hours = [0.0, *(begin / 3600 for begin, _ in row.outcome.loads), end]
@@ -144,7 +144,7 @@ def plot_rows(path: Path, title: str, trace: Trace, rows: Sequence[ComparisonRow
 
 def plot_sweep(path: Path, title: str, points: Sequence[SweepPoint]) -> None:
     """Draw seconds of loading, and the share of requests that were refused, over the capacity."""
-    with _figure(path, title, 2) as (axes, below):
+    with figure(path, title, 2) as (axes, below):
         shares = [point.share * 100 for point in points]
         for place, row in enumerate(points[0].rows):
             outcomes = [point.rows[place].outcome for point in points]
@@ -157,7 +157,7 @@ def plot_sweep(path: Path, title: str, points: Sequence[SweepPoint]) -> None:
 
 
 @contextmanager
-def _figure(path: Path, title: str, rows: int = 1) -> Iterator[list[Any]]:
+def figure(path: Path, title: str, rows: int = 1) -> Iterator[list[Any]]:
     """Yield a figure's axes from above to below, and write it then."""
     import matplotlib
     from matplotlib.figure import Figure  # not pyplot: that one wants to know about displays

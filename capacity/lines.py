@@ -1,0 +1,66 @@
+"""A plan as people read it: one line for each answer, in a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from .simulations import Figures
+
+
+@dataclass(frozen=True)
+class Line:
+    """An answer, or what it is held against, with its price."""
+
+    name: str
+    kind: str
+    """The slices of an answer of one pool, `mixed`, `endpoints` or `today`."""
+    figures: Figures | None
+    gpu_hours: float | None  # A month.
+    money: float | None = None  # A month.
+    is_best: bool = False
+    busier: Figures | None = None  # With more traffic.
+
+    @property
+    def cost(self) -> float | None:
+        """Money where there is a price, else hours of GPUs."""
+        return self.gpu_hours if self.money is None else self.money
+
+
+def table(title: str, lines: Sequence[Line], hours: float, money: str) -> Table:
+    """Return the table of a trace of so many hours; `money` names the column, and there is none without a price."""
+    made = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    made.add_column("")
+    headings = ("at once", "waited", "refused", "cold wait p50", "p99", "loads/h", "lost", "GPU-hours", money)
+    for heading in filter(None, headings):
+        made.add_column(heading, justify="right", no_wrap=True)
+    for line in lines:
+        cells = [*_of_callers(line.figures, hours), "–" if line.gpu_hours is None else f"{line.gpu_hours:,.0f}"]
+        if money:
+            cells.append("–" if line.money is None else f"{line.money:,.0f}")
+        made.add_row(Text(("▶ " if line.is_best else "  ") + line.name), *cells, style="bold" if line.is_best else None)
+    return made
+
+
+def _of_callers(found: Figures | None, hours: float) -> list[str]:
+    if found is None:
+        return ["–"] * 7
+    return [
+        percent(found.share_warm),
+        percent(found.share_waited),
+        percent(found.share_refused),
+        f"{found.wait(50):.1f} s" if found.waits else "–",
+        f"{found.wait(99):.1f} s" if found.waits else "–",
+        f"{found.loads / hours:.1f}",
+        f"{found.lost_seconds:,.0f} s",
+    ]
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, with as many digits as tell it from all and from nothing."""
+    for digits in (1, 2, 3):
+        said = f"{share:.{digits}%}"
+        if share in (0, 1) or float(said[:-1]) not in (0, 100):
+            break
+    return said.replace("%", " %")

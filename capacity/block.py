@@ -50,4 +50,7 @@ def _lines(items: list[dict[str, Any]]) -> str:
 
 
 def _quantity(size: int) -> str:
-    return str(size) if size % 10**6 else f"{size // 10**6}M"
+    for suffix, unit in (("M", 10**6), ("k", 10**3)):
+        if size % unit == 0:
+            return f"{size // unit}{suffix}"
+    return str(size)

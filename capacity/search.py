@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from math import ceil
 
 from tidegate_eviction.simulate.trace import Trace, TracedModel
 
-from stacks.definition.gpu_products import fits_on_one_gpu
+from stacks.definition.mig_cuts import fewest_gpus
 
-from .answers import Answer, PlannedPool, Row, best, capacity_bytes
+from .answers import Answer, PlannedPool, Row, best, capacity_bytes, dedicated
 from .simulations import Simulations
 from .slices import Gpu, GpuSlice
 
@@ -22,7 +23,7 @@ MOST_GPUS = 8  # That are tried for one answer.
 MOST_SLICES = 8  # Of both sizes of a mixed answer.
 EFFORT = 60
 """How often, at the most, mixed answers have the whole trace simulated."""
-_HOPE = 3.0  # Changed by one model at a time is what misses the target by so many times at the most.
+_HOPE = 3.0  # How many times more than the target allows may meet a cold model where a small change may do.
 _CHANGED = 3  # Models whose callers lose most are moved, or pinned.
 _PARTS, _KEPT = 4, 4  # Ways to divide models in an order; ways that are tried for each shape.
 
@@ -40,6 +41,8 @@ class Search:
         self._trace: Trace = simulations.trace
         self._models = {model.name: model for model in self._trace.models}
         self._room = {one: capacity_bytes(gpu, one) for one in gpu.slices}
+        self._dearest = max(dedicated(gpu, self._trace)[0], Fraction(1))
+        """GPUs beyond which nobody would share, since an endpoint for each model takes no more. One is always tried."""
         self.rows: dict[Answer, Row] = {}
 
     def rows_of(self, answers: Sequence[Answer], what: str) -> list[Row]:
@@ -67,28 +70,20 @@ class Search:
         return found
 
     def _over_gpus(self, one: GpuSlice) -> Iterator[Row]:
-        """Yield how many slices of a kind over several GPUs meet the target, if any number does, or the most."""
-        most = self._gpu.most(one)
-        tried: dict[int, Row] = {}
-
-        def row(count: int) -> Row:
-            tried[count] = self.rows_of([self._one_pool(one, count)], f"{count} × {one}")[0]
-            return tried[count]
-
-        if self.rows[self._one_pool(one, 1)].figures.requests == 0:
+        """Yield how many slices of a kind over several GPUs meet the target, or as many as are tried; by halving."""
+        low = self._gpu.most(one)
+        last = self.rows.get(self._one_pool(one, low))
+        most = min(low * MOST_GPUS, int(self._dearest / one.share))
+        if last is None or last.figures.is_roomy or most <= low:
             return
-        last = self.rows.get(self._one_pool(one, most))
-        if last is None or last.figures.is_roomy:
-            return
-        low, high = most, most
-        while high < most * MOST_GPUS and not (found := row(high := high * 2)).meets(self._target):
-            low = high
-            if found.figures.is_roomy:
-                break
-        while tried[high].meets(self._target) and high - low > 1:
+        high, dearest = most, self._count(one, most)
+        while dearest.meets(self._target) and high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if row(middle).meets(self._target) else (middle, high)
-        yield tried[high]
+            low, high = (low, middle) if self._count(one, middle).meets(self._target) else (middle, high)
+        yield self._count(one, high)
+
+    def _count(self, one: GpuSlice, count: int) -> Row:
+        return self.rows_of([self._one_pool(one, count)], f"{count} × {one}")[0]
 
     def _one_pool(self, one: GpuSlice, count: int) -> Answer:
         return Answer(self._gpu, (PlannedPool(one, count, frozenset(self._models)),))
@@ -103,7 +98,7 @@ class Search:
         """
         found: list[Row] = []
         least = best(plain, self._target)
-        limit = (least and least.share) or max((row.share for row in plain if row.share), default=Fraction())
+        limit = (least and least.share) or self._dearest
         until = self._run.simulated + EFFORT * len(self._trace)
         shapes = sorted(self._shapes(limit, plain), key=lambda shape: (_share_of(shape), self._room_of(shape)))
         ways = [(order, part) for order in self._orders(plain) for part in range(_PARTS)]
@@ -146,16 +141,18 @@ class Search:
         return sum(self._room[one] * count for one, count in shape)
 
     def _stands(self, shape: Shape) -> bool:
-        """Say whether so few slices as this are cut from one GPU, where they take no more of it."""
+        """Say whether these slices stand on as few GPUs as their shares come to, and are not too many."""
         slices: dict[str, int] = {}
         for one, count in shape:
             slices[one.profile] = slices.get(one.profile, 0) + count
-        if sum(slices.values()) > MOST_SLICES or _share_of(shape) > 1 or self._gpu.product is None or "" in slices:
-            return sum(slices.values()) <= MOST_SLICES
-        return fits_on_one_gpu(self._gpu.product, slices)
+        whole = slices.pop("", 0)
+        cut = fewest_gpus(self._gpu.product, slices) if self._gpu.product else 0
+        return whole + cut <= ceil(_share_of(shape)) and whole + sum(slices.values()) <= MOST_SLICES
 
     def _is_hopeful(self, row: Row) -> bool:
-        return 1 - row.figures.share_warm <= _HOPE * (1 - self._target)
+        """Say whether a change may do: beside the first call of each model, not too many meet a cold one."""
+        cold = row.figures.requests - row.figures.warm - len(self._models)
+        return cold <= _HOPE * (1 - self._target) * row.figures.requests
 
     def _divided(self, shape: Shape, ways: Sequence[Way]) -> Iterator[Answer]:
         """Yield what comes of ways to have a shape's pools share the models; of one pool, of pinning some."""

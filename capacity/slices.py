@@ -9,14 +9,13 @@ from stacks.definition.gpu_products import (
     NOT_CUT,
     PRODUCTS,
     GpuProduct,
-    fits_on_one_gpu,
     gpu_bytes,
     gpu_product,
     profile_bytes,
 )
+from stacks.definition.mig_cuts import COMPUTE_SLICES, MEMORY_SLICES, filled
 
 DEFAULT_GPU = "a100-80gb"
-_COMPUTE, _MEMORY = 7, 8
 
 
 @dataclass(frozen=True, order=True)
@@ -49,8 +48,7 @@ class Gpu:
         """Return how many such slices one GPU can have."""
         if self.product is None or not one.profile:
             return 1
-        counts = range(1, _COMPUTE + 1)
-        return max(count for count in counts if fits_on_one_gpu(self.product, {one.profile: count}))
+        return filled(self.product, {}, [one.profile])[one.profile]
 
 
 def find_gpu(said: str, labels: Iterable[str] = ()) -> Gpu:
@@ -77,7 +75,7 @@ def find_gpu(said: str, labels: Iterable[str] = ()) -> Gpu:
 
 
 def _slice(profile: str, memory_slices: int) -> GpuSlice:
-    share = max(Fraction(int(profile[0]), _COMPUTE), Fraction(memory_slices, _MEMORY))
+    share = max(Fraction(int(profile[0]), COMPUTE_SLICES), Fraction(memory_slices, MEMORY_SLICES))
     return GpuSlice(profile_bytes(profile), share, profile)
 
 

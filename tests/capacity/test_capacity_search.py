@@ -1,0 +1,93 @@
+"""The search finds what is cheaper than slices of one size, and what it says of an answer is what is simulated."""
+
+from array import array
+
+import pytest
+from tidegate_eviction.simulate.engine import simulate
+from tidegate_eviction.simulate.trace import Trace
+
+from capacity.answers import Answer, PlannedPool, best, capacity_bytes, dedicated, front
+from capacity.search import Search
+from capacity.simulations import Simulations, figures, part_of
+from capacity.slices import find_gpu
+
+from .traces import GB, LARGE_AND_SMALL, trace_of
+
+GPU = find_gpu("a100-80gb")
+
+
+def names(trace: Trace) -> frozenset[str]:
+    return frozenset(model.name for model in trace.models)
+
+
+def test_two_sizes_with_models_of_their_own_are_found_where_they_are_cheaper_than_one() -> None:
+    with Simulations(LARGE_AND_SMALL) as run:
+        search = Search(run, GPU, 0.99)
+        plain = search.plain()
+        mixed = search.mixed(plain)
+    found, of_one_size = best([*plain, *mixed], 0.99), best(plain, 0.99)
+    assert found is not None
+    assert found.answer is not None
+    assert [(str(pool.on), pool.replicas, "large" in pool.models) for pool in found.answer.pools] == [
+        ("1g.20gb", 1, True),
+        ("1g.10gb", 1, False),
+    ]
+    assert of_one_size is None or (of_one_size.share or 0) > (found.share or 0)
+    assert not any(row.meets(0.99) and (row.share or 0) < (found.share or 0) for row in [*plain, *mixed])
+    assert found in front([*plain, *mixed])
+
+
+def test_figures_of_pools_are_those_of_their_own_simulations_together() -> None:
+    trace = LARGE_AND_SMALL
+    pools = [
+        PlannedPool(GPU.slices[1], 1, frozenset({"large"}), frozenset({"large"})),
+        PlannedPool(GPU.slices[0], 2, names(trace) - {"large"}),
+    ]
+    with Simulations(trace) as run:
+        [together] = run.run([Answer(GPU, tuple(pools)).simulated()], "pools")
+    each = [
+        figures(part, 20.0, simulate(part, pool.setting()))
+        for pool in Answer(GPU, tuple(pools)).simulated()
+        for part in [part_of(trace, pool.models)]
+    ]
+    assert together == each[0] + each[1]
+    assert together.requests == len(trace)
+    assert together.share_warm + together.share_waited + together.share_refused == pytest.approx(1)
+    assert {*together.lost} == names(trace)
+
+
+def test_callers_of_a_model_that_is_too_large_are_refused_and_lose_the_whole_wait() -> None:
+    trace = trace_of(1, huge=(15, 5.0, 600.0), small=(1, 2.0, 600.0))
+    with Simulations(trace) as run:
+        [found] = run.run([Answer(GPU, (PlannedPool(GPU.slices[0], 1, names(trace)),)).simulated()], "one pool")
+    assert (found.requests, found.answered, found.share_refused) == (12, 6, 0.5)
+    assert found.lost == {"huge": pytest.approx(6 * 20.0), "small": pytest.approx(2.0)}
+    assert found.waits == (2.0,)
+
+
+def test_more_traffic_is_the_same_requests_in_a_shorter_time() -> None:
+    more = part_of(LARGE_AND_SMALL, frozenset({"large"}), 1.25)
+    assert more.seconds == array("d", (at / 1.25 for at, which in LARGE_AND_SMALL.requests() if which == 0))
+
+
+def test_an_endpoint_for_each_model_takes_the_smallest_slice_that_holds_it() -> None:
+    trace = trace_of(1, huge=(75, 1.0, 600.0), large=(15, 1.0, 600.0), small=(9, 1.0, 600.0))
+    share, too_large = dedicated(GPU, trace)
+    assert share == GPU.slices[0].share + GPU.slices[1].share
+    assert [model.name for model in too_large] == ["huge"]
+    assert capacity_bytes(GPU, GPU.slices[0]) == 9 * GB
+
+
+@pytest.mark.thorough
+def test_a_target_that_one_gpu_does_not_meet_is_met_by_several() -> None:
+    models = {f"m{number}": (30, 20.0, 300.0 + number) for number in range(6)}
+    trace = trace_of(6, **models)
+    with Simulations(trace) as run:
+        search = Search(run, find_gpu("a100-80gb"), 0.98)
+        plain = search.plain()
+    found = best(plain, 0.98)
+    assert found is not None
+    assert (found.share or 0) > 1
+    one_less = [row for row in plain if row.answer and (row.share or 0) < (found.share or 0)]
+    assert one_less
+    assert not any(row.meets(0.98) for row in one_less)

@@ -1,0 +1,42 @@
+"""The GPU that is planned for is found by the names that people know, and cut as NVIDIA's table says."""
+
+from fractions import Fraction
+
+import pytest
+
+from capacity.slices import find_gpu
+from stacks.command import CommandError
+
+A100 = "NVIDIA-A100-SXM4-80GB"
+
+
+@pytest.mark.parametrize("said", ["a100-80gb", "A100-80GB", A100])
+def test_a_gpu_has_a_short_name_and_the_label_that_its_nodes_carry(said: str) -> None:
+    gpu = find_gpu(said, ["NVIDIA-L4", A100])
+    assert (gpu.name, gpu.label) == ("A100-80GB", A100)
+    assert {str(one): (one.share, gpu.most(one)) for one in gpu.slices} == {
+        "1g.10gb": (Fraction(1, 7), 7),
+        "1g.20gb": (Fraction(1, 4), 4),
+        "2g.20gb": (Fraction(2, 7), 3),
+        "3g.40gb": (Fraction(1, 2), 2),
+        "4g.40gb": (Fraction(4, 7), 1),
+        "whole GPU": (Fraction(1), 1),
+    }
+
+
+def test_a_gpu_that_mig_cannot_cut_is_planned_for_as_a_whole() -> None:
+    assert [(gpu.name, gpu.label) for gpu in map(find_gpu, ("l4", "T4", "NVIDIA-L4"))] == [
+        ("L4", "NVIDIA-L4"),
+        ("T4", "Tesla-T4"),
+        ("L4", "NVIDIA-L4"),
+    ]
+    assert [(str(one), one.memory_bytes) for one in find_gpu("l4").slices] == [("whole GPU", 24 * 10**9)]
+
+
+def test_of_a_product_without_an_inventory_no_label_is_made_up() -> None:
+    assert find_gpu("h100-80gb", [A100]).label is None
+
+
+def test_an_unknown_gpu_is_refused_with_all_that_are_known() -> None:
+    with pytest.raises(CommandError, match=r"no GPU 'a100': did you mean A100-40GB\? There are: A100-40GB, .*B200.*T4"):
+        find_gpu("a100")

@@ -32,12 +32,12 @@ POLICY ?=
 # A misspelt setting would be a command for all that there is.
 SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DIR DRY_RUN ENGINE ENV FROM FUZZ GPU HOURS IMPORT \
   INSECURE JSON KEEP_GOING LOGS MATCH MUTATION OUT POLICY PRICES PROMETHEUS PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL \
-  RESUME ROOMS RUN STACK TARGET TIDEGATE TIDEGATE_CACHE TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
+  RESUME ROOMS RUN SAMPLES STACK TARGET TIDEGATE TIDEGATE_CACHE TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
 SAID := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 $(if $(filter-out $(SETTINGS),$(SAID)),$(error no setting is called $(filter-out $(SETTINGS),$(SAID)): there are $(SETTINGS)))
 # So would an empty one, such as a variable that CI did not set: a preview of nothing new, every stack taken down.
 NAMES := BASE CLUSTER DEFINITION DIR ENGINE ENV FROM HOURS IMPORT LOGS MATCH OUT POLICY PRICES PROMETHEUS REGISTRY_PLANE \
-  STACK TARGET TRACE VALUES
+  SAMPLES STACK TARGET TRACE VALUES
 $(foreach name,$(filter $(NAMES),$(SAID)),$(if $(value $(name)),,$(error $(name)= is empty: say what it is, or leave it out)))
 
 # Where the program is: here, or where a platform of one's own has it, whose Makefile includes this one (`make init`).

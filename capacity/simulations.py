@@ -21,6 +21,8 @@ from tidegate_eviction.simulate.trace import Outcome, Trace, quantile, shown
 from stacks.command import WRONG_INPUT, CommandError
 from stacks.definition.pools import OnDemand
 
+from .expected import only
+
 
 @dataclass(frozen=True)
 class SimulatedPool:
@@ -166,17 +168,8 @@ def _simulated(pool: SimulatedPool) -> Figures:
 
 def part_of(trace: Trace, models: frozenset[str], faster: float = 1.0) -> Trace:
     """Return the requests to some models, in a shorter time where they come faster."""
-    places = {
-        place: new
-        for new, place in enumerate(place for place, model in enumerate(trace.models) if model.name in models)
-    }
-    kept = [(seconds / faster, places[which]) for seconds, which in trace.requests() if which in places]
-    return replace(
-        trace,
-        models=tuple(trace.models[place] for place in places),
-        seconds=array("d", (seconds for seconds, _ in kept)),
-        which=array("l", (which for _, which in kept)),
-    )
+    part = only(trace, models)
+    return replace(part, seconds=array("d", (seconds / faster for seconds in part.seconds)))
 
 
 def figures(trace: Trace, wait_seconds: float, outcome: Outcome) -> Figures:

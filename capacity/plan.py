@@ -12,6 +12,7 @@ from rich.console import Console
 from tidegate_eviction.simulate.report import about
 from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
+from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError
 from stacks.problems import escaped, listed
 from stacks.stack import Stack
@@ -21,7 +22,7 @@ from .answers import Row, best, dedicated, front, with_footprints
 from .block import block, unfit_names
 from .lines import Line, percent, table
 from .picture import draw
-from .prices import Prices, gpu_hours, read_prices
+from .prices import Prices, gpu_hours, prices_of, read_prices
 from .search import MOST_GPUS, Search
 from .simulations import Figures, Simulations
 from .slices import DEFAULT_GPU, Gpu, find_gpu
@@ -52,18 +53,24 @@ class _Basis:
     trace: Trace
     gpu: Gpu
     target: float
-    prices: Prices | None
+    prices: Prices
     stack: Stack | None
 
     def money(self, gpus: Fraction | None, gpu: Gpu | None = None) -> float | None:
         """Return what so many GPUs cost a month; None where the price is not known."""
-        price = self.prices.of(gpu or self.gpu) if self.prices else None
+        price = self.prices.of(gpu or self.gpu)
         return None if price is None or gpus is None else gpu_hours(gpus) * price.per_hour
+
+    @property
+    def currency(self) -> str:
+        """Currency of the GPU's price; nothing where there is none."""
+        price = self.prices.of(self.gpu)
+        return price.currency if price else ""
 
     def cost(self, line: Line) -> str:
         """Return what a line costs a month, for people."""
-        if self.prices is not None and line.money is not None:
-            return f"{self.prices.text(line.money)} a month"
+        if line.money is not None:
+            return f"{money(line.money, self.currency)} a month"
         return f"{line.gpu_hours or 0:,.0f} GPU-hours a month"
 
 
@@ -96,10 +103,9 @@ def make_plan(request: PlanRequest) -> None:
     ]  # fmt: skip
     lines += [_endpoints(basis), *([_today(basis, now, met_today)] if now else [])]
     title = f"{escaped(str(request.trace))}: {about(basis.trace)}; target {percent(basis.target)} at once"
-    currency = basis.prices.currency if basis.money(Fraction(1)) is not None and basis.prices else ""
     hours = basis.trace.seconds[-1] / 3600 or 1.0
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, markup=False, emoji=False)
-    console.print(table(title, lines, hours, f"{currency} a month" if currency else ""))
+    console.print(table(title, lines, hours, f"{basis.currency} a month" if basis.currency else ""))
     print(*_notes(basis, request, now), sep="\n")
     print()
     print(*_sentences(basis, lines), sep="\n")
@@ -108,7 +114,7 @@ def make_plan(request: PlanRequest) -> None:
         print(f"\n{block(found.answer, basis.trace, server)}\n")
         if unfit := unfit_names(found.answer):
             print(f"Left out of it, for no definition takes such names: {listed(unfit)}.\n")
-    axis = f"{currency or 'GPU-hours'} a month"
+    axis = f"{basis.currency or 'GPU-hours'} a month"
     try:
         print("Pictures:", *draw(request.out, title, axis, lines, basis.target))
     except SimulationError as error:
@@ -122,9 +128,11 @@ def _basis(request: PlanRequest) -> _Basis:
     target = target_of(request.target)
     if not request.trace.name:
         raise CommandError("Say for which requests: make plan TRACE=day.csv.gz (docs/capacity.md).", WRONG_INPUT)
-    prices = read_prices(request.prices) if request.prices else None
+    given = read_prices(request.prices) if request.prices else None
     definition = read_definition(request.definition)
-    labels = [group.product for plane in definition.header.data_planes for group in plane.gpus]
+    inventory = [group for plane in definition.header.data_planes for group in plane.gpus]
+    prices = prices_of(inventory) if given is None else given
+    labels = [group.product for group in inventory]
     gpu = find_gpu(request.gpu or (labels[0] if labels else DEFAULT_GPU), labels)
     try:
         trace = read_trace(request.trace)
@@ -209,15 +217,13 @@ def _at_once(line: Line) -> float:
 
 def _notes(basis: _Basis, request: PlanRequest, now: Today | None) -> list[str]:
     """Return what the table's figures rest upon."""
-    price = basis.prices.of(basis.gpu) if basis.prices else None
-    said = []
-    if basis.prices and price:
-        each = basis.prices.text(price.per_hour, 2)
-        said.append(f"A whole {basis.gpu.name} is {each} an hour: {escaped(price.source)}, {price.date}.")
-    elif request.prices:
-        said.append(f"{escaped(str(request.prices))} has no price of {basis.gpu.name}: GPU-hours, no money.")
+    price, said = basis.prices.of(basis.gpu), []
+    if price:
+        each = f"{price.per_hour:g} {price.currency}"
+        said.append(f"A whole {basis.gpu.name} is {each} an hour: {escaped(price.source)}, {price.as_of}.")
     else:
-        said.append(f"No price of {basis.gpu.name} is known (PRICES=prices.yaml): GPU-hours, no money.")
+        where = escaped(str(request.prices)) if request.prices else "the inventory (PRICES=prices.yaml names a file)"
+        said.append(f"There is no price of {basis.gpu.name} in {where}: GPU-hours, no money.")
     if now is None:
         said.append(f"{escaped(str(request.definition))} names no model of the trace: there is no row for today.")
     elif now.strangers:

@@ -1,55 +1,37 @@
-"""Prices of GPUs: a file of the user's own, each price with its source and its day. None is known by itself."""
+"""Prices of GPUs: from the inventory, or a file of the user's own, each with its source and its day. None is ours."""
 
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from policies.guardrails.money import HOURS_A_MONTH
-from stacks.definition.base import Section, Text, form
+from stacks.definition.base import Section
 from stacks.definition.gpu_products import gpu_product
-from stacks.definition.guardrails import Day
+from stacks.definition.placement import GpuNodes
+from stacks.definition.prices import Price
 from stacks.load import frozen, load
 from stacks.problems import DefinitionError
 from stacks.schema_errors import problems_from
 
 from .slices import Gpu
 
-_SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£"}
-
-
-class GpuPrice(Section):
-    """What one whole GPU costs."""
-
-    gpu: Text
-    """As GPU= takes it, such as a100-80gb, or its node label."""
-    per_hour: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
-    """For one GPU and hour: of a node with eight, an eighth of its price."""
-    source: Text
-    """Where the price stands: an address, a contract."""
-    date: Day
-    """The day on which it stood there."""
-
-    def is_of(self, gpu: Gpu) -> bool:
-        """Say whether it is this GPU's."""
-        same = gpu.product is not None and gpu_product(self.gpu) == gpu.product
-        return same or self.gpu.casefold() in (gpu.name.casefold(), (gpu.label or "").casefold())
-
 
 class Prices(Section):
-    """The whole file."""
+    """A file of prices."""
 
-    currency: Annotated[str, form(r"^[A-Z]{3}$", "a currency by its three letters, such as USD")]
-    prices: tuple[GpuPrice, ...]
+    prices: dict[str, Price]
+    """Of one whole GPU, by its name as GPU= takes it, or its node label."""
 
-    def of(self, gpu: Gpu) -> GpuPrice | None:
-        """Return the price of a GPU; None where the file has none."""
-        return next((price for price in self.prices if price.is_of(gpu)), None)
+    def of(self, gpu: Gpu) -> Price | None:
+        """Return the price of a GPU; None where there is none."""
+        return next((price for name, price in self.prices.items() if _is_of(name, gpu)), None)
 
-    def text(self, amount: float, digits: int = 0) -> str:
-        """Return an amount for people."""
-        return f"{_SYMBOLS.get(self.currency, self.currency + ' ')}{amount:,.{digits}f}"
+
+def _is_of(name: str, gpu: Gpu) -> bool:
+    same = gpu.product is not None and gpu_product(name) == gpu.product
+    return same or name.casefold() in (gpu.name.casefold(), (gpu.label or gpu.name).casefold())
 
 
 def read_prices(path: Path) -> Prices:
@@ -59,6 +41,15 @@ def read_prices(path: Path) -> Prices:
         return Prices.model_validate(frozen(document.tree))
     except ValidationError as error:
         raise DefinitionError(problems_from(error, document, Prices)) from None
+
+
+def prices_of(inventory: Iterable[GpuNodes]) -> Prices:
+    """Return the prices that an inventory has; of a product with several the first."""
+    found: dict[str, Price] = {}
+    for group in inventory:
+        if group.price is not None:
+            found.setdefault(group.product, group.price)
+    return Prices(prices=found)
 
 
 def gpu_hours(gpus: Fraction) -> float:

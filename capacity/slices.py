@@ -13,7 +13,7 @@ from stacks.definition.gpu_products import (
     gpu_product,
     profile_bytes,
 )
-from stacks.definition.mig_cuts import COMPUTE_SLICES, MEMORY_SLICES, filled
+from stacks.definition.mig_cuts import COMPUTE_SLICES, MEMORY_SLICES, filled, part_of_gpu
 
 DEFAULT_GPU = "a100-80gb"
 
@@ -68,14 +68,14 @@ def find_gpu(said: str, labels: Iterable[str] = ()) -> Gpu:
         raise none_such(f"There is no GPU {said!r}", near, known)
     memory = product.memory_gb * 10**9 if product else gpu_bytes(str(label))
     assert memory is not None
-    cut = [_slice(profile, taken) for profile, taken in product.profiles.items()] if product else []
+    cut = [_slice(product, profile) for profile in product.profiles] if product else []
     parts = sorted((one for one in cut if one.share < 1), key=lambda one: (one.share, one.memory_bytes))
     name = product.name if product else _short(str(label))
     return Gpu(name, label, product, (*parts, GpuSlice(memory, Fraction(1), "")))
 
 
-def _slice(profile: str, memory_slices: int) -> GpuSlice:
-    share = max(Fraction(int(profile[0]), COMPUTE_SLICES), Fraction(memory_slices, MEMORY_SLICES))
+def _slice(product: GpuProduct, profile: str) -> GpuSlice:
+    share = Fraction(part_of_gpu(product, profile)).limit_denominator(COMPUTE_SLICES * MEMORY_SLICES)
     return GpuSlice(profile_bytes(profile), share, profile)
 
 

@@ -18,7 +18,7 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 from lab.bench import report
 from lab.bench.report import Figures, say
 
-from . import answers, density
+from . import answers, density, near
 from .goals import FULL, GOALS, QUICK, Effort
 from .offline import decisions, simulated
 
@@ -32,6 +32,7 @@ PARTS: Mapping[str, Part] = {
     "stampede": lambda _, effort: answers.stampede(effort),
     "density": lambda _, effort: density.measure(effort),
     "while-loading": lambda _, effort: answers.while_loading(effort),
+    "near": lambda _, effort: near.measure(effort),
 }
 """What can be measured by itself, in this order; from `warm` on it is live, some three minutes together."""
 

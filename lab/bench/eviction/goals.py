@@ -22,6 +22,10 @@ GOALS: Final[Mapping[str, Goal]] = {
     "simulate_events_per_s": Goal("events a second that the simulator plays"),
     "density": Goal("models served well, for each model that there is room for", "≥ 8", "20"),
     "warm_p99_while_loading": Goal("p99 of a warm model while another loads and unloads, against quiet"),
+    "near_first_25": Goal("first cold start of a 200 MB model from 25 MB/s, staged against not", "≤ 1.1"),
+    "near_second_25": Goal("its second one, not staged against staged", "≥ 4"),
+    "near_first_100": Goal("the first one from 100 MB/s, staged against not", "≤ 1.1"),
+    "near_second_100": Goal("its second one, not staged against staged", "≥ 4"),
 }  # fmt: skip
 """The keys of the last line, in its order."""
 
@@ -37,8 +41,10 @@ class Effort:
     stampedes: int
     room: int  # Models that there is room for when it is tried how many more can be served.
     density_seconds: float
+    near_runs: int
+    near_mb: int
     densities: tuple[int, ...]  # So many times more models are tried, in turn, until one is served well enough.
 
 
-FULL: Final = Effort(5, 2.0, 8, 200, 2, 8, 50.0, (20, 8))
-QUICK: Final = Effort(1, 1.0, 1, 20, 1, 3, 4.0, (2,))
+FULL: Final = Effort(5, 2.0, 8, 200, 2, 8, 50.0, 3, 200, (20, 8))
+QUICK: Final = Effort(1, 1.0, 1, 20, 1, 3, 4.0, 1, 20, (2,))

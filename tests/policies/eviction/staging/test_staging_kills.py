@@ -1,0 +1,140 @@
+"""A policy that is killed, or whose volume fails, at any change of the folder: nothing in part is ever seen."""
+
+import asyncio
+import errno
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tidegate_eviction.staging.copying import StagingError
+
+from .rig import Rig, files_below, write_model
+
+CHANGES = frozenset({"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "os.chmod"})
+"""Audit events of Python that come before a change of a folder; `os.replace` is told as a rename."""
+
+
+def contents(root: Path) -> dict[str, list[dict[str, bytes]]]:
+    """Return the contents that each model ever has, the last one last; the source is as it is at the end then."""
+    found = {}
+    for name, words in {"a": (b"first", b"second"), "b": (b"b",)}.items():
+        found[name] = [files_below(write_model(root, name, word).parent) for word in words]
+    return found
+
+
+def live(root: Path) -> Rig:
+    """Stage one model, another in its place, and the first one again, with a new content."""
+    rig = Rig(root)
+
+    async def work() -> None:
+        write_model(root, "a", b"first")
+        async with rig.running(rig.room_for("a")) as stager:
+            for name in "ab":
+                await stager.ensure(name)
+            write_model(root, "a", b"second")
+            for _ in range(2):
+                await stager.ensure("a")
+
+    asyncio.run(work())
+    return rig
+
+
+def at_change(root: Path, number: int, act: Callable[[], None]) -> Callable[[], int]:
+    """Have something happen before the n-th change below the tier; return a function that tells how many there were."""
+    seen, tier = 0, str(root / "tier")
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal seen
+        if event in CHANGES and any(str(each).startswith(tier) for each in arguments[:2]):
+            if event == "open" and not isinstance(arguments[1], str):  # by descriptor, or of a folder to be read
+                return
+            seen += 1
+            if seen == number:
+                act()
+
+    sys.addaudithook(hook)
+    return lambda: seen
+
+
+def in_child(work: Callable[[], int]) -> int:
+    """Do work in a process of its own, for audit hooks stay; return what it ends with."""
+    sys.stdout.flush()
+    if (child := os.fork()) == 0:
+        code = 255
+        try:
+            code = work()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def count(root: Path) -> int:
+    def work() -> int:
+        told = at_change(root, 0, lambda: None)
+        live(root)
+        return told()
+
+    return in_child(work)
+
+
+def assert_nothing_in_part(root: Path, known: dict[str, list[dict[str, bytes]]]) -> None:
+    for link in (root / "tier" / "models").glob("*"):
+        if link.exists():
+            assert files_below(link.resolve()) in known[link.name], link
+    for place in (root / "tier" / "files").glob("*/*"):
+        if place.is_dir():
+            assert files_below(place) in known[place.parent.name], place
+
+
+def assert_a_successor_serves(root: Path, known: dict[str, list[dict[str, bytes]]]) -> None:
+    rig = Rig(root)
+
+    async def work() -> None:
+        async with rig.running(rig.room_for("a")) as stager:
+            for name in "bab":
+                await stager.ensure(name)
+                rig.check()
+                assert files_below((rig.served / name).resolve()) == known[name][-1]
+            assert rig.is_near("b")
+
+    asyncio.run(work())
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> dict[str, list[dict[str, bytes]]]:
+    (tmp_path / "source").mkdir()
+    return contents(tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["killed", pytest.param("full", marks=pytest.mark.thorough), "broken"])
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.thorough)])
+def test_whatever_ends_it_at_any_change_nothing_in_part_is_seen_and_a_successor_serves(
+    tmp_path: Path, known: dict[str, list[dict[str, bytes]]], fault: str, step: int
+) -> None:
+    changes = count(tmp_path)
+    assert 30 < changes < 250
+    for number in range(1, changes + 1, step):
+        shutil.rmtree(tmp_path / "tier")
+
+        def work(number: int = number) -> int:
+            def act() -> None:
+                if fault == "killed":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise OSError(errno.ENOSPC if fault == "full" else errno.EIO, "the volume fails")
+
+            at_change(tmp_path, number, act)
+            try:
+                live(tmp_path)
+            except (StagingError, OSError):
+                return 1
+            return 0
+
+        ended = in_child(work)
+        assert ended == -signal.SIGKILL if fault == "killed" else ended in (0, 1), number
+        write_model(tmp_path, "a", b"second")
+        assert_nothing_in_part(tmp_path, known)
+        assert_a_successor_serves(tmp_path, known)

@@ -1,0 +1,125 @@
+"""Models of a real S3 (MinIO), staged: what a load reads comes from there, and scratch is as small as the tier."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tidegate_eviction.core.outlook import Outlook
+from tidegate_eviction.server import RepositoryError
+from tidegate_eviction.staging.copying import StagingError
+from tidegate_eviction.triton.repository import TritonRepository
+
+from lab.local_plane.object_store import ObjectStore, object_store
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from .rig import KIB, Rig, files_below, write_model
+
+pytestmark = pytest.mark.anyio
+numbers = count()
+
+
+@pytest.fixture(scope="module")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with not_run("A REAL S3"), object_store(tmp_path_factory.mktemp("minio")) as running:
+        running.make_bucket("models")
+        yield running
+
+
+class Bucket:
+    """A repository in the bucket, which is what the folder `source` is."""
+
+    def __init__(self, minio: ObjectStore, root: Path) -> None:
+        self.client, self.root = minio.client(), root
+        self.path = f"test{next(numbers)}/models"
+        self.url = f"s3://{minio.url}/models/{self.path}"
+
+    def upload(self) -> None:
+        there = files_below(self.root / "source")
+        for path, data in there.items():
+            self.client.put_object(Bucket="models", Key=f"{self.path}/{path}", Body=data)
+        for each in self.client.list_objects_v2(Bucket="models", Prefix=f"{self.path}/").get("Contents", ()):
+            if each["Key"].removeprefix(f"{self.path}/") not in there:
+                self.client.delete_object(Bucket="models", Key=each["Key"])
+
+
+@pytest.fixture
+def bucket(minio: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    for name, value in minio.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    (tmp_path / "source").mkdir()
+    return Bucket(minio, tmp_path)
+
+
+def rig_of(bucket: Bucket) -> Rig:
+    rig = Rig(bucket.root)
+    rig.repository = TritonRepository(bucket.url, staged=True)
+    return rig
+
+
+async def test_what_lies_there_is_known_before_a_load_as_in_a_folder(bucket: Bucket) -> None:
+    for name in "ab":
+        write_model(bucket.root, name)
+    (bucket.root / "source" / "a" / "3").mkdir()
+    (bucket.root / "source" / "a" / "3" / "model.bin").write_bytes(b"third")
+    steps = " ".join(f'step {{ model_name: "{each}" }}' for each in "ab")
+    (bucket.root / "source" / "both").mkdir()
+    (bucket.root / "source" / "both" / "config.pbtxt").write_text(f"ensemble_scheduling {{ {steps} }}")
+    bucket.upload()
+    bucket.client.put_object(Bucket="models", Key=f"{bucket.path}/both/1/", Body=b"")
+    (bucket.root / "source" / "both" / "1").mkdir()
+    there, here = TritonRepository(bucket.url, staged=True), TritonRepository(str(bucket.root / "source"))
+    there.check()
+    for name, wanted in (("a", ()), ("a", (1,)), ("b", ()), ("both", ())):
+        seen, expected = there.look(name, wanted), here.look(name, wanted)
+        assert seen is not None
+        assert expected is not None
+        for what in ("versions", "parts", "estimate_bytes", "problem", "override"):
+            assert getattr(seen, what) == getattr(expected, what), (name, what)
+    assert there.look("c") is None
+    stamps = {wanted: there.look("a", wanted) for wanted in ((), (1,))}
+    assert stamps[()] != stamps[1,]
+
+
+async def test_a_model_is_staged_from_there_and_a_new_content_replaces_it(bucket: Bucket) -> None:
+    write_model(bucket.root, "a")
+    bucket.upload()
+    rig = rig_of(bucket)
+    async with rig.running() as stager:
+        assert await stager.ensure("a") > 0
+        assert files_below(rig.served / "a") == files_below(bucket.root / "source" / "a")
+        assert await stager.ensure("a") == 0
+        write_model(bucket.root, "a", b"new")
+        bucket.upload()
+        assert await stager.ensure("a") > 0
+        assert files_below(rig.served / "a") == files_below(bucket.root / "source" / "a")
+        assert len(stager.tier.staged) == 1
+
+
+async def test_a_tier_as_large_as_one_model_serves_them_all_in_turn(bucket: Bucket) -> None:
+    for name in "abc":
+        write_model(bucket.root, name)
+    bucket.upload()
+    rig = rig_of(bucket)
+    async with rig.running(rig.room_for("a")) as stager:
+        for name in "abcab":
+            await stager.ensure(name)
+            rig.check()
+            assert rig.staged == {name}
+            rig.outlook = Outlook(held=frozenset({name}), resident=frozenset({name}))
+        assert {each.name for each in rig.served.iterdir()} >= {"b"}
+
+
+async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore) -> None:
+    write_model(bucket.root, "a", size=64 * KIB)
+    bucket.upload()
+    rig = rig_of(bucket)
+    async with rig.running(32 * KIB) as stager:
+        with pytest.raises(StagingError, match=r"model a cannot be staged: its files take \d+ bytes, .* has 32768"):
+            await stager.ensure("a")
+    missing = TritonRepository(f"s3://{minio.url}/nowhere/models", staged=True)
+    with pytest.raises(OSError, match="nowhere"):
+        missing.check()
+    with pytest.raises((OSError, RepositoryError)):
+        missing.look("a")

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import CannotBeHadError, ProcessError
+from lab.local_plane.prometheus import Prometheus, prometheus
 
 from . import playing, walk
 from .keeper import Keeper
@@ -94,9 +95,21 @@ def up(
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         run = partial(platform, policy_folder=policy)
-    with _ending(show, wanted=True), _running(show, PLANE, run, leave_logs=True) as made:
+    with _ending(show, wanted=True), _running(show, PLANE, run, leave_logs=True) as made, _scraped(made) as seen:
         show.the_zoo()
-        _stay(made, walk.to_try(made), show)
+        _stay(made, walk.to_try(made, seen), show)
+
+
+@contextmanager
+def _scraped(made: LocalEnvironment) -> Iterator[Prometheus | None]:
+    """Have a Prometheus remember what there is to measure; None where this machine can have none, which is told."""
+    with ExitStack() as stack:
+        try:
+            seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods))
+        except CannotBeHadError as error:
+            print(f"Nothing remembers what is called, so that no trace can be made of it: {error}.", flush=True)
+            seen = None
+        yield seen
 
 
 def _stay(

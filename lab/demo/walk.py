@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from tidegate_eviction.units import bytes_text
 
 from lab.local_plane.environment import LocalEnvironment
+from lab.local_plane.prometheus import Prometheus
 
 from . import playing, zoo
 from .playing import Played, Scene, claim
 from .scenes import SCENES
 from .show import Show
-from .stage import CALLER, IDLE_SECONDS, LEASE_SECONDS, PROXIES, ROOT, Stage
+from .stage import CALLER, IDLE_SECONDS, LEASE_SECONDS, PROXIES, ROOT, WAIT_SECONDS, Stage
 from .visitor import Visitor
 
 
@@ -61,8 +62,11 @@ print(client.infer("moose", [given], headers=who).as_numpy("OUTPUT"))
 """
 
 
-def to_try(platform: LocalEnvironment) -> str:
-    """Return sentences that end with a colon, each with its command below; the first one sets the others' variables."""
+def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
+    """Return sentences that end with a colon, each with its command below; the first one sets the others' variables.
+
+    `seen` is what remembers what is called.
+    """
     proxy, key = platform.proxies[0], platform.keys[CALLER]
     python = shlex.quote(sys.executable)
     paths = ":".join(f"{ROOT}/{each}" for each in ("policies/eviction", "client", "contracts", "service"))
@@ -85,7 +89,24 @@ def to_try(platform: LocalEnvironment) -> str:
         "Why one is not in memory, or who keeps it there": f'{tidegate} why {zoo.BROKEN.name} --proxy "$TIDEGATE_URL"',
         slice_: f"{module} tidegate_eviction list --address {platform.policy.leases}",
     }  # fmt: skip
+    if seen is not None:
+        commands |= _recorded(seen, module)
     return "\n\n".join(f"{sentence}:\n{command}" for sentence, command in commands.items())
+
+
+def _recorded(seen: Prometheus, module: str) -> dict[str, str]:
+    called = _curl("$model", "generate", '{"INPUT": [1, 2, 3, 4]}', "-o /dev/null")
+    models = " ".join(each.name for each in zoo.ANIMALS[:6])
+    like_here = (
+        f"--capacity {zoo.CAPACITY_BYTES} --policy lru-idle --idle-seconds {IDLE_SECONDS} --wait-seconds {WAIT_SECONDS}"
+    )
+    played = f"{module} tidegate_eviction simulate --trace zoo.csv.gz {like_here}"
+    return {
+        f"Calls of the zoo, which a Prometheus remembers ({seen.url})":
+            f"for model in {models} {models}; do {called}; sleep 1.5; done",
+        "All that was called, as a trace, and what the simulator makes of it (docs/capacity.md)":
+            f'make -sC {shlex.quote(str(ROOT))} trace PROMETHEUS={seen.url} TRACE="$PWD/zoo.csv.gz" && {played}',
+    }  # fmt: skip
 
 
 def _curl(model: str, how: str, said: str, option: str) -> str:

@@ -268,6 +268,15 @@ class LocalEnvironment:
         return {name: server.process for name, server in servers if server is not None}
 
     @property
+    def pods(self) -> dict[str, str]:
+        """The pod that each host and port with metrics belongs to: Triton and its policy would be in one."""
+        on_demand, metrics = f"{ON_DEMAND}-{POOL}-0", f"{HOST}:{self.on_demand.metrics_port}"
+        found = {metrics: on_demand, self.policy.admin: on_demand}
+        if self.plan.preloads:
+            found[f"{HOST}:{self.preload.metrics_port}"] = f"{PRELOAD}-{POOL}-0"
+        return found | {each.admin: each.root.name for each in self.proxies}
+
+    @property
     def _policy_root(self) -> Path:
         return self.root / POLICY
 

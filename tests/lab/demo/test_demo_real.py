@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tidegate_eviction.simulate.trace import read_trace
 
 from lab.demo import scenes, zoo
 from lab.demo.scenes import SCENES
@@ -26,6 +27,7 @@ SHARED_MEMORY = Path("/dev/shm")
 WALK_SECONDS = 400  # What it may take at most, on a machine that does other things as well.
 UP_SECONDS = 120.0
 GONE_SECONDS = 40.0
+SCRAPED_SECONDS = 1.0
 PARTS = {
     "on-demand": "on-demand/triton.1.log",
     "policy": "policy/policy.1.log",
@@ -133,12 +135,12 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
 
 
 def test_what_it_says_to_try_works(shown: Shown) -> None:
-    export, fox, canary, unicorn, client, told, models, why, listing = commands(shown.text)
+    export, fox, canary, unicorn, client, told, models, why, listing, *recorded = commands(shown.text)
 
     def paste(command: str) -> str:
         done = subprocess.run(
             ["bash", "-euc", f"{export}\n{command}"], cwd=shown.folder, capture_output=True, text=True, timeout=90,
-            check=False,
+            check=False, env=os.environ | {"MAKEFLAGS": ""},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -157,6 +159,14 @@ def test_what_it_says_to_try_works(shown: Shown) -> None:
     assert "[ 0. 31. 62. 93.]" in paste(client)
     assert re.search(r"moose +resident", listed := paste(listing))
     assert "policy largest-first" in listed
+    if shutil.which("curl") and recorded:
+        calls, trace = recorded
+        paste(calls)
+        time.sleep(2 * SCRAPED_SECONDS)
+        said = paste(trace)
+        assert re.search(r"/zoo\.csv\.gz: \d+ calls of \d+ models \(", said), said
+        assert len(read_trace(shown.folder / "zoo.csv.gz")) >= 12
+        assert re.search(r"lru-idle", said), said
 
 
 def test_parts_that_are_killed_run_again_in_their_places_and_answer(shown: Shown) -> None:

@@ -49,7 +49,7 @@ class Counters:
         self.begun = min([*firsts, *([] if self.begun is None else [self.begun])], default=None)
 
     def added(self, counted: Iterable[Series]) -> Iterator[Added]:
-        """Yield what was counted in the same piece. A value that is lower than before is a counter begun anew."""
+        """Yield what was counted in the same piece. A counter began anew where it is lower than before, or was gone."""
         for series in counted:
             key = frozenset(series.labels.items())
             process = frozenset((name, value) for name, value in key - _name(series) if name not in self.own)
@@ -57,8 +57,10 @@ class Counters:
             for at, value in series.samples:
                 if last is not None and at <= last[0]:
                     continue  # the piece before ended with it
-                before = 0.0 if last is None or value < last[1] else last[1]
-                if value > before and (since := self._since(process, at, last)) is not None:
+                since = self._since(process, at, last)
+                began_anew = last is None or value < last[1] or (since is not None and since > last[0])
+                before = 0.0 if last is None or began_anew else last[1]
+                if value > before and since is not None:
                     yield Added(series.labels, since, at, round(value - before))
                 last = at, value
             if last is not None:

@@ -67,7 +67,7 @@ def past(start: float, end: float) -> Past:
         for _ in range(20 * 2**number):
             at = chance.uniform(start - hour, end)
             running = [each for each in proxies if each.begins < at and any(at <= seen for seen in each.scrapes()[-1:])]
-            if running:
+            if running and abs(at - start) > EVERY:  # whether one beside the beginning is in it, nobody can say
                 chance.choice(running).calls.append((at, model, chance.choice(["200", "200", "503"])))
     proxies[1].calls.append((start + 4.5 * hour, "once", "200"))
     proxies[1].calls.append((start + 4.6 * hour, "*", "200"))
@@ -111,7 +111,7 @@ def remembered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Past, Path, fl
     """The past, and a folder with a Prometheus's data of it."""
     with not_run("A REAL PROMETHEUS"):
         package = installed()
-    end = float(int(time.time()) - 5)
+    end = EVERY * int((time.time() - 5) / EVERY)  # so that scrapes and calls are always the same ones
     made = past(end - HOURS * 3600, end)
     folder = tmp_path_factory.mktemp("prometheus")
     text = "".join(f"# TYPE {family}\n" + "\n".join(lines) + "\n" for family, lines in made.lines.items()) + "# EOF\n"

@@ -110,7 +110,8 @@ def _series(told: Any) -> Series:
 def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+        plain = url.isascii() and url.isprintable() and not {*" @?#"} & {*url}
+        return plain and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
 

@@ -26,6 +26,7 @@ EVERY = 30.0
 MODELS = [f"m{number}" for number in range(8)]
 CALLER = "mrs-visitor"
 NAMESPACE = "inference-prod"
+MATCH = f'namespace="{NAMESPACE}"'
 
 
 @dataclass
@@ -90,6 +91,11 @@ def past(start: float, end: float) -> Past:
             who = f'{labels},principal="{CALLER}",source="api-key",protocol="http",status="200"'
             line = f"tidegate_proxy_caller_requests_total{{{who}}} {count.total()} {at}"
             made.lines["tidegate_proxy_caller_requests counter"].append(line)
+    for at in range(int(start), int(end), 30):
+        of = 'namespace="inference-dev",pod="proxy-a"'
+        made.lines["tidegate_proxy_in_flight gauge"].append(f"tidegate_proxy_in_flight{{{of}}} 0 {at}")
+        of += ',server="main",model="m0",protocol="grpc",status="0"'
+        made.lines["tidegate_proxy_requests counter"].append(f"tidegate_proxy_requests_total{{{of}}} {at} {at}")
     known = f'namespace="{NAMESPACE}",pod="main-small-0"'
     for at in range(int(start), int(end), 600):
         for number, model in enumerate([*MODELS, "once"], 1):
@@ -144,7 +150,7 @@ def test_every_call_that_was_scraped_is_found_between_its_scrapes(
     remembered: tuple[Past, Path, float], server: Prometheus
 ) -> None:
     made, _, end = remembered
-    recording = record(Asked(server.url), HOURS, end)
+    recording = record(Asked(server.url, MATCH), HOURS, end)
     assert {model for _, model in recording.calls} == {*MODELS, "once", "preloaded"}
     start = end - HOURS * 3600
     for (place, model), moments in recording.calls.items():
@@ -164,10 +170,10 @@ def test_a_server_that_grants_few_samples_is_asked_for_less_at_a_time(
     remembered: tuple[Past, Path, float], server: Prometheus
 ) -> None:
     _, folder, end = remembered
-    whole = record(Asked(server.url), HOURS, end)
+    whole = record(Asked(server.url, MATCH), HOURS, end)
     shutil.copytree(folder / DATA, folder / "again" / DATA)
     with prometheus(folder / "again", options=["--query.max-samples=1500"]) as narrow:
-        less = record(Asked(narrow.url), HOURS, end)
+        less = record(Asked(narrow.url, MATCH), HOURS, end)
     assert {key: sorted(each) for key, each in less.calls.items()} == {
         key: sorted(each) for key, each in whole.calls.items()
     }
@@ -177,7 +183,7 @@ def test_the_command_writes_what_the_simulator_reads_and_no_caller(
     remembered: tuple[Past, Path, float], server: Prometheus, tmp_path: Path
 ) -> None:
     file = tmp_path / "new" / "day.csv.gz"
-    ran = CliRunner().invoke(app, ["trace", str(file), "--prometheus", server.url, "--hours", "8"])
+    ran = CliRunner().invoke(app, ["trace", str(file), "--prometheus", server.url, "--hours", "8", "--match", MATCH])
     assert ran.exit_code == 0, ran.output
     trace = read_trace(file)
     made, _, end = remembered
@@ -185,3 +191,11 @@ def test_the_command_writes_what_the_simulator_reads_and_no_caller(
     assert ran.stdout.startswith(f"{file}: {len(trace)} calls of 9 models (")
     assert CALLER.encode() not in gzip.decompress(file.read_bytes())
     assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def test_calls_of_several_environments_are_not_thrown_together(server: Prometheus, tmp_path: Path) -> None:
+    ran = CliRunner().invoke(app, ["trace", str(tmp_path / "day.csv"), "--prometheus", server.url, "--hours", "2"])
+    expected = (
+        "There are calls in inference-dev, inference-prod: say which, as in MATCH='namespace=\"inference-dev\"'.\n"
+    )
+    assert (ran.exit_code, ran.stderr, [*tmp_path.iterdir()]) == (2, expected, [])

@@ -8,7 +8,7 @@ from tidegate_contracts.lease import State
 
 from . import transitions
 from .forecast import retry_after
-from .messages import Answered, Ticket
+from .messages import Answered, Ticket, Use
 from .pool import WANTS_ROOM, Lease, Model, Pool, Waiter
 
 _RECENT = 0.2  # How much the latest use counts in the mean time between uses; 0.05 to 0.5 choose much the same.
@@ -34,7 +34,7 @@ def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str
     )  # fmt: skip
 
 
-def renew(pool: Pool, holder: str, uses: Mapping[str, wire.Use], *, void: bool) -> tuple[str, ...]:
+def renew(pool: Pool, holder: str, uses: Mapping[str, Use], *, void: bool) -> tuple[str, ...]:
     """Renew leases, which are `void` when of another incarnation, and return the models whose leases are lost."""
     lost = []
     for name, use in uses.items():
@@ -103,7 +103,7 @@ def hold(pool: Pool, model: Model, holder: str, seconds: float) -> Lease:
     return lease
 
 
-def _let_go(pool: Pool, model: Model, use: wire.Use) -> bool:
+def _let_go(pool: Pool, model: Model, use: Use) -> bool:
     """Tell whether a lease is not renewed: it is cheap to acquire anew, and its room may be wanted."""
     if use.in_flight or model.spec is None or model.spec.pinned or model.name in pool.warm:
         return False

@@ -152,6 +152,12 @@ def plan(pool: Pool) -> None:
             pool.order(Recycle(pool.recycling))
         return
     pool.restart_ordered = False
+    states = pool.by_state
+    if not (states[State.QUEUED] or states[State.DRAINING] or states[State.UNLOADING] or pool.pinned or pool.warm):
+        if pool.over() > 0:
+            _relieve(pool, VictimSelector(pool))
+            pool.dirty = False
+        return
     _unload(pool)
     _want(pool)
     victims = VictimSelector(pool)

@@ -182,10 +182,12 @@ class Pool:
         """Have a lease or a waiter looked at when it may have ended."""
         heapq.heappush(self._alarms, (at, next(self.numbers), whom))
 
-    def due(self) -> Iterator[Lease | Waiter]:
-        """Yield the leases and waiters whose time has come."""
-        while self._alarms and self._alarms[0][0] <= self.now:
-            yield heapq.heappop(self._alarms)[2]
+    def due(self) -> Sequence[Lease | Waiter]:
+        """Return the leases and waiters whose time has come, which are looked at no more."""
+        alarms, found = self._alarms, []
+        while alarms and alarms[0][0] <= self.now:
+            found.append(heapq.heappop(alarms)[2])
+        return found
 
     def next_deadline(self) -> float:
         """Return when something is due next."""

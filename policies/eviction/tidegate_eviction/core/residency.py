@@ -1,14 +1,13 @@
 """The core's interface: one method for everything that it can be told."""
 
-import contextlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidegate_contracts import lease
 from tidegate_contracts.lease import State
 
 from . import leases, reconciler, transitions
-from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
+from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket, Use, WarmWindow
 from .outlook import Outlook, outlook
 from .planner import plan
 from .pool import Model, Pool, Waiter
@@ -25,6 +24,7 @@ class Residency:
 
     def __init__(self, settings: PoolSettings, incarnation: str, now: float = 0.0) -> None:
         self._pool = Pool(settings, now)
+        self._stepping = _Stepping(self._pool)
         self._start = incarnation
         self._losses = 0
         self._pool.configure(settings, {})
@@ -35,7 +35,7 @@ class Residency:
         """Take all of these settings over; to be called before `recover`, and well before a window opens: by a lease
         and two loads (of `default_load_seconds`, where nothing is known of a load)."""
         pool = self._pool
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             for model in pool.models.values():
                 if model.name not in specs:
                     leases.answer_all(pool, model, leases.unknown(model.name))
@@ -48,7 +48,7 @@ class Residency:
     def recover(self, found: ServerInventory, now: float) -> Step:
         """Begin, or go on, with what the server has: every resident model counts as leased for one full period."""
         pool = self._pool
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             reconciler.recover(pool, found)
             for model in list(pool.by_state[State.RESIDENT].values()):
                 leases.grant_all(pool, model, self.incarnation)
@@ -59,7 +59,7 @@ class Residency:
     def server_lost(self, now: float) -> Step:
         """The server has ended: its models are cold, leases void, loads forgotten; callers wait on."""
         pool = self._pool
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             self._losses += 1
             reconciler.lost(pool)
             for model in list(pool.by_state[State.QUARANTINED].values()):
@@ -68,14 +68,14 @@ class Residency:
 
     def retry(self, model: str, now: float) -> Step:
         """Let a model out of quarantine or back-off, by hand; nothing happens to one that is in neither."""
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             if (found := self._pool.models.get(model)) is not None:
                 reconciler.allow(self._pool, found, "it was released by hand")
         return step
 
     def leave(self, now: float) -> Step:
         """SIGTERM: no new leases, nothing is loaded or unloaded; callers that wait are told busy; renewals go on."""
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             self._pool.leaving = self._pool.dirty = True
         return step
 
@@ -87,7 +87,7 @@ class Residency:
         `room_seconds`: how long of the wait may go by before there is room; a load is waited for even then.
         """
         pool = self._pool
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             found = pool.models.get(model)
             answer = self._at_once(found, model, holder)
             if answer is None and found is not None:
@@ -102,32 +102,37 @@ class Residency:
 
     def cancel(self, ticket: Ticket, now: float) -> Step:
         """Forget a ticket whose caller has gone: no answer follows. A load that is under way goes on."""
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             model = self._pool.models.get(ticket.model)
             if model is not None and model.waiters.pop(ticket.number, None) is not None:
                 self._pool.dirty = True
         return step
 
-    def renew(
-        self, holder: str, incarnation: str, uses: Mapping[str, lease.Use], now: float
-    ) -> tuple[Step, lease.Renewed]:
+    def renew(self, holder: str, incarnation: str, uses: Mapping[str, Use], now: float) -> tuple[Step, lease.Renewed]:
         """Renew a holder's leases, and learn how it uses its models; docs/eviction.md says which are lost. One that has
         just ended is given anew where the model is still resident."""
+        step, lost = self.prolong(holder, incarnation, uses, now)
         pool = self._pool
-        with self._stepping(now) as step:
-            lost = leases.renew(pool, holder, uses, void=incarnation != self.incarnation)
         accepts = pool.accepts
         resident, seconds = tuple(pool.by_state[State.RESIDENT]) if accepts else (), pool.settings.lease_seconds
         return step, lease.Renewed(
             incarnation=self.incarnation, lease_seconds=seconds, lost=lost, resident=resident, accepts=accepts
         )
 
+    def prolong(
+        self, holder: str, incarnation: str, uses: Mapping[str, Use], now: float
+    ) -> tuple[Step, tuple[str, ...]]:
+        """Renew, and return no message, but the models whose leases are lost."""
+        with self._stepping.at(now) as step:
+            lost = leases.renew(self._pool, holder, uses, void=incarnation != self.incarnation)
+        return step, lost
+
     def release(
         self, holder: str, incarnation: str, models: Iterable[str], now: float, serials: Mapping[str, int] | None = None
     ) -> Step:
         """Give leases back before they end, but for those that were granted anew since the grants of these serials."""
         pool = self._pool
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             if incarnation == self.incarnation:
                 leases.release(pool, holder, models, serials or {})
         return step
@@ -145,7 +150,7 @@ class Residency:
         meanwhile), the versions that are loaded, and how long files were copied before, which the next load finds. A
         number that is not under way is ignored."""
         pool = self._pool
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             model = pool.loads.pop(number, None)
             if model is None:
                 return step
@@ -167,7 +172,7 @@ class Residency:
     def unload_ended(self, number: int, now: float, error: str | None = None) -> Step:
         """Report that nothing is loaded any more of what an `Unload` named, or why it did not come to that."""
         pool = self._pool
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             model = pool.unloads.pop(number, None)
             if model is not None and error is None:
                 transitions.unloaded(pool, model)
@@ -179,7 +184,7 @@ class Residency:
         """Report models that the server does not have loaded although no unload was ordered; left alone are those that
         are not resident, or have parts that are being loaded or unloaded."""
         pool = self._pool
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             for name in models:
                 model = pool.by_state[State.RESIDENT].get(name)
                 if model is not None and not pool.leaving and transitions.entangled(pool, model) is None:
@@ -195,7 +200,7 @@ class Residency:
         """Report the bytes that the server uses: every second while `reading_wanted`, else every ten or so, and once
         after each load and unload."""
         pool = self._pool
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             if pool.settings.measures and pool.ready:
                 pool.memory.read(used_bytes, pool.now)
                 transitions.read(pool)
@@ -208,7 +213,7 @@ class Residency:
 
     def tick(self, now: float) -> Step:
         """Do what is due; to be called at `next_deadline`, and at any other time."""
-        with self._stepping(now) as step:
+        with self._stepping.at(now) as step:
             pass
         return step
 
@@ -278,32 +283,6 @@ class Residency:
             pinned=model.pinned, leases=leases, waiters=len(model.waiters),
         )  # fmt: skip
 
-    @contextlib.contextmanager
-    def _stepping(self, now: float) -> Iterator[Step]:
-        """Take a step: what is due first, then what was told; then it is planned as long as anything changes."""
-        pool = self._pool
-        pool.now = max(pool.now, now)
-        step = pool.step = Step()
-        late: list[Waiter] = []
-        for whom in pool.due():
-            if isinstance(whom, Waiter):
-                late.append(whom)
-            else:
-                leases.due(pool, whom)
-        if pool.window_at <= pool.now:
-            pool.watch_windows()
-        yield step
-        for _ in range(_ROUNDS):
-            planned = pool.dirty or pool.plan_at <= pool.now
-            if planned:
-                plan(pool)
-            late.extend(whom for whom in pool.due() if isinstance(whom, Waiter))
-            while late:
-                leases.out_of_time(pool, late.pop(0))
-            if not planned:
-                break
-            leases.hopeless(pool)
-
     def _at_once(self, found: Model | None, name: str, holder: str) -> lease.Granted | lease.Refusal | None:
         pool = self._pool
         if found is None or found.spec is None or not found.spec.callable:
@@ -322,3 +301,45 @@ class Residency:
 
 def _trouble(model: Model) -> str:
     return model.failures.why if model.failures.count else model.spec.problem if model.spec else ""
+
+
+class _Stepping:
+    """Takes steps: what is due first, then what was told; then it is planned as long as anything changes."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._late: list[Waiter] = []
+
+    def at(self, now: float) -> "_Stepping":
+        """Say when the next step is taken."""
+        if now > self._pool.now:
+            self._pool.now = now
+        return self
+
+    def __enter__(self) -> Step:
+        pool = self._pool
+        step = pool.step = Step()
+        self._late = []
+        for whom in pool.due():
+            if isinstance(whom, Waiter):
+                self._late.append(whom)
+            else:
+                leases.due(pool, whom)
+        if pool.window_at <= pool.now:
+            pool.watch_windows()
+        return step
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            return
+        pool, late = self._pool, self._late
+        for _round in range(_ROUNDS):
+            planned = pool.dirty or pool.plan_at <= pool.now
+            if planned:
+                plan(pool)
+            late.extend(whom for whom in pool.due() if isinstance(whom, Waiter))
+            while late:
+                leases.out_of_time(pool, late.pop(0))
+            if not planned:
+                break
+            leases.hopeless(pool)

@@ -92,6 +92,14 @@ class Outcome:
         self.starts.append(now)
         self.positions.append(position)
 
+    def warm(self, trace: Trace, begin: int, end: int) -> None:
+        """Count the requests from one position to another: each begins when it comes."""
+        self.requests += end - begin
+        self.hits += end - begin
+        self.waits.frombytes(bytes((end - begin) * self.waits.itemsize))
+        self.starts.extend(trace.seconds[begin:end])
+        self.positions.extend(range(begin, end))
+
     @property
     def load_seconds(self) -> float:
         """What all loads took together."""

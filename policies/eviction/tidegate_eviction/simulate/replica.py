@@ -1,0 +1,266 @@
+"""A simulated replica: the container's own core, the server that it commands, and the leases that proxies hold there.
+
+Nothing is decided here. Requests under leases are not told one by one: a lease counts them, and until when the last one
+is worked on, which is all that its proxy tells the core when it renews, or gives it back.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from tidegate_contracts import lease
+from tidegate_contracts.lease import State
+
+from ..core.messages import Answered, Evicted, Load, PolicyFailed, ServerInventory, Step, Ticket, Unload
+from ..core.pool import LOOK_SECONDS
+from ..core.residency import Residency
+from .setting import FOR_EVER, SHORT_SECONDS, SimulationSetting, pool_settings, specs
+from .trace import Outcome, Trace, TracedModel
+
+Answer = lease.Granted | lease.Refusal
+Told = Callable[[Answer, bool], None]
+_Ask = tuple[int, str, float | None]  # Which model, for which proxy, and how long to wait for room.
+
+
+@dataclass(slots=True)
+class HeldLease:
+    """What a proxy knows of a lease that it holds, and tells when it renews it."""
+
+    which: int
+    warm_seconds: float
+    until: float = 0.0  # When the last request ends.
+    requests: int = 0  # Since the last renewal.
+    in_flight: int = 0
+    idle_seconds: float = 0.0
+    lost: bool = False  # No request may begin under it: it is released when the last one has ended.
+    looked_at: float = FOR_EVER  # When its proxy finds out that it is unused, unless it is used again.
+
+
+class Clock(Protocol):
+    """Simulated time, and the proxies that live in it."""
+
+    now: float
+    holders: tuple[str, ...]
+
+    def later(self, seconds: float, what: Callable[[], object]) -> None:
+        """Have something happen in so many seconds."""
+
+    def at(self, when: float, what: Callable[[], object], since: float) -> None:
+        """Have something happen at a time, after what is to happen then and was known earlier than `since`."""
+
+    def held(self, which: int, holder: str) -> None:
+        """Take note that a proxy has got a lease, or may begin no more requests under one."""
+
+
+class SimulatedReplica:
+    """A server with its policy beside it, and the leases that proxies hold there."""
+
+    def __init__(self, name: str, trace: Trace, setting: SimulationSetting, clock: Clock, outcome: Outcome) -> None:
+        self.name = name
+        self.deadline = FOR_EVER
+        self._models = trace.models
+        self._which = {model.name: which for which, model in enumerate(trace.models)}
+        self._setting, self._clock, self._outcome = setting, clock, outcome
+        self._loading = 0
+        self._asking: dict[_Ask, list[Told]] = {}
+        self._tickets: dict[int, _Ask] = {}
+        self._leases: dict[str, dict[str, HeldLease]] = {holder: {} for holder in clock.holders}
+        self._resident: dict[str, frozenset[str]] = dict.fromkeys(clock.holders, frozenset())
+        """What is resident, as each proxy was told with its last renewal."""
+        many = len(clock.holders)
+        self._phases = {holder: (number + 1) / (many + 1) for number, holder in enumerate(clock.holders)}
+        self._looks: dict[tuple[str, float], list[HeldLease]] = {}
+        self._used_bytes = 0
+        settings = pool_settings(trace, setting)
+        self._lease_seconds, self._measures = settings.lease_seconds, settings.measures
+        self._core = Residency(settings, "simulated", clock.now)
+        self._do(self._core.configure(settings, specs(trace, setting), (), clock.now))
+        self._do(self._core.recover(ServerInventory(), clock.now))
+        if setting.lease_seconds:
+            self._renew()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a request waits, or a load is under way."""
+        return bool(self._tickets or self._loading)
+
+    def is_warm(self, which: int, holder: str) -> bool:
+        """Whether the model is resident here, as far as a proxy knows."""
+        name = self._models[which].name
+        if self._setting.lease_seconds:
+            return name in self._resident[holder] or self.held(which, holder) is not None
+        return self._core.state(name) in (State.RESIDENT, State.LOADING)
+
+    def held(self, which: int, holder: str) -> HeldLease | None:
+        """Return a proxy's lease under which requests may begin; None without one."""
+        held = self._leases[holder].get(self._models[which].name)
+        return held if held is not None and not held.lost and self._setting.lease_seconds else None
+
+    def tick(self) -> None:
+        """Have the core do what is due."""
+        self._do(self._core.tick(self._clock.now))
+
+    def acquire(self, which: int, holder: str, room_seconds: float | None, told: Told) -> None:
+        """Ask for a lease, once for all requests of a proxy that want the same; `told` is called with the answer, and
+        whether it came at once."""
+        ask = which, holder, room_seconds
+        if ask in self._asking:
+            self._asking[ask].append(told)
+            return
+        step, answer = self._core.acquire(self._models[which].name, holder, None, self._clock.now, room_seconds)
+        if isinstance(answer, Ticket):
+            self._asking[ask] = [told]
+            self._tickets[answer.number] = ask
+        self._do(step)
+        if not isinstance(answer, Ticket):
+            told(answer, True)
+
+    def work(self, which: int, holder: str) -> None:
+        """Begin a request that was granted a lease."""
+        now, model, leases = self._clock.now, self._models[which], self._leases[holder]
+        if (held := leases.get(model.name)) is None:
+            held = leases[model.name] = HeldLease(which, model.warm_seconds)
+        held.lost = False
+        held.requests += 1
+        idle = held.until <= now
+        held.until = max(held.until, now + model.warm_seconds)
+        if self._setting.lease_seconds:
+            self._look_later(holder, held)
+            self._clock.held(which, holder)
+        elif idle:
+            self._clock.later(held.until - now, partial(self._may_have_ended, holder, held))
+            if self._lease_seconds == SHORT_SECONDS:
+                self._prolong_later(holder, model)
+
+    def _prolong_later(self, holder: str, model: TracedModel) -> None:
+        """Keep a lease until its last request has ended, where it is given back then."""
+        pause = self._lease_seconds / lease.RENEWALS_PER_LEASE
+        if self._leases[holder][model.name].until - self._clock.now > pause:
+            self._clock.later(pause, partial(self._prolong, holder, model))
+
+    def _prolong(self, holder: str, model: TracedModel) -> None:
+        if model.name in self._leases[holder]:
+            uses = {model.name: HeldLease(self._which[model.name], model.warm_seconds, in_flight=1)}
+            self._do(self._core.prolong(holder, self._core.incarnation, uses, self._clock.now)[0])
+            self._prolong_later(holder, model)
+
+    def _may_have_ended(self, holder: str, held: HeldLease) -> None:
+        """Release a lease after its last request, where it is not kept."""
+        if held.until > self._clock.now:
+            self._clock.later(held.until - self._clock.now, partial(self._may_have_ended, holder, held))
+        else:
+            self._release(holder, [held])
+
+    def _look_later(self, holder: str, held: HeldLease) -> None:
+        """Have a proxy look at a lease when it may have to be given back."""
+        if (looks := self._looked_at(holder, held)) >= held.looked_at:
+            return
+        held.looked_at = looks
+        if (holder, looks) not in self._looks:
+            self._looks[holder, looks] = []
+            self._clock.at(looks, partial(self._look, holder, looks), held.until)
+        self._looks[holder, looks].append(held)
+
+    def _looked_at(self, holder: str, held: HeldLease) -> float:
+        """Return when a proxy finds a lease unused, or lost, if it is not used again; no two proxies look at once."""
+        at = max(held.until, self._clock.now) if held.lost else held.until + self._setting.lease_seconds
+        phase = self._phases[holder]
+        return (math.ceil(at / LOOK_SECONDS - phase) + phase) * LOOK_SECONDS
+
+    def _look(self, holder: str, looks: float) -> None:
+        """Give back what is not used, all at once."""
+        unused = []
+        for held in self._looks.pop((holder, looks)):
+            if held.looked_at != looks:
+                continue
+            held.looked_at = FOR_EVER
+            if held.until <= looks if held.lost else self._looked_at(holder, held) <= looks:
+                unused.append(held)
+            else:
+                self._look_later(holder, held)
+        if unused:
+            self._release(holder, unused)
+
+    def _release(self, holder: str, unused: Sequence[HeldLease]) -> None:
+        names = [self._models[held.which].name for held in unused]
+        for name, held in zip(names, unused, strict=True):
+            del self._leases[holder][name]
+            self._clock.held(held.which, holder)
+        self._do(self._core.release(holder, self._core.incarnation, names, self._clock.now))
+
+    def _renew(self) -> None:
+        """Renew the leases of every proxy, now and later."""
+        self._clock.later(self._setting.lease_seconds / lease.RENEWALS_PER_LEASE, self._renew)
+        now = self._clock.now
+        for holder, leases in self._leases.items():
+            for held in leases.values():
+                idle = now - held.until
+                held.in_flight, held.idle_seconds = (1, 0.0) if idle < 0 else (0, idle)
+            step, lost = self._core.prolong(holder, self._core.incarnation, leases, now)
+            self._resident[holder] = self._core.resident
+            self._do(step)
+            for held in leases.values():
+                held.requests = 0
+            for held in (leases[name] for name in lost if name in leases):
+                held.lost = True
+                self._clock.held(held.which, holder)
+                self._look_later(holder, held)
+
+    def _do(self, *first: Step) -> None:
+        """Carry out the commands of steps, and of the steps that follow from them; then pass the answers on."""
+        steps = deque(step for step in first if step.events or step.commands)
+        answers: list[tuple[_Ask, Answer]] = []
+        while steps:
+            step = steps.popleft()
+            for event in step.events:
+                if isinstance(event, Answered):
+                    answers.append((self._tickets.pop(event.ticket.number), event.answer))
+                elif isinstance(event, Evicted):
+                    self._outcome.evictions += 1
+                elif isinstance(event, PolicyFailed):
+                    self._outcome.policy_failures += 1
+                    self._outcome.policy_failure = self._outcome.policy_failure or event.why
+            for command in step.commands:
+                steps.extend(self._carry_out(command))
+        due = self._core.next_deadline()
+        self.deadline = FOR_EVER if due is None else due
+        for ask, answer in answers:
+            for told in self._asking.pop(ask):
+                told(answer, False)
+
+    def _carry_out(self, command: object) -> list[Step]:
+        """Act as the server; return the steps that follow at once. Nothing leaks here, so it is never restarted."""
+        assert isinstance(command, Load | Unload), command
+        which = self._which[command.model]
+        if isinstance(command, Load):
+            self._loading += 1
+            seconds = self._models[which].load_seconds
+            self._outcome.loads.append((self._clock.now, seconds))
+            return self._after(0.0 if self._setting.instant else seconds, partial(self._loaded, command, which))
+        return self._after(self._setting.unload_seconds, partial(self._unloaded, command, which))
+
+    def _after(self, seconds: float, what: Callable[[], list[Step]]) -> list[Step]:
+        if not seconds:
+            return what()
+        self._clock.later(seconds, lambda: self._do(*what()))
+        return []
+
+    def _loaded(self, command: Load, which: int) -> list[Step]:
+        self._loading -= 1
+        size = self._models[which].footprint_bytes
+        self._used_bytes += size
+        return [self._core.load_ended(command.number, self._clock.now, measured_bytes=size), *self._read()]
+
+    def _unloaded(self, command: Unload, which: int) -> list[Step]:
+        def freed() -> list[Step]:
+            self._used_bytes -= self._models[which].footprint_bytes
+            return self._read()
+
+        ended = self._core.unload_ended(command.number, self._clock.now)
+        return [ended, *self._after(self._setting.freeing_seconds, freed)]
+
+    def _read(self) -> list[Step]:
+        return [self._core.memory(self._used_bytes, self._clock.now)] if self._measures else []

@@ -55,7 +55,8 @@ class Inside:
         self._network()
         containerd = self._containerd()
         cluster = LocalCluster.start(self.folder / "cluster", name="node", network=NETWORK)
-        cluster.kubectl("apply", "--server-side", "-f", str(HERE / "coredns.yaml"))
+        for file in ("coredns.yaml", "volumes.yaml"):
+            cluster.kubectl("apply", "--server-side", "-f", str(HERE / file))
         self._images(containerd, archives)
         self._kubelet(cluster)
         self._kube_proxy(cluster)
@@ -79,6 +80,7 @@ class Inside:
                     self._call("mount", "--rbind", str(before / path.relative_to(place)), str(path))
         for model in ("digits", "churn"):
             (Path("/srv/models") / model).mkdir(parents=True)
+        Path("/srv/disk").mkdir(mode=0o755)  # of volumes.yaml
 
     def _network(self) -> None:
         for words in (

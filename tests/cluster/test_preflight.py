@@ -33,11 +33,12 @@ def one_of(found: dict[str, Any], begin: str) -> Any:
 def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) -> None:
     """A class, a driver, a device and a label that nothing here has; each is seen with the command that is told."""
     of_extra = "priorityClass: never-made, nodeSelector: {disk: fast}"
+    staging = "staging: {kind: volume, size: 1Gi, storageClass: no-class}"
     site.edit(
         "replicas: 1}\n      - {name: extra",
         "replicas: 1, placement: {kind: mig, profile: 7g.80gb}}\n      - {name: extra",
     )
-    site.edit("capacity: 1Gi}, replicas: 1}", f"capacity: 1Gi}}, replicas: 1, {of_extra}}}")
+    site.edit("capacity: 1Gi}, replicas: 1}", f"capacity: 1Gi, {staging}}}, replicas: 1, {of_extra}}}")
     site.edit(
         "{name: spare, kind: nfs, server: nfs.test, path: /spare}",
         "{name: spare, kind: csi, driver: no.csi.test, volumeHandle: x}",
@@ -52,6 +53,7 @@ def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) 
     hard = {what for what, one in found.items() if one["level"] == "error"}
     assert hard == {
         "PriorityClass never-made is not there: no pod of small-extra is made",
+        "StorageClass no-class is not there: pods of small-extra wait for it",
         f"CSIDriver no.csi.test is not there: no pod can mount PersistentVolume {site.prefix}-dev-spare",
         "no node is labelled disk=fast: pods of small-extra wait",
         "nodes labelled nvidia.com/mig.config.state=success,nvidia.com/mig.strategy=mixed have "

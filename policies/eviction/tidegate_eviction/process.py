@@ -184,6 +184,7 @@ class EvictionPolicy:
                 service.listing(), service.counts, service.reading, KINDS[service.settings.kind].memory_sources,
                 self.driver.is_up, service.residency.leases, service.named_models, settings.generation,
                 settings.failures, settings.last_error, service.residency.load_seconds,
+                None if service.stager is None else service.stager.told(),
             )  # fmt: skip
 
         return asyncio.run_coroutine_threadsafe(look(), self._loop)

@@ -18,6 +18,7 @@ from tidegate_contracts.lease import State
 from ..core import messages
 from ..core.messages import ModelSpec
 from ..server import MemoryReading
+from ..staging.stager import StagingCounts
 from .footprints import Footprints, Quarantine
 
 PREFIX = "tidegate_eviction_"
@@ -112,6 +113,7 @@ class Snapshot:
     settings_failures: int = 0
     settings_error: str = ""
     load_seconds: Mapping[str, float] = field(default_factory=dict)  # Of the last load of each model that had one.
+    staging: StagingCounts | None = None  # None: files are not staged.
     taken: float = field(default_factory=time)  # Unix time.
 
 
@@ -127,6 +129,7 @@ class SnapshotCollector(Collector):
         failures = "Times the settings were refused."
         yield CounterMetricFamily(f"{PREFIX}settings_failures", failures, snapshot.settings_failures)
         listing, reading = snapshot.listing, snapshot.reading
+        yield from _staged(snapshot.staging)
         for name, text, value in (
             ("memory_used_bytes", "Memory in use, as it was read last.", reading.used_bytes),
             ("memory_total_bytes", "Memory of the slice, as it was read last.", reading.total_bytes),
@@ -165,6 +168,23 @@ class SnapshotCollector(Collector):
         }
         text = "Unix time since when a model is not tried any more."
         yield _labelled("model_quarantined_timestamp_seconds", text, ["model"], since)
+
+
+def _staged(near: StagingCounts | None) -> Iterator[Metric]:
+    """Yield what was staged; without samples where nothing is."""
+    loads = CounterMetricFamily(f"{PREFIX}staging_loads", "Loads, by where their files were.", labels=["files"])
+    copied = CounterMetricFamily(f"{PREFIX}staging_copied_bytes", "Bytes that were copied near the server.", labels=[])
+    ahead = CounterMetricFamily(f"{PREFIX}staging_ahead", "Models that were staged before a load needed it.", labels=[])
+    gone = CounterMetricFamily(f"{PREFIX}staging_discarded", "Models whose files went for those of others.", labels=[])
+    room = {}
+    if near is not None:
+        for words, number in {"near": near.found, "copied": near.copied, "far": near.passed}.items():
+            loads.add_metric([words], number)
+        for family, number in ((copied, near.bytes), (ahead, near.ahead), (gone, near.discarded)):
+            family.add_metric([], number)
+        room = {("used",): near.used_bytes, ("size",): near.size_bytes}
+    yield from (loads, copied, ahead, gone)
+    yield _labelled("staging_bytes", "Bytes that staged files take, and may take.", ["kind"], room)
 
 
 def _labelled(name: str, text: str, labels: list[str], values: Mapping[Any, Any]) -> Metric:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import TypeVar
@@ -44,6 +44,8 @@ class StagingCounts:
     ahead: int = 0  # Models that were staged ahead.
     discarded: int = 0  # Models whose files went for others'.
     bytes: int = 0  # Bytes of files that were copied.
+    used_bytes: int = 0  # What staged files take now, and what they may.
+    size_bytes: int = 0
 
 
 @dataclass(eq=False)
@@ -74,6 +76,10 @@ class Stager:
     def used_bytes(self) -> int:
         """Bytes that staged files take, and copies under way will."""
         return sum(self.tier.staged.values()) + sum(self._coming.values())
+
+    def told(self) -> StagingCounts:
+        """Return the counts as they are now."""
+        return replace(self.counts, used_bytes=self.used_bytes, size_bytes=self.settings.size_bytes)
 
     def open(self) -> None:
         """Find what a predecessor staged; blocks, raises OSError."""

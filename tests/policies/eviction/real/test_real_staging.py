@@ -6,9 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tidegate_contracts.eviction import Staging
 from tidegate_eviction.staging.tier import MODELS
 
+from lab.local_plane.object_store import object_store
 from lab.local_plane.policy import policy, triton_options
 from lab.local_plane.triton import triton
 from tests.proxy.rigs.pytest_rigs import not_run
@@ -23,7 +25,7 @@ ROOM = 200 * MIB
 @contextmanager
 def staged_plane(root: Path, *names: str, size_bytes: int, **changes: Any) -> Iterator[Plane]:
     """Run a Triton over what its policy stages of the repository below `root`."""
-    (root / "tier" / MODELS).mkdir(parents=True, exist_ok=True)
+    (root / "tier" / MODELS).mkdir(parents=True)
     write(root, *names, staging=Staging(folder=str(root / "tier"), size_bytes=size_bytes), **changes)
     with (
         not_run("A REAL TRITON"),
@@ -77,3 +79,26 @@ def test_a_resident_model_whose_files_had_to_go_answers_and_is_unloaded_and_load
         until(lambda: any(each.model == "a" for each in holder.listing().models))
         assert holder.acquire("a")["outcome"] == "granted"
         assert infer(plane.triton.http, "a", 3) == 3
+
+
+@pytest.mark.thorough
+def test_a_bucket_is_served_through_a_tier_of_one_model_and_triton_never_asks_the_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_weights(tmp_path, "a", "b", "c")
+    with not_run("A REAL S3"), object_store(tmp_path / "minio") as store:
+        store.make_bucket("bucket")
+        for file in sorted((tmp_path / "models").rglob("*")):
+            if file.is_file():
+                key = f"models/{file.relative_to(tmp_path / 'models')}"
+                store.client().put_object(Bucket="bucket", Key=key, Body=file.read_bytes())
+        for name, value in store.variables.items():
+            monkeypatch.setenv(name, value)
+        url = f"s3://{store.url}/bucket/models"
+        with staged_plane(tmp_path, "a", "b", "c", size_bytes=5 * MIB, repository=url) as plane:
+            for name in "abcab":
+                assert plane.holder.acquire(name)["outcome"] == "granted"
+                assert infer(plane.triton.http, name, 5) == 5
+                plane.holder.release(name)
+            assert infer(plane.triton.http, "a") == 7
+            assert plane.holder.listed("a").footprint_from == "measured"

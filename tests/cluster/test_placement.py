@@ -84,9 +84,10 @@ def test_pods_land_on_mig_single_mixed_whole_shared_and_dra_nodes(everything: Lo
     assert {name: words for name, words in found.items() if not name.startswith("inference-proxy-")} == expected
     pods = {item["metadata"]["name"]: item for item in everything.get("pods", namespace="inference-prod")}
     assert pods["ondemand-single-0"]["status"]["initContainerStatuses"][0]["ready"], "the native sidecar runs"
-    phases = {item["metadata"]["name"]: item["status"]["phase"] for item in everything.get("persistentvolumes")}
-    assert set(phases.values()) == {"Bound"}
-    assert len(phases) == 5
+    volumes = everything.get("persistentvolumes")
+    assert [item["status"]["phase"] for item in volumes] == ["Bound"] * 6
+    staged = [item["spec"] for item in volumes if item["spec"].get("storageClassName") == "nvme"]
+    assert [spec["claimRef"]["name"] for spec in staged] == ["ondemand-whole-0-staging"]
 
 
 NO_SLICE = "No nvidia.com/{} is left for it ({} asked for): 1 node of the right kind"

@@ -1,13 +1,14 @@
 """The search for the cheapest answer: one pool of slices of one size, then what is cheaper than the best of these.
 
 Cheaper ones are pools of two sizes that share the models between them, models with a slice of their own, and pinned
-models. There are far too many to simulate all: tried are those that follow from an order of the models (by what their
-callers lose, how often they are called, how large they are), and then changes of one model at a time.
+models. There are far too many to simulate all. Which of them may do is estimated: they follow from an order of the
+models (by calls, by size), and then from changes of one model at a time. The most promising ones are simulated.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations_with_replacement
 from math import ceil
 
@@ -16,6 +17,7 @@ from tidegate_eviction.simulate.trace import Trace, TracedModel
 from stacks.definition.mig_cuts import fewest_gpus
 
 from .answers import Answer, PlannedPool, Row, best, capacity_bytes, dedicated
+from .estimates import Estimates
 from .simulations import Simulations
 from .slices import Gpu, GpuSlice
 
@@ -23,14 +25,14 @@ MOST_GPUS = 8  # That are tried for one answer.
 MOST_SLICES = 8  # Of both sizes of a mixed answer.
 EFFORT = 60
 """How often, at the most, mixed answers have the whole trace simulated."""
-_HOPE = 3.0  # How many times more than the target allows may meet a cold model where a small change may do.
-_CHANGED = 3  # Models whose callers lose most are moved, or pinned.
-_PARTS, _KEPT = 4, 4  # Ways to divide models in an order; ways that are tried for each shape.
+_AT_ONCE = 4  # Mixed answers that are simulated beside each other.
+_STARTS = 2  # Ways to divide the models that are improved upon.
+_SLACK, _FAR = 1.5, 4.0
+"""How many times more than the target allows may meet a cold model by estimate, to be simulated; to be improved."""
 
 Shape = tuple[tuple[GpuSlice, int], ...]
 """Slices of one kind, or of two, and how many of each."""
 Order = tuple[str, ...]
-Way = tuple[Order, int]
 
 
 class Search:
@@ -43,6 +45,7 @@ class Search:
         self._room = {one: capacity_bytes(gpu, one) for one in gpu.slices}
         self._dearest = max(dedicated(gpu, self._trace)[0], Fraction(1))
         """GPUs beyond which nobody would share, since an endpoint for each model takes no more. One is always tried."""
+        self._estimates = Estimates(self._trace)
         self.rows: dict[Answer, Row] = {}
 
     def rows_of(self, answers: Sequence[Answer], what: str) -> list[Row]:
@@ -91,37 +94,32 @@ class Search:
     # ---- mixed answers ----
 
     def mixed(self, plain: Sequence[Row]) -> list[Row]:
-        """Return mixed answers that were tried, all cheaper than the best plain one.
+        """Return mixed answers that were tried, all cheaper than the best plain one: the cheapest come first.
 
-        The shapes in the middle of those that may do come first: where one meets the target, none that is as dear is
-        looked at any more; where one is far from it, none that has as little room.
+        Which ones may meet the target is estimated; where a simulation shows that the estimates promise too much,
+        others have to promise more.
         """
-        found: list[Row] = []
         least = best(plain, self._target)
         limit = (least and least.share) or self._dearest
+        allowed = (1 - self._target) * len(self._trace)
+        promised = [each for shape in self._shapes(limit) if (each := self._best_of(shape, allowed)) is not None]
+        promised.sort(key=lambda each: (each[1].share, each[0]))
         until = self._run.simulated + EFFORT * len(self._trace)
-        shapes = sorted(self._shapes(limit, plain), key=lambda shape: (_share_of(shape), self._room_of(shape)))
-        ways = [(order, part) for order in self._orders(plain) for part in range(_PARTS)]
-        while shapes and self._run.simulated < until:
-            shape = shapes.pop(len(shapes) // 2)
-            what = f"mixed answers, {len(shapes) + 1} shapes left"
-            tried = self.rows_of([*dict.fromkeys(self._divided(shape, ways))], what)
-            ways = self._kept(shape, ways)
-            if not tried:
-                continue
-            closest = max(tried, key=_warm)
-            found += (rows := [*tried, *self._changed(closest, until, what)])
-            if best(rows, self._target):
-                shapes = [each for each in shapes if _share_of(each) < _share_of(shape)]
-            elif not self._is_hopeful(closest):
-                shapes = [each for each in shapes if self._room_of(each) > self._room_of(shape)]
+        found: list[Row] = []
+        most = _SLACK * allowed
+        while promised and self._run.simulated < until and best(found, self._target) is None:
+            now, promised = promised[:_AT_ONCE], promised[_AT_ONCE:]
+            found += (rows := self.rows_of([answer for _, answer in now], f"mixed answers, {len(promised)} left"))
+            for row, (cold, _) in zip(rows, now, strict=True):
+                if (met := row.figures.requests - row.figures.warm) > allowed:
+                    most = min(most, max(_SLACK * cold * allowed / met, allowed / 10))
+            promised = [each for each in promised if each[0] <= most]
         return found
 
-    def _shapes(self, limit: Fraction, plain: Sequence[Row]) -> Iterator[Shape]:
+    def _shapes(self, limit: Fraction) -> Iterator[Shape]:
         """Yield what is cheaper than the limit: slices of one kind, or of two, larger ones first.
 
-        Of the slices of as much memory the cheapest will do. Left out is what has less room than a slice that is far
-        too small for all models together.
+        Of the slices of as much memory the cheapest will do.
         """
         kinds = {self._room[one]: one for one in sorted(self._gpu.slices, key=lambda one: one.share, reverse=True)}
         parts = [
@@ -130,15 +128,9 @@ class Search:
             for count in range(1, MOST_SLICES + 1)
             if one.share * count < limit
         ]
-        far = [row.answer.pools[0] for row in plain if row.answer and not self._is_hopeful(row)]
-        too_little = max((self._room[pool.on] for pool in far if pool.replicas == 1), default=0)
-        shapes = [(part,) for part in parts] + list(combinations_with_replacement(parts, 2))
-        for shape in shapes:
-            if _share_of(shape) < limit and self._room_of(shape) > too_little and self._stands(shape):
+        for shape in [(part,) for part in parts] + list(combinations_with_replacement(parts, 2)):
+            if _share_of(shape) < limit and self._stands(shape):
                 yield shape
-
-    def _room_of(self, shape: Shape) -> int:
-        return sum(self._room[one] * count for one, count in shape)
 
     def _stands(self, shape: Shape) -> bool:
         """Say whether these slices stand on as few GPUs as their shares come to, and are not too many."""
@@ -149,45 +141,74 @@ class Search:
         cut = fewest_gpus(self._gpu.product, slices) if self._gpu.product else 0
         return whole + cut <= ceil(_share_of(shape)) and whole + sum(slices.values()) <= MOST_SLICES
 
-    def _is_hopeful(self, row: Row) -> bool:
-        """Say whether a change may do: beside the first call of each model, not too many meet a cold one."""
-        cold = row.figures.requests - row.figures.warm - len(self._models)
-        return cold <= _HOPE * (1 - self._target) * row.figures.requests
-
-    def _divided(self, shape: Shape, ways: Sequence[Way]) -> Iterator[Answer]:
-        """Yield what comes of ways to have a shape's pools share the models; of one pool, of pinning some."""
+    def _best_of(self, shape: Shape, allowed: float) -> tuple[float, Answer] | None:
+        """Return the calls that would meet a cold model, by estimate, and how models share a shape's pools so that they
+        are fewest; None where they are too many by far."""
         every = frozenset(self._models)
         if len(shape) == 1:
             [(one, count)] = shape
-            for order in dict.fromkeys(order for order, _ in ways):
-                for part in (4, 2):
-                    pinned = self._first(order, self._room[one] // part)
-                    yield Answer(self._gpu, (PlannedPool(one, count, every, pinned),))
-            return
+            return self._with_pins(Answer(self._gpu, (PlannedPool(one, count, every),)), allowed)
+        starts = {part for order in self._orders for part in self._parts(order, shape) if part and part != every}
+        estimated = sorted((self._cold(self._of_two(shape, part)), sorted(part)) for part in starts)
+        found = None
+        for cold, part in estimated[:_STARTS]:
+            if cold <= _FAR * allowed:
+                each = self._with_pins(self._climbed(shape, frozenset(part), cold), allowed)
+                found = each if found is None or (each and each[0] < found[0]) else found
+        return found
+
+    def _climbed(self, shape: Shape, first: frozenset[str], cold: float) -> Answer:
+        """Return what comes of moving one model after the other to the other pool, as long as that serves."""
+        while True:
+            moved = [first ^ {name} for name in sorted(self._models)]
+            tried = [
+                (self._cold(self._of_two(shape, part)), place)
+                for place, part in enumerate(moved)
+                if 0 < len(part) < len(self._models)
+            ]
+            less, place = min(tried, default=(cold, 0))
+            if less >= cold:
+                return self._of_two(shape, first)
+            first, cold = moved[place], less
+
+    def _with_pins(self, answer: Answer, allowed: float) -> tuple[float, Answer] | None:
+        """Return an answer with the pins that serve best, of half a slice at the most, and what it promises."""
+        cold = self._cold(answer)
+        if cold > _FAR * allowed:
+            return None
+        while cold > 0:
+            tried = [(self._cold(each), place, each) for place, each in enumerate(self._pinning(answer))]
+            less, _, following = min(tried, default=(cold, 0, answer))
+            if less >= cold or cold <= allowed / 2:
+                break
+            answer, cold = following, less
+        return (cold, answer) if cold <= _SLACK * allowed and not answer.is_plain else None
+
+    def _pinning(self, answer: Answer) -> Iterator[Answer]:
+        """Yield an answer with one model more that is pinned."""
+        for place, pool in enumerate(answer.pools):
+            for name in sorted(pool.models - pool.pinned):
+                pinned = pool.pinned | {name}
+                if self._bytes(pinned) <= self._room[pool.on] // 2:
+                    others = list(answer.pools)
+                    others[place] = replace(pool, pinned=pinned)
+                    yield replace(answer, pools=tuple(others))
+
+    def _cold(self, answer: Answer) -> float:
+        return sum(
+            self._estimates.cold(pool.models, self._room[pool.on], pool.replicas, pool.pinned) for pool in answer.pools
+        )
+
+    def _parts(self, order: Order, shape: Shape) -> Iterator[frozenset[str]]:
+        """Yield the models of the first of two pools, as an order of them has it."""
+        every = frozenset(self._models)
         rooms = [self._room[one] * count for one, count in shape]
         least = self._room[shape[1][0]]
         large = frozenset(name for name, model in self._models.items() if model.footprint_bytes > least)
-        for order, part in ways:
-            first = large | self._part(order, part, rooms)
-            if first and first != every:
-                yield self._of_two(shape, first)
-
-    def _part(self, order: Order, part: int, rooms: Sequence[int]) -> frozenset[str]:
-        """Return the models of the first of two pools with so much room."""
-        if part == 0:  # as much as its part of the room
-            return self._first(order, self._bytes(frozenset(self._models)) * rooms[0] // sum(rooms))
-        if part == 1:  # those that come first have all room on it
-            return self._first(order, rooms[0])
-        if part == 2:  # … on the other one
-            return frozenset(self._models) - self._first(order, rooms[1])
-        return frozenset(order[:1])  # one has it for itself
-
-    def _kept(self, shape: Shape, ways: list[Way]) -> list[Way]:
-        """Return the ways that served best for a shape: for others, these will do."""
-        if len(shape) == 1 or len(ways) <= _KEPT:
-            return ways
-        rows = {way: [self.rows[answer] for answer in self._divided(shape, [way])] for way in ways}
-        return sorted(ways, key=lambda way: -max(map(_warm, rows[way]), default=0.0))[:_KEPT]
+        yield large | self._first(order, self._bytes(every) * rooms[0] // sum(rooms))  # as much as its part of the room
+        yield large | self._first(order, rooms[0])  # those that come first have all room on it
+        yield large | (every - self._first(order, rooms[1]))  # … on the other one
+        yield large | {order[0]}  # one has it for itself
 
     def _of_two(self, shape: Shape, first: frozenset[str]) -> Answer:
         """Return two pools, of which the first has these models; where all have room on one slice, all are pinned."""
@@ -201,22 +222,6 @@ class Search:
     def _bytes(self, models: frozenset[str]) -> int:
         return sum(self._models[name].footprint_bytes for name in models)
 
-    def _orders(self, plain: Sequence[Row]) -> list[Order]:
-        """Return the models in the orders in which pools get them: by what callers lose, by calls, by size."""
-        short = [row for row in plain if not row.meets(self._target)]
-        lost = max(short, key=_warm).figures.lost if short else {}
-        calls = {name: self._run.requests([name]) for name in self._models}
-
-        def ordered(worth: Callable[[TracedModel], float]) -> Order:
-            models = sorted(self._models.values(), key=lambda model: (-worth(model), model.name))
-            return tuple(model.name for model in models)
-
-        return [
-            ordered(lambda model: lost.get(model.name, 0.0) / model.footprint_bytes),
-            ordered(lambda model: calls[model.name] / model.footprint_bytes),
-            ordered(lambda model: model.footprint_bytes),
-        ]
-
     def _first(self, order: Order, room: int) -> frozenset[str]:
         """Return the models that fit, the first ones first; those too large for what is left are passed over."""
         taken: set[str] = set()
@@ -226,36 +231,21 @@ class Search:
                 room -= self._models[name].footprint_bytes
         return frozenset(taken)
 
-    def _changed(self, row: Row, until: int, what: str) -> list[Row]:
-        """Return what comes of changing one model at a time, until no more are answered at once, or enough."""
-        found: list[Row] = []
-        while row.answer and self._is_hopeful(row) and not row.meets(self._target) and self._run.simulated < until:
-            tried = self.rows_of([*dict.fromkeys(self._neighbours(row.answer, row.figures.lost))], what)
-            found += tried
-            following = max(tried, key=_warm, default=row)
-            if _warm(following) <= _warm(row):
-                break
-            row = following
-        return found
+    @cached_property
+    def _orders(self) -> list[Order]:
+        """The models in the orders in which pools get them: by calls, by size, by what their loads take."""
+        calls = {name: self._run.requests([name]) for name in self._models}
 
-    def _neighbours(self, answer: Answer, lost: Mapping[str, float]) -> Iterator[Answer]:
-        """Yield the answer with one model moved to the other pool, or pinned, of those whose callers lose most."""
-        for name in sorted(lost, key=lambda name: (-lost[name], name))[:_CHANGED]:
-            for place, pool in enumerate(answer.pools):
-                pinned = pool.pinned | {name}
-                if name in pool.models - pool.pinned and self._bytes(pinned) <= self._room[pool.on] // 2:
-                    others = list(answer.pools)
-                    others[place] = replace(pool, pinned=pinned)
-                    yield replace(answer, pools=tuple(others))
-            if len(answer.pools) == 2:
-                first = answer.pools[0].models ^ {name}
-                if first and first != frozenset(self._models):
-                    yield self._of_two(tuple((pool.on, pool.replicas) for pool in answer.pools), first)
+        def ordered(worth: Callable[[TracedModel], float]) -> Order:
+            models = sorted(self._models.values(), key=lambda model: (-worth(model), model.name))
+            return tuple(model.name for model in models)
+
+        return [
+            ordered(lambda model: calls[model.name] / model.footprint_bytes),
+            ordered(lambda model: model.footprint_bytes),
+            ordered(lambda model: model.load_seconds),
+        ]
 
 
 def _share_of(shape: Shape) -> Fraction:
     return sum((one.share * count for one, count in shape), Fraction())
-
-
-def _warm(row: Row) -> float:
-    return row.figures.share_warm

@@ -105,9 +105,10 @@ def pool_tree(gpu: Gpu, name: str, on: GpuSlice, replicas: int) -> dict[str, Any
     """Return a pool as a definition has it, and nothing that follows by itself."""
     product = {"product": gpu.label} if gpu.label else {}
     placement = {"kind": "mig", "profile": on.profile} if on.profile else {"kind": "gpu"}
-    part, whole = MODELS_SHARE
-    # Of a whole GPU of whatever product nothing tells the size.
-    capacity = {} if on.profile or gpu.label else {"capacity": f"{on.memory_bytes * part // whole // 10**6}M"}
+    capacity = {}
+    if not on.profile and not (gpu.label and gpu.product):  # of such a whole GPU nothing else tells the size
+        part, whole = MODELS_SHARE
+        capacity = {"capacity": f"{on.memory_bytes * part // whole // 10**6}M"}
     loading = {"mode": "on-demand", **capacity}
     return {"name": name, "loading": loading, "placement": {**placement, **product}, "replicas": replicas}
 

@@ -20,7 +20,7 @@ def draw(folder: Path, title: str, axis: str, lines: Sequence[Line], target: flo
     """Write the picture in each format and return the files. `axis` says what the cost of a line is."""
     paths = [folder / f"plan.{kind}" for kind in FORMATS]
     for path in paths:
-        with figure(path, title) as (axes,):
+        with figure(path, title, loc="center left", bbox_to_anchor=(1, 0.5)) as (axes,):
             _draw(axes, axis, lines, target)
     return paths
 
@@ -35,7 +35,7 @@ def _draw(axes: Any, axis: str, lines: Sequence[Line], target: float) -> None:
     label: str | None = "with 20 % more traffic"
     for line, cost, share in shown:
         if line.is_best:
-            axes.plot([cost], [share], "*", markersize=18, color="tab:red", label=f"recommended: {line.name}")
+            axes.plot([cost], [share], "*", markersize=18, color="tab:red", label="recommended")
         if line.busier is not None:
             axes.plot([cost] * 2, [share, _share(line.busier)], "-", color="grey", alpha=0.5)
             axes.plot([cost], [_share(line.busier)], "o", markerfacecolor="none", color="grey", label=label)

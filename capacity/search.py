@@ -147,7 +147,7 @@ class Search:
         every = frozenset(self._models)
         if len(shape) == 1:
             [(one, count)] = shape
-            return self._with_pins(Answer(self._gpu, (PlannedPool(one, count, every),)), allowed)
+            return self._with_pins(Answer(self._gpu, (self._pool(one, count, every),)), allowed)
         starts = {part for order in self._orders for part in self._parts(order, shape) if part and part != every}
         estimated = sorted((self._cold(self._of_two(shape, part)), sorted(part)) for part in starts)
         found = None
@@ -211,13 +211,15 @@ class Search:
         yield large | {order[0]}  # one has it for itself
 
     def _of_two(self, shape: Shape, first: frozenset[str]) -> Answer:
-        """Return two pools, of which the first has these models; where all have room on one slice, all are pinned."""
+        """Return two pools, of which the first has these models."""
         parts = first, frozenset(self._models) - first
-        pools = (
-            PlannedPool(one, count, part, part if count == 1 and self._bytes(part) <= self._room[one] else frozenset())
-            for (one, count), part in zip(shape, parts, strict=True)
-        )
+        pools = (self._pool(one, count, part) for (one, count), part in zip(shape, parts, strict=True))
         return Answer(self._gpu, tuple(pools))
+
+    def _pool(self, one: GpuSlice, count: int, models: frozenset[str]) -> PlannedPool:
+        """Return a pool; where all its models have room on one slice, all are pinned."""
+        fits = count == 1 and self._bytes(models) <= self._room[one]
+        return PlannedPool(one, count, models, models if fits else frozenset())
 
     def _bytes(self, models: frozenset[str]) -> int:
         return sum(self._models[name].footprint_bytes for name in models)

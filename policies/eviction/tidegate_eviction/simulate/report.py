@@ -157,8 +157,8 @@ def plot_sweep(path: Path, title: str, points: Sequence[SweepPoint]) -> None:
 
 
 @contextmanager
-def figure(path: Path, title: str, rows: int = 1) -> Iterator[list[Any]]:
-    """Yield a figure's axes from above to below, and write it then."""
+def figure(path: Path, title: str, rows: int = 1, **legend: Any) -> Iterator[list[Any]]:
+    """Yield a figure's axes from above to below, and write it then; `legend` is where matplotlib puts that."""
     import matplotlib
     from matplotlib.figure import Figure  # not pyplot: that one wants to know about displays
 
@@ -168,7 +168,7 @@ def figure(path: Path, title: str, rows: int = 1) -> Iterator[list[Any]]:
     for axes in all_axes:
         axes.grid(alpha=0.3)
     yield all_axes
-    all_axes[0].legend(fontsize=8)
+    all_axes[0].legend(fontsize=8, **legend)
     # SVG has no date and no random ids in it: the same simulation is the same file.
     with matplotlib.rc_context({"svg.hashsalt": "tidegate"}):
         try:

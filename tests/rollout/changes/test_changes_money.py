@@ -1,0 +1,63 @@
+"""What a change costs, as people and machines read it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from policies.guardrails.money import Cost
+from rollout.changes.compare import compare
+from rollout.changes.page import page
+from rollout.changes.report import terminal_summary
+from rollout.changes.stack_change import StackChange, stack_change, verdict
+from rollout.render import render
+from rollout.room import room_of
+from tests.strategies.definitions import read_tree
+
+PRICE = {"perHour": 7.0, "source": "A test.", "asOf": "2026-11-01"}
+
+
+def replicas_of_small(count: int, price: Any) -> tuple[Any, ...]:
+    """Return the objects of dev-lab, and its room."""
+    tree = yaml.safe_load(Path("stacks/inference.yaml").read_text("utf-8"))
+    tree["servers"][1]["pools"][0]["replicas"] = count
+    for plane in tree["dataPlanes"]:
+        plane["gpus"] = [{**group, "price": price} for group in plane["gpus"]]
+    definition = read_tree(tree)
+    stack = next(stack for stack in definition.stacks if stack.name == "dev-lab")
+    return render(stack, definition).objects, room_of(stack, definition)
+
+
+def change(price: Any) -> StackChange:
+    (before, _), (after, room) = replicas_of_small(1, price), replicas_of_small(2, price)
+    return stack_change("dev-lab", compare(before, after), before, after, room=room)
+
+
+@pytest.mark.parametrize(
+    ("price", "costs", "told", "headline"),
+    [
+        (PRICE, "$4,745 → $5,475 (+$730)", "$4,198, 30% more", " · a month $4,745 → $5,475 (+$730)"),
+        (None, "2,190 device hours → 2,920 device hours (+730 device hours)", "3,650 device hours", ""),
+    ],
+    ids=["priced", "not priced"],
+)
+def test_a_stack_says_what_it_cost_and_costs_beside_one_endpoint_a_model_and_what_room_is_left(
+    price: Any, costs: str, told: str, headline: str
+) -> None:
+    one = change(price)
+    text = terminal_summary([one]).plain
+    assert f"  dev-lab: {costs}; one endpoint for each of 5 models: {told}\n" in text
+    assert "    ondemand/small: 2 × MIG 1g.10gb (mixed); 0 more free on the data plane; 13.9 GB of 17.2 GB" in text
+    assert verdict([one]).endswith(f"GPU devices 3 → 4{headline}")
+    markdown = page([one], "A test").replace("&#8203;", "").replace("&#36;", "$").replace("&#37;", "%")
+    before, _, after = costs.partition(" (")[0].partition(" → ")
+    assert f"| {before} | **{after}** |" in markdown.replace("&#43;", "+")
+    assert f"one endpoint for each of 5 models: {told}" in markdown.replace("&#58;", ":")
+
+
+def test_what_does_not_change_has_no_line() -> None:
+    objects, room = replicas_of_small(1, PRICE)
+    one = stack_change("dev-lab", (), objects, objects, room=room)
+    assert one.costs[0] == one.costs[1] != Cost()
+    assert "a month" not in terminal_summary([one]).plain + verdict([one]) + page([one], "A test")

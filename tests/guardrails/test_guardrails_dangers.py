@@ -192,6 +192,7 @@ def test_there_are_many_of_them() -> None:
         "autoscalers-own-the-number-of-replicas",
         "production-shares-nothing-that-others-may-write",
         "gpu-slices-stay-under-their-ceiling",
+        "the-cost-a-month-stays-within-its-budget",
     }
     assert {*DANGERS, *BESIDE.values()} == BY_NAME.keys() - of_another_kind
 

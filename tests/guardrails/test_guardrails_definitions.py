@@ -37,6 +37,7 @@ DECIDED = {
     "issuers-are-asked-over-https",
     "pods-do-not-reach-the-whole-internet-on-every-port",
     "production-shares-nothing-that-others-may-write",
+    "the-cost-a-month-stays-within-its-budget",
     "the-proxy-is-exposed-to-named-callers",
     "waivers-have-not-expired",
     "waivers-match-something",

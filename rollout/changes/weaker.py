@@ -94,7 +94,7 @@ def _newly(way: str, was: float | None, now: float) -> str:
 
 
 def _shown(amount: float) -> str:
-    return "any number" if amount == math.inf else f"{amount:g}"
+    return "any number" if amount == math.inf else f"{amount:.12g}"
 
 
 def _waived(before: list[Tree], after: list[Tree]) -> Iterator[str]:

@@ -66,7 +66,7 @@ class Answer:
         several = len(self.pools) > 1
         said = [f"{len(pool.models)} models"] if several and len(pool.models) > 1 else []
         said += [f"{min(pool.models)} alone"] if several and len(pool.models) == 1 else []
-        if len(pool.models) > 1 and pool.pinned:
+        if pool.pinned and not (several and len(pool.models) == 1):
             said.append("all pinned" if pool.pinned == pool.models else f"{len(pool.pinned)} pinned")
         return f"{pool.replicas} × {pool.on}" + (f" ({', '.join(said)})" if said else "")
 
@@ -105,6 +105,10 @@ def pool_tree(gpu: Gpu, name: str, on: GpuSlice, replicas: int) -> dict[str, Any
     """Return a pool as a definition has it, and nothing that follows by itself."""
     product = {"product": gpu.label} if gpu.label else {}
     placement = {"kind": "mig", "profile": on.profile} if on.profile else {"kind": "gpu"}
+    if on.profile and gpu.strategy == "dra":
+        placement["kind"] = "dra"
+    elif on.profile and gpu.strategy == "single":
+        placement["strategy"] = "single"
     capacity = {}
     if not on.profile and not (gpu.label and gpu.product):  # of such a whole GPU nothing else tells the size
         part, whole = MODELS_SHARE
@@ -152,6 +156,10 @@ def best(rows: Sequence[Row], target: float) -> Row | None:
     fine = [row for row in rows if row.answer is not None and row.share is not None and row.meets(target)]
     return min(
         fine,
-        key=lambda row: (row.share, not (row.answer and row.answer.is_plain), row.figures.lost_seconds, row.name),
+        key=lambda row: (row.share, *_plainness(row.answer), row.figures.lost_seconds, row.name),
         default=None,
     )
+
+
+def _plainness(answer: Answer | None) -> tuple[bool, int]:
+    return (not answer.is_plain, len(answer.pools)) if answer else (True, 0)

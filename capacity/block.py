@@ -1,52 +1,208 @@
-"""An answer as the part of a definition that it is: `pools:` of a server, and `models:` with their pools."""
+"""An answer as the change of a definition that it is: pools, `models:` with their pools, and how GPUs are cut then."""
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import yaml
 from tidegate_eviction.simulate.trace import Trace
 
-from stacks.definition.base import LEAST_BYTES
+from stacks.definition.base import LEAST_BYTES, byte_count
+from stacks.definition.pools import OnDemand, Pool
+from stacks.definition.servers import Server
+from stacks.problems import listed
+from stacks.stack import Definition, Stack
 
-from .answers import Answer, pool_tree
+from .answers import Answer, PlannedPool, pool_tree
+from .cutting import cutting
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
+_UNFIT: Final = re.compile(r"^[^A-Za-z0-9_]|[^A-Za-z0-9_.-]")
+_LONGEST_NAME: Final = 127
+_ON_DEMAND: Final = "ondemand"  # Name of the server, where the definition has none that loads on demand.
+_IN_LINES: Final = "pools", "models", "gpus"  # Lists that have a line for each item.
 
 
-def pools_of(answer: Answer) -> list[dict[str, Any]]:
-    """Return the pools of an on-demand server."""
-    return [pool_tree(answer.gpu, name, pool.on, pool.replicas) for name, pool in answer.named()]
+@dataclass(frozen=True)
+class Block:
+    """What is to be pasted, and what it means."""
+
+    text: str
+    said: tuple[str, ...]
+    """Which pools go, which stay, and how GPUs are to be cut; sentences."""
 
 
-def models_of(answer: Answer, trace: Trace, server: str) -> list[dict[str, Any]]:
-    """Return the models, each with its pool and the footprint that was simulated."""
-    found = []
+@dataclass(frozen=True)
+class _Place:
+    """The server that gets the pools of an answer, in one stack or in none."""
+
+    stack: Stack | None
+    mine: frozenset[str]  # Models of the trace.
+
+    @property
+    def server(self) -> Server | None:
+        """The first server with an on-demand pool that has one of the models, or else with any such pool."""
+        found = [at for at in self._pools() if isinstance(at[1].loading, OnDemand)]
+        return next((server for server, _, models in [*(at for at in found if at[2] & self.mine), *found]), None)
+
+    @property
+    def name(self) -> str:
+        """Its name, or that of a new one."""
+        taken = [server.name for server, _, _ in self._pools()]
+        return self.server.name if self.server else _unused(_ON_DEMAND, taken)
+
+    def gone(self) -> list[Pool]:
+        """Return its on-demand pools that the answer replaces: all their models are in the trace."""
+        mine = [at for at in self._pools() if at[0].name == self.name and isinstance(at[1].loading, OnDemand)]
+        return [pool for _, pool, models in mine if models and models <= self.mine]
+
+    def staying(self) -> Iterator[str]:
+        """Yield sentences about pools that stay, though their models go to the answer's pools."""
+        gone = self.gone()
+        for server, pool, models in self._pools():
+            if models & self.mine and not (server.name == self.name and pool in gone):
+                left = listed(sorted(models - self.mine), most=5)
+                why = f"it has {left} too, which the trace does not call" if left else "its files lie elsewhere"
+                if not isinstance(pool.loading, OnDemand):
+                    why = f"it preloads what lies in its folder{f', {left} too' if left else ''}"
+                moved = listed(sorted(models & self.mine), most=5)
+                yield f"{server.name}/{pool.name} stays, for {why}; take it away once it is not needed for {moved}."
+
+    def said_now(self) -> Iterator[dict[str, Any]]:
+        """Yield models that are in the server's first pool without saying so: with several pools each one says it."""
+        for model in self.stack.platform.models if self.stack and self.server else ():
+            if self.server and model.server == self.name and model.pool is None and model.name not in self.mine:
+                yield {"name": model.name, "pool": self.server.pools[0].name}
+
+    def _pools(self) -> list[tuple[Server, Pool, frozenset[str]]]:
+        """Return every pool with its server and its models."""
+        return [
+            (server, pool, frozenset(model.name for model in self.stack.models_of(server, pool)))
+            for _, server, pool in (self.stack.pools() if self.stack else ())
+            if self.stack
+        ]
+
+
+def block(definition: Definition, stack: Stack | None, answer: Answer, trace: Trace) -> Block:
+    """Return the change that gives a stack the pools of an answer for the models of a trace.
+
+    It is laid over the stack's environment, on all of its data planes; over the definition where there is no stack.
+    """
+    place = _Place(stack, frozenset(model.name for model in trace.models))
+    gone = place.gone()
+    named = _named(answer, [pool.name for pool in place.server.pools] if place.server else [])
+    trees = [pool_tree(answer.gpu, name, pool.on, pool.replicas) for name, pool in named]
+    removed = [{"name": pool.name, "remove": True} for pool in gone]
+    change: dict[str, Any] = {
+        "servers": [{"name": place.name, "pools": [*removed, *trees]}],
+        "models": [*_models(place, named, trace), *place.said_now()],
+    }
+    said = [f"It replaces {listed(f'{place.name}/{_with_windows(pool)}' for pool in gone)}."] if gone else []
+    said += place.staying()
+    pools = [Pool.model_validate(tree) for tree in trees]
+    if stack is None:
+        return Block(_text(change), (*said, *cutting((), (), answer, pools).said()))
+    change = {"environments": [{"name": stack.environment.name, **change}]}
+    planes, told = [], dict[tuple[str, ...], list[str]]()
+    for each in definition.stacks:
+        if each.environment.name == stack.environment.name:
+            plane = each.data_plane
+            others = _others(definition, each, place.name, {pool.name for pool in gone})
+            how = cutting(plane.gpus, others, answer, pools)
+            told.setdefault((*how.said(),), []).append(plane.name)
+            if answer.gpu.label and (gpus := how.inventory()):
+                planes.append({"name": plane.name, "gpus": gpus})
+    for lines, names in told.items():
+        said += [f"GPUs of {listed(names)}:", *(f"  {line}" for line in lines)]
+    if not answer.gpu.label:
+        label = "GPU=<their node label nvidia.com/gpu.product>"
+        said.append(f"The definition has no {answer.gpu.name}: say {label}, and the block tells of such GPUs.")
+    return Block(_text({**change, **({"dataPlanes": planes} if planes else {})}), tuple(said))
+
+
+def _others(definition: Definition, stack: Stack, server: str, gone: set[str]) -> list[Pool]:
+    """Return the pools that ask for GPUs of a stack's data plane beside an answer, but for those that it replaces."""
+    return [
+        pool
+        for each in definition.stacks
+        if each.data_plane.name == stack.data_plane.name
+        for _, of, pool in each.pools()
+        if not (each.name == stack.name and of.name == server and pool.name in gone)
+    ]
+
+
+def _models(place: _Place, named: Iterable[tuple[str, PlannedPool]], trace: Trace) -> Iterator[dict[str, Any]]:
+    """Yield the models of a trace as they were simulated: where, pinned or not, of which footprint."""
+    now = {model.name: model for model in place.stack.platform.models} if place.stack else {}
     sizes = {model.name: model.footprint_bytes for model in trace.models}
+    for pool_name, pool in named:
+        for name in sorted(pool.models):
+            old, size = now.get(name), sizes[name]
+            tree: dict[str, Any] = {"name": name, "server": place.name, "pool": pool_name}
+            if name in pool.pinned or (old and old.pinned):
+                tree["pinned"] = name in pool.pinned
+            if old and old.idle_seconds is not None:
+                tree["idleSeconds"] = None
+            if size >= LEAST_BYTES and not (old and old.footprint and byte_count(old.footprint) == size):
+                tree["footprint"] = _quantity(size)
+            yield tree
+
+
+def fitting(trace: Trace) -> tuple[Trace, dict[str, str]]:
+    """Return a trace whose models have names that a definition takes, and what those that had none are called now."""
+    renamed: dict[str, str] = {}
+    taken = {model.name for model in trace.models}
+    for model in trace.models:
+        if _UNFIT.search(model.name) or len(model.name) > _LONGEST_NAME:
+            renamed[model.name] = _unused(_UNFIT.sub("_", model.name)[: _LONGEST_NAME - 5], taken)
+            taken.add(renamed[model.name])
+    models = (replace(model, name=renamed.get(model.name, model.name)) for model in trace.models)
+    return replace(trace, models=tuple(models)), renamed
+
+
+def _named(answer: Answer, taken: Iterable[str]) -> list[tuple[str, PlannedPool]]:
+    """Return an answer's pools with names that no other pool of the server has."""
+    found: dict[str, PlannedPool] = {}
     for name, pool in answer.named():
-        for model in sorted(pool.models):
-            tree: dict[str, Any] = {"name": model, "server": server, "pool": name}
-            tree |= {"pinned": True} if model in pool.pinned else {}
-            tree |= {"footprint": _quantity(sizes[model])} if sizes[model] >= LEAST_BYTES else {}
-            found.append(tree)
+        found[_unused(name, [*taken, *found])] = pool
+    return [*found.items()]
+
+
+def _unused(name: str, taken: Iterable[str]) -> str:
+    used, number, found = {*taken}, 2, name
+    while found in used:
+        found, number = f"{name}-{number}", number + 1
     return found
 
 
-def unfit_names(answer: Answer) -> list[str]:
-    """Return the models whose names no definition takes."""
-    return sorted(name for pool in answer.pools for name in pool.models if not _NAME.fullmatch(name))
+def _with_windows(pool: Pool) -> str:
+    windows = [window.name for window in pool.loading.warm_windows] if isinstance(pool.loading, OnDemand) else []
+    return f"{pool.name} (with its warm window {listed(windows)})" if windows else pool.name
 
 
-def block(answer: Answer, trace: Trace, server: str) -> str:
-    """Return the text to paste: its pools below a server, its models below `models`."""
-    unfit = unfit_names(answer)
-    models = [model for model in models_of(answer, trace, server) if model["name"] not in unfit]
-    return f"pools: # of server {server}\n{_lines(pools_of(answer))}\nmodels:\n{_lines(models)}"
+def _text(change: Mapping[str, Any]) -> str:
+    return "\n".join(_lines(change, ""))
 
 
-def _lines(items: list[dict[str, Any]]) -> str:
-    """Return a list with a line for each item."""
-    texts = (yaml.safe_dump(item, default_flow_style=True, sort_keys=False, width=10_000).strip() for item in items)
-    return "\n".join(f"  - {text}" for text in texts)
+def _lines(tree: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """Yield a change as YAML: what people read has a line for each pool, model and group of nodes."""
+    for key, value in tree.items():
+        if not isinstance(value, list):
+            yield f"{indent}{key}: {_flow(value)}"
+            continue
+        yield f"{indent}{key}:"
+        for item in value:
+            if key in _IN_LINES:
+                yield f"{indent}  - {_flow(item)}"
+            else:
+                first, *rest = _lines(item, f"{indent}    ")
+                yield f"{indent}  - {first.lstrip()}"
+                yield from rest
+
+
+def _flow(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000)
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _quantity(size: int) -> str:

@@ -28,9 +28,9 @@ class Line:
         return self.gpu_hours if self.money is None else self.money
 
 
-def table(title: str, lines: Sequence[Line], hours: float, money: str) -> Table:
+def table(lines: Sequence[Line], hours: float, money: str) -> Table:
     """Return the table of a trace of so many hours; `money` names the column, and there is none without a price."""
-    made = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    made = Table(box=None, header_style="bold", pad_edge=False)
     made.add_column("")
     headings = ("at once", "waited", "refused", "cold wait p50", "p99", "loads/h", "lost", "GPU-hours", money)
     for heading in filter(None, headings):

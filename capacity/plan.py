@@ -3,8 +3,8 @@
 import math
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,12 +14,15 @@ from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
 from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError
-from stacks.problems import escaped, listed
-from stacks.stack import Stack
+from stacks.definition.gpu_products import gpu_bytes
+from stacks.definition.placement import GpuNodes
+from stacks.problems import count_of, escaped, listed
+from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from .answers import Row, best, dedicated, front, with_footprints
-from .block import block, unfit_names
+from .answers import Answer, Row, best, dedicated, front, with_footprints
+from .block import block, fitting
+from .changed import place_of, refusals
 from .lines import Line, percent, table
 from .picture import draw
 from .prices import Prices, gpu_hours, prices_of, read_prices
@@ -29,8 +32,9 @@ from .slices import DEFAULT_GPU, Gpu, find_gpu
 from .today import Today, always_warm, footprints, stack_of, today
 
 MORE_TRAFFIC = 1.2
+_OTHERS = "mixed", "endpoints", "today"  # Kinds of lines of which each one is worth reading.
+_LITTLE = 0.0005  # Of all requests: what no table shows.
 _WIDTH = 140  # Columns of a table that goes to no terminal.
-_ON_DEMAND = "ondemand"  # Name of the server in the block, where the definition has none for these models.
 
 
 @dataclass(frozen=True)
@@ -50,15 +54,21 @@ class PlanRequest:
 class _Basis:
     """What all is reckoned with."""
 
+    definition: Definition
     trace: Trace
+    renamed: dict[str, str]
+    """Models whose names no definition takes, and how they are called here."""
     gpu: Gpu
     target: float
     prices: Prices
     stack: Stack | None
+    """The stack that the answer is for; None where the definition has none."""
+    now: Today | None
+    """What that stack has for the models today; None where it names none of them."""
 
-    def money(self, gpus: Fraction | None, gpu: Gpu | None = None) -> float | None:
+    def money(self, gpus: Fraction | None) -> float | None:
         """Return what so many GPUs cost a month; None where the price is not known."""
-        price = self.prices.of(gpu or self.gpu)
+        price = self.prices.of(self.gpu)
         return None if price is None or gpus is None else gpu_hours(gpus) * price.per_hour
 
     @property
@@ -92,8 +102,7 @@ def make_plan(request: PlanRequest) -> None:
             key=lambda row: (row.share or 0, row.figures.share_warm),
         )
         busier = _busier(simulations, [row for row in rows if id(row) in on_front or row is found])
-        now = today(basis.stack, basis.trace) if basis.stack else None
-        met_today = _met_today(simulations, now) if now else None
+        met_today = _met_today(simulations, basis.now) if basis.now else None
     lines = [
         Line(
             row.name, str(row.answer.pools[0].on) if row.answer and row.answer.is_plain else "mixed", row.figures,
@@ -101,19 +110,20 @@ def make_plan(request: PlanRequest) -> None:
         )
         for row in rows
     ]  # fmt: skip
-    lines += [_endpoints(basis), *([_today(basis, now, met_today)] if now else [])]
-    title = f"{escaped(str(request.trace))}: {about(basis.trace)}; target {percent(basis.target)} at once"
-    hours = basis.trace.seconds[-1] / 3600 or 1.0
+    lines += [_endpoints(basis), *([_today(basis, basis.now, met_today)] if basis.now else [])]
+    title = f"{escaped(request.trace.name)}: {about(basis.trace)}; target {percent(basis.target)} at once"
+    hours = max(basis.trace.seconds[-1], 60.0) / 3600
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, markup=False, emoji=False)
-    console.print(table(title, lines, hours, f"{basis.currency} a month" if basis.currency else ""))
-    print(*_notes(basis, request, now), sep="\n")
+    shown = _worth_reading(lines, basis.target)
+    console.print(title)
+    console.print(table(shown, hours, f"{basis.currency} a month" if basis.currency else ""))
+    if more := len(lines) - len(shown):
+        print(f"{more} more are in the picture alone: fewer slices of the same size do as well, or meet the target.")
+    print(*_notes(basis, request), sep="\n")
     print()
     print(*_sentences(basis, lines), sep="\n")
     if found and found.answer:
-        server = _server(basis.stack)
-        print(f"\n{block(found.answer, basis.trace, server)}\n")
-        if unfit := unfit_names(found.answer):
-            print(f"Left out of it, for no definition takes such names: {listed(unfit)}.\n")
+        print("", *_pasted(basis, found.answer), "", sep="\n")
     axis = f"{basis.currency or 'GPU-hours'} a month"
     try:
         print("Pictures:", *draw(request.out, title, axis, lines, basis.target))
@@ -130,16 +140,29 @@ def _basis(request: PlanRequest) -> _Basis:
         raise CommandError("Say for which requests: make plan TRACE=day.csv.gz (docs/capacity.md).", WRONG_INPUT)
     given = read_prices(request.prices) if request.prices else None
     definition = read_definition(request.definition)
-    inventory = [group for plane in definition.header.data_planes for group in plane.gpus]
-    prices = prices_of(inventory) if given is None else given
-    labels = [group.product for group in inventory]
-    gpu = find_gpu(request.gpu or (labels[0] if labels else DEFAULT_GPU), labels)
     try:
-        trace = read_trace(request.trace)
+        trace, renamed = fitting(read_trace(request.trace))
     except SimulationError as error:
-        raise CommandError(str(error), WRONG_INPUT) from None
+        record = "" if request.trace.exists() else " `make trace` records one (docs/capacity.md)."
+        raise CommandError(f"{error}{record}", WRONG_INPUT) from None
     stack = stack_of(definition, request.stack, trace)
-    return _Basis(with_footprints(trace, footprints(stack) if stack else {}), gpu, target, prices, stack)
+    planes = [*([stack.data_plane] if stack else []), *definition.header.data_planes]
+    inventory = [group for plane in planes for group in plane.gpus]
+    gpu = _gpu(request.gpu, inventory)
+    named = {model.name for model in stack.platform.models} if stack else set()
+    is_known = request.stack or any(model.name in named for model in trace.models)
+    now = today(stack, trace) if stack and is_known else None
+    trace = with_footprints(trace, footprints(stack) if stack else {})
+    prices = prices_of(inventory) if given is None else given
+    return _Basis(definition, trace, renamed, gpu, target, prices, stack, now)
+
+
+def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
+    """Return the GPU that is planned for: without a word of it the first one of the inventory that is known."""
+    labels = [group.product for group in inventory]
+    gpu = find_gpu(said or next((label for label in labels if gpu_bytes(label)), DEFAULT_GPU), labels)
+    cut = (group.mig.strategy for group in inventory if group.mig and group.product == gpu.label)
+    return replace(gpu, strategy=next(cut, "mixed"))
 
 
 def target_of(text: str) -> float:
@@ -175,18 +198,17 @@ def _endpoints(basis: _Basis) -> Line:
     refused = sum(basis.trace.models[which].name in names for which in basis.trace.which)
     warm = len(basis.trace) - refused
     figures = Figures(requests=len(basis.trace), warm=warm, answered=warm)
-    return Line(f"{count} dedicated endpoints", "endpoints", figures, gpu_hours(share), basis.money(share))
+    return Line(count_of(count, "dedicated endpoint"), "endpoints", figures, gpu_hours(share), basis.money(share))
 
 
 def _today(basis: _Basis, now: Today, figures: Figures | None) -> Line:
     if now.gpus is None:
         return Line(str(now), "today", figures, None)
-    money = [basis.money(share, find_gpu(label)) for label, share in now.gpus.items()]
-    known = [each for each in money if each is not None]
+    prices = [(share, basis.prices.of_product(label)) for label, share in now.gpus.items()]
+    money = [gpu_hours(share) * price.per_hour for share, price in prices if price and price.currency == basis.currency]
     share = sum(now.gpus.values(), Fraction())
-    return Line(
-        str(now), "today", figures, gpu_hours(share), sum(known) if known and len(known) == len(money) else None
-    )
+    is_priced = money and len(money) == len(prices)
+    return Line(str(now), "today", figures, gpu_hours(share), sum(money) if is_priced else None)
 
 
 def _sentences(basis: _Basis, lines: Sequence[Line]) -> list[str]:
@@ -215,29 +237,60 @@ def _at_once(line: Line) -> float:
     return line.figures.share_warm if line.figures else 0.0
 
 
-def _notes(basis: _Basis, request: PlanRequest, now: Today | None) -> list[str]:
+def _notes(basis: _Basis, request: PlanRequest) -> list[str]:
     """Return what the table's figures rest upon."""
+    now = basis.now
     price, said = basis.prices.of(basis.gpu), []
     if price:
         each = f"{price.per_hour:g} {price.currency}"
         said.append(f"A whole {basis.gpu.name} is {each} an hour: {escaped(price.source)}, {price.as_of}.")
     else:
-        where = escaped(str(request.prices)) if request.prices else "the inventory (PRICES=prices.yaml names a file)"
+        where = "the inventory (PRICES=prices.yaml names a file)"
+        if request.prices:
+            where = f"{escaped(str(request.prices))}, which has {listed(basis.prices.prices) or 'none'}"
         said.append(f"There is no price of {basis.gpu.name} in {where}: GPU-hours, no money.")
-    if now is None:
+    names = {model.name for model in basis.stack.platform.models} if basis.stack else set()
+    strangers = sum(model.name not in names for model in basis.trace.models)
+    count = f"{strangers} of {len(basis.trace.models)} models"
+    if now is None and strangers == len(basis.trace.models):
         said.append(f"{escaped(str(request.definition))} names no model of the trace: there is no row for today.")
-    elif now.strangers:
-        count = f"{len(now.strangers)} of {len(basis.trace.models)}"
-        said.append(f"{now.stack.name} does not name {count} models: they are taken for its first on-demand pool's.")
+    elif now is None and basis.stack:
+        why = f"has no on-demand pool for {count} that it does not name: there is no row for today"
+        said.append(f"{basis.stack.name} {why}.")
+    elif now and now.strangers:
+        said.append(f"{now.stack.name} does not name {count}: they are taken for its first on-demand pool's.")
+    if basis.renamed:
+        how = listed((f"{escaped(old)} → {new}" for old, new in basis.renamed.items()), most=5)
+        said.append(f"No definition takes the names of some models, which are called otherwise here: {how}.")
     too_large = dedicated(basis.gpu, basis.trace)[1]
     if too_large:
-        names = listed((model.name for model in too_large), most=5)
-        said.append(f"Larger than what models may take on a whole {basis.gpu.name}, and so refused: {names}.")
+        large = listed((model.name for model in too_large), most=5)
+        said.append(f"Larger than what models may take on a whole {basis.gpu.name}, and so refused: {large}.")
     return said
 
 
-def _server(stack: Stack | None) -> str:
-    """Return the name of the server that the block is for."""
-    servers = stack.platform.servers if stack else ()
-    on_demand = (server.name for server in servers if any(pool.loading.mode == "on-demand" for pool in server.pools))
-    return next(on_demand, _ON_DEMAND)
+def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:
+    """Return the lines of a table: of each size of slices those that answer more than fewer do, to the target."""
+    most: dict[str, float] = {}
+    shown = []
+    for line in lines:
+        before, at_once = most.get(line.kind), _at_once(line)
+        if line.is_best or line.kind in _OTHERS or before is None or before < min(at_once - _LITTLE, target):
+            shown.append(line)
+            most[line.kind] = at_once
+    return shown
+
+
+def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
+    """Yield the change of the definition that the answer is, where it is pasted, and what `make check` says of it."""
+    made = block(basis.definition, basis.stack, answer, basis.trace)
+    where = place_of(basis.definition, basis.stack.environment.name) if basis.stack else basis.definition.file
+    yield f"Paste at {escaped(where)}:"
+    yield ""
+    yield made.text
+    yield ""
+    yield from made.said
+    refused = refusals(basis.definition, made.text)
+    yield from (f"make check refuses it as things are: {escaped(why)}" for why in refused)
+    if not refused:
+        yield "make check takes it, and the pools that it makes are those that were simulated."

@@ -8,14 +8,14 @@ from pydantic import ValidationError
 
 from policies.guardrails.money import HOURS_A_MONTH
 from stacks.definition.base import Section
-from stacks.definition.gpu_products import gpu_product
+from stacks.definition.gpu_products import gpu_bytes, gpu_product
 from stacks.definition.placement import GpuNodes
 from stacks.definition.prices import Price
 from stacks.load import frozen, load
 from stacks.problems import DefinitionError
 from stacks.schema_errors import problems_from
 
-from .slices import Gpu
+from .slices import Gpu, find_gpu
 
 
 class Prices(Section):
@@ -25,8 +25,16 @@ class Prices(Section):
     """Of one whole GPU, by its name as GPU= takes it, or its node label."""
 
     def of(self, gpu: Gpu) -> Price | None:
-        """Return the price of a GPU; None where there is none."""
-        return next((price for name, price in self.prices.items() if _is_of(name, gpu)), None)
+        """Return the price of a GPU, that of its very label first; None where there is none."""
+        alike = [price for name, price in self.prices.items() if _is_of(name, gpu)]
+        return self._of_label(gpu.label or gpu.name) or next(iter(alike), None)
+
+    def of_product(self, label: str) -> Price | None:
+        """Return the price of a GPU by its node label, also of one that is not known otherwise."""
+        return self.of(find_gpu(label)) if gpu_bytes(label) else self._of_label(label)
+
+    def _of_label(self, label: str) -> Price | None:
+        return next((price for name, price in self.prices.items() if name.casefold() == label.casefold()), None)
 
 
 def _is_of(name: str, gpu: Gpu) -> bool:

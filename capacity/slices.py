@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from stacks.command import none_such
 from stacks.definition.gpu_products import (
@@ -43,6 +44,8 @@ class Gpu:
     product: GpuProduct | None  # None: MIG cannot cut it.
     slices: tuple[GpuSlice, ...]
     """What it can be cut into, the smallest share first, and the whole of it; not what is all of it as a MIG slice."""
+    strategy: Literal["mixed", "single", "dra"] = "mixed"
+    """How the inventory hands its slices out."""
 
     def most(self, one: GpuSlice) -> int:
         """Return how many such slices one GPU can have."""

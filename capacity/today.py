@@ -7,7 +7,7 @@ from fractions import Fraction
 from tidegate_eviction.simulate.trace import Trace
 
 from stacks import devices
-from stacks.command import CommandError, chosen
+from stacks.command import chosen
 from stacks.definition.base import byte_count
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import CpuPlacement, WholeGpuPlacement
@@ -32,12 +32,15 @@ class Today:
     """Models of the trace that it does not name: taken for those of its first on-demand pool."""
 
     def __str__(self) -> str:
-        """Its name, and how many models it does not name."""
+        """Its name, as what there is today."""
         return f"today: {self.stack.name}"
 
 
 def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | None:
-    """Return the stack of that name; without one that which names most models of a trace, of production first."""
+    """Return the stack of that name; without one that which names most models of a trace, of production first.
+
+    None where the definition has no stack; CommandError for a name that there is not.
+    """
     if name is not None:
         return chosen(definition, name)[0]
     models = {model.name for model in trace.models}
@@ -45,8 +48,7 @@ def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | 
     def rank(stack: Stack) -> tuple[int, bool]:
         return len(models & {model.name for model in stack.platform.models}), stack.environment.production
 
-    found = max(definition.stacks, key=rank, default=None)
-    return found if found and rank(found)[0] else None
+    return max(definition.stacks, key=rank, default=None)
 
 
 def footprints(stack: Stack) -> dict[str, int]:
@@ -54,8 +56,8 @@ def footprints(stack: Stack) -> dict[str, int]:
     return {model.name: byte_count(model.footprint) for model in stack.platform.models if model.footprint}
 
 
-def today(stack: Stack, trace: Trace) -> Today:
-    """Return what a stack has for a trace; CommandError where it has no on-demand pool for models it does not name."""
+def today(stack: Stack, trace: Trace) -> Today | None:
+    """Return what a stack has for a trace; None where it has no on-demand pool for models that it does not name."""
     named = {model.name for model in stack.platform.models}
     strangers = frozenset(model.name for model in trace.models) - named
     pools: list[SimulatedPool] = []
@@ -75,7 +77,7 @@ def today(stack: Stack, trace: Trace) -> Today:
             share = _share(pool)
             gpus = None if share is None else _plus(gpus, *share)
     if first and strangers:
-        raise CommandError(f"Stack {stack.name} has no on-demand pool for the models that it does not name.")
+        return None
     return Today(stack, gpus, tuple(pool for pool in pools if pool.models), warm, strangers)
 
 

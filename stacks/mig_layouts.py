@@ -116,17 +116,22 @@ def advice(gpus: Sequence[GpuNodes], asked: Asked) -> Iterator[str]:
             most = "" if one.is_least else " at the most"
             yield f"Or cut {one.drained} of {sum(group.nodes for group in gpus)} nodes anew{most}, and say so there:"
             yield from map(str, one.changes)
-        if one.free:
-            yield f"Free then: {', '.join(f'{count} × {device}' for (device, _), count in one.free.items())}."
-        for each in one.unused:
-            lost = [(each.compute, f"of {COMPUTE_SLICES} compute"), (each.memory, f"of {MEMORY_SLICES} memory")]
-            told = " and ".join(f"{count} {of}" for count, of in lost if count)
-            yield f"In no slice then: {told} slices of each {each.product} that is cut into {words(each.cut)}."
+        yield from left_over(one)
     elif more := more_nodes(gpus, asked):
         each_way = (
             f"{count} of {gpus[place].product} with {gpus[place].per_node} each" for place, count in more.items()
         )
         yield f"No cut of these GPUs gives it. More nodes would, cut as serves best: {' or '.join(each_way)}."
+
+
+def left_over(one: Layout) -> Iterator[str]:
+    """Yield sentences about what of a layout nobody asks for, and what is in no slice."""
+    if one.free:
+        yield f"Free then: {', '.join(f'{count} × {device}' for (device, _), count in one.free.items())}."
+    for each in one.unused:
+        lost = [(each.compute, f"of {COMPUTE_SLICES} compute"), (each.memory, f"of {MEMORY_SLICES} memory")]
+        told = " and ".join(f"{count} {of}" for count, of in lost if count)
+        yield f"In no slice then: {told} slices of each {each.product} that is cut into {words(each.cut)}."
 
 
 def _waste(one: Layout) -> tuple[int, int]:

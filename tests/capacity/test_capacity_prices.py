@@ -27,6 +27,13 @@ def test_a_price_is_found_by_short_names_and_labels_alike(tmp_path: Path) -> Non
     assert [price and price.per_hour for price in found] == [7, 7, 0.5, None]
 
 
+def test_the_price_of_the_very_label_comes_first(tmp_path: Path) -> None:
+    both = GOOD.replace("  l4:", "  NVIDIA-A100-PCIE-80GB: {perHour: 6, source: another, asOf: 2026-01-01}\n  l4:")
+    prices = read(tmp_path, both)
+    labels = ["NVIDIA-A100-PCIE-80GB", "NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-80GB-PCIe", "NVIDIA-L4", "Unheard-Of"]
+    assert [price and price.per_hour for price in map(prices.of_product, labels)] == [6, 7, 7, 0.5, None]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [

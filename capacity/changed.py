@@ -19,6 +19,8 @@ from stacks.validate import validate
 
 from .remedies import Subject
 
+_WHO = ": raise it with whoever pays, or take fewer"
+
 
 def overlay(subject: Subject, change: Mapping[str, Any]) -> dict[str, Any]:
     """Return the change as a part of the whole definition: laid over the environment that the pool is in."""
@@ -113,6 +115,6 @@ def _beyond_ceilings(stack: Stack) -> Iterator[str]:
     )
     total, slices, budget = sum(each, Cost()), held_to.gpu_slices, held_to.monthly_budget
     if slices is not None and total.devices > slices:
-        yield f"{stack.name} takes {total.devices} GPU devices, and its guardrails.gpuSlices is {slices}"
+        yield f"{stack.name} takes {total.devices} GPU devices, and its guardrails.gpuSlices is {slices}{_WHO}"
     if budget is not None and (total.month is None or total.month > budget):
-        yield f"{stack.name} costs {total} a month, and its guardrails.monthlyBudget is {money(budget, currency)}"
+        yield f"{stack.name} costs {total} a month, and its guardrails.monthlyBudget is {money(budget, currency)}{_WHO}"

@@ -49,3 +49,20 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, old: str, new: str, lin
         read(tmp_path, GOOD.replace(old, new, 1))
     assert f"prices.yaml:{line}:" in str(error.value)
     assert words in str(error.value)
+
+
+def test_the_pages_example_is_a_file_of_prices_once_its_gaps_are_filled(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/capacity.md").read_text("utf-8")
+    example = page.partition("### A file of prices")[2].partition("```yaml\n")[2].partition("```")[0]
+    with pytest.raises(DefinitionError):  # so that nobody takes a gap for a price
+        read(tmp_path, example)
+    gaps = {
+        "amount": "7",
+        "where it is from": "a fictional list",
+        "day on which it was so, such as 2026-11-01": "2026-01-01",
+    }
+    for gap, value in gaps.items():
+        example = example.replace(f"<{gap}>", value)
+    price = read(tmp_path, example).of(find_gpu("a100-80gb"))
+    assert price is not None
+    assert (price.per_hour, price.currency) == (7, "EUR")

@@ -106,14 +106,17 @@ class OnDemand(Section):
     """The eviction policy loads a model when it is called, and makes room for it when it must."""
 
     mode: Literal["on-demand"]
-    policy: PolicyName = "lru-idle"
-    """Which models go first: lru-idle (least recently used of those idle for idleSeconds), lru (least recently used,
-    however short its idleness), cost-aware (weighs bytes, load seconds and use against each other), or one of your own
-    (docs/eviction.md)."""
+    policy: PolicyName = "break-even"
+    """Which models go first. break-even: a model may go once it was idle for four times what its load took, and for a
+    model whose callers are refused, another goes before that as soon as they have lost twice what its own callers would
+    lose to its next load (the ski-rental rule, Karlin et al. 1988; it weighs as cost-aware does). lru-idle, the
+    reference's rule: least recently used of those idle for idleSeconds. lru: least recently used, however short its
+    idleness. cost-aware: weighs bytes, load seconds and use against each other. Or one of your own (docs/eviction.md).
+    """
     policy_settings: Annotated[dict[SettingName, SettingText], NOT_IN_VALUES] = Field(default_factory=dict)
     """Settings of a policy of your own, which evictionPolicies says that it takes."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] = 300
-    """A model that was idle for at least this long may be evicted."""
+    """A model that was idle for at least this long may be evicted; with break-even, perhaps earlier."""
     capacity: ByteQuantity | None = None
     """Bytes that models may take on each replica. By default nine tenths of the slice's memory; on CPU, of the memory
     without sharedMemory. For shares of a GPU, whose size nothing tells, it must be said."""

@@ -106,7 +106,7 @@ def applied(environment: Environment) -> Iterator[Callable[[list[Object]], set[s
 
 IMAGE = "  - name: proxy\n    repository"
 NEXT = "  - name: triton-next\n    repository: nvcr.io/nvidia/tritonserver\n    tag: 26.09-py3\n"
-SMALL_POOL = "{mode: on-demand, policy: lru-idle, idleSeconds: 300, capacity: 8Gi}"
+SMALL_POOL = "{mode: on-demand, capacity: 8Gi}"
 EDITS: list[tuple[str, dict[str, str], set[str]]] = [
     ("an image of one server",
         {IMAGE: NEXT + IMAGE, "  - name: preload #": "  - name: preload\n    image: triton-next #"}, {PRELOAD}),
@@ -117,7 +117,7 @@ EDITS: list[tuple[str, dict[str, str], set[str]]] = [
     ("the routing table",
         {"{version: 3, weight: 80}": "{version: 3, weight: 70}", "weight: 20}": "weight: 30}"}, set()),
     ("who may do what", {"rateLimit: {requestsPerMinute: 1000}": "rateLimit: {requestsPerMinute: 900}"}, set()),
-    ("settings of an eviction policy", {SMALL_POOL: SMALL_POOL.replace("300", "400")}, set()),
+    ("settings of an eviction policy", {SMALL_POOL: SMALL_POOL.replace("8Gi", "7Gi")}, set()),
     ("settings of the proxy",
         {"rateLimit: {requestsPerMinute": "logLevel: debug\n  rateLimit: {requestsPerMinute"}, {PROXY}),
     ("a model more", {"  - name: churn\n": "  - {name: more, server: preload}\n  - name: churn\n"}, set()),

@@ -99,6 +99,6 @@ def test_the_definition_takes_it_and_its_pod_is_told_of_it(tmp_path: Path, capsy
     others = {name: each for name, each in images.items() if name != "dev ondemand-small"}
     assert not [name for name, each in others.items() if image in each]
     assert {each.policy for name, each in policies.items() if name != "dev ondemand-small-eviction"} == {
-        "lru-idle",
+        "break-even",
         "cost-aware",
     }

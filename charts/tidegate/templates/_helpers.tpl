@@ -97,7 +97,7 @@
     },
     {{- end }}
   ],
-  "policy": {{ $pool.loading.policy | default "lru-idle" | quote }},
+  "policy": {{ $pool.loading.policy | default "break-even" | quote }},
   {{- if $pool.policySettings }}
   "policySettings": {{ toJson $pool.policySettings }},
   {{- end }}

@@ -29,7 +29,7 @@ WRONG_INPUT, DEFECT = 2, 1
 PIPE_WIDTH, SIMULATION_WIDTH = 160, 140  # Columns of tables that go to no terminal.
 LEVELS = ("debug", "info", "warning", "error", "critical")
 LEAST_LEASE = 1.0
-COMPARED = ("lru-idle", "lru", "cost-aware")
+COMPARED = ("break-even", "lru-idle", "lru", "cost-aware")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 app = typer.Typer(

@@ -139,4 +139,4 @@ def _stays(pool: Pool, model: Model) -> float:
     if not settings.policy.evicts or pool.demanded(model):
         return math.inf
     kept = min(settings.residency_most_seconds, settings.residency_factor * _load_seconds(pool, model))
-    return max(kept, pool.idle_limit(model), pool.given_back_after(pool.idle_limit(model)))
+    return max(kept, pool.idle_limit(model), pool.given_back_after(pool.lease_limit(model)))

@@ -110,7 +110,7 @@ def _let_go(pool: Pool, model: Model, use: Use) -> bool:
     idle = pool.now - model.candidate.last_use
     if idle >= pool.settings.lease_seconds:
         return True
-    return pool.now < pool.pressed_until and idle >= pool.idle_limit(model)
+    return pool.now < pool.pressed_until and idle >= pool.lease_limit(model)
 
 
 def used(model: Model, at: float, requests: int) -> None:
@@ -198,6 +198,7 @@ def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
         comes_back = back_at + pool.settings.overdue_seconds
         model.asked_until = max(model.asked_until, comes_back)
         if waiter.room_by > waiter.ticket.asked:  # else other replicas are asked, and one of those has him wait
+            model.refused += 1
             model.back_at = min(model.back_at, back_at) if model.back_at > pool.now else back_at
             pool.told[model.name] = None
         if model.room_made:

@@ -12,6 +12,7 @@ from tidegate_contracts.lease import State
 from ..policies.policy import Candidate, FreedBytes, freed_by, reason
 from ..policies.registry import BUILT_IN, least_recently_used
 from . import transitions
+from .break_even import loss, pays
 from .messages import EvictionReason, PolicyFailed, Recycle
 from .pool import BARRED, LEAKED, LOOK_SECONDS, NO_ROOM, Model, Pool
 
@@ -51,6 +52,22 @@ class VictimSelector:
                 if freed.total >= needed:
                     break
         return self._taken(victims)
+
+    def choose_paying(self, needed: int, model: Model) -> list[Model]:
+        """Return the models whose eviction for another frees so many bytes, and costs their own callers least: of those
+        that may be evicted, or of all without a lease, if those cost less still, or if it pays."""
+        pool, best, least = self._pool, list[Candidate](), math.inf
+        ready, unleased = self._models(False)[0], self._models(True)[0]
+        for models in (ready, [each for each in unleased if pool.breaks_even(each) or each.evictable_at <= pool.now]):
+            candidates = self._candidates(models, model.pieces)
+            if freed_by(candidates) < needed:
+                continue
+            chosen = self._ask(candidates, needed)
+            victims = [candidate for candidate in candidates if id(candidate) in chosen]
+            lost = loss(pool, victims)
+            if lost < least and (best or models is ready or pays(pool, model, victims)):
+                best, least = victims, lost
+        return self._taken(best)
 
     def all(self) -> list[Model]:
         """Return all models that may be evicted now."""
@@ -336,7 +353,7 @@ class _QueuePass:
         reason: EvictionReason = "room"
         if forced:
             reason = "pinned" if model.pinned else "window"
-        victims = self._victims.choose(short + margin, forced=forced, wanted=model.pieces)
+        victims = self._chosen(model, short + margin, forced=forced)
         if not victims and margin:  # it yields where all that could go for it is in use
             if short <= 0:
                 room = min(pool.free - self._ahead, coming)
@@ -345,7 +362,7 @@ class _QueuePass:
                 else:
                     self._is_being_freed(model, needed)
                 return
-            victims = self._victims.choose(short, forced=forced, wanted=model.pieces)
+            victims = self._chosen(model, short, forced=forced)
         if victims:
             for victim in victims:
                 transitions.evict(pool, victim, reason, model.name)
@@ -365,6 +382,11 @@ class _QueuePass:
         patience = max((waiter.ticket.deadline for waiter in model.waiters.values()), default=-math.inf)
         if not forced and pool.now >= overdue_at(pool, model) and due <= patience:
             self._barred = True
+
+    def _chosen(self, model: Model, needed: int, *, forced: bool) -> list[Model]:
+        if self._pool.settings.policy.breaks_even and not forced:
+            return self._victims.choose_paying(needed, model)
+        return self._victims.choose(needed, forced=forced, wanted=model.pieces)
 
     def _is_being_freed(self, model: Model, needed: int) -> None:
         model.why = "room for it is being freed"

@@ -16,6 +16,7 @@ from .messages import Command, Event, EvictionReason, ModelSpec, PoolSettings, R
 from .states import AFTER, HOLDS_ROOM, Cause
 
 LOOK_SECONDS = 1.0  # Seconds between two looks of a proxy at its leases: it gives back those that it does not use.
+_IDLE_LOADS = 4  # Idle for so many times what its load took, a model may go where evictions break even.
 _TIMES = 32  # So many of the last loads and unloads say what they usually take.
 UNSURE = "an earlier start"
 """Holder of the lease that every model found at a start is given; no name on the wire can be this one."""
@@ -94,6 +95,7 @@ class Model:
     load_seconds: float | None = None
     operation: Operation = NO_OPERATION
     failures: Failures = field(default_factory=Failures)
+    refused: int = 0  # Callers that were told busy since it was last resident.
     suspect: bool = False  # The server ended while several were being loaded: it is loaded alone next time.
     queued_at: float = 0.0
     room_made: bool = False  # Others were evicted for it: the room they leave is reserved for it until it is loaded.
@@ -298,8 +300,18 @@ class Pool:
         """Return how many seconds a model must have been idle."""
         if not self.settings.policy.idle_limits:
             return 0.0
+        if self.breaks_even(model):
+            return min(self.settings.idle_seconds, _IDLE_LOADS * self.load_estimate(model))
         own = model.spec.idle_seconds if model.spec else 0.0
         return self.settings.idle_seconds if own is None else own
+
+    def breaks_even(self, model: Model) -> bool:
+        """Tell whether a model may go before its time where that pays: not one with an idle time of its own."""
+        return self.settings.policy.breaks_even and model.spec is not None and model.spec.idle_seconds is None
+
+    def lease_limit(self, model: Model) -> float:
+        """Return after how many idle seconds a proxy's lease on it is not renewed while room is wanted."""
+        return LOOK_SECONDS if self.breaks_even(model) else self.idle_limit(model)
 
     def given_back_after(self, limit: float) -> float:
         """Return after how many seconds without a request, at most, a proxy's lease ends while room is wanted: it gives
@@ -320,7 +332,7 @@ class Pool:
             late = self.now - (lease.ends - settings.lease_seconds) > 1.5 * settings.lease_seconds / RENEWALS_PER_LEASE
             if lease.holder == UNSURE or late or (lease.in_flight and not lease.uses):
                 return at
-            likely = max(likely, min(lease.ends, candidate.last_use + self.given_back_after(limit)))
+            likely = max(likely, min(lease.ends, candidate.last_use + self.given_back_after(self.lease_limit(model))))
         return likely if likely > self.now else min(at, self.now + LOOK_SECONDS)
 
     def refresh(self, model: Model) -> None:

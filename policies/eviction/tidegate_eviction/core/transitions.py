@@ -88,7 +88,7 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     candidate.resident_since = pool.now
     candidate.last_use = max(candidate.last_use, pool.now)
     model.identity, model.versions = operation.identity, versions or operation.identity[1]
-    model.failures.count, model.suspect, model.operation = 0, False, NO_OPERATION
+    model.failures.count, model.suspect, model.operation, model.refused = 0, False, NO_OPERATION, 0
     pool.move(model, "loaded")
     pool.refresh(model)
     size = pool.ledger.size(model.held)

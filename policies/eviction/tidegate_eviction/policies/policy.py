@@ -45,6 +45,7 @@ class Policy:
     choose: Choose
     idle_limits: bool = True  # Whether a model's idle limit counts; without, any model without a lease may be evicted.
     evicts: bool = True  # Whether models are evicted to make room at all.
+    breaks_even: bool = False  # Whether what callers lose shortens idle limits: `core.break_even` says how.
 
 
 class PolicyError(Exception):

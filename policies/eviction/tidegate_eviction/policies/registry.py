@@ -55,6 +55,13 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
     policy.name: policy
     for policy in (
         Policy(
+            "break-even",
+            "As cost-aware, of those idle for four times what their load took, or for their idle limit; any without a "
+            "lease, as soon as the callers of who needs the room have lost twice what that costs.",
+            _choose_cheapest,
+            breaks_even=True,
+        ),
+        Policy(
             "lru-idle",
             "The least recently used go first, of those that have been idle for their idle limit.",
             _choose_lru,

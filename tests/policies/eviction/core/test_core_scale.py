@@ -42,7 +42,7 @@ def full(residents: int, policy: str) -> Residency:
     return residency
 
 
-@pytest.mark.parametrize("policy", ["lru", "lru-idle", "cost-aware"])
+@pytest.mark.parametrize("policy", ["break-even", "lru", "lru-idle", "cost-aware"])
 def test_a_decision_grows_no_faster_than_the_residents(policy: str) -> None:
     def decide(residency: Residency, residents: int) -> None:
         step, answer = residency.acquire(f"m{residents}", "p", None, 20.0)

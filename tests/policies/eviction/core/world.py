@@ -97,6 +97,8 @@ class World:
             assert not spec.pinned
             if event.reason == "room" and self.rules.policy.idle_limits:
                 limit = self.rules.idle_seconds if spec.idle_seconds is None else spec.idle_seconds
+                if self.rules.policy.breaks_even and spec.idle_seconds is None:
+                    limit = 0.0  # Where that pays; leases are looked at when it is unloaded.
                 assert event.idle_seconds >= limit - 1e-9, f"{event} although its limit is {limit}"
 
     def load(self, command: Load) -> None:

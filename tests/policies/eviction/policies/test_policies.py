@@ -67,7 +67,7 @@ def test_worth_is_seconds_of_loading_per_byte_and_second() -> None:
     assert worth(candidate("a", size=10, load=40, idle=2, shared=shared), NOW) == pytest.approx(40 / 20 / 2)
 
 
-@pytest.mark.parametrize("policy", ["lru", "lru-idle", "cost-aware"])
+@pytest.mark.parametrize("policy", ["break-even", "lru", "lru-idle", "cost-aware"])
 @given(candidates=CANDIDATES, share=st.floats(0, 1))
 def test_enough_goes_nobody_twice_and_nobody_in_vain(policy: str, candidates: list[Candidate], share: float) -> None:
     needed = max(1, int(share * freed_by(candidates)))
@@ -78,7 +78,7 @@ def test_enough_goes_nobody_twice_and_nobody_in_vain(policy: str, candidates: li
         assert freed_by([other for other in victims if other is not victim]) < needed
 
 
-@pytest.mark.parametrize("policy", ["lru", "lru-idle", "cost-aware"])
+@pytest.mark.parametrize("policy", ["break-even", "lru", "lru-idle", "cost-aware"])
 @given(candidates=CANDIDATES, share=st.floats(0, 1), order=st.randoms())
 def test_the_order_of_candidates_does_not_matter(
     policy: str, candidates: list[Candidate], share: float, order: random.Random
@@ -101,7 +101,7 @@ def test_a_shared_part_is_free_when_the_last_who_needs_it_goes() -> None:
 
 
 def test_the_policies_of_the_definition_are_built_in() -> None:
-    assert list(registry.BUILT_IN) == ["lru-idle", "lru", "cost-aware", "pinned"]
+    assert list(registry.BUILT_IN) == ["break-even", "lru-idle", "lru", "cost-aware", "pinned"]
     assert not registry.find("lru").idle_limits
     assert not registry.find("pinned").evicts
     assert registry.find("pinned").choose([candidate("a")], 1, NOW) == ()
@@ -139,7 +139,7 @@ def test_policies_come_from_other_packages_under_names_that_are_not_built_in(ins
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        ((), 'there is no policy "mine": built in are lru-idle'),
+        ((), 'there is no policy "mine": built in are break-even'),
         ((("mine", "CUSTOM"), ("mine", "WRONG")), 'there are 2 policies "mine"'),
         ((("mine", "NOTHING"),), "cannot be imported"),
         ((("mine", "WRONG"),), "is no Policy with this name"),

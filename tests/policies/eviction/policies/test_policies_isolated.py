@@ -47,7 +47,7 @@ def test_it_chooses_as_it_would_here_and_by_its_settings(find: Find) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "says"),
     [
-        ("fifo", {}, 'there is no policy "fifo": built in are lru-idle'),
+        ("fifo", {}, 'there is no policy "fifo": built in are break-even'),
         ("mine", {}, 'policy "mine": tests.policies.eviction.policies.hostile:unnamed is no Policy with this name'),
         ("picky", {"first": "two"}, 'policy "picky": setting first: Input should be a valid integer'),
         ("lru", {"first": "2"}, 'policy "lru" takes no settings'),

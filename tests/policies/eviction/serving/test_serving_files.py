@@ -38,7 +38,10 @@ def window(**changes: Any) -> dict[str, Any]:
         (said(version=2), "version: Input should be 1"),
         (said(repository="/mod\0els"), r"repository: '/mod\x00els' can be no path"),
         (said(surprise=1), "surprise: Extra inputs are not permitted"),
-        (said(policy="fifo"), 'policy: there is no policy "fifo": built in are lru-idle, lru, cost-aware, pinned'),
+        (
+            said(policy="fifo"),
+            'policy: there is no policy "fifo": built in are break-even, lru-idle, lru, cost-aware, pinned',
+        ),
         (said(kind="vllm"), "kind: there is no 'vllm', only triton"),
         (said(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
         (said(leaseSeconds=10**400), "leaseSeconds: Input should be less than or equal to"),

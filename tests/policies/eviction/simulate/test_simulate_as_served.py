@@ -26,7 +26,7 @@ def made(seed: int, requests: int = 400, models: int = 12, seconds: float = 1800
 
 
 @pytest.mark.parametrize(("replicas", "proxies", "wait"), [(1, 1, 6), (1, 2, 6), (2, 1, 10), (2, 2, 10)])
-@pytest.mark.parametrize(("policy", "seed"), [("lru-idle", 0), ("cost-aware", 1)])
+@pytest.mark.parametrize(("policy", "seed"), [("lru-idle", 0), ("cost-aware", 1), ("break-even", 2)])
 def test_the_simulator_answers_each_request_as_proxies_and_policies_do(
     policy: str, seed: int, replicas: int, proxies: int, wait: float
 ) -> None:

@@ -20,7 +20,7 @@ MODELS = st.lists(st.tuples(st.integers(3, 9), SECONDS.map(lambda each: each / 3
 PAUSES = st.one_of(SECONDS.map(lambda each: each / 20), SECONDS)
 REQUESTS = st.lists(st.tuples(PAUSES, st.integers(0, 6)), min_size=1, max_size=120)
 SETTINGS = st.builds(
-    SimulationSetting, policy=st.sampled_from(["lru-idle", "lru", "cost-aware"]).map(find),
+    SimulationSetting, policy=st.sampled_from(["break-even", "lru-idle", "lru", "cost-aware"]).map(find),
     capacity_bytes=st.integers(6, 30), idle_seconds=st.sampled_from([0.0, 5.0, 40.0]),
     wait_seconds=st.sampled_from([3.0, 20.0]), lease_seconds=st.sampled_from([1.5, 6.0, 15.0]),
     replicas=st.integers(1, 3), holders=st.integers(1, 3), residency_factor=st.sampled_from([0.0, 1.0]),

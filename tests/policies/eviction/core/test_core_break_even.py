@@ -1,0 +1,114 @@
+"""The policy break-even: who goes before its time, for whom, and when that pays."""
+
+from dataclasses import replace
+
+import pytest
+from tidegate_contracts import lease
+from tidegate_eviction.policies.registry import find
+
+from .books import RULES, specs
+from .world import World
+from .worlds import had, started, unloads
+
+BREAKING_EVEN = replace(RULES, policy=find("break-even"), idle_seconds=300.0, wait_seconds=20.0, residency_factor=0.0)
+
+
+def holding(sizes: dict[str, int], seconds: float, **more: object) -> World:
+    """A world in which the first of two models was loaded, in so many seconds, and used and given back just now."""
+    world = started(specs(sizes, **more), BREAKING_EVEN)
+    first = next(iter(sizes))
+    world.ask("p1", first, None)
+    world.jump(seconds)
+    world.end_load(world.working)
+    if first not in world.proxies["p1"]:  # its caller has waited for as long as he may
+        had(world, first)
+    world.release("p1", first)
+    return world
+
+
+def test_a_model_may_go_once_it_was_idle_for_four_times_its_load() -> None:
+    world = holding({"a": 60, "b": 60}, 10.0)
+    world.advance(39.9)
+    assert isinstance(world.ask("p1", "b", 0.0), lease.Busy)
+    assert not unloads(world)
+    world.advance(0.1)
+    world.ask("p1", "b", 0.0)
+    assert unloads(world) == ["a"]
+
+
+def test_it_may_go_after_the_idle_limit_however_long_its_load_took() -> None:
+    world = holding({"a": 60, "b": 60}, 200.0)
+    world.advance(299.9)
+    assert isinstance(world.ask("p1", "b", 0.0), lease.Busy)
+    world.advance(0.1)
+    world.ask("p1", "b", 0.0)
+    assert unloads(world) == ["a"]
+
+
+def test_one_that_is_cheap_to_load_goes_at_once_for_a_caller_who_would_be_refused() -> None:
+    world = holding({"a": 60, "b": 60}, 1.0)
+    world.ask("p1", "b", None)
+    assert unloads(world) == ["a"], "b's caller loses 18 s of 20 without it, a's one, twice"
+
+
+@pytest.mark.parametrize("refused", [0, 2, 3])
+def test_one_that_is_dear_goes_when_refusals_have_cost_twice_as_much(refused: int) -> None:
+    world = holding({"a": 60, "b": 60}, 20.0)
+    for _ in range(refused):
+        assert isinstance(world.ask("p2", "b", 0.0), lease.Busy)
+        world.advance(1.0)
+    world.ask("p1", "b", None)
+    assert unloads(world) == (["a"] if refused == 3 else []), "20 s each were lost, and a load of a costs 30"
+
+
+def test_refusals_before_a_model_was_there_count_no_more() -> None:
+    world = holding({"a": 60, "b": 60}, 20.0)
+    for _ in range(4):
+        world.ask("p2", "b", 0.0)
+    world.ask("p2", "b", None)
+    world.until(lambda: world.states["b"] == "resident")
+    world.release("p2", "b")
+    world.advance(300.0)
+    world.ask("p1", "a", None)
+    world.until(lambda: world.states["a"] == "loading")
+    world.jump(20.0)
+    world.end_load(world.working)
+    if "a" in world.proxies["p1"]:
+        world.release("p1", "a")
+    world.ask("p2", "b", 0.0)
+    assert world.states["a"] == "resident", "one caller of b was refused since, and not six"
+
+
+def test_a_lease_an_idle_time_of_its_own_and_a_pin_protect_it_whatever_is_lost() -> None:
+    own = holding({"a": 60, "b": 60}, 1.0, idle_seconds=100.0)
+    held = holding({"a": 60, "b": 60}, 1.0)
+    had(held, "a")
+    pinned = holding({"a": 60, "b": 40}, 1.0)
+    pinned.change("a", pinned=True)
+    pinned.change("b", footprint_bytes=40)
+    for world in (own, held):
+        for _ in range(20):
+            assert isinstance(world.ask("p2", "b", 0.0), lease.Busy)
+        assert not unloads(world)
+    had(pinned, "b")
+    assert not unloads(pinned)
+
+
+def test_without_a_wait_there_is_nothing_to_lose_and_only_idle_models_go() -> None:
+    world = holding({"a": 60, "b": 60}, 10.0)
+    world.change_rules(wait_seconds=0.0)
+    for _ in range(20):
+        world.ask("p1", "b", 0.0)
+    assert not unloads(world)
+    world.advance(40.0)
+    world.ask("p1", "b", 0.0)
+    assert unloads(world) == ["a"]
+
+
+def test_of_several_those_go_whose_callers_lose_least_though_others_were_idle_for_longer() -> None:
+    world = holding({"a": 50, "b": 50, "c": 50}, 70.0)
+    world.advance(290.0)
+    had(world, "b")
+    world.release("p1", "b")
+    world.ask("p1", "c", None)
+    assert unloads(world) == ["b"], "a was idle for four loads of its own, and is dear to load again"

@@ -23,6 +23,7 @@ from .sources import Contents
 from .tier import EMPTY, Key, Tier, disk_bytes
 
 AHEAD_SECONDS = 3600.0  # So long before a warm window opens its models are staged.
+SYNC_SECONDS = 10.0  # After so long a copy is written to the disk: at once it would slow down the load that reads it.
 TRIES = 3  # Times that a model is copied which changes meanwhile.
 _LOOK_SECONDS = 1.0  # Seconds between two looks for what is to be staged ahead.
 ROOM_SECONDS = 600.0  # So long a load waits for room that other loads take, where the server cannot read the source.
@@ -76,7 +77,6 @@ class Stager:
         self._going: dict[Key, asyncio.Task[None]] = {}
         self._used: dict[str, float] = {}  # When a load last read a model.
         self._not_before: dict[str, float] = {}
-        self._syncing: set[asyncio.Task[None]] = set()
 
     @property
     def used_bytes(self) -> int:
@@ -95,7 +95,7 @@ class Stager:
         """End what is being copied."""
         for copy, _ in self._copies.values():
             copy.stop()
-        ending = (*(task for _, task in self._copies.values()), *self._going.values(), *self._syncing)
+        ending = (*(task for _, task in self._copies.values()), *self._going.values())
         await asyncio.gather(*ending, return_exceptions=True)
         self._threads.shutdown(wait=False)
         self._copying.shutdown(wait=False)
@@ -382,13 +382,12 @@ class Stager:
         finally:
             del self._copies[key]
         self.counts.bytes += sum(file.size for file in copy.contents.listing.files)
-        task = asyncio.create_task(self._sync(key))
-        self._syncing.add(task)
-        task.add_done_callback(self._syncing.discard)
+        asyncio.get_running_loop().call_later(SYNC_SECONDS, self._sync, key)
 
-    async def _sync(self, key: Key) -> None:
-        with suppress(OSError):  # discarded meanwhile, or lost: then it is copied anew
-            await self._on_thread(self.tier.sync, key)
+    def _sync(self, key: Key) -> None:
+        """Have it on the disk; what is discarded meanwhile, or lost, is copied anew."""
+        with suppress(RuntimeError):  # the policy ends
+            self._threads.submit(self.tier.sync, key)
 
     async def _on_thread(self, work: Callable[..., Result], *arguments: object) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)

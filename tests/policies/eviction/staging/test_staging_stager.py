@@ -233,13 +233,17 @@ async def test_a_successor_finds_what_is_staged_and_throws_away_what_is_not_whol
         assert await stager.ensure("a") == 0
 
 
-async def test_after_another_boot_only_what_was_on_the_disk_counts(tmp_path: Path) -> None:
+async def test_after_another_boot_only_what_was_on_the_disk_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in "ab":
         write_model(tmp_path, name)
     rig = Rig(tmp_path)
+    monkeypatch.setattr(module, "SYNC_SECONDS", 0.1)
     async with rig.running() as stager:
         await stager.ensure("a")
         await stager.ensure("b")
+        await until(lambda: len(list((tmp_path / "tier" / "files").rglob("*.synced"))) == 2)
     (mark,) = (tmp_path / "tier" / "files" / "b").glob("*.synced")
     mark.unlink()
     (tmp_path / "tier" / "boot").write_text("another")

@@ -63,7 +63,7 @@ class _Told:
     def _event(self, said: dict[str, Any]) -> None:
         if said.get("event") == "loaded":
             self.sizes[said["model"]] = int(said["footprintBytes"])
-            self.loads[said["model"]].append(float(said["seconds"]))
+            self.loads[said["model"]].append(float(said["seconds"]) - float(said.get("copiedSeconds", 0.0)))
 
 
 def read_logs(words: str) -> Recording:

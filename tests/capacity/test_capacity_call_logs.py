@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate_eviction.core.messages import Loaded
+from tidegate_eviction.serving.footprints import Footprints
+from tidegate_eviction.serving.metrics import Counts, tell
 from tidegate_eviction.simulate.trace import read_trace
 from tidegate_service.json_lines import JsonLines
 from typer.testing import CliRunner
@@ -72,6 +75,17 @@ def test_the_command_writes_the_trace_of_logs_without_callers(tmp_path: Path) ->
     assert [each.name for each in read_trace(file).models] == ["fox", "owl"]
     assert CALLER not in file.read_text("utf-8")
     assert "1 call of models that no eviction policy has measured: cat" in ran.stdout
+
+
+def test_what_copying_files_near_the_gpu_took_is_no_part_of_a_load_as_the_policy_itself_logs_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for seconds, copied in ((12.0, 8.0), (6.0, 0.0)):
+            tell(Loaded("fox", seconds, 10**9, {}, 1, copied), Counts(), Footprints(tmp_path), {}, 0)
+    lines = [JsonLines().format(record) + "\n" for record in caplog.records]
+    (tmp_path / "a.log").write_text(call(1.0, "fox") + "".join(lines), "utf-8")
+    assert read_logs(str(tmp_path)).measured["fox"].load_seconds == 5.0
 
 
 def test_lines_of_older_proxies_and_broken_ones_are_told(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ PARTS: Mapping[str, Part] = {
     "while-loading": lambda _, effort: answers.while_loading(effort),
     "near": lambda _, effort: near.measure(effort),
 }
-"""What can be measured by itself, in this order; from `warm` on it is live, some three minutes together."""
+"""What can be measured by itself, in this order; from `warm` on it is live, some six minutes together."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -105,10 +105,10 @@ class EvictionPolicy:
         kind = KINDS[service.settings.kind]
         self.driver = service.driver = kind.driver(connection, lambda: service.repository, service)
         self._serving = self._loop.create_task(self._server.serve([listeners["lease"]]))
-        self._following = self._loop.create_task(self.driver.follow())
-        self._tasks = [self._following, self._loop.create_task(service.follow_repository())]
+        self._acting = [self._loop.create_task(self.driver.follow())]
         if service.stager is not None:
-            self._tasks.append(self._loop.create_task(service.stager.follow()))
+            self._acting.append(self._loop.create_task(service.stager.follow()))
+        self._tasks = [*self._acting, self._loop.create_task(service.follow_repository())]
         # Looked at on a thread: to import a policy of somebody else's takes its time.
         look = partial(asyncio.to_thread, self.settings.look)
         for work in (heartbeat.beat, look, self.settings.keep, service.keep):
@@ -153,8 +153,9 @@ class EvictionPolicy:
             await asyncio.sleep(0.1)
         # A proxy that finds the lease port closed takes every model for one that stays: so no load or unload may be
         # under way when it closes.
-        self._following.cancel()
-        await asyncio.gather(self._following, return_exceptions=True)
+        for task in self._acting:
+            task.cancel()
+        await asyncio.gather(*self._acting, return_exceptions=True)
         await service.close()
         await self.driver.close()
         self._server.should_exit = True

@@ -17,7 +17,7 @@ class Outlook:
     """The models of a pool, as they are at one time."""
 
     held: frozenset[str] = frozenset()  # Being loaded, loaded, or not freed yet; parts of others, too.
-    resident: frozenset[str] = frozenset()  # Of these, the ones that are loaded whole.
+    resident: frozenset[str] = frozenset()  # Of these, the ones that are loaded, and that no load under way needs.
     uses: Mapping[str, Candidate] = field(default_factory=dict)
     sure: tuple[str, ...] = ()
     """Cold models that callers wait for, or come back for, or that have a warm window soon: the next one first."""
@@ -39,9 +39,12 @@ def outlook(pool: Pool, seconds: float) -> Outlook:
         if (candidate := pool.models[name].candidate).gap_seconds > 0
         and now - candidate.last_use < _SILENT_GAPS * candidate.gap_seconds
     }
+    loaded = {
+        piece for state in (State.RESIDENT, State.DRAINING) for each in states[state].values() for piece in each.held
+    }
     return Outlook(
         held=frozenset(pool.ledger.charges),
-        resident=frozenset(states[State.RESIDENT]) | frozenset(states[State.DRAINING]),
+        resident=frozenset(loaded).difference(*(each.held for each in pool.loads.values())),
         uses={model.name: model.candidate for model in pool.models.values()},
         sure=tuple(name for name in sure if name in cold),
         likely=tuple(sorted(next_use, key=lambda name: (next_use[name], name))),

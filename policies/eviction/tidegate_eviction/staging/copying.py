@@ -1,5 +1,6 @@
 """One copy of a model's files into the folder near the server: each file proved, all of them or none."""
 
+import errno
 import hashlib
 import os
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 from threading import Event, Lock
 
 from .sources import Contents, SourceFile
+from .tier import disk_bytes
 
 THREADS = 4  # Files that are copied at a time: where each has its round trips, one after the other takes long.
 _LOOK_SECONDS = 0.1  # Seconds between two looks of a copy that waits, whether it still has to.
@@ -27,6 +29,7 @@ class Copy:
 
     def __init__(self, contents: Contents, bytes_per_second: float | None, held: Callable[[], bool]) -> None:
         self.contents = contents
+        self.bytes = disk_bytes(contents)
         self.hurries = Event()
         self._rate, self._held = bytes_per_second, held
         self._stop = Event()
@@ -76,4 +79,4 @@ class Copy:
                 return
             self.hurries.wait(min(max(seconds, _LOOK_SECONDS / 10), _LOOK_SECONDS))
         if self._stop.is_set():
-            raise StagingError("the policy ends")
+            raise OSError(errno.ECANCELED, "the copy was stopped")

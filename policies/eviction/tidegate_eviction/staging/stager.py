@@ -4,9 +4,9 @@ import asyncio
 import errno
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -20,17 +20,22 @@ from ..policies.registry import BUILT_IN, worth
 from ..server import RepositoryError
 from .copying import ChangedError, Copy, StagingError
 from .sources import Contents
-from .tier import Key, Tier, disk_bytes
+from .tier import EMPTY, Key, Tier, disk_bytes
 
 AHEAD_SECONDS = 3600.0  # So long before a warm window opens its models are staged.
+SYNC_SECONDS = 10.0  # After so long a copy is written to the disk: at once it would slow down the load that reads it.
 TRIES = 3  # Times that a model is copied which changes meanwhile.
 _LOOK_SECONDS = 1.0  # Seconds between two looks for what is to be staged ahead.
-_WAIT_SECONDS = 0.2  # Seconds between two looks for room that loads under way take.
+ROOM_SECONDS = 600.0  # So long a load waits for room that other loads take, where the server cannot read the source.
+_WAIT_SECONDS = 0.2  # Seconds between two looks for it.
+_STOP_SECONDS = 2.0  # Seconds within which a copy ends that is told to; its room is taken until then.
 _AGAIN_SECONDS = 60.0  # Seconds after which what could not be staged ahead is tried again.
 _THREADS, _COPIES = 4, 16
+_IN_USE = "all of the staging folder is in use by loads under way"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CHEAPEST = BUILT_IN["cost-aware"]
 Result = TypeVar("Result")
+Group = list[tuple[Key, Candidate]]
 log = logging.getLogger(__name__)
 
 
@@ -65,17 +70,18 @@ class Stager:
         self._threads = ThreadPoolExecutor(_THREADS, "staging")
         self._copying = ThreadPoolExecutor(_COPIES, "copying")
         self._room = asyncio.Lock()
+        # For each key there is one copy at a time, or one deletion: whoever else wants it waits for the same. Copies
+        # begin under the lock only, which nobody holds while he waits for a copy.
         self._claims: Counter[Key] = Counter()  # What loads are about to read: it stays.
-        self._coming: dict[Key, int] = {}  # Bytes that are reserved for copies under way.
         self._copies: dict[Key, tuple[Copy, asyncio.Task[None]]] = {}
+        self._going: dict[Key, asyncio.Task[None]] = {}
         self._used: dict[str, float] = {}  # When a load last read a model.
         self._not_before: dict[str, float] = {}
-        self._syncing: set[asyncio.Task[None]] = set()
 
     @property
     def used_bytes(self) -> int:
         """Bytes that staged files take, and copies under way will."""
-        return sum(self.tier.staged.values()) + sum(self._coming.values())
+        return sum((self.tier.staged | {key: copy.bytes for key, (copy, _) in self._copies.items()}).values())
 
     def told(self) -> StagingCounts:
         """Return the counts as they are now."""
@@ -89,7 +95,8 @@ class Stager:
         """End what is being copied."""
         for copy, _ in self._copies.values():
             copy.stop()
-        await asyncio.gather(*(task for _, task in self._copies.values()), *self._syncing, return_exceptions=True)
+        ending = (*(task for _, task in self._copies.values()), *self._going.values())
+        await asyncio.gather(*ending, return_exceptions=True)
         self._threads.shutdown(wait=False)
         self._copying.shutdown(wait=False)
 
@@ -101,25 +108,38 @@ class Stager:
         begun = monotonic()
         for tries_left in reversed(range(TRIES)):
             wanted = await self._look(model)
-            claimed = [each.key for each in wanted]
-            self._claims.update(claimed)
             try:
-                lacking = [each for each in wanted if not await self._is_here(each)]
-                passed = await self._fetch(lacking) if lacking else ""
-                for each in wanted:
-                    await self._link(each)
-                if not wanted:
-                    await self._on_thread(self.tier.unlink, model)
+                while (copied := await self._bring(model, wanted, monotonic() < begun + ROOM_SECONDS)) is None:
+                    await asyncio.sleep(_WAIT_SECONDS)
                 break
             except ChangedError:
                 if not tries_left:
                     raise
             except OSError as error:
                 raise StagingError(f"model {model} cannot be staged: {error}") from error
-            finally:
-                self._claims.subtract(claimed)
-                self._claims += Counter()
-        self._used |= {name: monotonic() for name, _ in claimed}
+        self._used |= {each.model: monotonic() for each in wanted}
+        return monotonic() - begun if copied else 0.0
+
+    async def doubt(self, model: str) -> None:
+        """Stage a model anew for its next load: this one has failed."""
+        for key in self.keys(model):
+            if self._is_free(key) and key[0] not in self.outlook(0.0).resident:
+                with suppress(OSError):
+                    await self._delete(key)
+
+    async def _bring(self, model: str, wanted: Sequence[Contents], may_wait: bool) -> bool | None:
+        """Have the server find these; tell whether they were copied for it. None: there is no room for now, and nothing
+        is held while the load waits for it."""
+        with self._claimed(wanted):
+            lacking = [each for each in wanted if not await self._is_here(each)]
+            why = await self._begin(wanted, self._may_go, stops=True) if lacking else ""
+            if why == _IN_USE and may_wait and not all(each.source.is_folder for each in lacking):
+                return None
+            passed = await self._copied(lacking, why)
+            for each in wanted:
+                await self._link(each)
+            if not wanted:
+                await self._on_thread(self.tier.unlink, model)
         if not lacking:
             self.counts.found += 1
         elif passed:
@@ -127,15 +147,7 @@ class Stager:
             log.warning("%s is loaded from the repository itself: %s", model, passed)
         else:
             self.counts.copied += 1
-            return monotonic() - begun
-        return 0.0
-
-    async def doubt(self, model: str) -> None:
-        """Stage a model anew for its next load: this one has failed."""
-        for key in self.keys(model):
-            if key in self.tier.staged and not self._claims[key] and key not in self._copies:
-                with suppress(OSError):
-                    await self._on_thread(self.tier.discard, key)
+        return bool(lacking) and not passed
 
     async def _look(self, model: str) -> list[Contents]:
         def look() -> list[Contents]:
@@ -150,24 +162,20 @@ class Stager:
             raise StagingError(str(error)) from error
 
     async def _is_here(self, contents: Contents) -> bool:
-        if contents.key in self._copies:
+        if not self._is_staged(contents.key):
             return False
         if await self._on_thread(self.tier.is_whole, contents):
-            return True
-        if contents.key in self.tier.staged:
-            log.warning("what was staged of %s is not whole: it is copied anew", contents.model)
-            await self._on_thread(self.tier.discard, contents.key)
-        return False
+            return self._is_staged(contents.key)
+        async with self._room:  # meanwhile it may have been copied anew; that begins no more now
+            if self._is_staged(contents.key) and not await self._on_thread(self.tier.is_whole, contents):
+                log.warning("what was staged of %s is not whole: it is copied anew", contents.model)
+                await self._delete(contents.key)
+        return self._is_staged(contents.key)
 
-    async def _fetch(self, lacking: Sequence[Contents]) -> str:
-        """Copy all of these; return why some are left where they lie, or raise where no server can read them."""
-        waits = not all(each.source.is_folder for each in lacking)
+    async def _copied(self, lacking: Sequence[Contents], why: str) -> str:
+        """Wait until these are copied; return why some are left where they lie, or raise where no server can read them.
+        `why` is what kept their copies from beginning."""
         for is_last in (False, True):
-            new = [each for each in lacking if each.key not in self._copies and each.key not in self.tier.staged]
-            why = await self._reserve(new, self._may_go_for_a_load, waits)
-            if not why:
-                for each in new:
-                    self._begin(each)
             tasks = []
             for each in lacking:
                 if each.key in self._copies:
@@ -179,23 +187,25 @@ class Stager:
             why = str(errors[0]) if errors else why
             if is_last or not any(isinstance(each, OSError) and each.errno in _FULL for each in errors):
                 break
-            idle = self._idle()  # the volume is full before the size is reached that it was to have
-            await self._discard(idle, sum(candidate.bytes for _, candidate in idle))
+            async with self._room:  # the volume is full before the size is reached that it was to have
+                idle, _ = self._may_go()
+                await self._discard(idle, sum(candidate.bytes for _, candidate in idle))
+            why = await self._begin(lacking, self._may_go, stops=True)
         for error in errors:
             if not isinstance(error, OSError):
                 raise error
-        left = [each for each in lacking if each.key not in self.tier.staged]
+        left = [each for each in lacking if not self._is_staged(each.key)]
         for each in left:
             if not each.source.is_folder:
                 raise StagingError(f"model {each.model} cannot be staged: {why}")
         return why if left else ""
 
     async def _link(self, contents: Contents) -> None:
-        key, before = contents.key, self.tier.links.get(contents.model)
-        staged = key in self.tier.staged
-        await self._on_thread(self.tier.link, contents.model, key if staged else Path(contents.source.where))
-        if before and before != contents.stamp:
-            await self._on_thread(self.tier.discard, (contents.model, before))
+        key = contents.key
+        target = key if self._is_staged(key) else Path(contents.source.where)
+        before = await self._on_thread(self.tier.link, contents.model, target)
+        if before and before != key and self._is_free(before):
+            await self._delete(before)
 
     # Ahead of loads
 
@@ -207,12 +217,15 @@ class Stager:
                 await self._ahead()
             except (StagingError, OSError) as error:
                 log.warning("nothing is staged ahead for now: %s", error)
+            except Exception:  # loads do without it
+                log.exception("the policy has a defect, and stages nothing ahead for %g s", _AGAIN_SECONDS)
+                await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _ahead(self) -> None:
-        if self._coming or self._claims:
+        if self._copies or self._claims:
             return
         if self.used_bytes > self.settings.size_bytes:
-            await self._reserve([], self._may_go_for_a_load)
+            await self._begin([], self._may_go)
         outlook, now = self.outlook(AHEAD_SECONDS), monotonic()
         for place, model in enumerate((*outlook.sure, *outlook.likely)):
             keys = self.keys(model)
@@ -228,100 +241,122 @@ class Stager:
 
     async def _stage(self, model: str, kept: set[Key], most: float | None) -> bool:
         """Copy a model whose room is to be had from what is not kept, and worth less; tell whether that was done."""
-        lacking = [each for each in await self._look(model) if not await self._is_here(each)]
-        if any(each.listing.linked for each in lacking) or await self._reserve(
-            lacking, lambda: [[each for each in self._idle(kept) if most is None or worth(each[1], monotonic()) < most]]
+        wanted = await self._look(model)
+        lacking = [each for each in wanted if not await self._is_here(each)]
+        kept |= {each.key for each in wanted}
+        if await self._begin(
+            lacking,
+            lambda: [[each for each in self._may_go(kept)[0] if most is None or worth(each[1], monotonic()) < most]],
         ):
             return False
-        for each in lacking:
-            self._begin(each)
-        for each in lacking:
-            await asyncio.shield(self._copies[each.key][1])
-        self.counts.ahead += 1
-        return True
+        copies = [self._copies[each.key][1] for each in lacking if each.key in self._copies]
+        for copy in copies:
+            await asyncio.shield(copy)
+        self.counts.ahead += bool(copies)
+        return bool(copies)
 
     # Room and copies
 
-    async def _reserve(
+    @contextmanager
+    def _claimed(self, wanted: Sequence[Contents]) -> Iterator[None]:
+        keys = [each.key for each in wanted]
+        self._claims.update(keys)
+        try:
+            yield
+        finally:
+            self._claims.subtract(keys)
+            self._claims += Counter()
+
+    def _is_staged(self, key: Key) -> bool:
+        return key in self.tier.staged and key not in self._copies and key not in self._going
+
+    def _is_free(self, key: Key) -> bool:
+        return self._is_staged(key) and key not in self._claims
+
+    async def _begin(
         self,
-        new: Sequence[Contents],
-        may_go: Callable[[], list[list[tuple[Key, Candidate]]]],
-        waits: bool = False,
+        wanted: Sequence[Contents],
+        may_go: Callable[[], Sequence[Group]],
+        stops: bool = False,
     ) -> str:
-        """Reserve room for copies; return why there is none. `may_go` returns what may go for it, the first list before
-        the second. `waits`: until loads under way are done with theirs."""
-        linked = [path for each in new for path in each.listing.linked]
+        """Begin to copy what is not staged of these, nor being copied; return why there is no room for it. `may_go`
+        returns what may go, the first list before the second; `stops`: and then copies that no load waits for."""
+        linked = [path for each in wanted for path in each.listing.linked]
         if linked:
             return f"{linked[0]} is a link to a folder"
-        sizes = {each.key: disk_bytes(each) for each in new}
-        needed, size = sum(sizes.values()), self.settings.size_bytes
-        if needed > size:
-            return f"its files take {needed} bytes, and the staging folder has {size}"
-        while True:
-            async with self._room:
-                groups = may_go()
-                lacking = self.used_bytes + needed - size
-                for group in groups:
-                    if lacking > 0:
-                        lacking -= await self._discard(group, lacking)
-                if lacking <= 0:
-                    self._coming |= sizes
-                    return ""
-            if not waits:
-                return "all of the staging folder is in use"
-            await asyncio.sleep(_WAIT_SECONDS)
+        together, size = sum(map(disk_bytes, wanted)), self.settings.size_bytes
+        if together > size:
+            return f"its files take {together} bytes, and the staging folder has {size}"
+        async with self._room:
+            await asyncio.gather(*self._going.values(), return_exceptions=True)
+            new = [each for each in wanted if not self._is_staged(each.key) and each.key not in self._copies]
+            free = size - sum(map(disk_bytes, new))
+            groups, kept = may_go(), {each.key for each in wanted}
+            ahead = [it for key, it in self._copies.items() if stops and key not in kept and not it[0].hurries.is_set()]
+            can_go = sum(each.bytes for group in groups for _, each in group) + sum(copy.bytes for copy, _ in ahead)
+            if self.used_bytes - can_go > free:
+                return _IN_USE
+            for group in groups:
+                if self.used_bytes > free:
+                    await self._discard(group, self.used_bytes - free)
+            if self.used_bytes > free and ahead:
+                for copy, _ in ahead:
+                    copy.stop()
+                await asyncio.wait([task for _, task in ahead], timeout=_STOP_SECONDS)
+            if self.used_bytes > free:
+                return _IN_USE
+            for each in new:
+                copy = Copy(each, self.settings.bandwidth_bytes_per_second, self._is_hurried)
+                self._copies[each.key] = copy, _told(asyncio.create_task(self._copy(copy)))
+        return ""
 
-    async def _discard(self, group: list[tuple[Key, Candidate]], lacking: int) -> int:
-        """Discard what the cost rule chooses; return how many bytes are free by that."""
+    async def _discard(self, group: Group, lacking: int) -> None:
+        """Discard what the cost rule chooses."""
         by_candidate = {id(candidate): key for key, candidate in group}
         candidates = [candidate for _, candidate in group]
-        freed = 0
         for victim in _CHEAPEST.choose(candidates, lacking, monotonic()):
             key = by_candidate[id(victim)]
-            freed += self.tier.staged[key]
-            self.counts.discarded += 1
-            log.info("what was staged of %s goes", key[0], extra={"said": {"model": key[0], "bytes": victim.bytes}})
-            is_read = key[0] in self.outlook(0.0).held and self.tier.links.get(key[0]) == key[1]
-            await self._on_thread(self._let_go, key, is_read)
-        return freed
+            if self._is_free(key):  # a load may have claimed it meanwhile
+                self.counts.discarded += 1
+                log.info("what was staged of %s goes", key[0], extra={"said": {"model": key[0], "bytes": victim.bytes}})
+                await self._delete(key)
 
-    def _let_go(self, key: Key, is_read: bool) -> None:
+    async def _delete(self, key: Key) -> None:
         """Delete what is staged; where the server has read it, it still finds a folder of that name."""
-        if is_read:
-            found = self.contents(key[0])
-            self.tier.link(key[0], Path(found.source.where) if found and found.source.is_folder else None)
-        self.tier.discard(key)
+        task = self._going[key] = _told(asyncio.create_task(self._let_go(key)))
+        await asyncio.shield(task)
 
-    def _idle(self, kept: Iterable[Key] = ()) -> list[tuple[Key, Candidate]]:
-        """Return what is staged, and of no use to what is in memory or being loaded."""
+    async def _let_go(self, key: Key) -> None:
+        model, instead = key[0], None
+        try:
+            if model in self.outlook(0.0).held and self.tier.links.get(model) == key[1]:
+                instead = EMPTY
+                with suppress(RepositoryError, OSError):
+                    found = await self._on_thread(self.contents, model)
+                    instead = Path(found.source.where) if found and found.source.is_folder else EMPTY
+            await self._on_thread(self.tier.discard, key, instead)
+        finally:
+            del self._going[key]
+
+    def _may_go(self, kept: Iterable[Key] = ()) -> tuple[Group, Group]:
+        """Return what is staged, and of no use to what is in memory or being loaded; and then the files of models in
+        memory, which the server has read."""
         outlook, now = self.outlook(0.0), monotonic()
-        kept = {*kept, *self._claims, *self._copies}
-        found = []
-        for key in set(self.tier.staged) - kept:
+        idle, in_memory = Group(), Group()
+        for key in filter(self._is_free, set(self.tier.staged) - {*kept}):
             if key[0] not in outlook.held or self.tier.links.get(key[0]) != key[1]:
-                found.append((key, self._candidate(outlook, key, now)))
-        return found
-
-    def _may_go_for_a_load(self) -> list[list[tuple[Key, Candidate]]]:
-        """Return what is idle; and then the files of models in memory, which the server has read."""
-        outlook, now = self.outlook(0.0), monotonic()
-        idle = self._idle()
-        kept = {*(key for key, _ in idle), *self._claims, *self._copies}
-        rest = [key for key in set(self.tier.staged) - kept if key[0] in outlook.resident]
-        return [idle, [(key, self._candidate(outlook, key, now)) for key in rest]]
+                idle.append((key, self._candidate(outlook, key, now)))
+            elif key[0] in outlook.resident:
+                in_memory.append((key, self._candidate(outlook, key, now)))
+        return idle, in_memory
 
     def _candidate(self, outlook: Outlook, key: Key, now: float) -> Candidate:
-        """Return what is staged as the cost rule sees it: to copy it again takes as long as it is large."""
-        model, size = key[0], self.tier.staged.get(key, 0)
+        """Return what is staged, or is to be, as the cost rule sees it. To copy it again takes as long as it is large,
+        so that what counts of it is when it was used, and how often."""
+        model, size = key[0], self.tier.staged.get(key, 1)
         known = outlook.uses.get(model)
         last_use = max(known.last_use if known else 0.0, self._used.get(model, 0.0))
         return Candidate(model, size, last_use, now, float(size), known.gap_seconds if known else 0.0)
-
-    def _begin(self, contents: Contents) -> None:
-        copy = Copy(contents, self.settings.bandwidth_bytes_per_second, self._is_hurried)
-        task = asyncio.create_task(self._copy(copy))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # who waits for it is told
-        self._copies[contents.key] = copy, task
 
     def _is_hurried(self) -> bool:
         """Tell whether a load waits for a copy: all others yield."""
@@ -337,23 +372,28 @@ class Stager:
                 if (again := self.contents(key[0])) is None or again.key != key:
                     raise ChangedError(f"model {key[0]} changes while it is copied")
                 self.tier.take_in(partial, key)
-            except BaseException:
+            except RepositoryError as error:
+                raise StagingError(str(error)) from error
+            finally:
                 self.tier.forget(partial)
-                raise
 
         try:
             await asyncio.get_running_loop().run_in_executor(self._copying, run)
         finally:
             del self._copies[key]
-            del self._coming[key]
         self.counts.bytes += sum(file.size for file in copy.contents.listing.files)
-        task = asyncio.create_task(self._sync(key))
-        self._syncing.add(task)
-        task.add_done_callback(self._syncing.discard)
+        asyncio.get_running_loop().call_later(SYNC_SECONDS, self._sync, key)
 
-    async def _sync(self, key: Key) -> None:
-        with suppress(OSError):  # discarded meanwhile, or lost: then it is copied anew
-            await self._on_thread(self.tier.sync, key)
+    def _sync(self, key: Key) -> None:
+        """Have it on the disk; what is discarded meanwhile, or lost, is copied anew."""
+        with suppress(RuntimeError):  # the policy ends
+            self._threads.submit(self.tier.sync, key)
 
     async def _on_thread(self, work: Callable[..., Result], *arguments: object) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+
+def _told(task: asyncio.Task[None]) -> asyncio.Task[None]:
+    """Return a task whose error is that of whoever waits for it, and nobody's where nobody does."""
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task

@@ -11,6 +11,7 @@ Whoever is killed leaves these names right at every instant. A machine that stop
 which were not on the disk yet: so after another boot only what was synced counts.
 """
 
+import errno
 import os
 import shutil
 from contextlib import suppress
@@ -25,6 +26,7 @@ from ..serving.files import write_whole
 from .sources import Contents
 
 MODELS: Final = Path(eviction_process.STAGED_REPOSITORY).name
+EMPTY: Final = Path("..", "empty")  # As a link finds it.
 BLOCK: Final = 4096  # Bytes: file systems and Kubernetes count files in whole blocks, and each folder as one.
 _SYNCED: Final = ".synced"
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -45,7 +47,7 @@ class Tier:
         self.folder = folder
         self.staged: dict[Key, int] = {}  # Bytes that each takes.
         self.links: dict[str, str] = {}  # The stamp of what the server finds of a model, if that is staged.
-        self._names = Lock()  # Held while what a model has staged is renamed.
+        self._names = Lock()  # Held while what a model has staged is renamed, and its link with it.
 
     def open(self) -> None:
         """Make the folder what it is to be, and find what a predecessor staged."""
@@ -106,48 +108,67 @@ class Tier:
     def sync(self, key: Key) -> None:
         """Have it on the disk; it counts after another start of the machine, too, from then on."""
         place = self._place(key)
-        for where, _, names in os.walk(place):
-            for path in (where, *(os.path.join(where, name) for name in names)):
-                _sync(Path(path))
-        mark = place.with_name(place.name + _SYNCED)
-        mark.touch()
+        opened = os.open(place, os.O_RDONLY)
+        try:
+            for where, _, names in os.walk(place):
+                for path in (where, *(os.path.join(where, name) for name in names)):
+                    _sync(Path(path))
+            with self._names:
+                if os.path.samestat(os.fstat(opened), os.stat(place)):  # else another copy has taken its place
+                    place.with_name(place.name + _SYNCED).touch()
+        finally:
+            os.close(opened)
         for folder in (place.parent, place.parent.parent):
             _sync(folder)
 
-    def link(self, model: str, target: Path | Key | None) -> None:
-        """Have the server find a model at what is staged of it, or at another folder; None: at an empty one."""
+    def link(self, model: str, target: Path | Key) -> Key | None:
+        """Have the server find a model at what is staged of it, or at another folder; return where it did before, if
+        that was staged."""
         self._make()
-        new = self._new()
-        new.symlink_to(Path("..", "files", *target) if isinstance(target, tuple) else target or "../empty")
-        new.replace(self.folder / MODELS / model)
-        self.links.pop(model, None)
-        if isinstance(target, tuple):
-            self.links[model] = target[1]
+        with self._names:
+            before = self.links.get(model)
+            if isinstance(target, tuple) and not self._place(target).is_dir():
+                raise FileNotFoundError(errno.ENOENT, "what was staged is gone", str(self._place(target)))
+            self._point(model, target)
+        return None if before is None else (model, before)
 
     def unlink(self, model: str) -> None:
         """Have the server find no model of this name."""
-        (self.folder / MODELS / model).unlink(missing_ok=True)
-        self.links.pop(model, None)
+        with self._names:
+            self._point(model, None)
 
-    def discard(self, key: Key) -> None:
-        """Delete what is staged; a link that leads there goes first."""
+    def discard(self, key: Key, instead: Path | None = None) -> None:
+        """Delete what is staged. A link that leads there goes first, or leads to another folder from then on. It counts
+        as staged until all of it is gone."""
         model, stamp = key
-        if self.links.get(model) == stamp:
-            self.unlink(model)
         self._make()
         place, gone = self._place(key), self._new()
         with self._names:
+            if self.links.get(model) == stamp:
+                self._point(model, instead)
             place.with_name(stamp + _SYNCED).unlink(missing_ok=True)
             with suppress(FileNotFoundError):
                 place.rename(gone)
             with suppress(OSError):  # others of the model are staged
                 place.parent.rmdir()
-            self.staged.pop(key, None)
         shutil.rmtree(gone, ignore_errors=True)
+        self.staged.pop(key, None)
 
     def forget(self, partial: Path) -> None:
         """Delete what was copied in part."""
         shutil.rmtree(partial, ignore_errors=True)
+
+    def _point(self, model: str, target: Path | Key | None) -> None:
+        link = self.folder / MODELS / model
+        if target is None:
+            link.unlink(missing_ok=True)
+        else:
+            new = self._new()
+            new.symlink_to(Path("..", "files", *target) if isinstance(target, tuple) else target)
+            new.replace(link)
+        self.links.pop(model, None)
+        if isinstance(target, tuple):
+            self.links[model] = target[1]
 
     def _make(self) -> None:
         for name in (MODELS, "files", "empty", "partial"):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +81,26 @@ def test_a_resident_model_whose_files_had_to_go_answers_and_is_unloaded_and_load
         assert infer(plane.triton.http, "a", 3) == 3
 
 
-@pytest.mark.thorough
-def test_a_bucket_is_served_through_a_tier_of_one_model_and_triton_never_asks_the_bucket(
+def size_of(folder: Path) -> int:
+    """Return how many bytes lie below a folder; what others delete meanwhile is none."""
+    found = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                found += os.lstat(Path(where, name)).st_size
+    return found
+
+
+def written(process: int) -> int:
+    """Return how many bytes a process has written to anything, and those of its children that have ended."""
+    said = Path(f"/proc/{process}/io").read_text("ascii")
+    return int(said.split("wchar: ")[1].split()[0])
+
+
+def test_a_bucket_is_served_through_a_tier_of_one_model_and_nothing_is_copied_to_scratch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_weights(tmp_path, "a", "b", "c")
+    with_weights(tmp_path, "a", "b")
     with not_run("A REAL S3"), object_store(tmp_path / "minio") as store:
         store.make_bucket("bucket")
         for file in sorted((tmp_path / "models").rglob("*")):
@@ -94,11 +109,19 @@ def test_a_bucket_is_served_through_a_tier_of_one_model_and_triton_never_asks_th
                 store.client().put_object(Bucket="bucket", Key=key, Body=file.read_bytes())
         for name, value in store.variables.items():
             monkeypatch.setenv(name, value)
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        monkeypatch.setenv("TMPDIR", str(scratch))
         url = f"s3://{store.url}/bucket/models"
-        with staged_plane(tmp_path, "a", "b", "c", size_bytes=5 * MIB, repository=url) as plane:
-            for name in "abcab":
+        with staged_plane(tmp_path, "a", "b", size_bytes=5 * MIB, repository=url) as plane:
+            for name in "aba":
                 assert plane.holder.acquire(name)["outcome"] == "granted"
                 assert infer(plane.triton.http, name, 5) == 5
                 plane.holder.release(name)
-            assert infer(plane.triton.http, "a") == 7
+                assert size_of(tmp_path / "tier") <= 5 * MIB
+            assert infer(plane.triton.http, "b") == 7
             assert plane.holder.listed("a").footprint_from == "measured"
+            ours, theirs = written(plane.triton.process.pid), written(plane.policy.process.pid)
+            assert size_of(scratch) < MIB
+            assert ours < 4 * MIB, "Triton copies no model anywhere"
+            assert theirs < 13 * MIB, "and the policy, each once for each load, into the tier"

@@ -2,14 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tidegate_contracts.eviction import Staging
 from tidegate_eviction.core.outlook import Outlook
-from tidegate_eviction.staging.sources import Contents
+from tidegate_eviction.staging.sources import Contents, FolderSource
 from tidegate_eviction.staging.stager import Stager
 from tidegate_eviction.staging.tier import disk_bytes
 from tidegate_eviction.triton.repository import TritonRepository
@@ -26,6 +26,13 @@ def write_model(root: Path, name: str, content: bytes = b"", size: int = 8 * KIB
     return folder
 
 
+def write_ensemble(root: Path, name: str, *parts: str) -> None:
+    """Write a model that consists of others."""
+    (root / "source" / name / "1").mkdir(parents=True)
+    steps = " ".join(f'step {{ model_name: "{part}" }}' for part in parts)
+    (root / "source" / name / "config.pbtxt").write_text(f'platform: "ensemble" ensemble_scheduling {{ {steps} }}')
+
+
 def files_below(folder: Path) -> dict[str, bytes]:
     """Return every file below a folder, by its path."""
     found = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
@@ -38,6 +45,8 @@ class Rig:
 
     root: Path
     outlook: Outlook = field(default_factory=Outlook)
+    is_mounted: bool = True  # Whether the server could read the source by itself, as it cannot read a bucket.
+    before_look: Callable[[str], object] = str  # Called on a thread before each look at a model's source.
 
     def __post_init__(self) -> None:
         (self.root / "source").mkdir(exist_ok=True)
@@ -72,11 +81,15 @@ class Rig:
         found = (self.repository.contents(each) for each in models)
         return sum(disk_bytes(each) for each in found if each is not None)
 
-    def make(self, size_bytes: int = 1 << 20, bandwidth: int | None = None) -> Stager:
+    def make(self, size_bytes: int = 1 << 20, bandwidth: int | None = None, kind: type[Stager] = Stager) -> Stager:
         """Make a stager, as a policy that starts does."""
 
         def contents(model: str) -> Contents | None:
-            return self.repository.contents(model)
+            self.before_look(model)
+            found = self.repository.contents(model)
+            if found is None or not isinstance(found.source, FolderSource):
+                return found
+            return replace(found, source=replace(found.source, is_folder=self.is_mounted))
 
         def keys(model: str) -> list[tuple[str, str]]:
             found = self.repository.contents(model)
@@ -84,7 +97,7 @@ class Rig:
             return [each.key for each in (found, *parts) if each is not None]
 
         settings = Staging(folder=str(self.root / "tier"), size_bytes=size_bytes, bandwidth_bytes_per_second=bandwidth)
-        self.stager = Stager(settings, contents, lambda _: self.outlook, keys)
+        self.stager = kind(settings, contents, lambda _: self.outlook, keys)
         return self.stager
 
     @asynccontextmanager
@@ -92,10 +105,11 @@ class Rig:
         """Run a stager that stages ahead, too."""
         stager = self.make(size_bytes, bandwidth)
         stager.open()
-        following = asyncio.create_task(stager.follow())
+        self.following = asyncio.create_task(stager.follow())
         try:
             yield stager
+            assert not self.following.done()
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            self.following.cancel()
+            await asyncio.gather(self.following, return_exceptions=True)
             await stager.close()

@@ -1,15 +1,23 @@
 """What is staged when, what goes for it, and that nothing but time is lost by it."""
 
 import asyncio
+import errno
 import shutil
 import time
 from pathlib import Path
+from threading import Event
 
 import pytest
+from tidegate_eviction.core.messages import WarmWindow
 from tidegate_eviction.core.outlook import Outlook
 from tidegate_eviction.policies import Candidate
+from tidegate_eviction.staging import stager as module
+from tidegate_eviction.staging.copying import StagingError
+from tidegate_eviction.staging.stager import AHEAD_SECONDS
 
-from .rig import KIB, Rig, files_below, write_model
+from ..core.books import specs
+from ..core.worlds import started
+from .rig import KIB, Rig, files_below, write_ensemble, write_model
 
 pytestmark = pytest.mark.anyio
 
@@ -121,9 +129,27 @@ async def test_what_callers_wait_for_is_staged_before_its_load_and_what_comes_re
     async with rig.running() as stager:
         now = time.monotonic()
         rig.outlook = Outlook(uses=used("b", now, gap=5), sure=("c",), likely=("b",))
-        await until(lambda: rig.staged == {"b", "c"})
-        assert stager.counts.ahead == 2
+        await until(lambda: stager.counts.ahead == 2)
+        assert rig.staged == {"b", "c"}
         assert not list(rig.served.iterdir()), "the server need not know before a load"
+
+
+async def test_models_of_a_warm_window_are_staged_in_the_hour_before_it_opens(tmp_path: Path) -> None:
+    for name in "abc":
+        write_model(tmp_path, name)
+    rig, world = Rig(tmp_path), started(specs({"a": 20, "b": 20, "c": 20}))
+    world.windows = (
+        WarmWindow("soon", ("b",), world.now + AHEAD_SECONDS - 100, world.now + 2 * AHEAD_SECONDS),
+        WarmWindow("later", ("a",), world.now + AHEAD_SECONDS + 100, world.now + 2 * AHEAD_SECONDS),
+    )
+    world.configure()
+    async with rig.running() as stager:
+        stager.outlook = world.residency.outlook
+        await until(lambda: rig.staged)
+        await asyncio.sleep(1.2)
+        assert rig.staged == {"b"}
+        world.advance(200.0)
+        await until(lambda: rig.staged == {"a", "b"})
 
 
 async def test_what_is_likely_takes_no_room_from_what_is_worth_more(tmp_path: Path) -> None:
@@ -157,11 +183,7 @@ async def test_copying_ahead_keeps_to_its_bandwidth_until_a_load_waits_for_it(tm
 async def test_an_ensemble_brings_the_files_of_its_parts(tmp_path: Path) -> None:
     write_model(tmp_path, "a")
     write_model(tmp_path, "b")
-    (tmp_path / "source" / "both" / "1").mkdir(parents=True)
-    steps = " ".join(f'step {{ model_name: "{each}" }}' for each in "ab")
-    (tmp_path / "source" / "both" / "config.pbtxt").write_text(
-        f'platform: "ensemble" ensemble_scheduling {{ {steps} }}'
-    )
+    write_ensemble(tmp_path, "both", "a", "b")
     rig = Rig(tmp_path)
     async with rig.running() as stager:
         await stager.ensure("both")
@@ -211,13 +233,17 @@ async def test_a_successor_finds_what_is_staged_and_throws_away_what_is_not_whol
         assert await stager.ensure("a") == 0
 
 
-async def test_after_another_boot_only_what_was_on_the_disk_counts(tmp_path: Path) -> None:
+async def test_after_another_boot_only_what_was_on_the_disk_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in "ab":
         write_model(tmp_path, name)
     rig = Rig(tmp_path)
+    monkeypatch.setattr(module, "SYNC_SECONDS", 0.1)
     async with rig.running() as stager:
         await stager.ensure("a")
         await stager.ensure("b")
+        await until(lambda: len(list((tmp_path / "tier" / "files").rglob("*.synced"))) == 2)
     (mark,) = (tmp_path / "tier" / "files" / "b").glob("*.synced")
     mark.unlink()
     (tmp_path / "tier" / "boot").write_text("another")
@@ -234,6 +260,155 @@ async def test_a_model_that_is_not_there_is_not_found_by_the_server(tmp_path: Pa
         shutil.rmtree(tmp_path / "source" / "a")
         await stager.ensure("a")
         assert not (rig.served / "a").exists()
+
+
+async def test_a_load_and_a_copy_ahead_of_it_are_one_copy_whoever_comes_first(tmp_path: Path) -> None:
+    """The look of the copy ahead hangs until the load copies, and the load's last look until the other goes on."""
+    write_model(tmp_path, "a")
+    rig, looks, held = Rig(tmp_path), list[str](), {1: Event(), 3: Event()}
+
+    def waits(model: str) -> None:
+        looks.append(model)
+        if len(looks) in held:
+            held[len(looks)].wait(20)
+
+    async with rig.running() as stager:
+        rig.before_look = waits
+        rig.outlook = Outlook(sure=("a",))
+        await until(lambda: looks)
+        load = asyncio.create_task(stager.ensure("a"))
+        await until(lambda: stager._copies)
+        held[1].set()
+        await asyncio.sleep(0.3)
+        held[3].set()
+        assert await load > 0
+        await until(lambda: not stager._copies)
+        rig.check()
+        assert rig.is_near("a")
+        assert stager.counts.bytes == sum(map(len, files_below(tmp_path / "source" / "a").values()))
+
+
+async def test_a_load_from_a_bucket_waits_for_room_until_others_have_loaded_and_holds_nothing_meanwhile(
+    tmp_path: Path,
+) -> None:
+    for name in "abcd":
+        write_model(tmp_path, name)
+    write_ensemble(tmp_path, "ab", "a", "b")
+    write_ensemble(tmp_path, "cd", "c", "d")
+    rig = Rig(tmp_path, is_mounted=False)
+    async with rig.running(rig.room_for("ab", "a", "b", "c") - 1) as stager:
+        await stager.ensure("a")
+        await stager.ensure("c")
+        rig.outlook = Outlook(held=frozenset({"ab", "a", "b", "cd", "c", "d"}))
+        stager.tier.unlink("a")
+        stager.tier.unlink("c")
+        async with asyncio.timeout(20):
+            loads = [asyncio.create_task(stager.ensure(each)) for each in ("ab", "cd")]
+            done, _ = await asyncio.wait(loads, return_when=asyncio.FIRST_COMPLETED)
+            assert len(done) == 1
+            rig.outlook = Outlook(held=rig.outlook.held, resident=rig.outlook.held)
+            await asyncio.gather(*loads)
+        rig.check()
+
+
+async def test_parts_that_together_do_not_fit_are_told_at_once_whatever_is_staged_of_them(tmp_path: Path) -> None:
+    for name in "ab":
+        write_model(tmp_path, name)
+    write_ensemble(tmp_path, "both", "a", "b")
+    rig = Rig(tmp_path, is_mounted=False)
+    async with rig.running(rig.room_for("a", "both")) as stager:
+        await stager.ensure("a")
+        async with asyncio.timeout(10):
+            with pytest.raises(StagingError, match=r"cannot be staged: its files take \d+ bytes"):
+                await stager.ensure("both")
+        assert rig.staged == {"a"}
+
+
+async def test_a_load_does_not_wait_for_room_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "ab":
+        write_model(tmp_path, name)
+    rig = Rig(tmp_path, is_mounted=False)
+    async with rig.running(rig.room_for("a")) as stager:
+        await stager.ensure("a")
+        rig.outlook = Outlook(held=frozenset("ab"))
+        monkeypatch.setattr(module, "ROOM_SECONDS", 0.5)
+        with pytest.raises(StagingError, match="b cannot be staged: all of the staging folder is in use by loads"):
+            await stager.ensure("b")
+        assert not stager._claims
+
+
+async def test_a_load_has_the_room_of_a_copy_ahead_that_nobody_waits_for(tmp_path: Path) -> None:
+    for name in "ab":
+        write_model(tmp_path, name, size=256 * KIB)
+    rig = Rig(tmp_path, is_mounted=False)
+    async with rig.running(rig.room_for("a"), bandwidth=KIB) as stager:
+        rig.outlook = Outlook(sure=("a",))
+        await until(lambda: stager._copies)
+        async with asyncio.timeout(20):
+            assert await stager.ensure("b") > 0
+        rig.check()
+        assert rig.staged == {"b"}
+
+
+async def test_what_cannot_make_room_enough_stays(tmp_path: Path) -> None:
+    for name, size in (("a", 8), ("b", 8), ("c", 24)):
+        write_model(tmp_path, name, size=size * KIB)
+    rig = Rig(tmp_path)
+    async with rig.running(rig.room_for("a", "b")) as stager:
+        await stager.ensure("a")
+        await stager.ensure("b")
+        rig.outlook = Outlook(held=frozenset("ac"))
+        assert await stager.ensure("c") == 0
+        assert rig.staged == {"a", "b"}
+
+
+async def test_what_is_likely_takes_the_room_of_what_is_worth_less(tmp_path: Path) -> None:
+    for name in "ab":
+        write_model(tmp_path, name)
+    rig = Rig(tmp_path)
+    async with rig.running(rig.room_for("a")) as stager:
+        await stager.ensure("a")
+        now = time.monotonic()
+        rig.outlook = Outlook(uses=used("a", now, gap=500) | used("b", now, gap=50), likely=("b",))
+        await until(lambda: rig.staged == {"b"})
+
+
+async def test_a_defect_ahead_of_loads_is_logged_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_model(tmp_path, "a")
+    rig = Rig(tmp_path)
+    monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.1)
+
+    def has_a_defect(_model: str) -> None:
+        raise ZeroDivisionError
+
+    async with rig.running() as stager:
+        rig.before_look = has_a_defect
+        rig.outlook = Outlook(sure=("a",))
+        await until(lambda: "stages nothing ahead for 0.1 s" in caplog.text)
+        assert "ZeroDivisionError" in caplog.text
+        rig.before_look = str
+        await until(lambda: rig.staged == {"a"})
+        assert await stager.ensure("a") == 0
+
+
+async def test_what_no_longer_can_be_read_costs_a_resident_model_nothing(tmp_path: Path) -> None:
+    for name in "ab":
+        write_model(tmp_path, name)
+    rig = Rig(tmp_path)
+    async with rig.running(rig.room_for("a")) as stager:
+        await stager.ensure("a")
+        rig.outlook = Outlook(held=frozenset("ab"), resident=frozenset("a"))
+
+        def fails(model: str) -> None:
+            if model == "a":
+                raise OSError(errno.EIO, "the volume fails")
+
+        rig.before_look = fails
+        assert await stager.ensure("b") > 0
+        assert rig.staged == {"b"}
+        assert not list((rig.served / "a").iterdir()), "a folder of that name is still found"
 
 
 async def until(true: object) -> None:

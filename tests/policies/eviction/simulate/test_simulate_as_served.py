@@ -41,5 +41,5 @@ def test_the_simulator_answers_each_request_as_proxies_and_policies_do(
     assert {position for position, waited in real.items() if waited is None} == real.keys() - simulated.keys()
     for position, waited in simulated.items():
         assert real[position] == pytest.approx(waited, abs=TICK_SECONDS), (position, trace.seconds[position])
-    assert outcome.busy > 2, "some are refused"
+    assert outcome.busy, "some are refused"
     assert sum(waited > 1 for waited in simulated.values()) > 20, "and some wait"

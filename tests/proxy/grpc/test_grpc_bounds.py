@@ -18,7 +18,7 @@ from tidegate_proxy.http2.sending import Stream
 from tidegate_proxy.memory import UNPACKER_BYTES
 
 from .harness import MODELS, Rig, infer_request, method, refused, rig, until
-from .peer import CALM, DATA, HEADERS, PING, RESET, WINDOW, Peer, frame, request
+from .peer import CALM, CONTINUATION, DATA, HEADERS, PING, RESET, WINDOW, Peer, frame, request
 
 MEMORY = 32 << 20
 ENTRY = ("big", "x" * 4000)
@@ -139,6 +139,17 @@ def test_answers_that_are_not_taken_count_however_few_they_are(small: Rig) -> No
     assert small.on_loop(lambda: held(small) - unsent()) > -MOST_UNSENT
     peer.sock.close()
     until(lambda: held(small) == 0)
+
+
+def test_a_connection_that_is_lost_keeps_nothing_of_what_was_not_read(small: Rig) -> None:
+    small.close()
+    until(lambda: not small.proxy.grpc.connections)
+    peer = Peer(small).send(frame(HEADERS, 0, 1, request()), frame(CONTINUATION, 0, 1, bytes(30_000))[:-1])
+    until(lambda: sum(each.unread_bytes for each in small.proxy.grpc.connections) > 30_000)
+    [link] = small.proxy.grpc.connections  # as calls know it, until Python finds that nobody knows them
+    peer.sock.close()
+    until(lambda: not small.proxy.grpc.connections)
+    assert link.unread_bytes == 0
 
 
 def test_what_unpacks_a_message_counts_from_its_first_bytes(small: Rig) -> None:

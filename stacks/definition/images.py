@@ -44,8 +44,9 @@ class Image(Named):
     of others. Without any it is not looked at."""
     packages: tuple[Package, ...] = ()
     """Packages that the image's Python has, as `pip list --format=freeze` tells them (`numpy==1.26.4`, or `numpy`):
-    `tidegate deploy` then warns of models of the Python backend that import others, and refuses those whose
-    requirements.txt names them, too. Without any it is not looked at."""
+    `tidegate deploy` then warns of models of the Python backend that import others, or whose requirements.txt names
+    others or pins another version (only `==` is compared). It refuses those that name what they import, unless they
+    try to (`try: import …`) or import it within a function. Without any it is not looked at."""
 
     @property
     def registry(self) -> str:

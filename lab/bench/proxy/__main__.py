@@ -8,7 +8,7 @@ the ratios are the medians of those within a run. Last comes a line of JSON.
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,11 +28,17 @@ from .rows import ANSWER, MODEL, Row, Turn, measure, rows
 
 TOKEN_SECONDS = 24 * 3600
 ROWS = {row.name: row for row in rows()}
-MEMORY = {"rss_mb": idle_megabytes, "rss_mb_10k": busy_megabytes, "reload_p99_vs_before": reload_ratio}
+MEMORY: dict[str, Callable[[Path, int, Issuer, Cores], float]] = {
+    "rss_mb": idle_megabytes,
+    "rss_mb_10k": busy_megabytes,
+    "reload_p99_vs_before": reload_ratio,
+    "reload_all_p99_vs_before": partial(reload_ratio, all_changed=True),
+}
 GOALS = {key: goal for row in ROWS.values() for key, goal in row.goals().items()} | {
     "rss_mb": Goal("MiB that the proxy takes, idle", "report"),
     "rss_mb_10k": Goal("MiB with 10,000 models and callers", "report"),
     "reload_p99_vs_before": Goal("p99 while tables of 10,000 models are taken over, against before", "≤ 1.5"),
+    "reload_all_p99_vs_before": Goal("the same where all of them have changed each time", "≤ 1.5"),
 }
 
 

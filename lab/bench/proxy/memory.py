@@ -7,6 +7,7 @@ from itertools import cycle
 from pathlib import Path
 
 from tidegate_contracts.proxy_process import ROUTING_FILE
+from tidegate_contracts.routing import VersionShare
 
 from lab.local_plane.process import repeating, replace_file
 from lab.local_plane.proxy import proxy, write_tables
@@ -19,6 +20,7 @@ from .load import Call, LoadError, load
 MANY = 10_000
 _SETTLED_SECONDS = 1.0
 _MEGABYTE = 1 << 20
+_OTHER_VERSIONS = (VersionShare(version=1, weight=100),)
 _RELOAD_EVERY_SECONDS, _RELOAD_TURNS, _TURN_SECONDS = 1.0, 3, 4.0
 
 
@@ -48,10 +50,16 @@ def busy_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) ->
         return ours.process.resident_bytes() / _MEGABYTE
 
 
-def reload_ratio(folder: Path, upstream: int, issuer: Issuer, cores: Cores) -> float:
-    """Return the p99 while tables are taken over as fast as the proxy looks for them, by the p99 while none is."""
+def reload_ratio(folder: Path, upstream: int, issuer: Issuer, cores: Cores, *, all_changed: bool = False) -> float:
+    """Return the p99 while tables are taken over as fast as the proxy looks for them, by the p99 while none is.
+
+    From one to the next one model comes or goes, or all have changed.
+    """
     models = ["simple", *(f"model-{number}" for number in range(MANY - 1))]
     tables = [routing_table(upstream, upstream, names) for names in (models, [*models, "one-more"])]
+    if all_changed:
+        changed = [model.model_copy(update={"versions": _OTHER_VERSIONS}) for model in tables[0].models]
+        tables[1] = routing_table(upstream, upstream, changed)
     texts = cycle([table.model_dump_json(by_alias=True) for table in reversed(tables)])
     write_tables(folder, tables[0], access_table([issuer]))
     call = _call("simple", issuer.token("bench", [GROUP]))

@@ -29,7 +29,9 @@ STUCK_SECONDS = 60.0  # Seconds after which a connection is ended whose caller t
 MOST_SILENT_SECONDS = 60
 MOST_WORK = 256  # Frames of a caller that are read at once: what is more waits for its turn.
 MOST_REMEMBERED = 4096  # Callers, and hosts of strangers, of which it is known that they sent much that moves nothing.
-OVER_MANY = h2.MOST_CONTROL_FRAMES // 10  # Frames that move nothing: who sends more is remembered.
+NEVER_MANY = h2.MOST_CONTROL_FRAMES // 100
+"""Frames that move nothing of one connection, beside one for each call, which do not count for all that its sender has:
+many who share an address or a key begin connections, keep them alive, and cancel calls."""
 _NO_METHOD = OK_HEADERS + status_trailers(12, "There is no such method here.")  # UNIMPLEMENTED.
 _PLAIN_HTTP = literal(b"content-length", b"0")
 _STATUS_415 = literal(b":status", b"415") + _PLAIN_HTTP
@@ -54,35 +56,37 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         self._stuck_since = 0.0
         self._awaits_turn = False
         self._sender: str | Holder = ""  # Whose it is that it sends frames that move nothing: a host's, or a caller's.
-        self._sent_before = 0  # How many of them the host's other connections had sent.
+        self._unexplained = -NEVER_MANY  # How many of them it has sent beyond what its calls explain.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send this end's settings."""
         super().connection_made(transport)
         self._server.connections.add(self)
         self._sender = str((transport.get_extra_info("peername") or ("",))[0])
-        self.control_frames = self._sent_before = self._server.sent_lately(self._sender, self.last_used)
         if not self.arrive(self._server.context.shared.memory):
             self.make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what the caller waited for."""
         self._server.connections.discard(self)
-        if self.control_frames > OVER_MANY:
-            self._server.remember(self._sender, self.control_frames, self.heard_at)
         super().connection_lost(exc)
         self.lost()
 
     def known_as(self, holder: Holder) -> None:
         """Learn whose it is: from now on what it sends is that caller's, and not that of all who share its address."""
         super().known_as(holder)
-        before = self._server.sent_lately(holder, self.heard_at)
-        self.control_frames = max(0, self.control_frames - self._sent_before) + before
+        if (sent := self._unexplained) > 0:
+            # A call is judged while more is read: what came meanwhile is no longer the host's.
+            self._server.is_too_much(self._sender, -sent, self.heard_at)
+            self._server.is_too_much(holder, sent, self.heard_at)
         self._sender = holder
 
     def _count_control_frame(self) -> None:
         try:
             super()._count_control_frame()
+            self._unexplained += 1
+            if self._unexplained > 0 and self._server.is_too_much(self._sender, 1, self.heard_at):
+                raise Http2Error(h2.ENHANCE_YOUR_CALM, "too many frames that move nothing, over all connections")
         except Http2Error:
             self.memory.count_cut("chatter")
             raise
@@ -158,6 +162,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         if len(self.streams) >= MOST_STREAMS or self._server.closed:
             self.reset(number, h2.REFUSED_STREAM)
             return
+        self._unexplained -= 1
         self._server.begin(self, number, headers, end)
 
     def half_closed(self, stream: Stream) -> None:
@@ -209,7 +214,8 @@ class GrpcServer:
         self.connections: set[CallerConnection] = set()
         self.opened = 0  # Calls so far.
         self.closed = False
-        self._lately: dict[str | Holder, tuple[int, float]] = {}  # Frames that move nothing, and until when they came.
+        self._lately: dict[str | Holder, tuple[float, float]] = {}
+        """By who sent them, frames that move nothing, less as many as time has forgiven; and when one last came."""
 
     def connection(self) -> CallerConnection:
         """Return the proxy's end of a new connection."""
@@ -234,18 +240,15 @@ class GrpcServer:
         else:
             connection.send_headers(stream, refusal, True)
 
-    def remember(self, sender: str | Holder, frames: int, now: float) -> None:
-        """Remember who sent so many frames that move nothing: who connects anew does not start at zero."""
-        self._lately.pop(sender, None)
+    def is_too_much(self, sender: str | Holder, more: int, now: float) -> bool:
+        """Count frames that move nothing for who sent them, over whatever connections; tell whether it is too much."""
+        frames, when = self._lately.pop(sender, (0.0, now))
         if len(self._lately) >= MOST_REMEMBERED:
             del self._lately[next(iter(self._lately))]
+        left = max(0.0, frames - (now - when) * h2.MOST_CONTROL_FRAMES / h2.CONTROL_SECONDS)
+        frames = max(0.0, left + more)
         self._lately[sender] = frames, now
-
-    def sent_lately(self, sender: str | Holder, now: float) -> int:
-        """Return with how many frames that move nothing a connection of theirs begins: some are always left for it."""
-        frames, when = self._lately.get(sender, (0, 0.0))
-        share = max(0.0, 1 - (now - when) / h2.CONTROL_SECONDS)
-        return min(int(frames * share), h2.MOST_CONTROL_FRAMES - OVER_MANY)
+        return frames > h2.MOST_CONTROL_FRAMES
 
     # --- life
     def look(self) -> None:

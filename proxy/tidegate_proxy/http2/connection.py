@@ -84,6 +84,8 @@ class Http2Connection(Sender, Generic[Understood]):
         if self._cut is not None:
             self._cut.cancel()  # it knows the connection
         self.end_streams()
+        # Its calls know it, and it them, until Python looks for such garbage.
+        self._rest, self._open_block = b"", None
 
     def end_streams(self) -> None:
         """End every stream: nothing more goes either way."""

@@ -62,7 +62,7 @@ KEYS = {
     "proxy": """
         predict_vs_nginx v2_vs_nginx v2_p99_vs_nginx v2_vs_envoy v2_vs_idiomatic predict_varying_vs_nginx
         v2_varying_vs_nginx v2_varying_p99_vs_nginx triton_http_vs_nginx tensor_600k_vs_nginx grpc_vs_direct
-        stream_first_token_vs_nginx rss_mb rss_mb_10k reload_p99_vs_before
+        stream_first_token_vs_nginx rss_mb rss_mb_10k reload_p99_vs_before reload_all_p99_vs_before
     """,
 }
 GOALS = {"eviction": EVICTION, "iac": iac.GOALS, "lifecycle": LIFECYCLE, "proxy": PROXY}

@@ -2,35 +2,29 @@
 
 import asyncio
 import json
-from typing import Any
+import zlib
 
-import grpc.aio
 import uvloop
+from tidegate_proxy.grpc.metadata import OK_HEADERS, status_trailers
+from tidegate_proxy.http2.connection import Http2Connection
+from tidegate_proxy.http2.frames import CANCEL
+from tidegate_proxy.http2.sending import Stream
 from tritonclient.grpc import service_pb2 as pb
-from tritonclient.grpc.service_pb2_grpc import (
-    GRPCInferenceServiceServicer,
-    add_GRPCInferenceServiceServicer_to_server,
-)
 
 from lab.local_plane.process import HOST
 
-from ..http.upstream import Upstream, answering, hang, only, raw, upstream
+from ..http.upstream import BACKLOG, Upstream, answering, hang, only, raw, upstream
+from .attackers import PREFACE, RESET, frame
 
 LARGE = bytes(4 << 20)
 SLOW_SECONDS = 0.1
+MOST_OF_A_NAME = 64  # Bytes that a message begins with, in which its model's name stands.
 MODELS = tuple(f"model-{number:05}" for number in range(10_000))  # That nobody calls.
 _TIMES = {name: {"count": 1000, "ns": 123_456_789} for name in ("success", "fail", "queue", "compute_infer")}
 STATISTICS = json.dumps(
     {"model_stats": [{"name": name, "version": "1", "inference_stats": _TIMES} for name in MODELS]}
 ).encode()
 _EVENTS = raw(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", *[b"data: %b\n\n" % LARGE[:60_000]] * 200)
-_ENDLESS = (1 << 31) - 1
-OPTIONS = (
-    ("grpc.max_receive_message_length", -1),
-    # It is slower than the servers it stands for: else it would cancel calls of which too many wait.
-    ("grpc.server.max_pending_requests", _ENDLESS),
-    ("grpc.server.max_pending_requests_hard_limit", _ENDLESS),
-)
 begun = 0  # Calls over gRPC that have come.
 answers = only("/sequence/config", answering(b'{"sequence_batching":{}}'))
 answers = only("/slow/", answering(seconds=SLOW_SECONDS), only("/stream/", _EVENTS, answers))
@@ -38,21 +32,74 @@ answers = only("/v2/models/stats", answering(STATISTICS), answers)
 answers = only("/large/", answering(LARGE), only("/hang/", hang, answers))
 
 
-class Replica(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no types
-    async def ModelInfer(self, request: Any, _context: Any) -> Any:
+class Call(Stream):
+    """Answered as its model is called; one that is cancelled is reset from this end, too, as Triton does with some."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._begin = b""
+        self._left: int | None = None  # Bytes of its message that have not come.
+        self._answering: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes, _end: bool) -> None:
         global begun
-        begun += 1
-        if request.model_name in ("hang", "slow"):
-            await asyncio.sleep(3600 if request.model_name == "hang" else SLOW_SECONDS)
-        raw = [LARGE] if request.model_name == "large" else []
-        return pb.ModelInferResponse(model_name=request.model_name, raw_output_contents=raw)
+        self.connection.credit(self, len(data))
+        if self._left is None:
+            self._begin += data
+            if len(self._begin) < 5:
+                return
+            self._left, data = int.from_bytes(self._begin[1:5]), self._begin[5:]
+        if len(self._begin) < MOST_OF_A_NAME:
+            self._begin += data
+        self._left -= len(data)
+        if not self._left and self._answering is None:
+            begun += 1
+            body = self._begin[5:]
+            if self._begin[0]:
+                body = zlib.decompressobj(31).decompress(body, MOST_OF_A_NAME)
+            model = body[2 : 2 + body[1]].decode()  # which is the first field of each message here
+            seconds = {"hang": 3600.0, "slow": SLOW_SECONDS}.get(model, 0.0)
+            self._answering = self._loop.call_later(seconds, self._answer, model)
+
+    def reset_received(self, code: int | None, _processed: bool) -> None:
+        if self._answering is not None:
+            self._answering.cancel()
+        if code is not None:
+            self.connection.write(frame(RESET, 0, self.number, CANCEL.to_bytes(4)))
+
+    def _answer(self, model: str) -> None:
+        answer = pb.ModelInferResponse(model_name=model, raw_output_contents=[LARGE] if model == "large" else [])
+        message = answer.SerializeToString()
+        self.connection.send_headers(self, OK_HEADERS)
+        self.connection.send_data(self, b"\0" + len(message).to_bytes(4) + message)
+        self.connection.send_headers(self, status_trailers(0), True)
+
+
+class Replica(Http2Connection[None]):
+    """Speaks gRPC, and takes however much, and much at once."""
+
+    silent_seconds = 60
+    stream_window = 1 << 20
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None, {}, b"")
+        self._skips = len(PREFACE)
+
+    def data_received(self, data: bytes) -> None:
+        skipped = data[: self._skips]
+        self._skips -= len(skipped)
+        super().data_received(data[len(skipped) :])
+
+    def stream_opened(self, number: int, _head: None, _end: bool) -> None:
+        self.add(Call(self.loop), number)
+
+    def _count_control_frame(self) -> None:
+        """Count none: callers may cancel as many calls as they like."""
 
 
 async def main() -> None:
-    server = grpc.aio.server(options=OPTIONS)
-    add_GRPCInferenceServiceServicer_to_server(Replica(), server)
-    port = server.add_insecure_port(f"{HOST}:0")
-    await server.start()
+    server = await asyncio.get_running_loop().create_server(Replica, HOST, 0, backlog=BACKLOG)
+    port = server.sockets[0].getsockname()[1]
     made: Upstream
     tell = answering(lambda _: b"%d" % (begun + made.begun - 1))
     async with upstream(only("/begun", tell, answers)) as made:

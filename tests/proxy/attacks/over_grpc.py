@@ -53,7 +53,7 @@ LARGE = message("hang", 200_000, False)
 TABLE = [("big", "x" * 4000)]
 
 
-@attack("streams whose headers unfold from one entry", NOBODY, ONE)
+@attack("streams whose headers unfold from one entry", NOBODY, ONE, bytes=20_000)
 def heads(attacker: Attacker) -> None:
     def once() -> None:
         attacker.grpc(b"".join(attacker.calls(*TABLE * 6)))
@@ -61,7 +61,7 @@ def heads(attacker: Attacker) -> None:
     attacker.again(once, 10)
 
 
-@attack("headers that unfold to more than is taken", NOBODY)
+@attack("headers that unfold to more than is taken", NOBODY, bytes=70_000)
 def long_heads(attacker: Attacker) -> None:
     def once() -> None:
         attacker.grpc(b"".join(attacker.calls(*TABLE * 14))).recv(1000)
@@ -69,7 +69,7 @@ def long_heads(attacker: Attacker) -> None:
     attacker.over_and_over(once)
 
 
-@attack("headers that do not end", NOBODY)
+@attack("headers that do not end", NOBODY, bytes=300_000)
 def open_heads(attacker: Attacker) -> None:
     def once() -> None:
         part = b"\0\1a\x7f\x81\x7d" + b"x" * 16_000
@@ -78,7 +78,7 @@ def open_heads(attacker: Attacker) -> None:
     attacker.again(once, 100)
 
 
-@attack("gzip messages of 58 KB", NOBODY, ONE, EACH)
+@attack("gzip messages of 58 KB", NOBODY, ONE, EACH, bytes=45_000)
 def bombs(attacker: Attacker) -> None:
     def once() -> None:
         opened = attacker.calls(("grpc-encoding", "gzip"))[:4]
@@ -91,7 +91,7 @@ def bombs(attacker: Attacker) -> None:
     attacker.over_and_over(once)
 
 
-@attack("messages for a model that hangs", ONE, EACH)
+@attack("messages for a model that hangs", ONE, EACH, bytes=10_000_000)
 def hanging(attacker: Attacker) -> None:
     def once() -> None:
         link = attacker.grpc()
@@ -102,7 +102,7 @@ def hanging(attacker: Attacker) -> None:
     attacker.again(once, 4)
 
 
-@attack("messages that stop half way", NOBODY, ONE)
+@attack("messages that stop half way", NOBODY, ONE, bytes=4_500_000)
 def halves(attacker: Attacker) -> None:
     def once() -> None:
         link = attacker.grpc(b"".join(attacker.calls()))
@@ -113,7 +113,7 @@ def halves(attacker: Attacker) -> None:
     attacker.again(once, 4)
 
 
-@attack("gRPC answers that nobody reads", ONE, EACH, tls=None)
+@attack("gRPC answers that nobody reads", ONE, EACH, tls=None, bytes=2_500)
 def grpc_answers(attacker: Attacker) -> None:
     def once() -> None:
         opened = attacker.calls()[:64]
@@ -125,7 +125,7 @@ def grpc_answers(attacker: Attacker) -> None:
     attacker.again(once, 8)
 
 
-@attack("gRPC answers of less than a megabyte that nobody reads", ONE, tls=None)
+@attack("gRPC answers of less than a megabyte that nobody reads", ONE, tls=None, connections=4)
 def short_answers(attacker: Attacker) -> None:
     def once() -> None:
         wide = frame(WINDOW, 0, 0, struct.pack(">L", 900_000 - 65_535))
@@ -135,13 +135,13 @@ def short_answers(attacker: Attacker) -> None:
     attacker.again(once, 40)
 
 
-@attack("refusals that nobody reads", NOBODY, tls=None)
+@attack("refusals that nobody reads", NOBODY, tls=None, bytes=400_000)
 def refusals(attacker: Attacker) -> None:
     refused = b"".join(attacker.calls(path="/nothing", end=True, number=7000))
     attacker.again(lambda: attacker.send(attacker.grpc(reads=False), refused), 40)
 
 
-@attack("headers that are remembered", NOBODY)
+@attack("headers that are remembered", NOBODY, bytes=180_000)
 def remembered(attacker: Attacker) -> None:
     encoder, said = hpack.Encoder(), attacker.fields("/nothing")
     sent = [frame(HEADERS, 5, 1, bytes(encoder.encode(said)))]
@@ -151,7 +151,7 @@ def remembered(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.grpc(b"".join(sent)), 60)
 
 
-@attack("gzip messages that have only begun", ONE)
+@attack("gzip messages that have only begun", ONE, bytes=35_000)
 def begun(attacker: Attacker) -> None:
     part = b"\1\0\0\x10\0" + gzip.compress(bytes(5000))[:12]
 
@@ -162,7 +162,7 @@ def begun(attacker: Attacker) -> None:
     attacker.again(once, 10)
 
 
-@attack("watches of its health", NOBODY)
+@attack("watches of its health", NOBODY, bytes=20_000)
 def watches(attacker: Attacker) -> None:
     def once() -> None:
         link = attacker.grpc()
@@ -172,12 +172,12 @@ def watches(attacker: Attacker) -> None:
     attacker.again(once, 10)
 
 
-@attack("updates of windows, anew after each end", NOBODY)
+@attack("updates of windows, anew after each end", NOBODY, bytes=600_000)
 def updates(attacker: Attacker) -> None:
     _chatter(attacker, frame(WINDOW, 0, 0, b"\0\0\0\1"))
 
 
-@attack("pings, anew after each end", NOBODY)
+@attack("pings, anew after each end", NOBODY, bytes=600_000)
 def pings(attacker: Attacker) -> None:
     _chatter(attacker, frame(PING, 0, 0, b"12345678"))
 
@@ -191,7 +191,7 @@ def _chatter(attacker: Attacker, each: bytes) -> None:
     attacker.over_and_over(once)
 
 
-@attack("calls that are cancelled at once", NOBODY, ONE)
+@attack("calls that are cancelled at once", NOBODY, ONE, cancels=2_000)
 def cancelled(attacker: Attacker) -> None:
     def once() -> None:
         link, encoder, number = attacker.grpc(), hpack.Encoder(), 1

@@ -25,12 +25,12 @@ def left_at_once(attacker: Attacker) -> None:
         attacker.close()
 
 
-@attack("heads of tiny headers that do not end", NOBODY)
+@attack("heads of tiny headers that do not end", NOBODY, bytes=600_000)
 def tiny_headers(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.http(attacker.head("/predict")[:-2] + b"a:b\r\n" * 12_000), 100)
 
 
-@attack("thousands of requests at once", NOBODY, ONE)
+@attack("thousands of requests at once", NOBODY, ONE, bytes=600_000)
 def pipelined(attacker: Attacker) -> None:
     def once() -> None:
         link = attacker.http(reads=False)
@@ -40,7 +40,7 @@ def pipelined(attacker: Attacker) -> None:
     attacker.over_and_over(once)
 
 
-@attack("requests that are refused at once", NOBODY)
+@attack("requests that are refused at once", NOBODY, bytes=600_000)
 def refused(attacker: Attacker) -> None:
     many = attacker.head("/v2/models/echo/infer", method="GET") * 2000
 
@@ -53,13 +53,13 @@ def refused(attacker: Attacker) -> None:
     attacker.over_and_over(once)
 
 
-@attack("long heads of connections that stay", NOBODY)
+@attack("long heads of connections that stay", NOBODY, bytes=350_000)
 def long_heads(attacker: Attacker) -> None:
     head = attacker.head("/v2/health/live", *[f"X-{number}: {'x' * 240}" for number in range(240)], method="GET")
     attacker.again(lambda: attacker.http(head), 60)
 
 
-@attack("large bodies for /predict", NOBODY, ONE)
+@attack("large bodies for /predict", NOBODY, ONE, bytes=4_500_000)
 def predicts(attacker: Attacker) -> None:
     def once() -> None:
         link = attacker.http(attacker.head("/predict", f"Content-Length: {BODY}"))
@@ -112,13 +112,13 @@ def statistics(attacker: Attacker) -> None:
     _asking(attacker, attacker.head("/v2/models/stats", "Connection: close", method="GET"))
 
 
-@attack("where thousands of models are, which nobody reads", ONE)
+@attack("where thousands of models are, which nobody reads", ONE, connections=4)
 def unread_models(attacker: Attacker) -> None:
     head = attacker.head("/models", method="GET")
     attacker.again(lambda: attacker.http(head, reads=False), 40)
 
 
-@attack("streams that nobody reads", ONE, tls=None)
+@attack("streams that nobody reads", ONE, tls=None, connections=6)
 def streams(attacker: Attacker) -> None:
     head = attacker.head("/v2/models/stream/generate_stream", "Content-Length: 2")
     attacker.again(lambda: attacker.http(head + b"{}", reads=False), 60)
@@ -137,7 +137,7 @@ def idle_known(attacker: Attacker) -> None:
 PACKED = gzip.compress(json.dumps({"parameters": {"sequence_id": 1}}).encode() + b" " * 60_000_000)
 
 
-@attack("gzip bodies for a model that keeps sequences", NOBODY, ONE)
+@attack("gzip bodies for a model that keeps sequences", NOBODY, ONE, bytes=11_000)
 def packed_bodies(attacker: Attacker) -> None:
     head = attacker.head("/v2/models/sequence/infer", "Content-Encoding: gzip", f"Content-Length: {len(PACKED)}")
 
@@ -149,24 +149,24 @@ def packed_bodies(attacker: Attacker) -> None:
     attacker.over_and_over(once)
 
 
-@attack("bodies for a model that hangs", ONE, EACH, tls=None)
+@attack("bodies for a model that hangs", ONE, EACH, tls=None, bytes=1_800_000)
 def hanging_bodies(attacker: Attacker) -> None:
     head = attacker.head("/v2/models/hang/infer", "Content-Length: 400000", *[f"X-{n}: {'x' * 900}" for n in range(60)])
     attacker.again(lambda: attacker.http(head + bytes(250_000)), 60)
 
 
-@attack("HTTP answers that nobody reads", ONE, EACH, tls=None)
+@attack("HTTP answers that nobody reads", ONE, EACH, tls=None, connections=6)
 def http_answers(attacker: Attacker) -> None:
     head = attacker.head("/v2/models/large/infer", "Content-Length: 2")
     attacker.again(lambda: attacker.http(head + b"{}", reads=False), 60)
 
 
-@attack("connections that say no hello", NOBODY, tls=True)
+@attack("connections that say no hello", NOBODY, tls=True, connections=30)
 def silent(attacker: Attacker) -> None:
     attacker.tls = None
     attacker.again(lambda: (attacker.http(), attacker.connect(attacker.grpc_port)), 150)
 
 
-@attack("connections that do nothing", NOBODY, tls=None)
+@attack("connections that do nothing", NOBODY, tls=None, connections=30)
 def idle(attacker: Attacker) -> None:
     attacker.again(lambda: (attacker.http(), attacker.grpc()), 150)

@@ -27,7 +27,7 @@ from ..http.running_proxy import KEY, Caller, Reply, RunningProxy, request, runn
 from ..http.test_http_metrics import scrape, value
 from ..http.upstream import upstream
 from ..residency.standin import Site
-from ..rigs.standing_triton import MODELS, standing_triton
+from ..rigs.standing_triton import BROKEN, MODELS, standing_triton
 from .test_docs_proxy_api import PAGE
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +39,7 @@ HEADING, *ROWS = (
     for line in PAGE.split("\n## Health\n")[1].split("\n\n|")[1].split("\n\n")[0].splitlines()
     if not line.startswith("|-")
 )
+COULD_NOT_LOAD = "its preload pool could not load it"
 CELLS = {situation: {row[0]: row[number] for row in ROWS} for number, situation in enumerate(HEADING) if number}
 
 
@@ -168,6 +169,13 @@ async def failing_load(stage: Stage) -> None:
         each.refuses["a"] = lease.Quarantined(why="it failed")
 
 
+async def broken(stage: Stage) -> None:
+    stage.here.model = BROKEN
+    for watch in stage.here.pool.watches.values():
+        await watch.look()
+        assert (BROKEN, "1") in watch.failed
+
+
 async def no_policy(stage: Stage) -> None:
     stage.here.model = "cold"
     for each in stage.policies:
@@ -185,6 +193,7 @@ SITUATIONS: dict[str, Callable[[Stage], Awaitable[None]]] = {
     "all replicas are killed or hang": all_of_them,
     "the model is being loaded on demand": load,
     "it failed to load on demand": failing_load,
+    COULD_NOT_LOAD: broken,
     "it is not in memory, and its eviction policy is gone": no_policy,
     "the proxy is stopping": stopping,
 }
@@ -209,7 +218,7 @@ async def staged(folder: Path, loading: str, how: signal.Signals) -> AsyncIterat
             table = routing.RoutingTable(
                 environment="test",
                 servers=(routing.Server(name=SERVER, kind="triton", pools=(pool,)),),
-                models=tuple(routing.Model(name=name, server=SERVER, pool=POOL) for name in MODELS),
+                models=tuple(routing.Model(name=name, server=SERVER, pool=POOL) for name in (*MODELS, BROKEN)),
             )
             addresses = [(socket.AF_INET, (host, ports[0])) for host in HOSTS]
             front = running_proxy(folder / "proxy", *addresses, table=table, kind=Plane, drain_seconds=30)
@@ -226,10 +235,13 @@ async def staged(folder: Path, loading: str, how: signal.Signals) -> AsyncIterat
 
 
 GONE = ("one replica of two is killed or hangs", "all replicas are killed or hang")
+LOADING = {COULD_NOT_LOAD: ("preload",)} | {
+    situation: ("on-demand",) for situation in CELLS if "on demand" in situation or "policy" in situation
+}
 CASES = [
     (situation, loading, how)
     for situation in CELLS
-    for loading in (("on-demand",) if "on demand" in situation or "policy" in situation else ("preload", "on-demand"))
+    for loading in LOADING.get(situation, ("preload", "on-demand"))
     for how in ((signal.SIGKILL, signal.SIGSTOP) if situation in GONE else (signal.SIGKILL,))
 ]
 

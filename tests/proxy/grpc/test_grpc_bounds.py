@@ -18,7 +18,7 @@ from tidegate_proxy.http2.sending import Stream
 from tidegate_proxy.memory import UNPACKER_BYTES
 
 from .harness import MODELS, Rig, infer_request, method, refused, rig, until
-from .peer import CALM, DATA, HEADERS, PING, RESET, WINDOW, Peer, frame, request
+from .peer import CALM, CONTINUATION, DATA, HEADERS, PING, RESET, WINDOW, Peer, frame, request
 
 MEMORY = 32 << 20
 ENTRY = ("big", "x" * 4000)
@@ -141,6 +141,17 @@ def test_answers_that_are_not_taken_count_however_few_they_are(small: Rig) -> No
     until(lambda: held(small) == 0)
 
 
+def test_a_connection_that_is_lost_keeps_nothing_of_what_was_not_read(small: Rig) -> None:
+    small.close()
+    until(lambda: not small.proxy.grpc.connections)
+    peer = Peer(small).send(frame(HEADERS, 0, 1, request()), frame(CONTINUATION, 0, 1, bytes(30_000))[:-1])
+    until(lambda: sum(each.unread_bytes for each in small.proxy.grpc.connections) > 30_000)
+    [link] = small.proxy.grpc.connections  # as calls know it, until Python finds that nobody knows them
+    peer.sock.close()
+    until(lambda: not small.proxy.grpc.connections)
+    assert link.unread_bytes == 0
+
+
 def test_what_unpacks_a_message_counts_from_its_first_bytes(small: Rig) -> None:
     more = ("authorization", f"Bearer {small.token()}"), ("grpc-encoding", "gzip")
     begun = b"\1\0\0\1\0" + gzip.compress(b"tensor")[:10]
@@ -189,12 +200,55 @@ def test_chatter_is_a_callers_once_it_is_known_and_not_that_of_all_behind_its_ad
     assert one.proxy.shared.memory.cut["chatter"] == 1
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_little_chatter_over_each_of_many_connections_is_much(
+    one: Rig, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    monkeypatch.setattr(h2, "CONTROL_SECONDS", 60.0)  # on a slow machine, too, that is more than may come meanwhile
+    kept = []
+    for _ in range(50):
+        peer = Peer(one).send(frame(PING, 0, 0, b"12345678") * 900)
+        heard = [kind for kind, *_ in _until_pings(peer, 900)]
+        if heard.count(PING) < 900:
+            break
+        kept.append(peer)
+        if not at_once:
+            peer.sock.close()
+    assert 9 <= len(kept) < 20
+    assert one.proxy.shared.memory.cut["chatter"] == 1
+
+
+def test_many_connections_that_each_send_what_clients_do_are_no_chatter(
+    one: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(h2, "CONTROL_SECONDS", 3600.0)
+    monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 1000)
+    token = ("authorization", f"Bearer {one.token()}")
+    for _ in range(30):
+        peer, encoder = Peer(one), hpack.Encoder()
+        peer.send(frame(PING, 0, 0, b"12345678") * 50)
+        for number in range(1, 401, 2):  # each call is cancelled
+            peer.send(
+                frame(HEADERS, 4, number, request(token, encoder=encoder)), frame(RESET, 0, number, b"\0\0\0\x08")
+            )
+        assert peer.is_up()
+        peer.sock.close()
+    assert one.proxy.shared.memory.cut["chatter"] == 0
+
+
 def test_of_those_who_sent_much_the_oldest_are_forgotten(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate_proxy.grpc.server.MOST_REMEMBERED", 2)
+    monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 1)
     server = one.proxy.grpc
-    for host in "abac":
-        server.remember(host, 5000, 1.0)
-    assert [server.sent_lately(host, 1.0) for host in "abc"] == [5000, 0, 5000]
+    assert [server.is_too_much(host, 1, 1.0) for host in "aaba"] == [False, True, False, True]
+    assert [server.is_too_much(host, 1, 1.0) for host in "cba"] == [False, False, False]
+
+
+def test_chatter_is_forgiven_as_time_goes_by(one: Rig) -> None:
+    server = one.proxy.grpc
+    assert [server.is_too_much("a", 1, 1.0) for _ in range(h2.MOST_CONTROL_FRAMES + 1)].index(True) == 10_000
+    later = 1.0 + h2.CONTROL_SECONDS / 2
+    assert [server.is_too_much("a", 1, later) for _ in range(h2.MOST_CONTROL_FRAMES)].index(True) in range(4_998, 5_001)
 
 
 def _until_pings(peer: Peer, number: int) -> Iterator[tuple[int, int, int, bytes]]:

@@ -19,7 +19,8 @@ from tidegate_proxy.upstream import load_watch
 from lab.local_plane.repository import Model
 from lab.local_plane.triton import Triton, triton
 
-from ..http.running_proxy import KEY, RunningProxy, request, running_proxy, until
+from ..docs.test_docs_health import ASKED, CELLS, COULD_NOT_LOAD, Plane
+from ..http.running_proxy import KEY, RunningProxy, request, routing_table, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import SOURCES, write
 from ..upstream.test_upstream_health_check import admin
@@ -110,6 +111,19 @@ async def test_what_lies_broken_on_the_volume_is_a_state_a_metric_and_a_line_in_
         place = await told(here, "echo")
         assert (place.state, [each.version for each in place.failures]) == ("resident", [2])
         assert (await here.ask(request("/v2/models/echo/versions/1/infer", BODY))).status == 200
+
+
+async def test_what_could_not_be_loaded_is_answered_as_the_table_of_probes_says(
+    polling: Triton, tmp_path: Path
+) -> None:
+    table = routing_table(models())
+    [vision] = table.servers
+    pools = (vision.pools[0].model_copy(update={"grpc_port": polling.grpc_port}),)
+    table = table.model_copy(update={"servers": (vision.model_copy(update={"pools": pools}),)})
+    async with running_proxy(tmp_path, polling.http_port, table=table, kind=Plane) as here:
+        assert isinstance(here, Plane)
+        here.model = "no_module"
+        assert {asked: await ask(here) for asked, ask in ASKED.items()} == CELLS[COULD_NOT_LOAD]
 
 
 async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_the_table_wants_a_version_of_it(

@@ -19,6 +19,7 @@ from lab.local_plane.process import Process, python_variables, running
 from ..http.upstream import Asked, answering, head, only, raw, upstream
 
 MODELS = ("a", "cold")
+BROKEN = "broken"  # Which it could not load, and answers of as a real one does: tests/proxy/real compares.
 
 
 @contextmanager
@@ -36,16 +37,19 @@ def statistics(asked: Asked) -> bytes:
 
 
 async def serve(host: str, http_port: int, grpc_port: int) -> None:
-    async def model_ready(_request: bytes, _context: object) -> bytes:
-        return b"\x08\x01"
+    async def model_ready(request: bytes, _context: object) -> bytes:
+        return b"" if BROKEN.encode() in request else b"\x08\x01"
 
     methods: dict[str, Any] = {"ModelReady": grpc.unary_unary_rpc_method_handler(model_ready)}
     server = grpc.aio.server()
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("inference.GRPCInferenceService", methods)])
     server.add_insecure_port(f"{host}:{grpc_port}")
     await server.start()
-    not_ready = only(f"/{MODELS[-1]}/ready", raw(head(b"content-length: 0", status=b"400 -")))
-    async with upstream(only("/stats", answering(statistics), not_ready), host, http_port):
+    refused, unknown = (raw(head(b"content-length: 0", status=status)) for status in (b"400 -", b"404 -"))
+    act = only("/stats", answering(statistics), only(f"/{MODELS[-1]}/ready", refused))
+    act = only(f"/{BROKEN}/", refused, act)
+    async with upstream(only(f"/{BROKEN}/infer", unknown, act), host, http_port) as made:
+        made.index = [{"name": BROKEN, "version": "1", "state": "UNAVAILABLE", "reason": "no such library"}]
         print(f"ready http={http_port} grpc={grpc_port}", flush=True)
         await asyncio.Event().wait()
 

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter as Counting
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, fields
 from time import time
 from typing import Any, Final
@@ -96,6 +96,15 @@ class Counts:
         if model not in self._named and len(self._named) < most:
             self._named.add(model)
         self.by_model[what].labels(model if model in self._named else OTHERS, *labels).inc()
+
+    def keep(self, models: Set[str]) -> None:
+        """Forget the names of all other models, and what was counted of them: models that are new may have names."""
+        if gone := self._named - models:
+            self._named -= gone
+            for counter in self.by_model.values():
+                for sample in [each for metric in counter.collect() for each in metric.samples]:
+                    if sample.labels["model"] in gone:
+                        counter.remove(*sample.labels.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,8 @@ class EvictionService:
         self._told, self._windows_due = self.settings, now + WINDOWS_SECONDS
         self._lease_seconds = self.settings.lease_seconds
         self._do(self.residency.configure(self._pool_settings(self.settings), self._specs, self._windows(now), now))
+        # A model that was taken from the settings has its name until it is unloaded, as that is counted.
+        self.counts.keep({each.name for each in self.settings.models} | {each.model for each in self.listing().models})
 
     # Leases
 

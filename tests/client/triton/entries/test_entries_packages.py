@@ -42,6 +42,40 @@ def test_a_module_of_a_package_that_is_called_otherwise_is_there(tmp_path: Path)
     assert len(checked(tmp_path / "none", program, has=())) == 7
 
 
+@pytest.mark.parametrize(
+    ("module", "has"),
+    [
+        ("torch", "torchvision==0.20.0"),
+        ("PIL", "compiler-rt"),
+        ("light", "lightgbm"),
+        ("a", "pandas"),
+        ("learn", "umap-learn"),
+        ("torch", "pytorch-lightning"),
+    ],
+)
+def test_a_module_whose_letters_stand_within_the_name_of_another_package_is_not_there(
+    tmp_path: Path, module: str, has: str
+) -> None:
+    seems = f"1/model.py: it imports {module}, which the server's image does not seem to have"
+    assert checked(tmp_path, f"import {module}\n", has=[has]) == [f"warning {seems}"]
+
+
+def test_what_requirements_call_as_the_module_is_not_taken_for_a_part_of_a_package_that_is_there(
+    tmp_path: Path,
+) -> None:
+    program, has = "import torch, PIL\n", ["torch-geometric", "pillow"]
+    named = "which requirements.txt names and the server's image does not have"
+    assert checked(tmp_path, program, has=has) == []
+    [found, *_] = checked(tmp_path / "named", program, "torch\npil\n", has=has)
+    assert found == f"error 1/model.py: it imports torch, {named}"
+    assert not any("PIL" in each for each in checked(tmp_path / "known", program, "torch\npil\n", has=has))
+
+
+@pytest.mark.parametrize("wanted", ["numpy==1.*", "numpy==1.26.4", "numpy>=2", "numpy~=3.0"])
+def test_only_a_pin_is_compared_and_not_what_a_build_adds_to_a_version(tmp_path: Path, wanted: str) -> None:
+    assert checked(tmp_path, "", wanted, has=["numpy==1.26.4+nv25.8"]) == []
+
+
 def test_an_import_that_the_image_lacks_is_an_error_where_requirements_name_it_and_it_must_succeed(
     tmp_path: Path,
 ) -> None:

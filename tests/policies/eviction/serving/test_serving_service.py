@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import WarmWindow
 from tidegate_eviction.core.messages import ServerInventory, Step
@@ -96,6 +97,22 @@ async def test_a_model_that_was_just_published_is_found_by_who_asks_for_it(tmp_p
         assert (await policy.acquire("new")).outcome == "unknown"
         write_models(tmp_path, "new")
         assert (await policy.acquire("new")).outcome == "granted"
+
+
+async def test_a_model_that_left_the_settings_leaves_its_name_in_metrics_to_another(tmp_path: Path) -> None:
+    async with live(tmp_path, StandIn(dict.fromkeys("abcd", MIB)), metrics_models=2) as policy:
+        for name in "abc":
+            await policy.acquire(name)
+            policy.release(name)
+        assert [policy.counted("model_loads_total", model=each) for each in ("a", "b", "c", "*")] == [1, 1, None, 1]
+        settings = policy.service.settings
+        policy.service.use(settings.model_copy(update={"models": settings.models[1:]}))
+        await policy.until(lambda: not any(each.model == "a" for each in policy.service.listing().models))
+        policy.service.configure()  # as it does every minute
+        await policy.acquire("d")
+        counted = [policy.counted("model_loads_total", model=each) for each in ("a", "b", "c", "d", "*")]
+        assert counted == [None, 1, None, 1, 1]
+        assert b'model="a"' not in generate_latest(policy.service.counts.registry)
 
 
 async def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_path: Path) -> None:

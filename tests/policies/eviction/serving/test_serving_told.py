@@ -107,6 +107,18 @@ def test_on_a_burst_to_cold_models_nobody_is_told_by_more_than_a_second_or_a_qua
     assert max(wrong) <= 1
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("setting", "one_in"),
+    [pytest.param(ONE, 500, id="room for ten"), pytest.param(replace(ONE, wait_seconds=5), 90, id="a short wait")],
+)
+def test_where_some_ask_on_and_on_that_is_so_of_all_but_a_few(setting: SimulationSetting, one_in: int) -> None:
+    wrong = [each for seed in range(30) for each in told(seed, setting, UNEQUAL, True, True)]
+    assert len(wrong) > 1000
+    print(sum(each > 1 for each in wrong), "of", len(wrong))
+    assert sum(each > 1 for each in wrong) <= len(wrong) / one_in
+
+
 TWO_REPLICAS = replace(ONE, capacity_bytes=60, replicas=2, holders=2)
 
 

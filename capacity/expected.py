@@ -76,6 +76,8 @@ def without(trace: Trace, names: Collection[str]) -> Trace:
 def only(trace: Trace, names: Collection[str]) -> Trace:
     """Return a trace with just these models and their requests."""
     kept = [place for place, model in enumerate(trace.models) if model.name in names]
+    if len(kept) == len(trace.models):
+        return trace
     places = {old: new for new, old in enumerate(kept)}
 
     def requests() -> Iterator[tuple[float, int]]:

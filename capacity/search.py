@@ -25,6 +25,7 @@ MOST_GPUS = 8  # That are tried for one answer.
 MOST_SLICES = 8  # Of both sizes of a mixed answer.
 EFFORT, LEAST_EFFORT = 6 * 10**6, 8
 """How many requests are simulated of mixed answers at the most; but so many times the whole trace in any case."""
+_SHORT = 50_000  # Requests of a trace of which more is simulated than has to be.
 _AT_ONCE = 4  # Mixed answers that are simulated beside each other.
 _STARTS = 2  # Ways to divide the models that are improved upon.
 _SLACK, _FAR = 1.5, 4.0
@@ -43,9 +44,6 @@ class Search:
         self._trace: Trace = simulations.trace
         self._models = {model.name: model for model in self._trace.models}
         self._room = {one: capacity_bytes(gpu, one) for one in gpu.slices}
-        by_memory = {self._room[one]: one for one in sorted(gpu.slices, key=lambda one: one.share, reverse=True)}
-        self._kinds = [one for _, one in sorted(by_memory.items())]
-        """Slices, the smallest first; of those of as much memory the cheapest will do."""
         self._dearest = max(dedicated(gpu, self._trace)[0], Fraction(1))
         """GPUs beyond which nobody would share, since an endpoint for each model takes no more. One is always tried."""
         self._estimates = Estimates(self._trace)
@@ -66,7 +64,7 @@ class Search:
         How many slices of each kind will do is estimated, and simulated. Then what is cheaper than the best of these is
         simulated too, as many slices of each kind as cost less, unless by estimate they miss the target by far.
         """
-        counts = {one: self._likely(one) for one in self._kinds}
+        counts = {one: self._likely(one) for one in self._gpu.slices}
         cold = {one: self._cold(self._one_pool(one, count)) for one, count in counts.items()}
         promised = [one for one in counts if cold[one] <= self._allowed] or list(counts)
         found = self._counted({one: counts[one] for one in promised})
@@ -77,7 +75,7 @@ class Search:
             found += self._counted(counts)
         while True:
             share = now.share or self._dearest
-            cheaper = {one: min(self._most(one), ceil(share / one.share) - 1) for one in self._kinds}
+            cheaper = {one: min(self._most(one), ceil(share / one.share) - 1) for one in self._gpu.slices}
             tried = {one: count for one, count in cheaper.items() if count and self._is_near(one, count)}
             found += self._counted({one: count for one, count in tried.items() if not self._is_known(one, count)})
             before, now = now, best(found, self._target) or now
@@ -94,8 +92,9 @@ class Search:
         return next((count for count in counts if cold[count] <= self._allowed), min(counts, key=cold.__getitem__))
 
     def _is_near(self, one: GpuSlice, count: int) -> bool:
-        """Say whether so many slices of a kind may meet the target, as far as estimates tell."""
-        return self._cold(self._one_pool(one, count)) <= _FAR * self._allowed
+        """Say whether so many slices of a kind may meet the target, as far as estimates tell; of a short trace it is
+        shown how far from it they are."""
+        return len(self._trace) <= _SHORT or self._cold(self._one_pool(one, count)) <= _FAR * self._allowed
 
     def _is_known(self, one: GpuSlice, count: int) -> bool:
         return self._one_pool(one, count) in self.rows
@@ -133,10 +132,14 @@ class Search:
         return found
 
     def _shapes(self, limit: Fraction) -> Iterator[Shape]:
-        """Yield what is cheaper than the limit: slices of one kind, or of two, larger ones first."""
+        """Yield what is cheaper than the limit: slices of one kind, or of two, larger ones first.
+
+        Of the slices of as much memory the cheapest will do.
+        """
+        kinds = {self._room[one]: one for one in sorted(self._gpu.slices, key=lambda one: one.share, reverse=True)}
         parts = [
             (one, count)
-            for one in reversed(self._kinds)
+            for _, one in sorted(kinds.items(), reverse=True)
             for count in range(1, MOST_SLICES + 1)
             if one.share * count < limit
         ]

@@ -9,9 +9,10 @@ from tidegate_eviction.simulate.trace import Trace
 
 from stacks.definition.pools import OnDemand
 
-from .expected import Expected, expect, only, setting_of
+from .expected import expect, setting_of_pool
 from .pressures import Pressures
 from .remedies import Remedy, Subject, remedies
+from .simulations import Figures, only
 
 TARGET: Final = 0.99  # Share of calls that are to find their model resident.
 ENOUGH: Final = 0.2  # What a remedy may leave of the seconds that are lost for want of room.
@@ -32,8 +33,8 @@ class Advice:
     kind: str
     why: str
     change: Mapping[str, Any] = field(default_factory=dict)
-    now: Expected | None = None
-    then: Expected | None = None
+    now: Figures | None = None
+    then: Figures | None = None
     beside: str = ""  # What is true of it besides.
 
 
@@ -107,7 +108,7 @@ def _longer_wait(subject: Subject, loading: OnDemand, trace: Trace | None) -> Ad
         f"{found.busy_for_loads:,.0f} calls were told busy though there was room: they wait {loading.wait_seconds} s, "
         f"and the longest load takes {longest:.0f} s."
     )
-    now = setting_of(subject.pool, subject.models)
+    now = setting_of_pool(subject.pool, subject.models)
     then = None if now is None else replace(now, wait_seconds=wait)
     return Advice(
         "other limits",
@@ -120,7 +121,7 @@ def _longer_wait(subject: Subject, loading: OnDemand, trace: Trace | None) -> Ad
 
 def _more_room(subject: Subject, trace: Trace | None) -> Advice:
     """Return the cheapest remedy that is enough, as the simulator has it; the best one where none is."""
-    found, setting = subject.found, setting_of(subject.pool, subject.models)
+    found, setting = subject.found, setting_of_pool(subject.pool, subject.models)
     why = (
         f"{found.evicted:,.0f} times a model had to go for another, {found.busy_for_room:,.0f} calls were told busy "
         f"for want of room, and {1 - found.warm:.1%} of all did not find their model resident."
@@ -137,7 +138,7 @@ def _more_room(subject: Subject, trace: Trace | None) -> Advice:
     bound = least + ENOUGH * max(0.0, now.lost_seconds - least)
     enough = [(each, then) for each, then in tried if then.lost_seconds <= bound]
 
-    def cost(one: tuple[Remedy, Expected]) -> tuple[int, int]:
+    def cost(one: tuple[Remedy, Figures]) -> tuple[int, int]:
         return (one[0].more_bytes, round(one[1].lost_seconds))
 
     if now.lost_seconds <= least or not tried:

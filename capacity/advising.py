@@ -14,11 +14,11 @@ from stacks.validate import read_definition
 
 from .advice import TARGET, Advice, advise, is_compute_short, is_memory_short
 from .changed import overlay_text, place, why_refused
-from .expected import Expected
 from .pressures import Pressures, pressures
 from .recorded import asked, keep, kept
 from .remedies import Subject
 from .samples import PoolSamples, Recorded
+from .simulations import Figures
 
 _MOST_HOURS = 366 * 24.0
 NEVER_ADVISED = (
@@ -117,8 +117,8 @@ def _of_pool(definition: Definition, subject: Subject, advice: Advice, target: f
         yield f"           {advice.beside}"
 
 
-def _expected(each: Expected) -> str:
-    return f"{each.warm_share:.1%} warm, {each.refused:,} refused, {each.lost_seconds:,.0f} s lost"
+def _expected(each: Figures) -> str:
+    return f"{each.share_warm:.1%} warm, {each.refused:,} refused, {each.lost_seconds:,.0f} s lost"
 
 
 def _figures(subject: Subject, target: float) -> Iterator[tuple[str, bool, str]]:

@@ -2,7 +2,8 @@
 
 A full cache that evicts the least recently used keeps each model for about the same time after its last use, its
 characteristic time (Che, Tung and Wang, "Hierarchical Web Caching Systems", IEEE JSAC 2002). Here it is found from the
-trace's own pauses between calls of a model: the longest time for which what is kept so fits, on average.
+trace's own pauses between calls of a model: the longest time for which what is kept so fits, on average. Who calls
+while a model is loaded waits as the one does whose call began it.
 """
 
 from collections.abc import Iterable
@@ -24,15 +25,24 @@ class Estimates:
         times = np.geomspace(1.0, lasts + 1, _TIMES)
         seconds, which = np.array(trace.seconds), np.array(trace.which)
         self._calls = np.bincount(which, minlength=len(trace.models)).astype(float)
+        self._first = np.zeros(len(trace.models))
+        """By model: calls that come before its first load has ended."""
         kept = np.zeros((len(trace.models), _TIMES))
         self._cold = np.zeros_like(kept)
-        """By model and time: calls that come later than so after the one before, and the first one."""
-        for place in range(len(trace.models)):
+        """By model and time: these, and those that come later than so after the one before, or during the load."""
+        for place, model in enumerate(trace.models):
             at = seconds[which == place]
-            if len(at):
-                pauses = np.diff(np.append(at, seconds[-1]))
-                kept[place] = np.minimum(pauses[:, None], times[None, :]).sum(axis=0) / lasts
-                self._cold[place] = 1 + (pauses[:-1, None] > times[None, :]).sum(axis=0)
+            if not len(at):
+                continue
+            load_ends = np.searchsorted(at, at + model.load_seconds, side="right")
+            waiting = (load_ends - np.arange(len(at))).astype(float)
+            pauses = np.diff(at)
+            order = np.argsort(pauses)
+            shorter = np.searchsorted(pauses[order], times, side="right")  # How many pauses are at most as long.
+            until = np.minimum(seconds[-1] - at[-1], times) + np.append(0, np.cumsum(pauses[order]))[shorter]
+            kept[place] = (until + (len(pauses) - shorter) * times) / lasts
+            self._first[place] = waiting[0]
+            self._cold[place] = waiting.sum() - np.append(0, np.cumsum(waiting[1:][order]))[shorter]
         self._room = kept * self._bytes[:, None]
         """By model and time: bytes that it takes on average when it is kept for so long after each call."""
 
@@ -51,6 +61,6 @@ class Estimates:
         refused = float(self._calls[places[~fits]].sum())
         places = places[fits]
         if self._bytes[places].sum() <= room:
-            return refused + float((self._calls[places] > 0).sum())
+            return refused + float(self._first[places].sum())
         time = int(np.searchsorted(self._room[places].sum(axis=0), room, side="right")) - 1
         return refused + float(self._cold[places, max(0, time)].sum() if time >= 0 else self._calls[places].sum())

@@ -23,8 +23,9 @@ from .slices import Gpu, GpuSlice
 
 MOST_GPUS = 8  # That are tried for one answer.
 MOST_SLICES = 8  # Of both sizes of a mixed answer.
-EFFORT = 60
-"""How often, at the most, mixed answers have the whole trace simulated."""
+EFFORT, LEAST_EFFORT = 6 * 10**6, 8
+"""How many requests are simulated of mixed answers at the most; but so many times the whole trace in any case."""
+_SHORT = 50_000  # Requests of a trace of which more is simulated than has to be.
 _AT_ONCE = 4  # Mixed answers that are simulated beside each other.
 _STARTS = 2  # Ways to divide the models that are improved upon.
 _SLACK, _FAR = 1.5, 4.0
@@ -46,6 +47,7 @@ class Search:
         self._dearest = max(dedicated(gpu, self._trace)[0], Fraction(1))
         """GPUs beyond which nobody would share, since an endpoint for each model takes no more. One is always tried."""
         self._estimates = Estimates(self._trace)
+        self._allowed = (1 - target) * len(self._trace)  # Calls that may meet a cold model.
         self.rows: dict[Answer, Row] = {}
 
     def rows_of(self, answers: Sequence[Answer], what: str) -> list[Row]:
@@ -57,36 +59,49 @@ class Search:
         return [self.rows[answer] for answer in answers]
 
     def plain(self) -> list[Row]:
-        """Return one pool of each slice, for each number that one GPU has; of more GPUs where none of these will do."""
-        found: list[Row] = []
-        counts = dict.fromkeys(self._gpu.slices, 1)
-        while counts:
-            rows = self.rows_of([self._one_pool(one, count) for one, count in counts.items()], "slices of one size")
-            found += rows
-            counts = {
-                one: count + 1
-                for (one, count), row in zip(counts.items(), rows, strict=True)
-                if count < self._gpu.most(one) and not row.figures.is_roomy
-            }
-        if best(found, self._target) is None:
-            found += [row for one in self._gpu.slices for row in self._over_gpus(one)]
-        return found
+        """Return pools of slices of one kind: the cheapest that meets the target, and those around it.
 
-    def _over_gpus(self, one: GpuSlice) -> Iterator[Row]:
-        """Yield how many slices of a kind over several GPUs meet the target, or as many as are tried; by halving."""
-        low = self._gpu.most(one)
-        last = self.rows.get(self._one_pool(one, low))
-        most = min(low * MOST_GPUS, int(self._dearest / one.share))
-        if last is None or last.figures.is_roomy or most <= low:
-            return
-        high, dearest = most, self._count(one, most)
-        while dearest.meets(self._target) and high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._count(one, middle).meets(self._target) else (middle, high)
-        yield self._count(one, high)
+        How many slices of each kind will do is estimated, and simulated. Then what is cheaper than the best of these is
+        simulated too, as many slices of each kind as cost less, unless by estimate they miss the target by far.
+        """
+        counts = {one: self._likely(one) for one in self._gpu.slices}
+        cold = {one: self._cold(self._one_pool(one, count)) for one, count in counts.items()}
+        promised = [one for one in counts if cold[one] <= self._allowed] or list(counts)
+        found = self._counted({one: counts[one] for one in promised})
+        while (now := best(found, self._target)) is None:
+            counts = {one: count + 1 for one, count in counts.items() if count < self._most(one)}
+            if not counts:
+                return found
+            found += self._counted(counts)
+        while True:
+            share = now.share or self._dearest
+            cheaper = {one: min(self._most(one), ceil(share / one.share) - 1) for one in self._gpu.slices}
+            tried = {one: count for one, count in cheaper.items() if count and self._is_near(one, count)}
+            found += self._counted({one: count for one, count in tried.items() if not self._is_known(one, count)})
+            before, now = now, best(found, self._target) or now
+            if now is before:
+                return found
 
-    def _count(self, one: GpuSlice, count: int) -> Row:
-        return self.rows_of([self._one_pool(one, count)], f"{count} × {one}")[0]
+    def _counted(self, counts: dict[GpuSlice, int]) -> list[Row]:
+        return self.rows_of([self._one_pool(one, count) for one, count in counts.items()], "slices of one size")
+
+    def _likely(self, one: GpuSlice) -> int:
+        """Return how many slices of a kind meet the target by estimate; where none do, how many come closest."""
+        counts = range(1, self._most(one) + 1)
+        cold = {count: self._cold(self._one_pool(one, count)) for count in counts}
+        return next((count for count in counts if cold[count] <= self._allowed), min(counts, key=cold.__getitem__))
+
+    def _is_near(self, one: GpuSlice, count: int) -> bool:
+        """Say whether so many slices of a kind may meet the target, as far as estimates tell; of a short trace it is
+        shown how far from it they are."""
+        return len(self._trace) <= _SHORT or self._cold(self._one_pool(one, count)) <= _FAR * self._allowed
+
+    def _is_known(self, one: GpuSlice, count: int) -> bool:
+        return self._one_pool(one, count) in self.rows
+
+    def _most(self, one: GpuSlice) -> int:
+        """Return how many slices of a kind are tried at the most."""
+        return max(1, min(self._gpu.most(one) * MOST_GPUS, int(self._dearest / one.share)))
 
     def _one_pool(self, one: GpuSlice, count: int) -> Answer:
         return Answer(self._gpu, (PlannedPool(one, count, frozenset(self._models)),))
@@ -101,10 +116,10 @@ class Search:
         """
         least = best(plain, self._target)
         limit = (least and least.share) or self._dearest
-        allowed = (1 - self._target) * len(self._trace)
+        allowed = self._allowed
         promised = [each for shape in self._shapes(limit) if (each := self._best_of(shape, allowed)) is not None]
         promised.sort(key=lambda each: (each[1].share, each[0]))
-        until = self._run.simulated + EFFORT * len(self._trace)
+        until = self._run.simulated + max(EFFORT, LEAST_EFFORT * len(self._trace))
         found: list[Row] = []
         most = _SLACK * allowed
         while promised and self._run.simulated < until and best(found, self._target) is None:

@@ -6,7 +6,7 @@ What comes of a pool depends on its own models and requests alone, so that of se
 import os
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
@@ -20,8 +20,6 @@ from tidegate_eviction.simulate.trace import Outcome, Trace, quantile, shown
 
 from stacks.command import WRONG_INPUT, CommandError
 from stacks.definition.pools import OnDemand
-
-from .expected import only
 
 
 @dataclass(frozen=True)
@@ -40,18 +38,23 @@ class SimulatedPool:
         return hash((self.capacity_bytes, self.replicas, self.models, self.pinned, self.faster))
 
     def setting(self) -> SimulationSetting:
-        """Return the simulation of such a pool, whose policy has what its container has by default."""
-        loading = self.loading
-        return SimulationSetting(
-            policy=find(loading.policy, loading.policy_settings),
-            capacity_bytes=self.capacity_bytes,
-            idle_seconds=loading.idle_seconds,
-            wait_seconds=loading.wait_seconds,
-            lease_seconds=loading.lease_seconds,
-            residency_factor=PoolSettings.residency_factor,
-            replicas=self.replicas,
-            pinned=self.pinned,
-        )
+        """Return how it is simulated. ValueError for a policy that is not installed here."""
+        return setting_of(self.loading, self.capacity_bytes, self.replicas, self.pinned)
+
+
+def setting_of(loading: OnDemand, capacity_bytes: int, replicas: int, pinned: frozenset[str]) -> SimulationSetting:
+    """Return how a pool is simulated, whose policy has what its container has by default; ValueError for a policy that
+    is not installed here."""
+    return SimulationSetting(
+        policy=find(loading.policy, {name: str(said) for name, said in loading.policy_settings.items()}),
+        capacity_bytes=capacity_bytes,
+        idle_seconds=loading.idle_seconds,
+        wait_seconds=loading.wait_seconds,
+        lease_seconds=loading.lease_seconds,
+        residency_factor=PoolSettings.residency_factor,
+        replicas=replicas,
+        pinned=pinned,
+    )
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,11 @@ class Figures:
         )  # fmt: skip
 
     @property
+    def refused(self) -> int:
+        """Requests that were told busy, or that their model is too large."""
+        return self.requests - self.answered
+
+    @property
     def share_warm(self) -> float:
         """Share of requests that were answered at once."""
         return self.warm / self.requests if self.requests else 1.0
@@ -87,8 +95,8 @@ class Figures:
 
     @property
     def share_refused(self) -> float:
-        """Share of requests that were told busy, or that their model is too large."""
-        return 1 - self.answered / self.requests if self.requests else 0.0
+        """Share of requests that were refused."""
+        return self.refused / self.requests if self.requests else 0.0
 
     @property
     def lost_seconds(self) -> float:
@@ -169,6 +177,8 @@ def _simulated(pool: SimulatedPool) -> Figures:
 def part_of(trace: Trace, models: frozenset[str], faster: float = 1.0) -> Trace:
     """Return the requests to some models, in a shorter time where they come faster."""
     part = only(trace, models)
+    if faster == 1:
+        return part
     return replace(part, seconds=array("d", (seconds / faster for seconds in part.seconds)))
 
 
@@ -189,3 +199,17 @@ def figures(trace: Trace, wait_seconds: float, outcome: Outcome) -> Figures:
         waits=tuple(sorted(outcome.waits)[outcome.answered - cold :]),
         lost={model.name: max(0.0, lost[place]) for place, model in enumerate(trace.models)},
     )
+
+
+def only(trace: Trace, names: Collection[str]) -> Trace:
+    """Return a trace with just these models and their requests."""
+    kept = [place for place, model in enumerate(trace.models) if model.name in names]
+    if len(kept) == len(trace.models):
+        return trace
+    places = {old: new for new, old in enumerate(kept)}
+
+    def requests() -> Iterator[tuple[float, int]]:
+        return ((seconds, places[which]) for seconds, which in trace.requests() if which in places)
+
+    models = tuple(trace.models[place] for place in kept)
+    return Trace(models, array("d", (at for at, _ in requests())), array("l", (which for _, which in requests())))

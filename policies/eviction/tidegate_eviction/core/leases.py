@@ -21,17 +21,22 @@ _REASONS: dict[State, wire.BusyReason] = {
 def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str) -> wire.Granted:
     """Grant a lease, or prolong the holder's; it counts as one request in flight."""
     # A caller that has waited was counted as a use when it asked.
-    used(model, pool.now, 0 if waited else 1)
-    seconds = pool.settings.lease_seconds
-    lease = hold(pool, model, holder, seconds)
+    lease = begin(pool, model, holder, 0 if waited else 1)
+    pool.refresh(model)
+    return wire.Granted(
+        incarnation=incarnation, lease_seconds=pool.settings.lease_seconds + waited, versions=model.versions,
+        waited_seconds=waited, serial=lease.serial,
+    )  # fmt: skip
+
+
+def begin(pool: Pool, model: Model, holder: str, requests: int) -> Lease:
+    """Grant a lease that so many requests are counted with."""
+    used(model, pool.now, requests)
+    lease = hold(pool, model, holder, pool.settings.lease_seconds)
     lease.in_flight = max(1, lease.in_flight)
     pool.serial += 1
     lease.serial, lease.uses = pool.serial, lease.uses + 1
-    pool.refresh(model)
-    return wire.Granted(
-        incarnation=incarnation, lease_seconds=seconds + waited, versions=model.versions, waited_seconds=waited,
-        serial=lease.serial,
-    )  # fmt: skip
+    return lease
 
 
 def renew(pool: Pool, holder: str, uses: Mapping[str, Use], *, void: bool) -> tuple[str, ...]:
@@ -42,21 +47,26 @@ def renew(pool: Pool, holder: str, uses: Mapping[str, Use], *, void: bool) -> tu
         if model is None or model.state not in _LOADED:
             lost.append(name)
             continue
-        lease = model.leases.get(holder)
-        idle = 0.0 if use.in_flight else use.idle_seconds
-        used(model, pool.now - idle, max(0, use.requests - (lease.uses if lease else 0)))
-        kept = not (void or pool.recycling or model.state is State.DRAINING or _let_go(pool, model, use))
-        if lease is None and pool.leaving:
-            kept = False
-        if kept or use.in_flight:
-            lease = hold(pool, model, holder, pool.settings.lease_seconds)
-        if lease is not None:
-            lease.in_flight, lease.uses = use.in_flight, 0
-        if not kept:
+        if not prolong(pool, model, holder, use, void=void):
             lost.append(name)
         if model.state is State.RESIDENT:
             pool.refresh(model)
     return tuple(lost)
+
+
+def prolong(pool: Pool, model: Model, holder: str, use: Use, *, void: bool = False) -> bool:
+    """Renew a lease on a model that is loaded; tell whether requests may still begin under it."""
+    lease = model.leases.get(holder)
+    idle = 0.0 if use.in_flight else use.idle_seconds
+    used(model, pool.now - idle, max(0, use.requests - (lease.uses if lease else 0)))
+    kept = not (void or pool.recycling or model.state is State.DRAINING or _let_go(pool, model, use))
+    if lease is None and pool.leaving:
+        kept = False
+    if kept or use.in_flight:
+        lease = hold(pool, model, holder, pool.settings.lease_seconds)
+    if lease is not None:
+        lease.in_flight, lease.uses = use.in_flight, 0
+    return kept
 
 
 def release(pool: Pool, holder: str, names: Iterable[str], serials: Mapping[str, int]) -> None:
@@ -69,14 +79,19 @@ def release(pool: Pool, holder: str, names: Iterable[str], serials: Mapping[str,
 
 
 def end(pool: Pool, lease: Lease, at: float) -> None:
-    """End a lease. With requests in flight at the last renewal it counts as used until now."""
+    """End a lease, and plan what that lets begin."""
     model = pool.models[lease.model]
-    del model.leases[lease.holder]
-    if lease.in_flight:
-        used(model, at, 0)
+    forget(model, lease, at)
     if model.state is State.RESIDENT:
         pool.refresh(model)
     pool.dirty = True
+
+
+def forget(model: Model, lease: Lease, at: float) -> None:
+    """End a lease. With requests in flight at the last renewal it counts as used until now."""
+    del model.leases[lease.holder]
+    if lease.in_flight:
+        used(model, at, 0)
 
 
 def due(pool: Pool, lease: Lease) -> None:

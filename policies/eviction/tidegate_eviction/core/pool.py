@@ -118,7 +118,9 @@ class Model:
     @property
     def pieces(self) -> tuple[str, ...]:
         """Names of the model and its parts, each once."""
-        return tuple(dict.fromkeys((self.name, *(self.spec.parts if self.spec else ()))))
+        if self.spec is None or not self.spec.parts:
+            return (self.name,)
+        return tuple(dict.fromkeys((self.name, *self.spec.parts)))
 
     @property
     def pinned(self) -> bool:
@@ -165,7 +167,8 @@ class Pool:
         self.load_times: deque[float] = deque(maxlen=_TIMES)
         self.unload_times: deque[float] = deque(maxlen=_TIMES)
         self._loads_took: float | None = None  # What loads took before the start, as specs say.
-        self._alarms: list[tuple[float, int, Lease | Waiter]] = []
+        self._endings: list[tuple[float, int, Lease]] = []
+        self._waits: list[tuple[float, int, Waiter]] = []
 
     @property
     def accepts(self) -> bool:
@@ -182,18 +185,27 @@ class Pool:
 
     def alarm(self, at: float, whom: Lease | Waiter) -> None:
         """Have a lease or a waiter looked at when it may have ended."""
-        heapq.heappush(self._alarms, (at, next(self.numbers), whom))
+        if isinstance(whom, Waiter):
+            heapq.heappush(self._waits, (at, next(self.numbers), whom))
+        else:
+            heapq.heappush(self._endings, (at, next(self.numbers), whom))
 
     def due(self) -> Sequence[Lease | Waiter]:
         """Return the leases and waiters whose time has come, which are looked at no more."""
-        alarms, found = self._alarms, []
-        while alarms and alarms[0][0] <= self.now:
-            found.append(heapq.heappop(alarms)[2])
+        found: list[Lease | Waiter] = []
+        while self._endings and self._endings[0][0] <= self.now:
+            found.append(heapq.heappop(self._endings)[2])
+        while self._waits and self._waits[0][0] <= self.now:
+            found.append(heapq.heappop(self._waits)[2])
         return found
 
     def next_deadline(self) -> float:
         """Return when something is due next."""
-        return min(self.plan_at, self.window_at, self._alarms[0][0] if self._alarms else math.inf)
+        return min(self.next_but_leases(), self._endings[0][0] if self._endings else math.inf)
+
+    def next_but_leases(self) -> float:
+        """Return when something is due next, if all leases are renewed in time."""
+        return min(self.plan_at, self.window_at, self._waits[0][0] if self._waits else math.inf)
 
     def add(self, name: str, spec: ModelSpec | None) -> Model:
         """Add a model, cold."""
@@ -242,7 +254,8 @@ class Pool:
 
     def needed(self, model: Model) -> int:
         """Return the bytes that a load of it would have to be charged."""
-        return sum(self.footprints.of(piece) for piece in model.pieces if piece not in self.ledger.charges)
+        footprints, charges = self.footprints, self.ledger.charges
+        return sum([footprints.of(piece) for piece in model.pieces if piece not in charges])
 
     def margin(self, model: Model) -> int:
         """Return the bytes that a load of it is to be charged beside, for what was never measured."""
@@ -252,7 +265,7 @@ class Pool:
 
     def whole(self, model: Model) -> int:
         """Return the bytes of it with all its parts."""
-        return sum(self.footprints.of(piece) for piece in model.pieces)
+        return sum(map(self.footprints.of, model.pieces))
 
     def limit(self, model: Model) -> int:
         """Return how many bytes it may have at most: what pinned models take is theirs."""

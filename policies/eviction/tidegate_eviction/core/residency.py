@@ -11,6 +11,7 @@ from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventor
 from .outlook import Outlook, outlook
 from .planner import plan
 from .pool import Model, Pool, Waiter
+from .quiet import QuietLeases
 
 _ROUNDS = 4
 """A busy answer frees a place in the queue, and that may free another in turn; what is left waits for the next step."""
@@ -216,6 +217,11 @@ class Residency:
         with self._stepping.at(now) as step:
             pass
         return step
+
+    @property
+    def quiet(self) -> QuietLeases:
+        """The leases, for simulations: of nothing else may be told as long as it is quiet."""
+        return QuietLeases(self._pool)
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has something to do, if nothing else happens before; None: never. It may be early."""

@@ -16,10 +16,11 @@ _UNLOAD_BACKOFF = 5.0
 
 def alone(pool: Pool, model: Model) -> bool:
     """Tell whether a model is loaded alone: its size is to be measured, or it may have brought the server down."""
-    unsized = pool.settings.measures and any(
-        piece not in pool.ledger.charges and not pool.footprints.known(piece) for piece in model.pieces
-    )
-    return unsized or model.suspect
+    if pool.settings.measures:
+        for piece in model.pieces:
+            if piece not in pool.ledger.charges and not pool.footprints.known(piece):
+                return True
+    return model.suspect
 
 
 def calm(pool: Pool) -> bool:

@@ -2,7 +2,7 @@
 
 The clock jumps from one event to the next: a request finds no lease, a load or an unload ends, memory is back, leases
 are renewed or given back, or the core's own deadline has come. Requests between two events that find a lease change
-nothing but what the lease counts.
+nothing but what the lease counts; as long as no model waits for room, neither do renewals.
 """
 
 import heapq
@@ -51,22 +51,27 @@ class Simulation:
                 if seconds >= due:
                     self._until(seconds)
                     due = self._due()
-                if (held := tables[position % many][which]) is not None:
+                table = tables[position % many]
+                while (held := table[which]) is not None:
+                    if seconds >= held.renews:
+                        self.now = seconds
+                        if not held.of.follow(held, seconds, held.of is self._ranks[which][0]):
+                            due = self._due()
+                            continue
                     held.until = seconds + held.warm_seconds
                     held.requests += 1
+                    break
+                if held is not None:
                     continue
-                self._outcome.warm(trace, warm, position)
-                warm, self.now = position + 1, seconds
-                self._ask(position, which)
+                self.now = seconds
+                if not self._begin(position, which):
+                    self._outcome.warm(trace, warm, position)
+                    warm = position + 1
+                    self._ask(position, which)
                 due = self._due()
             self._outcome.warm(trace, warm, min(begin + size, len(trace)))
         self._until(FOR_EVER)
         return self._outcome
-
-    @property
-    def events(self) -> int:
-        """How many events there were: requests, and all that followed from them."""
-        return self._outcome.requests + self._count
 
     def later(self, seconds: float, what: Callable[[], object]) -> None:
         """Have something happen in so many seconds."""
@@ -79,8 +84,11 @@ class Simulation:
 
     def held(self, which: int, holder: str) -> None:
         """Take note that a proxy has got a lease, or may begin no more requests under one."""
-        leases = (replica.held(which, holder) for replica in self._ranks[which])
-        self._held[holder][which] = next((held for held in leases if held is not None), None)
+        found = None
+        for replica in self._ranks[which]:
+            if (found := replica.held(which, holder)) is not None:
+                break
+        self._held[holder][which] = found
 
     def _due(self) -> float:
         """Return when something happens next."""
@@ -102,6 +110,11 @@ class Simulation:
             for replica in self._replicas:
                 if replica.deadline <= self.now:
                     replica.tick()
+
+    def _begin(self, position: int, which: int) -> bool:
+        """Be a request without a lease that is granted one at once; tell whether it is."""
+        holder, ranks = self.holders[position % len(self.holders)], self._ranks[which]
+        return next((each for each in ranks if each.is_warm(which, holder)), ranks[0]).begin(which, holder)
 
     def _ask(self, position: int, which: int) -> None:
         """Be a request without a lease: have its proxy ask around for one as proxies do."""

@@ -14,9 +14,11 @@ from tidegate_eviction.simulate.trace import Outcome, Trace
 class OneByOneReplica(SimulatedReplica):
     """Follows each lease from request to request: when it ends, when it is looked at, what is said of it."""
 
+    _may_be_quiet = property(lambda _: False, lambda *_: None)
+
     def work(self, which: int, holder: str) -> None:
         model, now = self._models[which], self._clock.now
-        held = self._leases[holder].setdefault(model.name, HeldLease(which, model.warm_seconds))
+        held = self._leases[holder].setdefault(model.name, HeldLease(which, model.warm_seconds, self, FOR_EVER))
         held.lost = False
         held.requests += 1
         held.until = max(held.until, now + model.warm_seconds)
@@ -24,14 +26,14 @@ class OneByOneReplica(SimulatedReplica):
 
     def _ended(self, holder: str, held: HeldLease, until: float) -> None:
         if held.until == until and self._leases[holder].get(self._models[held.which].name) is held:
-            looks = self._looked_at(holder, held)
+            looks = self._looked_at(holder, held, self._clock.now)
             self._clock.at(looks, partial(self._looked, holder, held, until), self._clock.now)
 
     def _looked(self, holder: str, held: HeldLease, until: float) -> None:
         mine = self._leases[holder]
         if held.until == until and mine.get(self._models[held.which].name) is held:
             now = self._clock.now
-            idle = [each for each in mine.values() if each.lost or self._looked_at(holder, each) <= now]
+            idle = [each for each in mine.values() if each.lost or self._looked_at(holder, each, now) <= now]
             self._release(holder, [each for each in idle if each.until <= now])
 
     def _renew(self) -> None:

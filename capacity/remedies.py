@@ -24,7 +24,8 @@ from .pressures import Pressures
 
 Tree = Mapping[str, Any]
 MARGIN: Final = 1.25  # What a first load is charged more than its footprint.
-_MOST_TRIED = 3  # Models that it is tried with to pin them, or to take them apart.
+GREEDY: Final = 0.5  # Share of all evictions that are for one model, from which on it is tried in a pool of its own.
+_MOST_TRIED = 3  # Models that it is tried with to pin them.
 _MEBIBYTE = 1 << 20
 _NOT_IN_A_NAME = re.compile("[^a-z0-9]+")
 FILES_NEAR: Final = "files near the GPU"
@@ -100,8 +101,8 @@ def remedies(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
     used = sorted(found.models, key=lambda name: found.models[name].evicted, reverse=True)
     for model in [each for each in used if each not in now.pinned and found.models[each].evicted][:_MOST_TRIED]:
         yield Remedy(f"pin {model}", subject.of_model(model, pinned=True), replace(now, pinned=now.pinned | {model}))
-    greedy = sorted(found.models, key=lambda name: found.models[name].evicted_others, reverse=True)
-    for model in [each for each in greedy if found.models[each].evicted_others][:_MOST_TRIED]:
+    others = sum(each.evicted_others for each in found.models.values())
+    for model in [name for name, each in found.models.items() if each.evicted_others > GREEDY * others]:
         if (made := _pool_for(subject, model)) is not None:
             change, size = made
             yield Remedy(f"another pool for {model}", change, replace(now, pinned=now.pinned - {model}), size, (model,))
@@ -121,8 +122,9 @@ def _other_limits(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
     if loading.policy not in registry.BUILT_IN:
         return  # Its author knows why.
     shortest = {"idleSeconds": loading.lease_seconds}
-    for limits in ({"policy": "break-even"}, {"policy": "cost-aware", **shortest}, shortest):
-        policy = registry.BUILT_IN.get(str(limits.get("policy", loading.policy)))
+    tried: tuple[Tree, ...] = ({"policy": "break-even"}, {"policy": "cost-aware", **shortest}, shortest)
+    for limits in tried:
+        policy = registry.BUILT_IN.get(limits.get("policy", loading.policy))
         idle = limits.get("idleSeconds", loading.idle_seconds)
         if policy is not None and (policy.name, idle) != (loading.policy, loading.idle_seconds):
             yield Remedy("other limits", subject.change(loading=limits), replace(now, policy=policy, idle_seconds=idle))

@@ -22,14 +22,23 @@ from stacks.definition.pools import OnDemand
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
-from .situations import GPUS, POOL, SERVER, Made, busy, calls, definition, loads, trace, went_for, work
+from .situations import (
+    GPUS,
+    ON_SLICES,
+    POOL,
+    SERVER,
+    SMALL,
+    Made,
+    busy,
+    calls,
+    definition,
+    loads,
+    trace,
+    went_for,
+    work,
+)
 
 GB = 10**9
-ON_SLICES = (
-    f"{{name: {POOL}, loading: {{mode: on-demand, policy: lru-idle, idleSeconds: 60, waitSeconds: 20}}, "
-    "placement: {kind: mig, profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}}"
-)
-SMALL = dict.fromkeys(("ant", "bee", "cat", "dog", "emu"), "footprint: 3G")
 SIZES = {name: (number + 1) * GB for number, name in enumerate(SMALL)}
 OF_SIZES = {name: f"footprint: {size // GB}G" for name, size in SIZES.items()}
 TURNS = trace(dict.fromkeys(SMALL, (3 * GB, 10.0)), 25, 30.0)

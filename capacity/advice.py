@@ -15,6 +15,7 @@ from .remedies import FILES_NEAR, Remedy, Subject, remedies, staging
 
 TARGET: Final = 0.99  # Share of calls that are to find their model resident.
 ENOUGH: Final = 0.2  # What a remedy may leave of the seconds that are lost for want of room.
+FILES_ENOUGH: Final = 0.5  # The same of files near the GPU, which take no memory of it: they are tried first.
 QUEUE_SHARE: Final = 1.0  # Seconds in the queue for each of computing, from which on computing is short; …
 GPU_SHARE: Final = 0.85  # … or of the time that a GPU works, …
 GPU_QUEUE_SHARE: Final = 0.25  # … while calls wait so long for each second of computing.
@@ -135,9 +136,12 @@ def _more_room(subject: Subject, trace: Trace | None) -> Advice:
     # What is lost with room for all: first loads.
     least = expect(trace, replace(setting, capacity_bytes=2 * trace.total_bytes + setting.capacity_bytes)).lost_seconds
     tried = [(each, expect(each.trace(trace), each.setting, each.apart)) for each in remedies(subject, setting)]
-    bound = least + ENOUGH * max(0.0, now.lost_seconds - least)
-    # Files that come slowly are what is to be mended first: it takes no memory of a GPU.
-    enough = [(each, then) for each, then in tried if then.lost_seconds <= bound or each.kind == FILES_NEAR]
+
+    def is_enough(remedy: Remedy, then: Expected) -> bool:
+        share = FILES_ENOUGH if remedy.kind == FILES_NEAR else ENOUGH
+        return then.lost_seconds <= least + share * max(0.0, now.lost_seconds - least)
+
+    enough = [each for each in tried if is_enough(*each)]
 
     def cost(one: tuple[Remedy, Expected]) -> tuple[int, int]:
         return (one[0].more_bytes, round(one[1].lost_seconds))

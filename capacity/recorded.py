@@ -17,11 +17,12 @@ from stacks.problems import escaped
 
 from .prometheus import Prometheus, Series
 from .recording import HOUR, record
-from .samples import SCRAPED, Recorded, Samples
+from .samples import Recorded, Samples
 from .trace import trace_of
 
 SAMPLES_FILE: Final = "samples.json.gz"
 TRACE_FILE: Final = "trace.csv.gz"
+_OF_PROXIES: Final = "tidegate_proxy_in_flight"  # Which each has from its start on.
 _BROKEN: Final = gzip.BadGzipFile, EOFError, zlib.error
 _STEPS: Final = 480  # Of one window: 3 minutes of a day.
 
@@ -49,9 +50,9 @@ class Asked:
 def asked(url: str, match: str, hours: float) -> tuple[Recorded, Asked]:
     """Return what a Prometheus remembers of the last hours, of series with the labels that `match` says."""
     of_this_time = Asked(Prometheus(url, match), hours * HOUR, time.time())
-    if not of_this_time.series(SCRAPED):
-        nothing = f"{url} has scraped nothing with {match} in these {hours:g} hours"
-        raise CommandError(f"{nothing}: see MATCH, STACK, HOURS.", WRONG_INPUT)
+    if not of_this_time.series(_OF_PROXIES):
+        nothing = f"{url} has scraped no proxy of Tidegate's with {match} in these {hours:g} hours"
+        raise CommandError(f"{nothing}: see MATCH, STACK, HOURS, and `monitoring` in the definition.", WRONG_INPUT)
     trace, why = None, ""
     try:
         trace, _ = trace_of(record(of_this_time.prometheus, hours, of_this_time.now))

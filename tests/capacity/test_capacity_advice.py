@@ -187,6 +187,13 @@ def test_who_is_told_busy_for_a_slow_volume_wants_files_near_and_no_longer_wait(
     assert advice_for(found, made, SLOW)[1].kind == "files near the GPU"
 
 
+def test_where_callers_are_refused_for_room_a_faster_volume_is_no_remedy(tmp_path: Path) -> None:
+    found = definition(tmp_path, ON_SLICES.replace("idleSeconds: 60", "idleSeconds: 600"), OF_SIZES, GPUS)
+    made = from_a_slow_volume()
+    busy(made, "no-room", 300.0)
+    assert advice_for(found, made, SLOW)[1].kind == "a larger slice"
+
+
 def test_files_that_are_near_already_or_read_once_are_not_to_be_staged(tmp_path: Path) -> None:
     staged = ON_SLICES.replace("waitSeconds: 20", "waitSeconds: 20, staging: {kind: disk, size: 20G}")
     assert (

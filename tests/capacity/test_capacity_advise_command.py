@@ -25,6 +25,7 @@ from stacks.validate import read_definition
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .situations import GPUS, ON_SLICES, POD, SECONDS, SMALL, Made, busy, calls, definition, loads, went_for, work
+from .test_capacity_prometheus_errors import answering
 
 EVERY = 15.0
 BEFORE = 600.0  # Seconds that are remembered before the window begins.
@@ -59,7 +60,7 @@ def written(made: Made, namespace: str, end: float) -> str:
             of = ",".join(f'{name}="{value}"' for name, value in labels.items())
             for number in range(int((SECONDS + BEFORE) / EVERY) + 1):
                 at = number * EVERY - BEFORE
-                value = first + (last - first) * (at + BEFORE) / SECONDS
+                value = first + round((last - first) * (at + BEFORE) / SECONDS)
                 lines.append(f"{metric}{{{of}}} {value} {end - SECONDS + at}")
     return "\n".join([*lines, "# EOF\n"])
 
@@ -162,8 +163,17 @@ def test_without_a_trace_advice_says_why_nothing_was_simulated_also_of_samples(
 
 def test_what_prometheus_has_of_another_environment_is_none_of_this_ones(here: Definition, server: Prometheus) -> None:
     sentence = refused(here.document.file, "--prometheus", server.url, "--match", 'cluster="west"')
-    assert 'has scraped nothing with namespace="' in sentence
-    assert 'cluster="west" in these 24 hours: see MATCH, STACK, HOURS.' in sentence
+    assert "has scraped no proxy of Tidegate's with namespace=" in sentence
+    assert 'cluster="west" in these 24 hours: see MATCH, STACK, HOURS, and `monitoring` in the definition.' in sentence
+
+
+def test_a_prometheus_that_scrapes_others_and_what_is_none_are_told(here: Definition, tmp_path: Path) -> None:
+    others = Made()
+    others.was("up", 1.0, pod="somebody-else")
+    with remembering(tmp_path / "prometheus", others, here) as running:
+        assert "has scraped no proxy of Tidegate's" in refused(here.document.file, "--prometheus", running.url)
+    with answering(200, "<html>") as (url, _):
+        assert "is that a Prometheus?" in refused(here.document.file, "--prometheus", url, code=1)
 
 
 def test_matchers_that_are_none_are_told_with_their_words(here: Definition, server: Prometheus) -> None:

@@ -167,9 +167,8 @@ def advised(root: Path, file: Path, situation: Situation, calls: Sequence[Calls]
         asked = Asked(memory.url)
 
         def scraped(since: float) -> None:
-            while len(asked.ask(f"up == 1 and timestamp(up) > {since}", time.time())) < len(plane.pods):
-                memory.process.check()
-                time.sleep(0.2)
+            query = f"up == 1 and timestamp(up) > {since}"
+            memory.process.wait_until(lambda: len(asked.ask(query, time.time())) == len(plane.pods))
 
         scraped(0)
         begun = [each(plane.visitor) for each in calls][-1]

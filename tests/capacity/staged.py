@@ -21,7 +21,7 @@ from lab.local_plane.policy import Policy, policy, triton_options, write_setting
 from lab.local_plane.process import free_ports
 from lab.local_plane.proxy import Proxy, proxy, write_tables
 from lab.local_plane.repository import Model
-from lab.local_plane.slow_volume import SlowVolume
+from lab.local_plane.slow_volume import SlowVolume, forget
 from lab.local_plane.triton import Triton, triton
 from rollout.render import render
 from stacks.stack import Definition
@@ -97,6 +97,8 @@ def staged(
     repository = (volume.folder if volume else root) / "models"
     for worker in workers:
         worker.write(repository)
+    if volume is not None:
+        forget(volume.folder)
     maps = {each["metadata"]["name"]: each for each in render(stack, definition).objects if each["kind"] == "ConfigMap"}
     (tables,) = (each["data"] for each in maps.values() if proxy_process.ROUTING_FILE in each["data"])
     table = routing.RoutingTable.model_validate_json(tables[proxy_process.ROUTING_FILE])

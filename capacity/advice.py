@@ -11,7 +11,7 @@ from stacks.definition.pools import OnDemand
 
 from .expected import Expected, expect, only, setting_of
 from .pressures import Pressures
-from .remedies import FILES_NEAR, Remedy, Subject, remedies, staging
+from .remedies import FILES_NEAR, NEAR_BYTES_PER_SECOND, Remedy, Subject, remedies, staging
 
 TARGET: Final = 0.99  # Share of calls that are to find their model resident.
 ENOUGH: Final = 0.2  # What a remedy may leave of the seconds that are lost for want of room.
@@ -151,10 +151,10 @@ def _more_room(subject: Subject, trace: Trace | None) -> Advice:
     remedy, then = min(enough, key=cost) if enough else min(tried, key=lambda one: one[1].lost_seconds)
     beside = "" if enough else "Nothing that was tried is enough by itself: this helps most."
     if remedy.kind == FILES_NEAR and found.reading is not None:
-        rate = found.reading.bytes_per_second / 1e6
+        rate, near = found.reading.bytes_per_second / 1e6, NEAR_BYTES_PER_SECOND / 1e6
         why = f"{why} Files come at {rate:,.0f} MB/s, which is {found.reading.share:.0%} of what a load takes."
         beside = (
-            "Simulated as if staged files were read in no time. Not simulated: that the first load of each model reads "
-            "from the volume as today. The size is that of footprints: files may be smaller."
+            f"Simulated as if staged files came at {near:,.0f} MB/s. Not simulated: that each model's "
+            "first load reads from the volume as today. The size is that of footprints: files may be smaller."
         )
     return Advice(remedy.kind, why, remedy.change, now, then, beside)

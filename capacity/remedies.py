@@ -29,6 +29,7 @@ _MOST_TRIED = 3  # Models that it is tried with to pin them.
 _MEBIBYTE = 1 << 20
 _NOT_IN_A_NAME = re.compile("[^a-z0-9]+")
 FILES_NEAR: Final = "files near the GPU"
+NEAR_BYTES_PER_SECOND: Final = 1e9  # At which they are simulated to come: a third of what one NVMe disk reads.
 SLICES = (MigPlacement, DraPlacement)
 _USUAL: Final = tuple(f"{compute}g" for compute in (2, 3))  # Of two profiles of one size.
 
@@ -97,7 +98,8 @@ def remedies(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
         yield Remedy(f"unpin {model}", subject.of_model(model, pinned=False), replace(now, pinned=now.pinned - {model}))
     yield from _other_limits(subject, now)
     if found.reading is not None and (change := staging(subject)) is not None:
-        yield Remedy(FILES_NEAR, change, now, loads=1 - found.reading.share)
+        saved = found.reading.share * (1 - found.reading.bytes_per_second / NEAR_BYTES_PER_SECOND)
+        yield Remedy(FILES_NEAR, change, now, loads=1 - saved)
     used = sorted(found.models, key=lambda name: found.models[name].evicted, reverse=True)
     for model in [each for each in used if each not in now.pinned and found.models[each].evicted][:_MOST_TRIED]:
         yield Remedy(f"pin {model}", subject.of_model(model, pinned=True), replace(now, pinned=now.pinned | {model}))

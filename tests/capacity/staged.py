@@ -138,5 +138,6 @@ def staged(
         access = routing.AccessTable.model_validate_json(tables[proxy_process.ACCESS_FILE])
         write_tables(door, table.model_copy(update={"servers": servers}), access)
         says = {"environment": table.environment, "api_keys": "true", "drain_seconds": "1", "log_level": "info"}
+        says["request_timeout_seconds"] = "60"
         at_door = running.enter_context(proxy(door, settings=says, packages=[str(HERE / "names")]))
         yield Staged(definition, stack.namespace, at_door, replicas, Visitor([at_door.http] * DOORS, key))

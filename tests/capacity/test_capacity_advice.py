@@ -167,9 +167,9 @@ def test_models_that_come_from_a_slow_volume_again_and_again_are_to_be_staged(tm
     assert advice.kind == "files near the GPU"
     assert advice.now
     assert advice.then
-    assert advice.then.lost_seconds < 0.2 * advice.now.lost_seconds
+    assert advice.then.lost_seconds < 0.5 * advice.now.lost_seconds
     assert "Files come at 100 MB/s, which is 94% of what a load takes." in advice.why
-    assert "Not simulated: that the first load" in advice.beside
+    assert "Not simulated: that each model" in advice.beside
     (pool,) = changed(found, subject, advice.change).stacks[0].platform.servers[0].pools
     assert isinstance(pool.loading, OnDemand)
     assert pool.loading.staging

@@ -119,9 +119,9 @@ SITUATIONS: Mapping[str, Situation] = {
         "more replicas",
     ),
     "slow volume": Situation(
-        pool("95Mi"),
+        pool("95Mi", wait=50),
         [Worker("ant", 45, file=20), Worker("bee", 65, file=40), Worker("cat", 85, file=60)],
-        in_bursts("ant", "bee", "cat", "ant", "bee"),
+        in_bursts("ant", "bee", "cat", "ant"),
         frozenset({"memory", "loads"}),
         "files near the GPU",
         afterwards=(in_turn("ant", "bee", "cat", turns=1), in_bursts("ant", "bee", "cat")),

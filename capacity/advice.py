@@ -11,11 +11,12 @@ from stacks.definition.pools import OnDemand
 
 from .expected import expect, setting_of_pool
 from .pressures import Pressures
-from .remedies import Remedy, Subject, remedies
+from .remedies import FILES_NEAR, NEAR_BYTES_PER_SECOND, Remedy, Subject, remedies, staging
 from .simulations import Figures, only
 
 TARGET: Final = 0.99  # Share of calls that are to find their model resident.
 ENOUGH: Final = 0.2  # What a remedy may leave of the seconds that are lost for want of room.
+FILES_ENOUGH: Final = 0.5  # The same of files near the GPU, which take no memory of it: they are tried first.
 QUEUE_SHARE: Final = 1.0  # Seconds in the queue for each of computing, from which on computing is short; …
 GPU_SHARE: Final = 0.85  # … or of the time that a GPU works, …
 GPU_QUEUE_SHARE: Final = 0.25  # … while calls wait so long for each second of computing.
@@ -97,12 +98,13 @@ def _more_computing(subject: Subject) -> Advice:
 
 
 def _longer_wait(subject: Subject, loading: OnDemand, trace: Trace | None) -> Advice | None:
-    """Return the advice to let callers wait for their loads; None where they wait long enough."""
+    """Return the advice to let callers wait for their loads; None where they wait long enough, and where a volume is
+    slow: that is mended first."""
     found = subject.found
     longest = max((each.load_seconds / each.loads for each in found.models.values() if each.loads), default=0.0)
     most = min(_MOST_WAIT_SECONDS, subject.stack.platform.proxy.timeouts.request_seconds - 1)
     wait = min(most, math.ceil(2 * longest))
-    if wait <= loading.wait_seconds:
+    if wait <= loading.wait_seconds or staging(subject) is not None:
         return None
     why = (
         f"{found.busy_for_loads:,.0f} calls were told busy though there was room: they wait {loading.wait_seconds} s, "
@@ -134,9 +136,13 @@ def _more_room(subject: Subject, trace: Trace | None) -> Advice:
     now = expect(trace, setting)
     # What is lost with room for all: first loads.
     least = expect(trace, replace(setting, capacity_bytes=2 * trace.total_bytes + setting.capacity_bytes)).lost_seconds
-    tried = [(each, expect(trace, each.setting, each.apart)) for each in remedies(subject, setting)]
-    bound = least + ENOUGH * max(0.0, now.lost_seconds - least)
-    enough = [(each, then) for each, then in tried if then.lost_seconds <= bound]
+    tried = [(each, expect(each.trace(trace), each.setting, each.apart)) for each in remedies(subject, setting)]
+
+    def is_enough(remedy: Remedy, then: Figures) -> bool:
+        share = FILES_ENOUGH if remedy.kind == FILES_NEAR else ENOUGH
+        return then.lost_seconds <= least + share * max(0.0, now.lost_seconds - least)
+
+    enough = [each for each in tried if is_enough(*each)]
 
     def cost(one: tuple[Remedy, Figures]) -> tuple[int, int]:
         return (one[0].more_bytes, round(one[1].lost_seconds))
@@ -145,4 +151,11 @@ def _more_room(subject: Subject, trace: Trace | None) -> Advice:
         return Advice("nothing", why, now=now, beside="The simulator finds nothing lost for want of room.")
     remedy, then = min(enough, key=cost) if enough else min(tried, key=lambda one: one[1].lost_seconds)
     beside = "" if enough else "Nothing that was tried is enough by itself: this helps most."
+    if remedy.kind == FILES_NEAR and found.reading is not None:
+        rate, near = found.reading.bytes_per_second / 1e6, NEAR_BYTES_PER_SECOND / 1e6
+        why = f"{why} Files come at {rate:,.0f} MB/s, which is {found.reading.share:.0%} of what a load takes."
+        beside = (
+            f"Simulated as if staged files came at {near:,.0f} MB/s. Not simulated: that each model's "
+            "first load reads from the volume as today. The size is that of footprints: files may be smaller."
+        )
     return Advice(remedy.kind, why, remedy.change, now, then, beside)

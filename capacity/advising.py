@@ -109,12 +109,12 @@ def _of_pool(definition: Definition, subject: Subject, advice: Advice, target: f
         yield f"           paste at {place(definition, subject)}:"
         yield from (f"    {line}" for line in overlay_text(subject, advice.change).splitlines())
         for why in why_refused(definition, subject, advice.change):
-            yield f"           make check refuses it as things are: {escaped(why)}"
+            yield f"  but      make check refuses it as things are: {escaped(why)}"
     if advice.now is not None:
         then = f" → {_expected(advice.then)}" if advice.then is not None else ""
         yield f"  expected {_expected(advice.now)}{then} (the same calls, simulated)"
     if advice.beside:
-        yield f"           {advice.beside}"
+        yield f"  besides  {advice.beside}"
 
 
 def _expected(each: Figures) -> str:

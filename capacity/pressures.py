@@ -15,6 +15,7 @@ from .triton import QUEUE, Work, server_work
 
 NOT_AT_ONCE_SECONDS = 0.1  # A bound of the proxy's histogram: who waited longer for a lease waited for a load or room.
 SLOW_BYTES_PER_SECOND = 250e6  # Below it a volume is slow: half of what one SATA disk, or an EFS client, reads.
+SLOW_SECONDS = 1.0  # Of a load, from which on it matters how fast its files come.
 _SIZES_APART = 1.5  # The largest model over the smallest, from which on sizes tell reading from starting.
 FOR_ROOM: Final[tuple[BusyReason, ...]] = ("no-room", "freeing", "unloading", "draining")
 FOR_A_LOAD: Final[tuple[BusyReason, ...]] = ("queued", "loading")
@@ -102,11 +103,13 @@ class Reading:
 
     bytes_per_second: float
     share: float  # Of the seconds of loading: what grows with the size. The rest is the same for each load.
+    seconds: float  # That it is of a load, on average.
 
     @property
     def slow(self) -> bool:
         """Whether a faster way would save most of the loading."""
-        return self.share >= 0.5 and self.bytes_per_second < SLOW_BYTES_PER_SECOND
+        is_much = self.share >= 0.5 and self.seconds >= SLOW_SECONDS
+        return is_much and self.bytes_per_second < SLOW_BYTES_PER_SECOND
 
 
 def reading(loads: Sequence[tuple[float, float, float]]) -> Reading | None:
@@ -125,7 +128,7 @@ def reading(loads: Sequence[tuple[float, float, float]]) -> Reading | None:
     if slope <= 0 or seconds <= 0:
         return None
     slope = min(slope, seconds / size)  # a start takes no less than nothing
-    return Reading(1 / slope, slope * size / seconds)
+    return Reading(1 / slope, slope * size / seconds, slope * size)
 
 
 def pressures(found: PoolSamples, models: Iterable[str]) -> Pressures:

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +17,13 @@ from stacks.problems import escaped
 
 from .prometheus import Prometheus, Series
 from .recording import HOUR, record
-from .samples import SCRAPED, Recorded, Samples
+from .samples import Recorded, Samples
 from .trace import trace_of
 
 SAMPLES_FILE: Final = "samples.json.gz"
 TRACE_FILE: Final = "trace.csv.gz"
+_OF_PROXIES: Final = "tidegate_proxy_in_flight"  # Which each has from its start on.
+_BROKEN: Final = gzip.BadGzipFile, EOFError, zlib.error
 _STEPS: Final = 480  # Of one window: 3 minutes of a day.
 
 
@@ -47,8 +50,9 @@ class Asked:
 def asked(url: str, match: str, hours: float) -> tuple[Recorded, Asked]:
     """Return what a Prometheus remembers of the last hours, of series with the labels that `match` says."""
     of_this_time = Asked(Prometheus(url, match), hours * HOUR, time.time())
-    if not of_this_time.series(SCRAPED):
-        raise CommandError(f"{url} has scraped nothing with {match} in these {hours:g} hours: see MATCH, STACK, HOURS.")
+    if not of_this_time.series(_OF_PROXIES):
+        nothing = f"{url} has scraped no proxy of Tidegate's with {match} in these {hours:g} hours"
+        raise CommandError(f"{nothing}: see MATCH, STACK, HOURS, and `monitoring` in the definition.", WRONG_INPUT)
     trace, why = None, ""
     try:
         trace, _ = trace_of(record(of_this_time.prometheus, hours, of_this_time.now))
@@ -67,17 +71,17 @@ def kept(folder: Path) -> Recorded:
             metric: [Series(each["metric"], [(at, float(value)) for at, value in each["values"]]) for each in found]
             for metric, found in told["metrics"].items()
         }
-        seconds = float(told["seconds"])
-    except (gzip.BadGzipFile, EOFError, ValueError, TypeError, KeyError, AttributeError):
+        seconds, why = float(told["seconds"]), str(told["whyNoTrace"])
+    except (*_BROKEN, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise CommandError(f"{escaped(str(file))} holds no samples as `make advise` keeps them.", WRONG_INPUT) from None
     except OSError as error:
-        why = f"{error.strerror}. Is that a folder of samples?"
-        raise CommandError(f"{escaped(str(file))}: {why}", WRONG_INPUT) from None
+        what = f"{escaped(str(file))}: {error.strerror}"
+        raise CommandError(f"{what}. Is that a folder of samples?", WRONG_INPUT) from None
     try:
         trace = read_trace(folder / TRACE_FILE) if (folder / TRACE_FILE).exists() else None
     except SimulationError as error:
         raise CommandError(str(error), WRONG_INPUT) from None
-    return Recorded(Samples(seconds, lambda metric: known.get(metric, ())), trace)
+    return Recorded(Samples(seconds, lambda metric: known.get(metric, ())), trace, why)
 
 
 def keep(recorded: Recorded, of_this_time: Asked, folder: Path) -> None:
@@ -90,7 +94,9 @@ def keep(recorded: Recorded, of_this_time: Asked, folder: Path) -> None:
         ]
         for metric, found in sorted(of_this_time.known.items())
     }
-    text = json.dumps({"seconds": recorded.samples.seconds, "metrics": metrics})
+    seconds, why = recorded.samples.seconds, recorded.why_no_trace
+    text = json.dumps({"seconds": seconds, "whyNoTrace": why, "metrics": metrics})
     (folder / SAMPLES_FILE).write_bytes(gzip.compress(text.encode(), mtime=0))
+    (folder / TRACE_FILE).unlink(missing_ok=True)  # of another time
     if recorded.trace is not None:
         write_trace(recorded.trace, folder / TRACE_FILE)

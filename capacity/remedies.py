@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tidegate_contracts.eviction import MODELS_SHARE
+from tidegate_contracts.eviction import MODELS_SHARE, STAGED_SHARE
 from tidegate_eviction.policies import registry
 from tidegate_eviction.simulate.engine import SimulationSetting
+from tidegate_eviction.simulate.trace import Trace
 
 from stacks import devices
 from stacks.definition.base import byte_count
 from stacks.definition.gpu_products import gpu_product, profile_bytes
 from stacks.definition.models import Model
 from stacks.definition.placement import CpuPlacement, DraPlacement, MigPlacement
-from stacks.definition.pools import OnDemand, Pool
+from stacks.definition.pools import OnDemand, Pool, Staging
 from stacks.definition.servers import Server
 from stacks.stack import Stack
 
@@ -23,9 +24,12 @@ from .pressures import Pressures
 
 Tree = Mapping[str, Any]
 MARGIN: Final = 1.25  # What a first load is charged more than its footprint.
-_MOST_TRIED = 3  # Models that it is tried with to pin them, or to take them apart.
+GREEDY: Final = 0.5  # Share of all evictions that are for one model, from which on it is tried in a pool of its own.
+_MOST_TRIED = 3  # Models that it is tried with to pin them.
 _MEBIBYTE = 1 << 20
 _NOT_IN_A_NAME = re.compile("[^a-z0-9]+")
+FILES_NEAR: Final = "files near the GPU"
+NEAR_BYTES_PER_SECOND: Final = 1e9  # At which they are simulated to come: a third of what one NVMe disk reads.
 SLICES = (MigPlacement, DraPlacement)
 _USUAL: Final = tuple(f"{compute}g" for compute in (2, 3))  # Of two profiles of one size.
 
@@ -78,6 +82,12 @@ class Remedy:
     setting: SimulationSetting
     more_bytes: int = 0  # Memory of slices, or of processors' pods, that it takes beyond today's.
     apart: tuple[str, ...] = ()  # Models that get a pool of their own.
+    loads: float = 1.0  # What a load takes of today's time.
+
+    def trace(self, now: Trace) -> Trace:
+        """Return the calls as they come, to models that are loaded so fast."""
+        models = (replace(model, load_seconds=model.load_seconds * self.loads) for model in now.models)
+        return replace(now, models=tuple(models))
 
 
 def remedies(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
@@ -86,20 +96,15 @@ def remedies(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
     assert isinstance(pool.loading, OnDemand)
     for model in sorted(now.pinned):
         yield Remedy(f"unpin {model}", subject.of_model(model, pinned=False), replace(now, pinned=now.pinned - {model}))
-    shortest = pool.loading.lease_seconds
-    for policy, idle in (("cost-aware", shortest), (pool.loading.policy, shortest)):
-        if (policy, idle) != (
-            pool.loading.policy,
-            pool.loading.idle_seconds,
-        ) and pool.loading.policy in registry.BUILT_IN:
-            limits = {"policy": policy, "idleSeconds": idle}
-            setting = replace(now, policy=registry.BUILT_IN[policy], idle_seconds=idle)
-            yield Remedy("other limits", subject.change(loading=limits), setting)
+    yield from _other_limits(subject, now)
+    if found.reading is not None and (change := staging(subject)) is not None:
+        saved = found.reading.share * (1 - found.reading.bytes_per_second / NEAR_BYTES_PER_SECOND)
+        yield Remedy(FILES_NEAR, change, now, loads=1 - saved)
     used = sorted(found.models, key=lambda name: found.models[name].evicted, reverse=True)
     for model in [each for each in used if each not in now.pinned and found.models[each].evicted][:_MOST_TRIED]:
         yield Remedy(f"pin {model}", subject.of_model(model, pinned=True), replace(now, pinned=now.pinned | {model}))
-    greedy = sorted(found.models, key=lambda name: found.models[name].evicted_others, reverse=True)
-    for model in [each for each in greedy if found.models[each].evicted_others][:_MOST_TRIED]:
+    others = sum(each.evicted_others for each in found.models.values())
+    for model in [name for name, each in found.models.items() if each.evicted_others > GREEDY * others]:
         if (made := _pool_for(subject, model)) is not None:
             change, size = made
             yield Remedy(f"another pool for {model}", change, replace(now, pinned=now.pinned - {model}), size, (model,))
@@ -110,6 +115,39 @@ def remedies(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
         for count in (now.replicas + 1, now.replicas + 2):
             more = subject.slice_bytes * (count - now.replicas)
             yield Remedy("more replicas", subject.change(replicas=count), replace(now, replicas=count), more)
+
+
+def _other_limits(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
+    """Yield other policies, of those that there are here, and a shorter idle limit."""
+    loading = subject.pool.loading
+    assert isinstance(loading, OnDemand)
+    if loading.policy not in registry.BUILT_IN:
+        return  # Its author knows why.
+    shortest = {"idleSeconds": loading.lease_seconds}
+    tried: tuple[Tree, ...] = ({"policy": "break-even"}, {"policy": "cost-aware", **shortest}, shortest)
+    for limits in tried:
+        policy = registry.BUILT_IN.get(limits.get("policy", loading.policy))
+        idle = limits.get("idleSeconds", loading.idle_seconds)
+        if policy is not None and (policy.name, idle) != (loading.policy, loading.idle_seconds):
+            yield Remedy("other limits", subject.change(loading=limits), replace(now, policy=policy, idle_seconds=idle))
+
+
+def staging(subject: Subject) -> Tree | None:
+    """Return the change that keeps files of all models that are called near the GPU, as large as their footprints.
+
+    None where models are not loaded again and again from a slow volume, and where files are near already.
+    """
+    read = subject.found.reading
+    if read is None or not read.slow or not subject.found.evicted:
+        return None
+    pool, called = subject.pool, [name for name, each in subject.found.models.items() if each.calls]
+    part, whole = STAGED_SHARE
+    size = math.ceil(sum(map(subject.footprint_bytes, called)) * whole / part / _MEBIBYTE)
+    tier = {"kind": "disk", "size": size_text(size * _MEBIBYTE)}
+    assert isinstance(pool.loading, OnDemand)
+    loading = pool.loading.model_copy(update={"staging": Staging.model_validate(tier)})
+    is_far = subject.stack.staging(subject.server, pool.model_copy(update={"loading": loading})) is not None
+    return subject.change(loading={"staging": tier}) if is_far and pool.loading.staging is None else None
 
 
 def _profiles(subject: Subject) -> Sequence[str]:

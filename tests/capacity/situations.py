@@ -42,6 +42,11 @@ GPUS = """\
     gpus:
       - {nodes: 1, product: NVIDIA-A100-SXM4-80GB, perNode: 1, mig: {slices: {1g.10gb: 3, 2g.20gb: 2}}}
 """
+ON_SLICES = (
+    f"{{name: {POOL}, loading: {{mode: on-demand, policy: lru-idle, idleSeconds: 60, waitSeconds: 20}}, "
+    "placement: {kind: mig, profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}}"
+)
+SMALL = dict.fromkeys(("ant", "bee", "cat", "dog", "emu"), "footprint: 3G")
 
 
 def definition(folder: Path, pool: str, models: Mapping[str, str], gpus: str = "") -> Definition:

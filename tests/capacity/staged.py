@@ -4,6 +4,7 @@ Its pools run on processors, its replicas on addresses of loopback. What differs
 which ports there are.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 
 from tidegate_contracts import eviction_process, proxy_process, routing
 from tidegate_contracts.eviction import EvictionSettings, Tuning
+from tidegate_eviction.staging.tier import MODELS
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from lab.demo.visitor import Visitor
@@ -19,6 +21,7 @@ from lab.local_plane.policy import Policy, policy, triton_options, write_setting
 from lab.local_plane.process import free_ports
 from lab.local_plane.proxy import Proxy, proxy, write_tables
 from lab.local_plane.repository import Model
+from lab.local_plane.slow_volume import SlowVolume, forget
 from lab.local_plane.triton import Triton, triton
 from rollout.render import render
 from stacks.stack import Definition
@@ -28,6 +31,7 @@ PROGRAM = HERE / "worker.py"
 MIB = 1 << 20
 PROCESS_MIB = 21  # What a model takes besides what it holds, and a bit: lab/demo/zoo.py.
 CALLER = "notebooks"
+DOORS = 2  # Sets of connections that the visitor has to the one proxy.
 VECTOR = ("TYPE_FP32", "-1")
 TUNING = Tuning(tolerance_bytes=16 * MIB, retry_most_seconds=10)
 
@@ -39,14 +43,18 @@ class Worker:
     name: str
     mebibytes: int  # All that it takes.
     seconds: float = 0.0  # That an answer takes.
-    rate: float = 1000.0  # Megabytes a second at which its weights are read.
+    file: int = 0  # Of the mebibytes, those that are weights in a file.
 
     def write(self, repository: Path) -> None:
-        numbers = {"mebibytes": self.mebibytes - PROCESS_MIB, "seconds": self.seconds, "rate": self.rate}
+        """Write it into a repository that nobody reads yet."""
+        held = self.mebibytes - self.file - PROCESS_MIB
+        said = {"mebibytes": held, "seconds": self.seconds, "volume": repository.resolve()}
         more = "".join(
-            f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in numbers.items()
+            f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in said.items()
         )
         Model(self.name, PROGRAM, [("INPUT", *VECTOR)], [("OUTPUT", *VECTOR)], more).write(repository)
+        if self.file:
+            (repository / self.name / "1" / "weights.bin").write_bytes(os.urandom(self.file * MIB))
 
 
 @dataclass(frozen=True)
@@ -68,22 +76,29 @@ class Staged:
     replicas: Sequence[Replica]
     visitor: Visitor = field(repr=False)
 
-    def targets(self) -> list[tuple[str, dict[str, str]]]:
-        """Return what Prometheus is to ask, each address with the labels that PodMonitors give it."""
-        found = [(self.proxy.admin, {"pod": "inference-proxy-0"})]
-        for each in self.replicas:
-            found.append((f"{each.triton.host}:{each.triton.metrics_port}", {"pod": each.pod}))
-            found.append((each.policy.admin, {"pod": each.pod}))
-        return [(address, {"namespace": self.namespace, **labels}) for address, labels in found]
+    @property
+    def pods(self) -> dict[str, str]:
+        """The pod that each host and port with metrics belongs to: Triton and its policy are in one."""
+        servers = {f"{each.triton.host}:{each.triton.metrics_port}": each.pod for each in self.replicas}
+        return {
+            self.proxy.admin: "inference-proxy-0",
+            **servers,
+            **{each.policy.admin: each.pod for each in self.replicas},
+        }
 
 
 @contextmanager
-def staged(root: Path, definition: Definition, workers: Sequence[Worker]) -> Iterator[Staged]:
-    """Run the definition's only stack below a folder; it ends with the block."""
+def staged(
+    root: Path, definition: Definition, workers: Sequence[Worker], volume: SlowVolume | None = None
+) -> Iterator[Staged]:
+    """Run the definition's only stack below a folder, its models on a volume there; it ends with the block."""
     (stack,) = definition.stacks
-    repository, models = root / "models", [each.name for each in workers]
-    for each in workers:
-        each.write(repository)
+    models = [each.name for each in workers]
+    repository = (volume.folder if volume else root) / "models"
+    for worker in workers:
+        worker.write(repository)
+    if volume is not None:
+        forget(volume.folder)
     maps = {each["metadata"]["name"]: each for each in render(stack, definition).objects if each["kind"] == "ConfigMap"}
     (tables,) = (each["data"] for each in maps.values() if proxy_process.ROUTING_FILE in each["data"])
     table = routing.RoutingTable.model_validate_json(tables[proxy_process.ROUTING_FILE])
@@ -97,11 +112,19 @@ def staged(root: Path, definition: Definition, workers: Sequence[Worker]) -> Ite
             settings = EvictionSettings.model_validate_json(said)
             settings = settings.model_copy(update={"repository": str(repository), "tuning": TUNING})
             for number in range(count):
-                folder, host = root / f"{name}-{number}", f"127.0.0.{number + 1}"
+                folder, host, served = root / f"{name}-{number}", f"127.0.0.{number + 1}", repository
+                if settings.staging is not None:
+                    served = folder / "tier" / MODELS
+                    served.mkdir(parents=True)
+                    near = settings.staging.model_copy(update={"folder": str(folder / "tier")})
+                    settings = settings.model_copy(update={"staging": near})
                 write_settings(folder, settings)
-                at = running.enter_context(triton(folder, repository, None, triton_options(folder), ports[:3], host))
+                at = running.enter_context(triton(folder, served, None, triton_options(folder), ports[:3], host))
                 beside = running.enter_context(policy(folder, at, (ports[3], ports[4]), ["--drain-seconds", "0"]))
                 replicas.append(Replica(folder.name, at, beside))
+                if volume is not None:
+                    volume.slow_down(at.process.pid)
+                    volume.slow_down(beside.process.pid)
             places[pool.name] = {
                 "host": f"replicas-{count}", "http_port": ports[0], "grpc_port": ports[1], "lease_port": ports[3]
             }  # fmt: skip
@@ -115,5 +138,6 @@ def staged(root: Path, definition: Definition, workers: Sequence[Worker]) -> Ite
         access = routing.AccessTable.model_validate_json(tables[proxy_process.ACCESS_FILE])
         write_tables(door, table.model_copy(update={"servers": servers}), access)
         says = {"environment": table.environment, "api_keys": "true", "drain_seconds": "1", "log_level": "info"}
+        says["request_timeout_seconds"] = "60"
         at_door = running.enter_context(proxy(door, settings=says, packages=[str(HERE / "names")]))
-        yield Staged(definition, stack.namespace, at_door, replicas, Visitor([at_door.http], key))
+        yield Staged(definition, stack.namespace, at_door, replicas, Visitor([at_door.http] * DOORS, key))

@@ -1,11 +1,14 @@
 """What is advised follows from what presses: by samples that are made up, and by the simulator."""
 
+from array import array
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegate_eviction.policies import registry
 from tidegate_eviction.simulate.trace import Trace
 
 from capacity.advice import Advice, advise
@@ -14,17 +17,32 @@ from capacity.changed import changed
 from capacity.pressures import reading
 from capacity.remedies import Subject
 from capacity.samples import Recorded
+from stacks.definition.base import byte_count
+from stacks.definition.pools import OnDemand
 from stacks.stack import Definition
+from stacks.validate import read_definition
 
-from .situations import GPUS, POOL, SERVER, Made, busy, calls, definition, loads, trace, went_for, work
+from .situations import (
+    GPUS,
+    ON_SLICES,
+    POOL,
+    SERVER,
+    SMALL,
+    Made,
+    busy,
+    calls,
+    definition,
+    loads,
+    trace,
+    went_for,
+    work,
+)
 
 GB = 10**9
-ON_SLICES = (
-    f"{{name: {POOL}, loading: {{mode: on-demand, policy: lru-idle, idleSeconds: 60, waitSeconds: 20}}, "
-    "placement: {kind: mig, profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}}"
-)
-SMALL = dict.fromkeys(("ant", "bee", "cat", "dog", "emu"), "footprint: 3G")
+SIZES = {name: (number + 1) * GB for number, name in enumerate(SMALL)}
+OF_SIZES = {name: f"footprint: {size // GB}G" for name, size in SIZES.items()}
 TURNS = trace(dict.fromkeys(SMALL, (3 * GB, 10.0)), 25, 30.0)
+SLOW = trace({name: (size, 2 + size / 1e8) for name, size in SIZES.items()}, 25, 60.0)
 
 
 def advice_for(found: Definition, made: Made, calls: Trace | None = TURNS) -> tuple[Subject, Advice]:
@@ -61,7 +79,7 @@ def test_a_model_that_makes_all_others_go_gets_a_pool_of_its_own(tmp_path: Path)
     calls(made, dict.fromkeys([*small, "whale"], 200.0), late=500.0, waited=5000.0)
     for name in small:
         loads(made, name, 100.0, 10.0, 2e9, evicted=99.0)
-    loads(made, "whale", 100.0, 30.0, 7e9, evicted=99.0)
+    loads(made, "whale", 100.0, 15.0, 7e9, evicted=99.0)
     went_for(made, "whale", 396.0)
     mixed = trace({**dict.fromkeys(small, (2 * GB, 10.0)), "whale": (7 * GB, 15.0)}, 25, 60.0)
     subject, advice = advice_for(found, made, mixed)
@@ -78,6 +96,119 @@ def test_a_pinned_model_that_nobody_calls_is_to_be_unpinned(tmp_path: Path) -> N
     _, advice = advice_for(found, pressed(["ant", "bee", "cat"]), named)
     assert advice.kind == "unpin yak"
     assert advice.change == {"models": [{"name": "yak", "pinned": False}]}
+
+
+def test_a_dear_model_that_many_call_at_the_same_time_is_to_be_pinned(tmp_path: Path) -> None:
+    names = ("ant", "bee", "cat", "queen")
+    found = definition(tmp_path, ON_SLICES, dict.fromkeys(names, "footprint: 3G"), GPUS)
+    made = pressed(names)
+    made.grew("tidegate_eviction_model_evictions_total", 9.0, pod=f"{SERVER}-{POOL}-0", model="queen", reason="room")
+    turns = [(100.0 * number, number % 3) for number in range(180)]
+    rushes = [(3600.0 * hour + 50, 3) for hour in range(5) for _ in range(1000)]
+    called = sorted(turns + rushes)
+    models = trace(dict.fromkeys(names, (3 * GB, 15.0)), 1, 1.0).models
+    mixed = Trace(models, array("d", (at for at, _ in called)), array("l", (which for _, which in called)))
+    subject, advice = advice_for(found, made, mixed)
+    assert advice.kind == "pin queen"
+    assert [each.pinned for each in changed(found, subject, advice.change).stacks[0].platform.models] == [
+        False, False, False, True
+    ]  # fmt: skip
+
+
+def test_models_that_are_kept_while_others_are_refused_want_other_limits(tmp_path: Path) -> None:
+    kept = ON_SLICES.replace("idleSeconds: 60", "idleSeconds: 600")
+    found = definition(tmp_path, kept, SMALL, GPUS)
+    made = pressed(SMALL)
+    busy(made, "no-room", 300.0)
+    quick = trace(dict.fromkeys(SMALL, (3 * GB, 1.0)), 25, 30.0)
+    subject, advice = advice_for(found, made, quick)
+    assert advice.kind == "other limits"
+    assert advice.now
+    assert advice.then
+    assert advice.now.refused > advice.then.refused == 0
+    assert changed(found, subject, advice.change).stacks[0].platform.servers[0].pools[0].replicas is None
+
+
+def test_the_policy_that_breaks_even_is_suggested_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stands_in = replace(registry.BUILT_IN["cost-aware"], name="break-even", idle_limits=False)
+    monkeypatch.setattr(registry, "BUILT_IN", {**registry.BUILT_IN, "break-even": stands_in})
+    found = definition(tmp_path, ON_SLICES.replace("idleSeconds: 60", "idleSeconds: 600"), SMALL, GPUS)
+    made = pressed(SMALL)
+    busy(made, "no-room", 300.0)
+    subject, advice = advice_for(found, made, trace(dict.fromkeys(SMALL, (3 * GB, 1.0)), 25, 30.0))
+    assert advice.change == subject.change(loading={"policy": "break-even"})
+
+
+def test_where_no_slice_is_larger_more_replicas_give_the_room(tmp_path: Path) -> None:
+    largest, names = ON_SLICES.replace("1g.10gb", "7g.80gb"), ("ant", "bee", "cat", "dog")
+    gpus = GPUS.replace("nodes: 1", "nodes: 4").replace("1g.10gb: 3, 2g.20gb: 2", "7g.80gb: 1")
+    found = definition(tmp_path, largest, dict.fromkeys(names, "footprint: 30G"), gpus)
+    made = pressed(names)
+    subject, advice = advice_for(found, made, trace(dict.fromkeys(names, (30 * GB, 10.0)), 25, 30.0))
+    assert advice.kind == "more replicas"
+    (pool,) = changed(found, subject, advice.change).stacks[0].platform.servers[0].pools
+    assert pool.replicas in (2, 3)
+
+
+def from_a_slow_volume(evicted: float = 99.0) -> Made:
+    """Every model is loaded again and again, at 100 MB/s."""
+    made = Made()
+    calls(made, dict.fromkeys(SMALL, 200.0), late=500.0, waited=15000.0)
+    for name, size in SIZES.items():
+        loads(made, name, 100.0, 2 + size / 1e8, size, evicted)
+    return made
+
+
+def test_models_that_come_from_a_slow_volume_again_and_again_are_to_be_staged(tmp_path: Path) -> None:
+    found = definition(tmp_path, ON_SLICES, OF_SIZES, GPUS)
+    subject, advice = advice_for(found, from_a_slow_volume(), SLOW)
+    assert advice.kind == "files near the GPU"
+    assert advice.now
+    assert advice.then
+    assert advice.then.lost_seconds < 0.5 * advice.now.lost_seconds
+    assert "Files come at 100 MB/s, which is 94% of what a load takes." in advice.why
+    assert "Not simulated: that each model" in advice.beside
+    (pool,) = changed(found, subject, advice.change).stacks[0].platform.servers[0].pools
+    assert isinstance(pool.loading, OnDemand)
+    assert pool.loading.staging
+    assert byte_count(pool.loading.staging.size) * 15 // 16 == pytest.approx(sum(SIZES.values()), rel=1e-3)
+    text = "\n".join(told(found, found.stacks[0], Recorded(from_a_slow_volume().samples(), SLOW)))
+    assert "kind: disk" in text
+    assert "make check refuses" not in text
+
+
+@pytest.mark.parametrize("reason", ["loading", "queued"])
+def test_who_is_told_busy_for_a_slow_volume_wants_files_near_and_no_longer_wait(tmp_path: Path, reason: str) -> None:
+    found = definition(tmp_path, ON_SLICES, OF_SIZES, GPUS)
+    made = from_a_slow_volume()
+    busy(made, reason, 300.0)
+    assert advice_for(found, made, SLOW)[1].kind == "files near the GPU"
+
+
+def test_where_callers_are_refused_for_room_a_faster_volume_is_no_remedy(tmp_path: Path) -> None:
+    found = definition(tmp_path, ON_SLICES.replace("idleSeconds: 60", "idleSeconds: 600"), OF_SIZES, GPUS)
+    made = from_a_slow_volume()
+    busy(made, "no-room", 300.0)
+    assert advice_for(found, made, SLOW)[1].kind == "a larger slice"
+
+
+def test_files_that_are_near_already_or_read_once_are_not_to_be_staged(tmp_path: Path) -> None:
+    staged = ON_SLICES.replace("waitSeconds: 20", "waitSeconds: 20, staging: {kind: disk, size: 20G}")
+    assert (
+        advice_for(definition(tmp_path, staged, OF_SIZES, GPUS), from_a_slow_volume(), SLOW)[1].kind == "a larger slice"
+    )
+    found = definition(tmp_path, ON_SLICES, OF_SIZES, GPUS)
+    assert advice_for(found, from_a_slow_volume(evicted=0.0), SLOW)[1].kind == "nothing"
+    text = (tmp_path / "inference.yaml").read_text("utf-8")
+    local = "{name: models, kind: hostPath, path: /models, writers: [data-scientists]}"
+    nfs = "{name: models, kind: nfs, server: nfs.example.com, path: /export/models, writers: [data-scientists]}"
+    (tmp_path / "inference.yaml").write_text(
+        text.replace(nfs, local).replace("{name: demo}", "{name: demo, local: true}"), "utf-8"
+    )
+    found = read_definition(tmp_path / "inference.yaml")
+    assert advice_for(found, from_a_slow_volume(), SLOW)[1].kind == "a larger slice"
 
 
 def test_calls_that_queue_want_more_replicas(tmp_path: Path) -> None:

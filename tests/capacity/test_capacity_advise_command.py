@@ -1,0 +1,255 @@
+"""`make advise` as people call it: of a real Prometheus, of samples that were kept, and with whatever may be wrong."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from capacity.__main__ import app
+from capacity.advising import subjects
+from capacity.pressures import Pressures
+from capacity.recorded import SAMPLES_FILE, TRACE_FILE, asked
+from capacity.samples import Recorded
+from lab.local_plane.process import ROOT, free_ports
+from lab.local_plane.prometheus import DATA, Prometheus, installed, prometheus
+from stacks.stack import Definition
+from stacks.validate import read_definition
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from .situations import GPUS, ON_SLICES, POD, SECONDS, SMALL, Made, busy, calls, definition, loads, went_for, work
+from .test_capacity_prometheus_errors import answering
+
+EVERY = 15.0
+BEFORE = 600.0  # Seconds that are remembered before the window begins.
+
+
+def trouble() -> Made:
+    """Models that are called again and again, and have to go for each other."""
+    made = Made()
+    calls(made, dict.fromkeys(SMALL, 720.0), late=1800.0, waited=18000.0)
+    for number, name in enumerate(SMALL):
+        loads(made, name, 360.0, 4.0 + number, 2e9 + 4e8 * number, evicted=354.0)
+        went_for(made, name, 354.0)
+    busy(made, "no-room", 72.0)
+    work(made, "ant", queued=36.0, computed=360.0)
+    made.was("tidegate_eviction_models", 1.0, pod=POD, state="queued")
+    made.was("tidegate_proxy_in_flight", 0.0)
+    for pod in (POD, "inference-proxy-0"):
+        made.was("up", 1.0, pod=pod)
+    return made
+
+
+def written(made: Made, namespace: str, end: float) -> str:
+    """Return the same in OpenMetrics, from before its beginning on: what grew did so evenly."""
+    lines = []
+    for metric, series in made.series.items():
+        lines.append(f"# TYPE {metric} unknown")
+        for each in series:
+            (_, first), (_, last) = each.samples
+            labels = {"pod": "inference-proxy-0", "namespace": namespace, **each.labels}
+            if metric.endswith("footprint_bytes"):
+                labels["from"] = "measured"
+            of = ",".join(f'{name}="{value}"' for name, value in labels.items())
+            for number in range(int((SECONDS + BEFORE) / EVERY) + 1):
+                at = number * EVERY - BEFORE
+                value = first + round((last - first) * (at + BEFORE) / SECONDS)
+                lines.append(f"{metric}{{{of}}} {value} {end - SECONDS + at}")
+    return "\n".join([*lines, "# EOF\n"])
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Definition:
+    return definition(tmp_path_factory.mktemp("definition"), ON_SLICES, SMALL, GPUS)
+
+
+@contextmanager
+def remembering(folder: Path, made: Made, here: Definition) -> Iterator[Prometheus]:
+    """A real Prometheus that remembers these samples of the last hour."""
+    with not_run("A REAL PROMETHEUS"):
+        program = installed().path("promtool")
+    folder.mkdir()
+    (folder / "past.txt").write_text(written(made, here.stacks[0].namespace, float(int(time.time()))), "utf-8")
+    files = folder / "past.txt", folder / DATA
+    command: list[str | Path] = [program, "tsdb", "create-blocks-from", "openmetrics", *files]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    with prometheus(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(here: Definition, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """One that remembers the trouble."""
+    with remembering(tmp_path_factory.mktemp("server") / "prometheus", trouble(), here) as running:
+        yield running
+
+
+def run(file: str, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["advise", file, *arguments])
+
+
+def refused(file: str, *arguments: str, code: int = 2) -> str:
+    """Return the one sentence that a command ends with."""
+    ran = run(file, *arguments)
+    assert ran.exit_code == code, ran.output
+    assert ran.stdout == ""
+    (sentence,) = ran.stderr.splitlines()
+    return sentence
+
+
+def pressures_of(found: Definition, recorded: Recorded) -> Pressures:
+    (subject,) = subjects(found.stacks[0], recorded)
+    return subject.found
+
+
+def test_what_a_real_prometheus_is_asked_is_what_pressed(here: Definition, server: Prometheus) -> None:
+    recorded, _ = asked(server.url, f'namespace="{here.stacks[0].namespace}"', 1.0)
+    there, made = (pressures_of(here, each) for each in (recorded, Recorded(trouble().samples(), None)))
+    for figure in (
+        "calls",
+        "late_calls",
+        "waited_seconds",
+        "loads",
+        "evicted",
+        "busy_for_room",
+        "load_seconds",
+        "taken",
+    ):
+        assert getattr(there, figure) == pytest.approx(getattr(made, figure), rel=0.05), figure
+    assert there.queued == pytest.approx(1.0, rel=0.05)
+    assert there.work.queue_share == pytest.approx(0.1, rel=0.05)
+    assert there.replicas == 1
+    assert recorded.trace
+    assert len(recorded.trace) == pytest.approx(5 * 720, rel=0.05)
+
+
+def test_samples_that_were_kept_say_the_same_again_on_a_machine_without_a_prometheus(
+    here: Definition, server: Prometheus, tmp_path: Path
+) -> None:
+    file, samples = here.document.file, tmp_path / "kept"
+    first = run(file, "--prometheus", server.url, "--hours", "1", "--samples", str(samples))
+    assert first.exit_code == 0, first.output
+    assert "memory   short" in first.stdout
+    assert "advice   a larger slice:" in first.stdout
+    assert "(the same calls, simulated)" in first.stdout
+    command = [sys.executable, "-m", "capacity", "advise", file, "--samples", str(samples)]
+    again = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=120, check=False)
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+
+
+def test_without_a_trace_advice_says_why_nothing_was_simulated_also_of_samples(
+    here: Definition, tmp_path: Path, server: Prometheus
+) -> None:
+    other = Made()
+    for metric, series in trouble().series.items():
+        if metric != "tidegate_eviction_model_load_seconds":
+            other.series[metric] = series
+    samples = ["--samples", str(tmp_path / "kept")]
+    assert run(here.document.file, "--prometheus", server.url, "--hours", "1", *samples).exit_code == 0
+    assert (tmp_path / "kept" / TRACE_FILE).exists()
+    with remembering(tmp_path / "prometheus", other, here) as running:
+        first = run(here.document.file, "--prometheus", running.url, "--hours", "1", *samples)
+    assert "Nothing could be simulated: What loads take is not known" in first.stdout
+    assert "advice   nothing: " in first.stdout
+    assert run(here.document.file, *samples).stdout == first.stdout
+
+
+def test_what_prometheus_has_of_another_environment_is_none_of_this_ones(here: Definition, server: Prometheus) -> None:
+    sentence = refused(here.document.file, "--prometheus", server.url, "--match", 'cluster="west"')
+    assert "has scraped no proxy of Tidegate's with namespace=" in sentence
+    assert 'cluster="west" in these 24 hours: see MATCH, STACK, HOURS, and `monitoring` in the definition.' in sentence
+
+
+def test_a_prometheus_that_scrapes_others_and_what_is_none_are_told(here: Definition, tmp_path: Path) -> None:
+    others = Made()
+    others.was("up", 1.0, pod="somebody-else")
+    with remembering(tmp_path / "prometheus", others, here) as running:
+        assert "has scraped no proxy of Tidegate's" in refused(here.document.file, "--prometheus", running.url)
+    with answering(200, "<html>") as (url, _):
+        assert "is that a Prometheus?" in refused(here.document.file, "--prometheus", url, code=1)
+
+
+def test_matchers_that_are_none_are_told_with_their_words(here: Definition, server: Prometheus) -> None:
+    sentence = refused(here.document.file, "--prometheus", server.url, "--match", "what is this")
+    assert "parse error" in sentence
+    assert "what is this?" in sentence
+
+
+@pytest.mark.parametrize("hours", ["0", "-1", "nan", "9000"])
+def test_hours_are_some_and_at_most_a_year(here: Definition, hours: str) -> None:
+    sentence = refused(here.document.file, "--prometheus", "http://here", "--hours", hours)
+    assert sentence.startswith(f"HOURS={hours} is not more than 0")
+
+
+def test_hours_are_a_number(here: Definition) -> None:
+    ran = run(here.document.file, "--prometheus", "http://here", "--hours", "abc")
+    assert ran.exit_code == 2
+    assert "Invalid value for '--hours'" in ran.stderr
+    assert "number" in ran.stderr
+
+
+@pytest.mark.parametrize("target", ["99", "0%", "101%", "abc", "%", "-1%", "nan%"])
+def test_a_target_is_a_share_in_per_cent(here: Definition, target: str) -> None:
+    sentence = refused(here.document.file, "--prometheus", "http://here", "--target", target)
+    assert sentence == f"TARGET={target} is no share of calls, such as 99%."
+
+
+def test_where_no_prometheus_is_is_told(here: Definition) -> None:
+    (port,) = free_ports(1)
+    assert "Connection refused. Is that where Prometheus is?" in refused(
+        here.document.file, "--prometheus", f"http://127.0.0.1:{port}", code=1
+    )
+    assert "is no address of a Prometheus" in refused(here.document.file, "--prometheus", "prometheus:9090")
+    assert refused(here.document.file).startswith("Say where from: PROMETHEUS=<url>")
+
+
+def test_a_stack_is_to_be_said_where_there_are_several(here: Definition, tmp_path: Path) -> None:
+    text = Path(here.document.file).read_text("utf-8")
+    text = text.replace("[{name: demo}]", "[{name: demo}, {name: test}]").replace("[demo]", "[demo, test]")
+    (tmp_path / "inference.yaml").write_text(text, "utf-8")
+    names = [stack.name for stack in read_definition(tmp_path / "inference.yaml").stacks]
+    file = str(tmp_path / "inference.yaml")
+    sentence = refused(file, "--prometheus", "http://here")
+    assert sentence.startswith("Say which stack the Prometheus looks after: STACK= one of ")
+    assert all(name in sentence for name in names)
+    near = f"There is no stack {names[0]}x: did you mean {names[0]}? There are: "
+    assert refused(file, "--prometheus", "http://here", "--stack", f"{names[0]}x").startswith(near)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no gzip",
+        gzip.compress(b'{"seconds": 60, "metrics": {}}'),
+        gzip.compress(b"x" * 100)[:-20],
+        gzip.compress(os.urandom(500))[:200] + bytes(300),
+        gzip.compress(b"[" * 20_000),
+        gzip.compress(json.dumps({"seconds": 60, "whyNoTrace": "", "metrics": {"up": [{"metric": {}}]}}).encode()),
+        gzip.compress(json.dumps({"seconds": "?", "whyNoTrace": "", "metrics": {}}).encode()),
+    ],
+)
+def test_samples_that_are_none_are_told(here: Definition, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / SAMPLES_FILE).write_bytes(content)
+    sentence = refused(here.document.file, "--samples", str(tmp_path))
+    assert sentence == f"{tmp_path / SAMPLES_FILE} holds no samples as `make advise` keeps them."
+
+
+def test_a_folder_without_samples_and_none_at_all_are_told(here: Definition, tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        sentence = refused(here.document.file, "--samples", str(folder))
+        assert sentence == f"{folder / SAMPLES_FILE}: No such file or directory. Is that a folder of samples?"
+
+
+def test_a_trace_beside_samples_that_is_broken_is_told(here: Definition, tmp_path: Path) -> None:
+    told = {"seconds": 60, "whyNoTrace": "", "metrics": {}}
+    (tmp_path / SAMPLES_FILE).write_bytes(gzip.compress(json.dumps(told).encode()))
+    (tmp_path / TRACE_FILE).write_bytes(b"what is that")
+    assert str(tmp_path / TRACE_FILE) in refused(here.document.file, "--samples", str(tmp_path))

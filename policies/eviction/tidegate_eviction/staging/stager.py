@@ -16,9 +16,10 @@ from tidegate_contracts.eviction import Staging
 
 from ..core.outlook import Outlook
 from ..policies import Candidate
-from ..policies.registry import BUILT_IN, worth
+from ..policies.registry import worth
 from ..server import RepositoryError
 from .copying import ChangedError, Copy, StagingError
+from .rule import CHEAPEST, candidate
 from .sources import Contents
 from .tier import Key, Tier, disk_bytes
 
@@ -29,7 +30,6 @@ _WAIT_SECONDS = 0.2  # Seconds between two looks for room that loads under way t
 _AGAIN_SECONDS = 60.0  # Seconds after which what could not be staged ahead is tried again.
 _THREADS, _COPIES = 4, 16
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_CHEAPEST = BUILT_IN["cost-aware"]
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
@@ -276,7 +276,7 @@ class Stager:
         by_candidate = {id(candidate): key for key, candidate in group}
         candidates = [candidate for _, candidate in group]
         freed = 0
-        for victim in _CHEAPEST.choose(candidates, lacking, monotonic()):
+        for victim in CHEAPEST.choose(candidates, lacking, monotonic()):
             key = by_candidate[id(victim)]
             freed += self.tier.staged[key]
             self.counts.discarded += 1
@@ -311,11 +311,8 @@ class Stager:
         return [idle, [(key, self._candidate(outlook, key, now)) for key in rest]]
 
     def _candidate(self, outlook: Outlook, key: Key, now: float) -> Candidate:
-        """Return what is staged as the cost rule sees it: to copy it again takes as long as it is large."""
-        model, size = key[0], self.tier.staged.get(key, 0)
-        known = outlook.uses.get(model)
-        last_use = max(known.last_use if known else 0.0, self._used.get(model, 0.0))
-        return Candidate(model, size, last_use, now, float(size), known.gap_seconds if known else 0.0)
+        """Return what is staged as the cost rule sees it."""
+        return candidate(outlook, key[0], self.tier.staged.get(key, 0), self._used.get(key[0], 0.0), now)
 
     def _begin(self, contents: Contents) -> None:
         copy = Copy(contents, self.settings.bandwidth_bytes_per_second, self._is_hurried)

@@ -118,6 +118,12 @@ def simulate(
     residency_factor: Annotated[
         float, typer.Option(help="Anti-thrash: a model stays so many times what its load took; 0: off.", min=0)
     ] = PoolSettings.residency_factor,
+    tier: Annotated[
+        str, typer.Option(help="Files kept near each replica: bytes, or per cent of all footprints; without: none.")
+    ] = "",
+    tier_speedup: Annotated[
+        float, typer.Option(help="How many times faster a load is whose files are near.", min=1)
+    ] = 8.0,
     instant: Annotated[
         bool, typer.Option("--instant", help="Loads take no time (they are charged): as plain simulations of caches.")
     ] = False,
@@ -139,7 +145,7 @@ def simulate(
             raise SimulationError("Say which policy (--policy cost-aware), or --compare for all of them.")
         numbers = {"--idle-seconds": idle_seconds, "--wait-seconds": wait_seconds, "--lease-seconds": lease_seconds,
                    "--unload-seconds": unload_seconds, "--freeing-seconds": freeing_seconds,
-                   "--residency-factor": residency_factor}  # fmt: skip
+                   "--residency-factor": residency_factor, "--tier-speedup": tier_speedup}  # fmt: skip
         for option, value in numbers.items():
             if value is not None and not math.isfinite(value):
                 raise SimulationError(f"{option} {value}: this is no number that something can last.")
@@ -163,6 +169,7 @@ def simulate(
             idle_seconds=idle_seconds, wait_seconds=wait_seconds, replicas=replicas, holders=holders,
             lease_seconds=lease_seconds, unload_seconds=unload_seconds, freeing_seconds=freeing_seconds,
             residency_factor=residency_factor, instant=instant,
+            tier_bytes=capacity_bytes(tier, read, "--tier") if tier else 0, tier_speedup=tier_speedup,
         )  # fmt: skip
         notes: list[str] = []
         said: object
@@ -175,7 +182,7 @@ def simulate(
         else:
             compared = comparing.compare(read, setting, policies, bound) if compare else [comparing.run(read, setting)]
             rows = list(compared)
-            table, notes = report.table(read, setting, rows), report.notes(rows, bound and compare)
+            table, notes = report.table(read, setting, rows), report.notes(rows, bound and compare and not tier)
             said = report.as_json(read, setting.capacity_bytes, replicas, rows)
             if plot:
                 report.plot_rows(plot, str(table.title), read, rows)
@@ -230,7 +237,7 @@ def _pairs(said: list[str]) -> dict[str, str]:
     return pairs
 
 
-def capacity_bytes(text: str, trace: Trace) -> int:
+def capacity_bytes(text: str, trace: Trace, option: str = "--capacity") -> int:
     """Return what a capacity says, in bytes; SimulationError if it says nothing."""
     written = text.strip()
     if written.endswith("%"):
@@ -245,7 +252,7 @@ def capacity_bytes(text: str, trace: Trace) -> int:
         size = round(float(match[1]) * unit) if unit else 0
         if 0 < size < 1 << 62:
             return size
-    said = f"--capacity {text}: this is no size above 0" if written else "Say --capacity"
+    said = f"{option} {text}: this is no size above 0" if written else f"Say {option}"
     raise SimulationError(
         f"{said}. Write bytes (9663676416, 9Gi, 500M), or per cent of all footprints (40%), and more than 0."
     )

@@ -120,7 +120,11 @@ def bound_of(trace: Trace, setting: SimulationSetting, outcome: Outcome) -> Boun
 def compare(
     trace: Trace, setting: SimulationSetting, policies: Sequence[Policy], bounded: bool = True
 ) -> Iterator[ComparisonRow]:
-    """Yield these policies, Belady's rules and libCacheSim's caches; says on stderr what needs a missing library."""
+    """Yield these policies, Belady's rules and libCacheSim's caches; says on stderr what needs a missing library.
+
+    There is no bound with a tier, where loads of one model take different times.
+    """
+    bounded = bounded and not setting.tier_bytes
     known: dict[tuple[bytes, bytes], Bound | None] = {}
     for policy in policies:
         row = run(trace, replace(setting, policy=policy))

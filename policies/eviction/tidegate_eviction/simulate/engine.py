@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from tidegate_contracts import lease
 from tidegate_contracts.placement import NotNow, next_ask, ranked
 
-from .replica import Answer, HeldLease, SimulatedReplica
+from .held import HeldLease
+from .replica import Answer, SimulatedReplica
 from .setting import FOR_EVER, SimulationSetting
 from .trace import Outcome, Trace, shown
 

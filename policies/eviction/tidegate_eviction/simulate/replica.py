@@ -8,7 +8,6 @@ of leases, because no model waits for room, each lease is followed by itself, wh
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -18,6 +17,8 @@ from tidegate_contracts.lease import State
 from ..core.messages import Answered, Evicted, Load, PolicyFailed, ServerInventory, Step, Ticket, Unload
 from ..core.pool import LOOK_SECONDS
 from ..core.residency import Residency
+from .held import HeldLease
+from .near import SimulatedTier
 from .setting import FOR_EVER, SHORT_SECONDS, SimulationSetting, pool_settings, specs
 from .trace import Outcome, Trace, TracedModel
 
@@ -25,22 +26,6 @@ Answer = lease.Granted | lease.Refusal
 Told = Callable[[Answer, bool], None]
 _JUST = 1e-6  # Seconds by which rounding may be off.
 _Ask = tuple[int, str, float | None]  # Which model, for which proxy, and how long to wait for room.
-
-
-@dataclass(slots=True)
-class HeldLease:
-    """What a proxy knows of a lease that it holds, and tells when it renews it."""
-
-    which: int
-    warm_seconds: float
-    of: "SimulatedReplica"
-    renews: float  # When its proxy renews it next, as far as it was followed.
-    until: float = 0.0  # When the last request ends.
-    requests: int = 0  # Since the last renewal.
-    in_flight: int = 0
-    idle_seconds: float = 0.0
-    lost: bool = False  # No request may begin under it: it is released when the last one has ended.
-    looked_at: float = FOR_EVER  # When its proxy finds out that it is unused, unless it is used again.
 
 
 class Clock(Protocol):
@@ -68,6 +53,7 @@ class SimulatedReplica:
         self._models = trace.models
         self._which = {model.name: which for which, model in enumerate(trace.models)}
         self._setting, self._clock, self._outcome = setting, clock, outcome
+        self._tier = SimulatedTier(setting.tier_bytes, setting.tier_speedup) if setting.tier_bytes else None
         self._loading = 0
         self._asking: dict[_Ask, list[Told]] = {}
         self._tickets: dict[int, _Ask] = {}
@@ -361,9 +347,12 @@ class SimulatedReplica:
         which = self._which[command.model]
         if isinstance(command, Load):
             self._loading += 1
-            seconds = self._models[which].load_seconds
-            self._outcome.loads.append((self._clock.now, seconds))
-            return self._after(0.0 if self._setting.instant else seconds, partial(self._loaded, command, which))
+            model, now = self._models[which], self._clock.now
+            seconds, copied = model.load_seconds, 0.0
+            if self._tier is not None:
+                seconds, copied = self._tier.load(model, self._core.outlook(0.0), now)
+            self._outcome.loads.append((now, seconds))
+            return self._after(0.0 if self._setting.instant else seconds, partial(self._loaded, command, which, copied))
         return self._after(self._setting.unload_seconds, partial(self._unloaded, command, which))
 
     def _after(self, seconds: float, what: Callable[[], list[Step]]) -> list[Step]:
@@ -377,11 +366,12 @@ class SimulatedReplica:
         self._clock.later(seconds, then)
         return []
 
-    def _loaded(self, command: Load, which: int) -> list[Step]:
+    def _loaded(self, command: Load, which: int, copied: float) -> list[Step]:
         self._loading -= 1
-        size = self._models[which].footprint_bytes
+        size, now = self._models[which].footprint_bytes, self._clock.now
         self._used_bytes += size
-        return [self._core.load_ended(command.number, self._clock.now, measured_bytes=size), *self._read()]
+        ended = self._core.load_ended(command.number, now, measured_bytes=size, copied_seconds=copied)
+        return [ended, *self._read()]
 
     def _unloaded(self, command: Unload, which: int) -> list[Step]:
         def freed() -> list[Step]:

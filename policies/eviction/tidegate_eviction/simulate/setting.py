@@ -28,6 +28,8 @@ class SimulationSetting:
     residency_factor: float = 0.0
     loads_at_once: int = PoolSettings.loads_at_once
     instant: bool = False
+    tier_bytes: int = 0  # Files that are kept near each replica; 0: none are.
+    tier_speedup: float = 1.0  # How many times faster a load is whose files are near.
     pinned: frozenset[str] = frozenset()  # Models that are loaded at the start, on each replica, and never evicted.
 
     @property

@@ -16,9 +16,10 @@ from tidegate_contracts.eviction import Staging
 
 from ..core.outlook import Outlook
 from ..policies import Candidate
-from ..policies.registry import BUILT_IN, worth
+from ..policies.registry import worth
 from ..server import RepositoryError
 from .copying import ChangedError, Copy, StagingError
+from .rule import CHEAPEST, candidate
 from .sources import Contents
 from .tier import EMPTY, Key, Tier, disk_bytes
 
@@ -33,7 +34,6 @@ _AGAIN_SECONDS = 60.0  # Seconds after which what could not be staged ahead is t
 _THREADS, _COPIES = 4, 16
 _IN_USE = "all of the staging folder is in use by loads under way"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_CHEAPEST = BUILT_IN["cost-aware"]
 Result = TypeVar("Result")
 Group = list[tuple[Key, Candidate]]
 log = logging.getLogger(__name__)
@@ -314,7 +314,7 @@ class Stager:
         """Discard what the cost rule chooses."""
         by_candidate = {id(candidate): key for key, candidate in group}
         candidates = [candidate for _, candidate in group]
-        for victim in _CHEAPEST.choose(candidates, lacking, monotonic()):
+        for victim in CHEAPEST.choose(candidates, lacking, monotonic()):
             key = by_candidate[id(victim)]
             if self._is_free(key):  # a load may have claimed it meanwhile
                 self.counts.discarded += 1
@@ -351,12 +351,8 @@ class Stager:
         return idle, in_memory
 
     def _candidate(self, outlook: Outlook, key: Key, now: float) -> Candidate:
-        """Return what is staged, or is to be, as the cost rule sees it. To copy it again takes as long as it is large,
-        so that what counts of it is when it was used, and how often."""
-        model, size = key[0], self.tier.staged.get(key, 1)
-        known = outlook.uses.get(model)
-        last_use = max(known.last_use if known else 0.0, self._used.get(model, 0.0))
-        return Candidate(model, size, last_use, now, float(size), known.gap_seconds if known else 0.0)
+        """Return what is staged, or is to be, as the cost rule sees it."""
+        return candidate(outlook, key[0], self.tier.staged.get(key, 1), self._used.get(key[0], 0.0), now)
 
     def _is_hurried(self) -> bool:
         """Tell whether a load waits for a copy: all others yield."""

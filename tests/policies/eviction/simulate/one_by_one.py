@@ -6,7 +6,8 @@ import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.simulate import engine
 from tidegate_eviction.simulate.engine import Simulation
-from tidegate_eviction.simulate.replica import HeldLease, SimulatedReplica
+from tidegate_eviction.simulate.held import HeldLease
+from tidegate_eviction.simulate.replica import SimulatedReplica
 from tidegate_eviction.simulate.setting import FOR_EVER, SimulationSetting
 from tidegate_eviction.simulate.trace import Outcome, Trace
 

@@ -53,6 +53,12 @@ def test_one_policy_is_told_in_one_line(small: Path) -> None:
     assert len([line for line in result.stdout.splitlines() if line.startswith("lru")]) == 1
 
 
+def test_with_all_files_near_less_is_lost(small: Path) -> None:
+    options = ("--trace", small, "--capacity", "40%", "--policy", "lru", "--wait-seconds", 30, "--residency-factor", 0)
+    far, near = (rows(*options, *tier)["lru"] for tier in ((), ("--tier", "100%", "--tier-speedup", 4)))
+    assert near["lost_seconds"] < far["lost_seconds"]
+
+
 @needs_libcachesim
 def test_comparing_puts_policies_caches_and_the_bound_side_by_side(small: Path) -> None:
     found = rows("--trace", small, "--capacity", "8M", "--compare", "--instant", "--idle-seconds", "0")
@@ -139,6 +145,7 @@ def test_a_policy_of_ones_own_is_simulated_by_its_name_and_told_of_when_it_fails
         (("--policy", "lru", "--capacity", "40%", "--wait-seconds", "inf"), "--wait-seconds inf"),
         (("--policy", "lru", "--capacity", "40%", "--lease-seconds", "1e-9"), "--lease-seconds 1e-09: it is 0, or at"),
         (("--policy", "lru", "--capacity", "40%", "--replicas", "0"), "--replicas"),
+        (("--policy", "lru", "--capacity", "40%", "--tier", "large"), "--tier large: this is no size"),
     ],
 )
 def test_wrong_input_is_one_message_and_exit_code_2(small: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -1,0 +1,54 @@
+"""A tier of files near a simulated replica: the second load is fast, and what goes from it goes by the cost rule."""
+
+from dataclasses import replace
+
+import pytest
+from tidegate_eviction.policies.registry import find
+from tidegate_eviction.simulate.engine import SimulationSetting, simulate
+from tidegate_eviction.simulate.zoo import Zoo, generate
+
+from .plain import trace_of
+
+ONE_FITS = SimulationSetting(
+    find("lru"), 10, wait_seconds=60, residency_factor=0, tier_bytes=30, tier_speedup=4.0
+)  # fmt: skip
+A, B, C = (10, 8.0, 0.1), (10, 4.0, 0.1), (8, 2.0, 0.1)
+TURNS = trace_of([(100.0 * place, place % 3) for place in range(9)], A, B, C)
+
+
+def test_a_model_whose_files_are_near_loads_in_its_part_of_the_time() -> None:
+    outcome = simulate(TURNS, ONE_FITS)
+    assert [seconds for _, seconds in outcome.loads] == [8.0, 4.0, 2.0] + 2 * [2.0, 1.0, 0.5]
+    assert list(outcome.waits) == pytest.approx([8.0, 4.0, 2.0] + 2 * [2.0, 1.0, 0.5])
+
+
+def test_each_replica_has_a_tier_of_its_own() -> None:
+    setting = replace(ONE_FITS, replicas=2, pinned=frozenset({"m0"}))
+    assert [seconds for _, seconds in simulate(trace_of([(50.0, 0)], A, B), setting).loads] == [8.0, 8.0]
+
+
+def test_what_is_larger_than_the_tier_is_never_near_and_makes_no_room() -> None:
+    outcome = simulate(TURNS, replace(ONE_FITS, tier_bytes=9))
+    assert [seconds for _, seconds in outcome.loads] == [8.0, 4.0, 2.0, 8.0, 4.0, 0.5, 8.0, 4.0, 0.5]
+
+
+def test_for_other_files_those_of_models_in_memory_go_last() -> None:
+    # The first model stays in memory. Its files are used least; those of the others go for each other all the same, …
+    pinned = replace(ONE_FITS, capacity_bytes=20, pinned=frozenset({"m0"}), tier_bytes=20)
+    outcome = simulate(trace_of([(100, 1), (200, 2), (300, 1), (400, 2)], A, B, C), pinned)
+    assert [seconds for _, seconds in outcome.loads] == [8.0, 4.0, 2.0, 4.0, 2.0]
+    # … and where that is not enough, its own go, too.
+    outcome = simulate(trace_of([(100, 2), (200, 1), (300, 2), (400, 1)], A, B, C), replace(pinned, tier_bytes=18))
+    assert [seconds for _, seconds in outcome.loads] == [8.0, 2.0, 4.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_tier_that_is_no_faster_changes_nothing(replicas: int) -> None:
+    trace = generate(Zoo(models=15, requests=1500, load_mb_per_second=50, seed=3))
+    setting = SimulationSetting(
+        find("cost-aware"), round(0.4 * trace.total_bytes / replicas), idle_seconds=15, wait_seconds=20,
+        lease_seconds=15, residency_factor=1, replicas=replicas,
+    )  # fmt: skip
+    assert simulate(trace, replace(setting, tier_bytes=trace.total_bytes)) == simulate(trace, setting)
+    faster = simulate(trace, replace(setting, tier_bytes=trace.total_bytes, tier_speedup=8.0))
+    assert faster.lost_seconds < simulate(trace, setting).lost_seconds

@@ -235,6 +235,7 @@ def test_a_stack_is_to_be_said_where_there_are_several(here: Definition, tmp_pat
         gzip.compress(json.dumps({"seconds": 60, "whyNoTrace": "", "metrics": {"up": [{"metric": {}}]}}).encode()),
         gzip.compress(json.dumps({"seconds": "?", "whyNoTrace": "", "metrics": {}}).encode()),
     ],
+    ids=["empty", "no gzip", "a key short", "cut off", "garbled", "too deep", "no values", "no number"],
 )
 def test_samples_that_are_none_are_told(here: Definition, tmp_path: Path, content: bytes) -> None:
     (tmp_path / SAMPLES_FILE).write_bytes(content)

@@ -12,6 +12,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs/eviction.md").read_text("utf
 
 def test_the_settings_that_it_shows_are_valid_and_the_first_is_what_it_recommends() -> None:
     texts = re.findall(r"^```yaml\n(loading: .*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    recommended, staged = (OnDemand.model_validate(yaml.safe_load(text)["loading"]) for text in texts)
-    assert (recommended.policy, recommended.idle_seconds) == ("cost-aware", recommended.lease_seconds)
+    recommended, quick, staged = (OnDemand.model_validate(yaml.safe_load(text)["loading"]) for text in texts)
+    assert recommended == OnDemand.model_validate({"mode": "on-demand", "waitSeconds": 60})
+    assert (quick.policy, quick.idle_seconds) == ("cost-aware", quick.lease_seconds)
     assert staged.staging

@@ -161,7 +161,7 @@ class SimulatedReplica:
         """Release a lease after its last request, where it is not kept."""
         if held.until > self._clock.now:
             self._clock.later(held.until - self._clock.now, partial(self._may_have_ended, holder, held))
-        else:
+        elif self._leases[holder].get(self._models[held.which].name) is held:  # not released at this instant already
             self._release(holder, [held])
 
     def _look_later(self, holder: str, held: HeldLease) -> None:

@@ -290,3 +290,9 @@ def test_a_pinned_model_is_loaded_at_the_start_of_each_replica_and_no_other_ever
     assert with_room_for_one.loads[:2] == [(0.0, 2.0), (0.0, 2.0)]
     assert (with_room_for_one.too_large, with_room_for_one.evictions) == (2, 0)
     assert simulate(trace, setting).refused == 0
+
+
+def test_calls_of_one_instant_that_take_no_time_give_their_lease_back_once() -> None:
+    trace = trace_of([(1.0, 0), (1.0, 0), (5.0, 1), (9.0, 0), (9.0, 0), (9.0, 0)], (10, 2.0, 0.0), (10, 2.0, 0.0))
+    outcome = simulate(trace, replace(LRU, wait_seconds=8.0))
+    assert (outcome.answered, outcome.busy, len(outcome.loads)) == (6, 0, 3)

@@ -1,10 +1,12 @@
 """What all tests of the proxy share."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 from tidegate_service.json_lines import JsonLines
 
 from .http.running_proxy import Caller, RunningProxy, served
@@ -17,6 +19,19 @@ __all__ = ["anyio_backend", "exposed", "front", "identity_provider", "real_trito
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     """The loop that the proxy runs on."""
     return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(autouse=True)
+def _on_the_proxys_loop(request: pytest.FixtureRequest) -> None:
+    """A test that is a coroutine runs on the loop that it asks for, whatever ran before in this process."""
+    if request.node.get_closest_marker("anyio") and request.getfixturevalue("anyio_backend") != "asyncio":
+        loop = request.getfixturevalue("_loop_in_use")
+        assert isinstance(loop, uvloop.Loop), loop
+
+
+@pytest.fixture
+async def _loop_in_use() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
 
 
 @pytest.fixture

@@ -109,9 +109,10 @@ class OnDemand(Section):
     policy: PolicyName = "break-even"
     """Which models go first. break-even: a model may go once it was idle for four times what its load took, and for a
     model whose callers are refused, another goes before that as soon as they have lost twice what its own callers would
-    lose to its next load (the ski-rental rule, Karlin et al. 1988; it weighs as cost-aware does). lru-idle, the
-    reference's rule: least recently used of those idle for idleSeconds. lru: least recently used, however short its
-    idleness. cost-aware: weighs bytes, load seconds and use against each other. Or one of your own (docs/eviction.md).
+    lose to its next load (the ski-rental rule, Karlin et al. 1988; it weighs as cost-aware does); models that timers
+    call are loaded just before, where that costs others less. lru-idle, the reference's rule: least recently used of
+    those idle for idleSeconds. lru: least recently used, however short its idleness. cost-aware: weighs bytes, load
+    seconds and use against each other. Or one of your own (docs/eviction.md).
     """
     policy_settings: Annotated[dict[SettingName, SettingText], NOT_IN_VALUES] = Field(default_factory=dict)
     """Settings of a policy of your own, which evictionPolicies says that it takes."""

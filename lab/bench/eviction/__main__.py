@@ -20,12 +20,13 @@ from lab.bench.report import Figures, say
 
 from . import answers, density, near
 from .goals import FULL, GOALS, QUICK, Effort
-from .offline import decisions, simulated
+from .offline import days, decisions, simulated
 
 ZOO = Zoo(models=20, requests=20_000)  # So few that the optimum can be found.
 Part = Callable[[Trace, Effort], Figures]
 PARTS: Mapping[str, Part] = {
     "simulated": lambda trace, _: simulated(trace),
+    "days": lambda *_: days(),
     "decisions": lambda *_: decisions(),
     "warm": lambda _, effort: answers.against_preloaded(effort),
     "cold": lambda _, effort: answers.cold(effort),

@@ -8,7 +8,9 @@ took instead of by a fixed limit, and a bounded wait for room, against the refer
 A policy that refuses less loads more: the table has both. `lost_vs_simple_*` weighs them by what callers lose: seconds
 waited, and the whole bound on waits for each who is refused. It is of the default, as the definition has it, against
 the better one of two simple rules with the same leases and waits: `lru-idle` with five minutes, and `cost-aware` with
-no idle limit.
+no idle limit. `lost_vs_simple_days` is the geometric mean of the same over made-up days of other kinds (`DAYS`), and
+`lost_vs_simple_worst` the worst of their cells. `default_vs_bound_40` holds the default, as it ships, against the least
+that loading could have taken for the very answers that it gave.
 
 A decision: a cold model is wanted, the slice is full, and another one has to go. Measured is the core as the container
 runs it, from the request to the commands, with a thousand and with ten thousand models resident.
@@ -25,6 +27,7 @@ from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.compare import ComparisonRow, bound_of, run
 from tidegate_eviction.simulate.engine import SimulationSetting
 from tidegate_eviction.simulate.trace import Trace
+from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from lab.bench.report import Figures, say
 from stacks.definition.pools import OnDemand
@@ -36,6 +39,16 @@ IDLE_SECONDS = 300.0  # The reference's limit.
 WAIT_SECONDS = 180.0  # Longer than every load of the trace: who waits for one is not refused for it.
 ANTI_THRASH = 1.0
 RUNS = 3
+DAYS = {
+    "steady": Zoo(
+        models=50, zipf=0.7, bursty=0.1, nightly=0.05, periodic=0.4, footprint_mb=200, load_mb_per_second=100, seed=1
+    ),
+    "dear loads": Zoo(models=20, zipf=1.6, bursty=0.2, periodic=0.3, footprint_mb=200, load_mb_per_second=20, seed=1),
+    "dear loads, in bursts": Zoo(models=20, bursty=0.8, footprint_mb=200, load_mb_per_second=20, seed=1),
+    "at random": Zoo(models=40, load_mb_per_second=100, seed=1),
+    "sparse": Zoo(models=30, requests=3_000, zipf=1.0, bursty=0.2, periodic=0.4, load_mb_per_second=50, seed=1),
+}
+"""Days that no factor of the default was chosen by."""
 
 
 def simulated(trace: Trace) -> Figures:
@@ -76,11 +89,7 @@ def _busy(trace: Trace, found: Figures) -> None:
 
 def _cost(trace: Trace, found: Figures) -> None:
     """Measure what a simulated request costs, with pools as they are served, against the plainest loop of a cache."""
-    default = OnDemand(mode="on-demand")
-    setting = SimulationSetting(
-        find("lru-idle"), round(SHARES[-1] / 100 * trace.total_bytes), IDLE_SECONDS, default.wait_seconds,
-        lease_seconds=default.lease_seconds, residency_factor=ANTI_THRASH,
-    )  # fmt: skip
+    setting = replace(shipped(trace, SHARES[-1]), policy=find("lru-idle"), idle_seconds=IDLE_SECONDS)
     seconds: list[tuple[float, float]] = []
     for _ in range(RUNS):
         began = time.process_time()
@@ -93,26 +102,60 @@ def _cost(trace: Trace, found: Figures) -> None:
     found.add("a simulated request", f"{ours:,.1f} µs · {plain:,.1f} µs in a loop that knows no time")
 
 
-def _lost(trace: Trace, found: Figures) -> None:
+def shipped(trace: Trace, share: int) -> SimulationSetting:
+    """Return what a definition that says nothing has, with room for so many per cent of all models."""
     default = OnDemand(mode="on-demand")
-    shipped = SimulationSetting(
-        find(default.policy), 0, default.idle_seconds, default.wait_seconds, lease_seconds=default.lease_seconds,
-        residency_factor=PoolSettings.residency_factor,
+    return SimulationSetting(
+        find(default.policy), round(share / 100 * trace.total_bytes), default.idle_seconds, default.wait_seconds,
+        lease_seconds=default.lease_seconds, residency_factor=PoolSettings.residency_factor,
     )  # fmt: skip
-    rules = {
-        f"the default ({default.policy})": shipped,
-        f"lru-idle, {IDLE_SECONDS:.0f} s": replace(shipped, policy=find("lru-idle"), idle_seconds=IDLE_SECONDS),
-        "cost-aware, 0 s": replace(shipped, policy=find("cost-aware"), idle_seconds=0),
-    }
+
+
+def _lost(trace: Trace, found: Figures) -> None:
     for share in LOST_SHARES:
-        say(f"seconds lost by callers at {share} % …")
-        lost = []
-        for name, rule in rules.items():
-            row = run(trace, replace(rule, capacity_bytes=round(share / 100 * trace.total_bytes)))
-            lost.append(row.outcome.lost_seconds)
-            found.add(f"{share} %: {name}", f"{lost[-1]:,.0f} s lost · {_words(row)}")
-        ours, *simple = lost
-        found.figures[f"lost_vs_simple_{share}"] = ours / min(simple) if min(simple) else 1.0
+        found.figures[f"lost_vs_simple_{share}"] = _lost_ratio(trace, share, "", found)
+    setting = shipped(trace, SHARES[0])
+    row = run(trace, setting)
+    row = replace(row, bound=bound_of(trace, setting, row.outcome))
+    if row.times_bound:
+        found.figures["default_vs_bound_40"] = row.times_bound
+        found.add("40 %: the default, against the bound of its own answers", f"{_words(row)} · × {row.times_bound:.2f}")
+
+
+def days() -> Figures:
+    """Simulate the default and the simple rules on days of several kinds."""
+    found = Figures()
+    ratios = []
+    for name, zoo in DAYS.items():
+        trace = generate(zoo)
+        ratios += [_lost_ratio(trace, share, f"{name}, ", found) for share in LOST_SHARES]
+    found.figures |= {"lost_vs_simple_days": statistics.geometric_mean(ratios), "lost_vs_simple_worst": max(ratios)}
+    return found
+
+
+def lost_seconds(trace: Trace, share: int) -> dict[str, float]:
+    """Return what callers lose with the default, and with the two simple rules, in this order."""
+    return {name: row.outcome.lost_seconds for name, row in _rows(trace, share).items()}
+
+
+def _rows(trace: Trace, share: int) -> dict[str, ComparisonRow]:
+    default = shipped(trace, share)
+    rules = {
+        f"the default ({default.policy.name})": default,
+        f"lru-idle, {IDLE_SECONDS:.0f} s": replace(default, policy=find("lru-idle"), idle_seconds=IDLE_SECONDS),
+        "cost-aware, 0 s": replace(default, policy=find("cost-aware"), idle_seconds=0),
+    }
+    return {name: run(trace, rule) for name, rule in rules.items()}
+
+
+def _lost_ratio(trace: Trace, share: int, day: str, found: Figures) -> float:
+    """Return what callers lose with the default, over what they lose with the better simple rule."""
+    say(f"{day}{share} %: seconds lost by callers …")
+    rows = _rows(trace, share)
+    for name, row in rows.items():
+        found.add(f"{day}{share} %: {name}", f"{row.outcome.lost_seconds:,.0f} s lost · {_words(row)}")
+    ours, *simple = (row.outcome.lost_seconds for row in rows.values())
+    return ours / min(simple) if min(simple) else 1.0
 
 
 def _words(row: ComparisonRow) -> str:

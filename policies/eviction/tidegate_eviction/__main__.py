@@ -203,16 +203,17 @@ def generate(
     diurnal: Annotated[float, typer.Option(help="How much more at the busiest time of day: 0 to 1.")] = Zoo.diurnal,
     bursty: Annotated[float, typer.Option(help="Share of models that come in bursts.")] = Zoo.bursty,
     nightly: Annotated[float, typer.Option(help="Share of models that only a nightly batch uses.")] = Zoo.nightly,
+    periodic: Annotated[float, typer.Option(help="Share of models that timers call.")] = Zoo.periodic,
     footprint_mb: Annotated[float, typer.Option(help="The median footprint.")] = Zoo.footprint_mb,
     spread: Annotated[float, typer.Option(help="Standard deviation of the footprints' logarithms.")] = Zoo.spread,
     load_mb_per_second: Annotated[float, typer.Option(help="How fast models load.")] = Zoo.load_mb_per_second,
     warm_ms: Annotated[float, typer.Option(help="What the median model's requests take.")] = Zoo.warm_ms,
     seed: Annotated[int, typer.Option(help="Another one is another zoo.")] = Zoo.seed,
 ) -> None:
-    """Write the trace of a synthetic zoo: Zipf, by day and night, in bursts, with a nightly batch."""
+    """Write the trace of a synthetic zoo: Zipf, by day and night, in bursts, with a nightly batch, and timers."""
     with _refusing(SimulationError):
-        zoo = Zoo(models, requests, hours, zipf, diurnal, bursty, nightly, footprint_mb, spread, load_mb_per_second,
-                  warm_ms, seed)  # fmt: skip
+        zoo = Zoo(models, requests, hours, zipf, diurnal, bursty, nightly, periodic, footprint_mb, spread,
+                  load_mb_per_second, warm_ms, seed)  # fmt: skip
         made = make_trace(zoo)
         write_trace(made, out, f"A synthetic zoo: {zoo}")
         from .simulate.report import about

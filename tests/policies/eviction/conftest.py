@@ -14,6 +14,6 @@ def anyio_backend() -> str:
 async def one_loop(anyio_backend: str) -> AsyncIterator[None]:  # noqa: ARG001
     """Have all tests in one event loop: gRPC's thread still writes to that of a test before, and a closed one fails.
 
-    Other packages' tests have their own: anyio gives the loop that is there to whoever comes, whatever loop he asks for.
+    Other packages' tests have their own: anyio gives the loop that is there to all, whatever they ask for.
     """
     yield  # noqa: PT022  # which keeps the loop

@@ -25,7 +25,7 @@ def loss(pool: Pool, victims: Iterable[Candidate]) -> float:
     total, horizon = 0.0, pool.settings.idle_seconds
     for victim in victims:
         unused = max(victim.gap_seconds, pool.now - victim.last_use)
-        total += _cold_loss(pool, victim) * (min(1.0, horizon / unused) if unused > 0 else 1.0)
+        total += cold_loss(pool, victim) * (min(1.0, horizon / unused) if unused > 0 else 1.0)
     return total
 
 
@@ -35,7 +35,7 @@ def _lost(pool: Pool, wanted: Model) -> float:
     return most * wanted.refused + max(0.0, most - pool.load_estimate(wanted)) * len(wanted.waiters)
 
 
-def _cold_loss(pool: Pool, victim: Candidate) -> float:
+def cold_loss(pool: Pool, victim: Candidate) -> float:
     """Return what callers lose to one load: the first waits for all of it, those who come meanwhile for half of it;
     nobody loses more than the bound on waits."""
     load, most = victim.load_seconds, pool.settings.wait_seconds

@@ -124,9 +124,9 @@ class Recycle:
 
 Command = Load | Unload | Recycle
 
-EvictionReason = Literal["room", "pinned", "window", "changed", "removed", "overrun", "stranger", "vanished"]
-"""Why a model is unloaded: room for another one (that is pinned, or has a warm window) · it changed, or was removed ·
-more is charged than there is · the pool never had it · the server has it no longer."""
+EvictionReason = Literal["room", "pinned", "window", "ahead", "changed", "removed", "overrun", "stranger", "vanished"]
+"""Why a model is unloaded: room for another one (that is pinned, has a warm window, or is called soon) · it changed, or
+was removed · more is charged than there is · the pool never had it · the server has it no longer."""
 
 
 @dataclass(frozen=True, slots=True)

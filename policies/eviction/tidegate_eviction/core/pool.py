@@ -106,6 +106,8 @@ class Model:
     keeps its place by coming back."""
     back_at: float = -math.inf
     asked_until: float = -math.inf
+    gaps: tuple[float, ...] = ()  # The last seconds between its uses, the latest last: `ahead` says of which.
+    expected_until: float = -math.inf  # Loaded ahead of a call, it is not evicted before this, until it is called.
     drained_for: EvictionReason = "changed"
     unload_failures: int = 0
     unload_again: float = math.inf
@@ -158,6 +160,8 @@ class Pool:
         self.dirty = True  # Something happened that may let a load or an unload begin.
         self.plan_at = math.inf
         self.window_at = math.inf
+        self.expected: list[tuple[float, str, float]] = []
+        """A heap of loads ahead of calls: when each begins, of which model, and the use after which it was foreseen."""
         self.step = Step()
         self.numbers = itertools.count(1)
         self.serial = 0
@@ -201,11 +205,16 @@ class Pool:
 
     def next_deadline(self) -> float:
         """Return when something is due next."""
-        return min(self.next_but_leases(), self._endings[0][0] if self._endings else math.inf)
+        return min(self.next_but_leases(), self.expected_at, self._endings[0][0] if self._endings else math.inf)
 
     def next_but_leases(self) -> float:
-        """Return when something is due next, if all leases are renewed in time."""
+        """Return when something is due next, if all leases are renewed in time, and nothing is loaded ahead."""
         return min(self.plan_at, self.window_at, self._waits[0][0] if self._waits else math.inf)
+
+    @property
+    def expected_at(self) -> float:
+        """When a model may next be loaded ahead of a call."""
+        return self.expected[0][0] if self.expected else math.inf
 
     def add(self, name: str, spec: ModelSpec | None) -> Model:
         """Add a model, cold."""
@@ -340,7 +349,8 @@ class Pool:
             return at
         limit = self.idle_limit(model)
         stays = min(settings.residency_most_seconds, settings.residency_factor * candidate.load_seconds)
-        likely = max(candidate.last_use + limit, candidate.resident_since + stays, self.warm.get(model.name, -math.inf))
+        likely = max(candidate.last_use + limit, candidate.resident_since + stays, model.expected_until)
+        likely = max(likely, self.warm.get(model.name, -math.inf))
         for lease in model.leases.values():
             late = self.now - (lease.ends - settings.lease_seconds) > 1.5 * settings.lease_seconds / RENEWALS_PER_LEASE
             if lease.holder == UNSURE or late or (lease.in_flight and not lease.uses):
@@ -357,7 +367,7 @@ class Pool:
             if lease.in_flight:
                 last_use = max(last_use, lease.ends)  # it will count as used until its lease ends
         stays = min(settings.residency_most_seconds, settings.residency_factor * candidate.load_seconds)
-        at = max(until, last_use + self.idle_limit(model), candidate.resident_since + stays)
+        at = max(until, last_use + self.idle_limit(model), candidate.resident_since + stays, model.expected_until)
         if not settings.policy.evicts or model.pinned:
             at = until = math.inf
         closes = self.warm.get(model.name)

@@ -7,9 +7,9 @@ from tidegate_contracts.lease import State
 from . import leases, transitions
 from .accounting import CapacityLedger, MemoryEstimate
 from .messages import Allowed, EvictionReason, ModelSpec, PoolSettings, Quarantined, ServerInventory
-from .planner import VictimSelector
 from .pool import NO_OPERATION, UNSURE, Failures, Model, Pool
 from .states import HOLDS_ROOM
+from .victims import VictimSelector
 
 
 def configure(pool: Pool, settings: PoolSettings, specs: Mapping[str, ModelSpec]) -> None:

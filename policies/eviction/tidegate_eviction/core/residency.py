@@ -340,7 +340,7 @@ class _Stepping:
             return
         pool, late = self._pool, self._late
         for _round in range(_ROUNDS):
-            planned = pool.dirty or pool.plan_at <= pool.now
+            planned = pool.dirty or min(pool.plan_at, pool.expected_at) <= pool.now
             if planned:
                 plan(pool)
             late.extend(whom for whom in pool.due() if isinstance(whom, Waiter))

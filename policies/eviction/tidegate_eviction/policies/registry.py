@@ -57,7 +57,8 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
         Policy(
             "break-even",
             "As cost-aware, of those idle for four times what their load took, or for their idle limit; any without a "
-            "lease, as soon as the callers of who needs the room have lost twice what that costs.",
+            "lease, as soon as the callers of who needs the room have lost twice what that costs. What timers call is "
+            "loaded just before, where that costs others less.",
             _choose_cheapest,
             breaks_even=True,
         ),

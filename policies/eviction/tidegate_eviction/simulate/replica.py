@@ -335,7 +335,7 @@ class SimulatedReplica:
         self._is_quiet = self._may_be_quiet and self._quiet.is_quiet
         if self._is_quiet:
             self._told_at, self._pressed_until = self._renewal_after(self._clock.now), self._quiet.pressed_until
-        due = None if self._is_quiet else self._core.next_deadline()
+        due = self._quiet.until if self._is_quiet else self._core.next_deadline()
         self.deadline = FOR_EVER if due is None else due
         for ask, answer in answers:
             for told in self._asking.pop(ask):

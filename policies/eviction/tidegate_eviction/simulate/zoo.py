@@ -1,8 +1,8 @@
 """Synthetic zoos: traces of models and requests that look like those people have, made from a seed.
 
 How often models are used follows Zipf's law. Requests of most come at random, more by day than by night; some models
-come in bursts, and some by a nightly batch alone. Footprints are log-normal, as sizes of files are, and loading takes a
-moment and then a time in proportion to the footprint, at a rate that differs from model to model.
+come in bursts, some by a nightly batch alone, and some by timers. Footprints are log-normal, as sizes of files are, and
+loading takes a moment and then a time in proportion to the footprint, at a rate that differs from model to model.
 """
 
 import math
@@ -16,6 +16,7 @@ from .trace import MEGABYTE, SimulationError, Trace, TracedModel
 DAY_SECONDS = 24 * 3600.0
 BUSIEST_SECOND = 14 * 3600.0
 NIGHT_SECONDS = 1 * 3600.0, 3 * 3600.0
+_TIMERS = 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Zoo:
     diurnal: float = 0.6
     bursty: float = 0.25
     nightly: float = 0.1
+    periodic: float = 0.0
     footprint_mb: float = 400.0
     spread: float = 1.0
     load_mb_per_second: float = 200.0
@@ -37,7 +39,15 @@ class Zoo:
 
 
 LEAST: dict[str, float] = {"models": 1, "requests": 1, "hours": 0.01, "footprint_mb": 1e-3, "load_mb_per_second": 1e-3}
-MOST: dict[str, float] = {"diurnal": 1, "bursty": 1, "nightly": 1, "zipf": 10, "spread": 5, "models": 10**6}
+MOST: dict[str, float] = {
+    "diurnal": 1,
+    "bursty": 1,
+    "nightly": 1,
+    "periodic": 1,
+    "zipf": 10,
+    "spread": 5,
+    "models": 10**6,
+}
 
 
 def generate(zoo: Zoo) -> Trace:
@@ -53,7 +63,7 @@ def generate(zoo: Zoo) -> Trace:
     shares = [1 / rank**zoo.zipf for rank in range(1, zoo.models + 1)]
     chance.shuffle(shares)  # so that use has nothing to do with the order or the size
     every = zoo.requests / sum(shares)
-    nightly, bursty = round(zoo.nightly * zoo.models), round(zoo.bursty * zoo.models)
+    nightly, bursty, timed = (round(share * zoo.models) for share in (zoo.nightly, zoo.bursty, zoo.periodic))
     requests: list[tuple[float, int]] = []
     for number, share in enumerate(shares):
         count = every * share
@@ -61,6 +71,8 @@ def generate(zoo: Zoo) -> Trace:
             times = _nights(zoo, count, chance)
         elif number < nightly + bursty:
             times = _bursts(zoo, count, chance)
+        elif number < nightly + bursty + timed:
+            times = _timer(zoo, count, chance)
         else:
             times = _days(zoo, count, chance)
         requests.extend((round(time, 3), number) for time in times)
@@ -100,6 +112,16 @@ def _bursts(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
         for _ in range(round(chance.expovariate(many / count))):
             if (time := begin + chance.random() * seconds) < end:
                 yield time
+
+
+def _timer(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
+    """Return times as far apart as one of the periods that people set timers to."""
+    end = zoo.hours * 3600
+    period = min(_TIMERS, key=lambda seconds: abs(math.log(seconds * count / end)))
+    time = chance.random() * period
+    while time < end:
+        yield time
+        time += period
 
 
 def _nights(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:

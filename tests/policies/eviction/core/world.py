@@ -92,10 +92,10 @@ class World:
     def may_go(self, event: Evicted) -> None:
         """Check that who goes for others may."""
         spec = self.specs.get(event.model)
-        if event.reason in ("room", "pinned", "window") and spec is not None:
+        if event.reason in ("room", "pinned", "window", "ahead") and spec is not None:
             assert self.rules.policy.evicts
             assert not spec.pinned
-            if event.reason == "room" and self.rules.policy.idle_limits:
+            if event.reason in ("room", "ahead") and self.rules.policy.idle_limits:
                 limit = self.rules.idle_seconds if spec.idle_seconds is None else spec.idle_seconds
                 if self.rules.policy.breaks_even and spec.idle_seconds is None:
                     limit = 0.0  # Where that pays; leases are looked at when it is unloaded.

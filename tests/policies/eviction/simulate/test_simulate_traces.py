@@ -133,6 +133,17 @@ def test_more_is_asked_by_day_than_by_night() -> None:
     assert day > 4 * night
 
 
+def test_timers_call_at_regular_times() -> None:
+    trace = generate(replace(STEADY, periodic=1, models=5, requests=2000))
+    times: dict[int, list[float]] = {}
+    for at, which in trace.requests():
+        times.setdefault(which, []).append(at)
+    for each in times.values():
+        gaps = {round(after - before, 1) for before, after in itertools.pairwise(each)}
+        assert len(gaps) <= 1
+    assert len(times) == 5
+
+
 def test_the_nightly_batch_runs_at_night() -> None:
     trace = generate(replace(STEADY, nightly=1, hours=48, requests=2000))
     begins, ends = NIGHT_SECONDS

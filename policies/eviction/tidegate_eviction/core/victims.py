@@ -1,0 +1,150 @@
+"""Which resident models are evicted, of those that may be: the policy chooses, the core sees that it is enough."""
+
+import heapq
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from operator import attrgetter
+
+from tidegate_contracts.lease import State
+
+from ..policies.policy import Candidate, FreedBytes, freed_by, reason
+from ..policies.registry import BUILT_IN, least_recently_used
+from .break_even import cold_loss, loss, pays
+from .messages import PolicyFailed
+from .pool import Model, Pool
+
+
+class VictimSelector:
+    """Chooses, for all decisions of one moment, which resident models are evicted.
+
+    `forced`: only leases protect them; `wanted`: the pieces of the model that the room is for, which free nothing.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._gone: set[str] = set()
+        self._split: dict[bool, tuple[list[Model], list[Model]]] = {}
+        self._expected: list[tuple[float, str]] | None = None
+
+    def choose(
+        self, needed: int, *, forced: bool = False, wanted: Collection[str] = (), is_plan: bool = False
+    ) -> list[Model]:
+        """Return the models whose eviction frees so many bytes; none, if all that may be evicted are not enough.
+
+        Where it `is_plan` nothing is evicted, and a policy of somebody else's is not asked: it may take long.
+        """
+        candidates = self._candidates(self._models(forced)[0], wanted)
+        if freed_by(candidates) < needed:
+            return []
+        is_foreign = self._pool.settings.policy.name not in BUILT_IN
+        chosen = set() if is_plan and is_foreign else self._ask(candidates, needed)
+        victims = [candidate for candidate in candidates if id(candidate) in chosen]
+        freed = FreedBytes(victims)
+        if freed.total < needed:  # the policy is a foreign one
+            for candidate in least_recently_used([each for each in candidates if id(each) not in chosen]):
+                victims.append(candidate)
+                freed.add(candidate)
+                if freed.total >= needed:
+                    break
+        return self._taken(victims)
+
+    def choose_paying(self, needed: int, model: Model) -> list[Model]:
+        """Return the models whose eviction for another frees so many bytes, and costs their own callers least: of those
+        that may be evicted, or of all without a lease, if those cost less still, or if it pays."""
+        pool, best, least = self._pool, list[Candidate](), math.inf
+        ready, unleased = self._models(False)[0], self._models(True)[0]
+        for models in (ready, [each for each in unleased if pool.breaks_even(each) or each.evictable_at <= pool.now]):
+            victims, lost = self._cheapest(models, needed, model)
+            if lost < least and (best or models is ready or pays(pool, model, victims)):
+                best, least = victims, lost
+        return self._taken(best)
+
+    def choose_ahead(self, needed: int, model: Model) -> list[Model]:
+        """Return models that may be evicted and free so many bytes, if that costs their callers less than a cold start
+        of the other one costs its own."""
+        victims, lost = self._cheapest(self._models(False)[0], needed, model)
+        return self._taken(victims if lost < cold_loss(self._pool, model.candidate) else [])
+
+    def _cheapest(self, models: list[Model], needed: int, wanted: Model) -> tuple[list[Candidate], float]:
+        """Return which of these the policy chooses, and what their callers lose; nothing, at infinite loss, if all of
+        them are not enough."""
+        candidates = self._candidates(models, wanted.pieces)
+        if freed_by(candidates) < needed:
+            return [], math.inf
+        chosen = self._ask(candidates, needed)
+        victims = [candidate for candidate in candidates if id(candidate) in chosen]
+        return victims, loss(self._pool, victims)
+
+    def all(self) -> list[Model]:
+        """Return all models that may be evicted now."""
+        return self._taken(self._candidates(self._models(False)[0], ()))
+
+    def due(self, needed: int, *, forced: bool = False, wanted: Collection[str] = ()) -> float:
+        """Return from when on so many bytes may be freed, as things stand; infinity if that is not known."""
+        pool = self._pool
+        ready, later = self._models(forced)
+        freed = FreedBytes(self._candidates(ready, wanted))
+        if freed.total >= needed:
+            return pool.now
+        draining = pool.by_state[State.DRAINING].values()
+        drained = sorted((max(pool.now, model.leased_until), model.name) for model in draining)
+        waiting = ((model.evictable_if_forced_at, model.name) for model in later) if forced else self._likely(later)
+        for at, name in heapq.merge(waiting, drained):
+            if at == math.inf:
+                break
+            for candidate in self._candidates((pool.models[name],), wanted):
+                freed.add(candidate)
+            if freed.total >= needed:
+                return at
+        return math.inf
+
+    def _likely(self, later: list[Model]) -> list[tuple[float, str]]:
+        if self._expected is None:
+            self._expected = sorted((self._pool.likely_at(model), model.name) for model in later)
+        return self._expected
+
+    def _ask(self, candidates: list[Candidate], needed: int) -> set[int]:
+        """Ask the policy, which may be a foreign one that fails; return the `id`s of those that it chose."""
+        policy = self._pool.settings.policy
+        try:
+            return {id(each) for each in policy.choose(candidates, needed, self._pool.now)}
+        except Exception as error:
+            self._pool.tell(PolicyFailed(policy.name, reason(error)))
+            return set()
+
+    def _models(self, forced: bool) -> tuple[list[Model], list[Model]]:
+        """Return the models that may be evicted now, and those that may later, the next one first."""
+        if forced not in self._split:
+            now, residents = self._pool.now, self._pool.by_state[State.RESIDENT].values()
+            when = attrgetter("evictable_if_forced_at" if forced else "evictable_at")
+            ready = [model for model in residents if when(model) <= now]
+            later = sorted([model for model in residents if when(model) > now], key=when)
+            self._split[forced] = ready, later
+        ready, later = self._split[forced]
+        if self._gone:
+            ready = [model for model in ready if model.name not in self._gone]
+            self._split[forced] = ready, later
+        return ready, later
+
+    def _candidates(self, models: Iterable[Model], wanted: Collection[str]) -> list[Candidate]:
+        """Return how a policy sees these models, without those whose eviction frees nothing."""
+        ledger = self._pool.ledger
+        special = ledger.tangled.union(wanted) if wanted else ledger.tangled
+        if not special:
+            return [model.candidate for model in models if model.candidate.bytes]
+        found = []
+        for model in models:
+            candidate = model.candidate
+            if model.name in special:
+                alone, shared = ledger.describe(model.held, wanted)
+                candidate = replace(candidate, bytes=alone, shared=shared)
+            if candidate.bytes or candidate.shared:
+                found.append(candidate)
+        return found
+
+    def _taken(self, victims: list[Candidate]) -> list[Model]:
+        """Return these models, no candidates any more; parts come first, so that one unload takes what both needed."""
+        models = [self._pool.models[victim.name] for victim in victims]
+        self._gone.update(model.name for model in models)
+        return sorted(models, key=lambda model: len(model.held))

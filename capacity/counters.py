@@ -60,8 +60,8 @@ class Counters:
                 since = self._since(process, at, last)
                 began_anew = last is None or value < last[1] or (since is not None and since > last[0])
                 before = 0.0 if last is None or began_anew else last[1]
-                if value > before and since is not None:
-                    yield Added(series.labels, since, at, round(value - before))
+                if since is not None and (number := round(value - before)) > 0:
+                    yield Added(series.labels, since, at, number)
                 last = at, value
             if last is not None:
                 self._last[key] = last

@@ -98,3 +98,11 @@ def test_a_process_that_was_not_scraped_for_a_while_counts_over_all_of_it() -> N
     present = Series({}, [(0.0, 0.0), (EVERY, 0.0), (3000.0, 0.0)])
     counted = Series({}, [(0.0, 1.0), (EVERY, 1.0), (3000.0, 11.0)])
     assert [each[1:] for each in found([(present, counted)], [0.0, 1800.0, END])] == [(EVERY, 3000.0, 10)]
+
+
+def test_a_counter_that_a_remote_storage_has_rounded_adds_no_part_of_a_call() -> None:
+    times = scrapes(0.0, 10 * EVERY)
+    present, counted = series_of("steady", times, [2 * EVERY])
+    blurred = Series(counted.labels, [(at, value + 1e-3 * place) for place, (at, value) in enumerate(counted.samples)])
+    added = found([(present, counted), (present, blurred)], [0.0, END])
+    assert {each.number for each in added} <= {1}

@@ -149,7 +149,7 @@ def pressures(found: PoolSamples, models: Iterable[str]) -> Pressures:
             calls=calls.get((found.server, name), 0.0),
             loads=loads[name],
             load_seconds=loads[name] * seconds[name],
-            evicted=gone["room", name],
+            evicted=gone["room", name] + gone["ahead", name],
             evicted_others=others[name],
             footprint_bytes=sizes[name],
             queue_seconds=work.queue_seconds.get(name, 0.0),

@@ -1,5 +1,6 @@
 """Definitions, samples and traces of pools in trouble, as tests make them up."""
 
+import random
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -118,9 +119,9 @@ def work(made: Made, name: str, queued: float, computed: float) -> None:
 
 
 def trace(models: Mapping[str, tuple[int, float]], turns: int, gap: float) -> Trace:
-    """Return calls of models (bytes, seconds of a load) in turn, so many seconds apart."""
+    """Return calls of models (bytes, seconds of a load), so many seconds apart; each turn has all of them in an order
+    by chance, so that none is called at regular times."""
     made = tuple(TracedModel(name, size, seconds, 0.05) for name, (size, seconds) in models.items())
-    many = turns * len(made)
-    return Trace(
-        made, array("d", (each * gap for each in range(many))), array("l", (each % len(made) for each in range(many)))
-    )
+    chance = random.Random(1)
+    which = [each for _ in range(turns) for each in chance.sample(range(len(made)), len(made))]
+    return Trace(made, array("d", (place * gap for place in range(len(which)))), array("l", which))

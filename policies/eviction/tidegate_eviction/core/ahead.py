@@ -1,7 +1,6 @@
-"""Loads ahead of calls: a model that is called at regular times is loaded just before, where that costs others less.
+"""Loads ahead of calls: a model that a timer calls is loaded just before, where that costs others less.
 
-Its callers would meet a cold model each time: its idle limit is shorter than its period. What is known of traffic are
-times between uses, so this is for timers; what comes at random is not foreseen.
+Without that its callers would meet a cold model each time, for its idle limit is shorter than the timer's period.
 """
 
 import heapq
@@ -12,75 +11,101 @@ from collections.abc import Iterable
 from tidegate_contracts.lease import State
 
 from . import transitions
-from .pool import Model, Pool
+from .pool import LOOK_SECONDS, Model, Pool
 from .victims import VictimSelector
 
-_GAPS = 8  # So many of the last times between uses are kept, …
+_GAPS = 8  # So many of the last times between bursts are kept, …
 _FEWEST = 4  # … of which there must be so many, …
 _STEADY = 0.75  # … and such a share of them within a tenth of their median, for a model to have a period.
 _NEAR = 0.1
-_BURST_SECONDS = 5.0  # Calls that follow each other within this are one use.
+_BURST_SECONDS = 5.0  # Calls that follow the first of a burst within this belong to it.
 _SHORTEST_SECONDS = 30.0  # With a shorter period a model stays resident without this.
-_EARLY = 1.1, 1.0, 0.01  # A load begins so many loads, seconds and periods before the call; …
-_LATE = 0.0, 2.0, 0.02  # … and waits in its place until as long after it.
 
 
-def note(pool: Pool, model: Model, gap: float) -> None:
-    """Take a time between two uses into account, and foresee the next use after the one that just was."""
+def note(pool: Pool, model: Model, at: float) -> None:
+    """Take a call that was served into account, and foresee the next burst after the one that it begins, if it does."""
     model.expected_until = -math.inf
-    if gap <= _BURST_SECONDS:
+    if at - model.burst_at <= _BURST_SECONDS or not pool.settings.policy.breaks_even:
         return
-    model.gaps = (*model.gaps[1 - _GAPS :], gap)
+    if model.burst_at > -math.inf:
+        model.gaps = (*model.gaps[1 - _GAPS :], at - model.burst_at)
+    model.burst_at = at
     if period := _period(model.gaps):
-        at = model.used_at + period - _margin(pool, model, period, _EARLY)
-        heapq.heappush(pool.expected, (at, model.name, model.used_at))
+        early = 1.1 * pool.load_estimate(model) + 1.0 + min(0.01 * period, 5.0)
+        heapq.heappush(pool.expected, (at + period - early, model.name, at))
 
 
 def due(pool: Pool) -> list[Model]:
-    """Return the models that are to be loaded ahead now, each once: cold ones, not used since that was foreseen."""
+    """Return the cold models that are to be loaded ahead now, each once; resident ones are kept for their next call."""
     found = []
     while pool.expected_at <= pool.now:
-        _, name, used_at = heapq.heappop(pool.expected)
+        _, name, burst_at = heapq.heappop(pool.expected)
         model = pool.models.get(name)
-        if model is not None and model.state is State.COLD and model.used_at == used_at:
+        if model is None or model.burst_at != burst_at or not pool.settings.policy.breaks_even:
+            continue
+        if model.state is State.RESIDENT:
+            _expect(pool, model)
+            pool.refresh(model)
+        elif pool.now < _next_call(model):
             found.append(model)
     return found
 
 
 def make_room(pool: Pool, models: Iterable[Model], victims: VictimSelector) -> None:
-    """Queue those of these models that there is room for, or that others may go for; callers who wait come first."""
+    """Queue those of these models that there is room for, or that others may go for: callers who wait, or were told to
+    come back before the call, come first. The rest are tried again as long as the call has not come."""
+    queued = pool.by_state[State.QUEUED]
+    back_at = min((each.back_at for each in pool.told_busy()), default=math.inf)
     for model in models:
-        full = len(pool.loads) >= pool.settings.loads_at_once
-        if pool.by_state[State.QUEUED] or full or not _is_loadable(pool, model):
-            return
-        if (short := pool.needed(model) - pool.free - pool.ledger.pending) > 0:
-            going = victims.choose_ahead(short, model)
-            if not going:
-                continue
-            for victim in going:
-                transitions.evict(pool, victim, "ahead", model.name)
-        period = _period(model.gaps)
+        waited_for = any(each.waiters or pool.demanded(each) for each in queued.values()) or back_at < _next_call(model)
+        full = len(pool.loads) + len(queued) >= pool.settings.loads_at_once
+        held = pool.now < transitions.held_until(pool)
+        if waited_for or full or held or not _is_loadable(pool, model) or not _has_room(pool, model, victims):
+            heapq.heappush(pool.expected, (pool.now + LOOK_SECONDS, model.name, model.burst_at))
+            continue
         transitions.queue(pool, model)
         model.room_made = True
-        model.room_kept_until = model.expected_until = model.used_at + period + _margin(pool, model, period, _LATE)
+        model.room_kept_until = _expect(pool, model)
+        pool.plan_at = min(pool.plan_at, model.room_kept_until)
+
+
+def _has_room(pool: Pool, model: Model, victims: VictimSelector) -> bool:
+    given = sum(map(pool.needed, pool.by_state[State.QUEUED].values()))
+    short = pool.needed(model) + given - pool.free - pool.ledger.pending
+    if short <= 0:
+        return True
+    going = victims.choose_ahead(short, model)
+    for victim in going:
+        transitions.evict(pool, victim, "ahead", model.name)
+    return bool(going)
 
 
 def _is_loadable(pool: Pool, model: Model) -> bool:
+    """Tell whether a load is sure to go well beside others: what is new, or has failed, is left to callers."""
     spec = model.spec
-    if spec is None or spec.problem or model.failures.count or pool.load_measured(model) is None:
+    if model.state is not State.COLD or spec is None or spec.problem or model.failures.count:
+        return False
+    if transitions.alone(pool, model) or pool.margin(model):
         return False
     return pool.whole(model) <= pool.limit(model) - pool.memory.leaked and transitions.entangled(pool, model) is None
 
 
+def _next_call(model: Model) -> float:
+    return model.burst_at + _period(model.gaps)
+
+
+def _expect(pool: Pool, model: Model) -> float:
+    """Keep a model for its next call, and return for how long."""
+    until = _next_call(model) + 2.0 + min(0.02 * _period(model.gaps), 30.0)
+    if pool.breaks_even(model):
+        model.expected_until = until
+    return until
+
+
 def _period(gaps: tuple[float, ...]) -> float:
-    """Return the seconds between uses, if they are regular; 0 if they are not."""
+    """Return the seconds between bursts of calls, if they are regular; 0 if they are not."""
     if len(gaps) < _FEWEST:
         return 0.0
     middle = statistics.median_high(gaps)
     near = sum(abs(gap - middle) <= _NEAR * middle for gap in gaps)
     return middle if middle > _SHORTEST_SECONDS and near >= _STEADY * len(gaps) else 0.0
-
-
-def _margin(pool: Pool, model: Model, period: float, times: tuple[float, float, float]) -> float:
-    loads, seconds, periods = times
-    return loads * pool.load_estimate(model) + seconds + periods * period

@@ -21,11 +21,12 @@ def pays(pool: Pool, wanted: Model, victims: Iterable[Candidate]) -> bool:
 
 def loss(pool: Pool, victims: Iterable[Candidate]) -> float:
     """Return what callers are expected to lose when these are evicted. What is used less than once in an idle time of
-    the pool would hardly have stayed until its next use: it counts by so much less."""
+    the pool would hardly have stayed until its next use: it counts by so much less, unless a timer calls it now."""
     total, horizon = 0.0, pool.settings.idle_seconds
     for victim in victims:
-        unused = max(victim.gap_seconds, pool.now - victim.last_use)
-        total += cold_loss(pool, victim) * (min(1.0, horizon / unused) if unused > 0 else 1.0)
+        is_expected = pool.models[victim.name].expected_until > pool.now
+        unused = 0.0 if is_expected else max(victim.gap_seconds, pool.now - victim.last_use)
+        total += _cold_loss(pool, victim) * (min(1.0, horizon / unused) if unused > 0 else 1.0)
     return total
 
 
@@ -35,7 +36,7 @@ def _lost(pool: Pool, wanted: Model) -> float:
     return most * wanted.refused + max(0.0, most - pool.load_estimate(wanted)) * len(wanted.waiters)
 
 
-def cold_loss(pool: Pool, victim: Candidate) -> float:
+def _cold_loss(pool: Pool, victim: Candidate) -> float:
     """Return what callers lose to one load: the first waits for all of it, those who come meanwhile for half of it;
     nobody loses more than the bound on waits."""
     load, most = victim.load_seconds, pool.settings.wait_seconds

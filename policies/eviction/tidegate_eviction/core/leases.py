@@ -21,6 +21,9 @@ _REASONS: dict[State, wire.BusyReason] = {
 def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str) -> wire.Granted:
     """Grant a lease, or prolong the holder's; it counts as one request in flight."""
     # A caller that has waited was counted as a use when it asked.
+    asked = pool.now - waited
+    if waited:  # a caller who was told busy, and has come back, called when he came first
+        ahead.note(pool, model, model.asked_since if asked <= model.asked_until else asked)
     lease = begin(pool, model, holder, 0 if waited else 1)
     pool.refresh(model)
     return wire.Granted(
@@ -31,7 +34,9 @@ def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str
 
 def begin(pool: Pool, model: Model, holder: str, requests: int) -> Lease:
     """Grant a lease that so many requests are counted with."""
-    used(pool, model, pool.now, requests)
+    used(model, pool.now, requests)
+    if requests:
+        ahead.note(pool, model, pool.now)
     lease = hold(pool, model, holder, pool.settings.lease_seconds)
     lease.in_flight = max(1, lease.in_flight)
     pool.serial += 1
@@ -58,7 +63,10 @@ def prolong(pool: Pool, model: Model, holder: str, use: Use, *, void: bool = Fal
     """Renew a lease on a model that is loaded; tell whether requests may still begin under it."""
     lease = model.leases.get(holder)
     idle = 0.0 if use.in_flight else use.idle_seconds
-    used(pool, model, pool.now - idle, max(0, use.requests - (lease.uses if lease else 0)))
+    requests = max(0, use.requests - (lease.uses if lease else 0))
+    used(model, pool.now - idle, requests)
+    if requests:
+        ahead.note(pool, model, pool.now - idle)
     kept = not (void or pool.recycling or model.state is State.DRAINING or _let_go(pool, model, use))
     if lease is None and pool.leaving:
         kept = False
@@ -81,17 +89,17 @@ def release(pool: Pool, holder: str, names: Iterable[str], serials: Mapping[str,
 def end(pool: Pool, lease: Lease, at: float) -> None:
     """End a lease, and plan what that lets begin."""
     model = pool.models[lease.model]
-    forget(pool, model, lease, at)
+    forget(model, lease, at)
     if model.state is State.RESIDENT:
         pool.refresh(model)
     pool.dirty = True
 
 
-def forget(pool: Pool, model: Model, lease: Lease, at: float) -> None:
+def forget(model: Model, lease: Lease, at: float) -> None:
     """End a lease. With requests in flight at the last renewal it counts as used until now."""
     del model.leases[lease.holder]
     if lease.in_flight:
-        used(pool, model, at, 0)
+        used(model, at, 0)
 
 
 def due(pool: Pool, lease: Lease) -> None:
@@ -128,19 +136,17 @@ def _let_go(pool: Pool, model: Model, use: Use) -> bool:
     return pool.now < pool.pressed_until and idle >= pool.lease_limit(model)
 
 
-def used(pool: Pool, model: Model, at: float, requests: int) -> None:
+def used(model: Model, at: float, requests: int) -> None:
     """Count requests up to a point in time; 0: only that one was under way until then."""
     candidate = model.candidate
     candidate.last_use = max(candidate.last_use, at)
     if not requests or at <= model.used_at:
         return
-    before, model.used_at = model.used_at, at
-    if before > -math.inf:
-        gap = (at - before) / requests
+    if model.used_at > -math.inf:
+        gap = (at - model.used_at) / requests
         kept = (1 - _RECENT) ** requests if candidate.gap_seconds else 0.0
         candidate.gap_seconds = kept * candidate.gap_seconds + (1 - kept) * gap
-        if pool.settings.policy.breaks_even:
-            ahead.note(pool, model, gap)
+    model.used_at = at
 
 
 def wait(pool: Pool, model: Model, holder: str, seconds: float | None, room: float | None) -> Ticket:
@@ -153,7 +159,7 @@ def wait(pool: Pool, model: Model, holder: str, seconds: float | None, room: flo
     pool.alarm(deadline, waiter)
     if waiter.room_by < deadline:
         pool.alarm(waiter.room_by, waiter)
-    used(pool, model, pool.now, 1)
+    used(model, pool.now, 1)
     if model.state is State.COLD:
         transitions.queue(pool, model)
     pool.dirty = pool.dirty or model.state in (State.QUEUED, State.DRAINING)

@@ -98,7 +98,7 @@ class Model:
     refused: int = 0  # Callers that were told busy since it was last resident.
     suspect: bool = False  # The server ended while several were being loaded: it is loaded alone next time.
     queued_at: float = 0.0
-    room_made: bool = False  # Others were evicted for it: the room they leave is reserved for it until it is loaded.
+    room_made: bool = False  # Room is reserved for it until it is loaded: others were evicted for it, as a rule.
     room_kept_until: float = -math.inf  # But not for longer than this when no caller waits for it.
     due: float = 0.0  # Of a queued one: when there may be room for it at the earliest.
     asked_since: float = 0.0
@@ -106,8 +106,9 @@ class Model:
     keeps its place by coming back."""
     back_at: float = -math.inf
     asked_until: float = -math.inf
-    gaps: tuple[float, ...] = ()  # The last seconds between its uses, the latest last: `ahead` says of which.
-    expected_until: float = -math.inf  # Loaded ahead of a call, it is not evicted before this, until it is called.
+    burst_at: float = -math.inf  # When the last burst of calls began.
+    gaps: tuple[float, ...] = ()  # Seconds between the last bursts, the latest last.
+    expected_until: float = -math.inf  # Until when it is kept for a call that a timer is to make.
     drained_for: EvictionReason = "changed"
     unload_failures: int = 0
     unload_again: float = math.inf
@@ -161,7 +162,7 @@ class Pool:
         self.plan_at = math.inf
         self.window_at = math.inf
         self.expected: list[tuple[float, str, float]] = []
-        """A heap of loads ahead of calls: when each begins, of which model, and the use after which it was foreseen."""
+        """A heap of loads ahead of calls: when each begins, of which model, and after which burst it was foreseen."""
         self.step = Step()
         self.numbers = itertools.count(1)
         self.serial = 0

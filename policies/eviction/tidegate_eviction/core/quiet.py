@@ -34,7 +34,7 @@ class QuietLeases:
 
     @property
     def until(self) -> float:
-        """When, at the latest, there may be something to plan: a load ahead of a call."""
+        """When a model may be loaded ahead of a call: then it is quiet no more."""
         return self._pool.expected_at
 
     def grant(self, model: str, holder: str, now: float) -> bool:
@@ -62,13 +62,13 @@ class QuietLeases:
         self._pool.now = now
         found = self._pool.models[model]
         if (lease := found.leases.get(holder)) is not None:
-            leases.forget(self._pool, found, lease, now)
+            leases.forget(found, lease, now)
 
     def grant_again(self, model: str, holder: str, released: float, now: float) -> None:
         """Grant a lease anew that was given back some time before."""
         lease = self._pool.models[model].leases[holder]
         if lease.in_flight:
-            leases.used(self._pool, self._pool.models[model], released, 0)
+            leases.used(self._pool.models[model], released, 0)
         lease.in_flight = lease.uses = 0
         self.grant(model, holder, now)
 

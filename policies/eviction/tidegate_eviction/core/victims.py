@@ -10,7 +10,7 @@ from tidegate_contracts.lease import State
 
 from ..policies.policy import Candidate, FreedBytes, freed_by, reason
 from ..policies.registry import BUILT_IN, least_recently_used
-from .break_even import cold_loss, loss, pays
+from .break_even import loss, pays
 from .messages import PolicyFailed
 from .pool import Model, Pool
 
@@ -61,10 +61,11 @@ class VictimSelector:
         return self._taken(best)
 
     def choose_ahead(self, needed: int, model: Model) -> list[Model]:
-        """Return models that may be evicted and free so many bytes, if that costs their callers less than a cold start
-        of the other one costs its own."""
+        """Return models that may be evicted and free so many bytes, if that costs their callers less than a load of the
+        other one costs the one who calls it."""
         victims, lost = self._cheapest(self._models(False)[0], needed, model)
-        return self._taken(victims if lost < cold_loss(self._pool, model.candidate) else [])
+        saved = min(self._pool.load_estimate(model), self._pool.settings.wait_seconds)
+        return self._taken(victims if lost < saved else [])
 
     def _cheapest(self, models: list[Model], needed: int, wanted: Model) -> tuple[list[Candidate], float]:
         """Return which of these the policy chooses, and what their callers lose; nothing, at infinite loss, if all of

@@ -115,12 +115,14 @@ def _bursts(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
 
 
 def _timer(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
-    """Return times as far apart as one of the periods that people set timers to."""
-    end = zoo.hours * 3600
-    period = min(_TIMERS, key=lambda seconds: abs(math.log(seconds * count / end)))
+    """Return times as far apart as one of the periods that people set timers to, each up to two seconds late, and one
+    to three calls each time."""
+    end, calls = zoo.hours * 3600, chance.randint(1, 3)
+    period = min(_TIMERS, key=lambda seconds: abs(math.log(seconds * count / calls / end)))
     time = chance.random() * period
-    while time < end:
-        yield time
+    while time < end - 3:
+        late = 2 * chance.random()
+        yield from (time + late + 0.3 * number for number in range(calls))
         time += period
 
 

@@ -1,6 +1,8 @@
 """Loads ahead of calls: of which models, when, and for whose room."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from tidegate_contracts import lease
@@ -34,62 +36,92 @@ def to(world: World, at: float) -> None:
 
 
 def with_timer(
-    times: int = 6, *, period: float = PERIOD, jitter: float = 0.0, other_loads: float = 1.0, policy: str = "break-even"
-) -> World:
-    """A world in which `a` is called by a timer, at multiples of its period; another model takes the room after that,
-    and may go again when the timer's next call comes."""
-    world = started(specs({"a": 60, "b": 60}), replace(BREAKING_EVEN, policy=find(policy), lease_seconds=15.0))
+    times: int = 6, *, period: float = PERIOD, jitter: float = 0.0, other_loads: float = 1.0,
+    policy: str = "break-even", timed: Mapping[str, int] = MappingProxyType({"a": 60}), calls: int = 1,
+) -> World:  # fmt: skip
+    """A world in which a timer calls `a` at multiples of its period; `b` takes the room after that, and may go again
+    when the timer's next call comes."""
+    other = {"b": 60 if len(timed) == 1 else 90}
+    rules = replace(BREAKING_EVEN, policy=find(policy), lease_seconds=15.0)
+    world = started(specs({**timed, **other}), rules)
     for number in range(times):
-        to(world, number * period + (jitter if number % 2 else 0.0))
-        call(world, "a")
+        for name in timed:
+            to(world, max(world.now, number * period + (jitter if number % 2 else 0.0)))
+            for _ in range(calls):
+                call(world, name)
+                world.advance(0.3)
     to(world, world.now + 20.0)
     load_other(world, other_loads)
     return world
 
 
-def load_other(world: World, seconds: float = 1.0) -> None:
-    world.ask("p2", "b", None)
+def load_other(world: World, seconds: float = 1.0, name: str = "b") -> None:
+    world.ask("p2", name, None)
     world.finish()
     world.jump(seconds)
     world.finish()
-    if "b" in world.proxies["p2"]:
-        world.release("p2", "b")
-    assert world.states["b"] == "resident"
+    if name in world.proxies["p2"]:
+        world.release("p2", name)
+    assert world.states[name] == "resident"
 
 
-def test_a_model_that_a_timer_calls_is_there_just_before_the_next_call() -> None:
-    world = with_timer()
-    to(world, 6 * PERIOD - 1.1 * LOAD_SECONDS - 1.0 - 0.01 * PERIOD - 0.1)
-    assert world.states["b"] == "resident"
-    world.advance(0.2)
-    assert unloads(world) == ["b"]
-    assert world.evictions[-1].reason == "ahead"
-    assert world.evictions[-1].wanted_by == "a"
-    world.finish()
+def warm(world: World) -> None:
+    """Have what is unloaded and loaded ahead go well, in the time that it takes."""
+    for _ in range(2):
+        world.finish()
     world.jump(LOAD_SECONDS)
-    world.finish()
-    to(world, 6 * PERIOD)
-    assert isinstance(world.ask("p1", "a", 0.0), lease.Granted), "it is warm for the timer"
-
-
-def test_until_it_is_called_it_keeps_its_place_and_not_for_longer_than_the_call_is_late() -> None:
-    world = with_timer()
-    to(world, 6 * PERIOD - 2.0)
-    world.finish()
-    world.finish()
-    assert world.states["a"] == "resident"
-    late = 2.0 + 0.02 * PERIOD
-    assert world.listed("a").evictable_in == pytest.approx(max(late + 2.0, 4 * LOAD_SECONDS), abs=4.0)
-    to(world, 6 * PERIOD + late + 4 * LOAD_SECONDS)
-    assert world.listed("a").evictable_in == 0.0
-    loads = world.loads.count("a")
-    to(world, 20 * PERIOD)
-    assert world.loads.count("a") == loads, "a timer that has stopped is waited for once"
+    for _ in range(2):
+        world.finish()
 
 
 def ahead(world: World) -> list[str]:
     """Which models others went for before they were called."""
     return [each.wanted_by for each in world.evictions if each.reason == "ahead"]
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_a_model_that_a_timer_calls_is_there_just_before_the_next_call(calls: int) -> None:
+    world = with_timer(calls=calls)
+    to(world, 6 * PERIOD - 1.1 * LOAD_SECONDS - 1.0 - 0.01 * PERIOD - 0.1)
+    assert world.states["b"] == "resident"
+    world.advance(0.2)
+    assert unloads(world) == ["b"]
+    assert ahead(world) == ["a"]
+    warm(world)
+    to(world, 6 * PERIOD)
+    assert isinstance(world.ask("p1", "a", 0.0), lease.Granted), "it is warm for the timer"
+
+
+def test_it_keeps_its_place_until_it_is_called_and_a_timer_that_has_stopped_is_waited_for_once() -> None:
+    world = with_timer(period=10 * PERIOD)
+    to(world, 60 * PERIOD - 6.0)
+    warm(world)
+    late = 2.0 + 0.02 * 10 * PERIOD
+    assert world.listed("a").evictable_in == pytest.approx(60 * PERIOD + late - world.now)
+    to(world, 60 * PERIOD + late)
+    assert world.listed("a").evictable_in == 0.0
+    load_other(world)
+    to(world, 100 * PERIOD)
+    assert ahead(world) == ["a"]
+
+
+def test_one_that_is_there_when_its_load_would_begin_is_kept_for_the_call_too() -> None:
+    world = with_timer()
+    call(world, "a")
+    to(world, world.now + PERIOD - 2.0)
+    assert world.states["a"] == "resident"
+    assert 0.0 < (world.listed("a").evictable_in or 0.0) <= 2.0 + 2.0 + 0.02 * PERIOD
+
+
+def test_what_was_called_is_kept_no_longer_than_any_other() -> None:
+    world = with_timer(period=10 * PERIOD)
+    to(world, 60 * PERIOD - 2.0)
+    warm(world)
+    had(world, "a")
+    world.release("p1", "a")
+    idle = 4 * world.residency.load_seconds["a"]
+    assert world.listed("a").evictable_in == idle
+    assert idle < 2.0 + 0.02 * 10 * PERIOD
 
 
 @pytest.mark.parametrize("why", ["random", "too few calls", "another policy", "too frequent"])
@@ -99,6 +131,13 @@ def test_what_does_not_come_at_regular_times_is_not_foreseen(why: str) -> None:
         period=29.0 if why == "too frequent" else PERIOD, policy="lru" if why == "another policy" else "break-even",
     )  # fmt: skip
     world.advance(4 * PERIOD)
+    assert not ahead(world)
+
+
+def test_what_was_foreseen_is_forgotten_with_the_policy() -> None:
+    world = with_timer()
+    world.change_rules(policy=find("lru"))
+    to(world, 7 * PERIOD)
     assert not ahead(world)
 
 
@@ -117,7 +156,22 @@ def test_nothing_goes_for_it_that_may_not_or_would_cost_more(why: str) -> None:
         world.advance(1.0)
         if why == "leased":
             world.renew("p2")
+        elif why == "just used":
+            had(world, "b", "p2")
+            world.release("p2", "b")
+    world.advance(100.0)
+    assert not ahead(world), "the call has come and gone"
+
+
+def test_who_may_go_a_moment_later_goes_then() -> None:
+    world = with_timer()
+    to(world, 6 * PERIOD - 6.5)
+    had(world, "b", "p2")
+    world.release("p2", "b")
+    to(world, 6 * PERIOD - 2.6)
     assert not ahead(world)
+    to(world, 6 * PERIOD - 1.0)
+    assert ahead(world) == ["a"]
 
 
 def test_one_that_was_called_in_between_is_foreseen_anew() -> None:
@@ -131,6 +185,48 @@ def test_one_that_was_called_in_between_is_foreseen_anew() -> None:
     assert not ahead(world)
 
 
+def test_a_caller_who_was_told_busy_called_when_he_came_first() -> None:
+    world = started(specs({"a": 60, "b": 60}), replace(BREAKING_EVEN, lease_seconds=15.0))
+    had(world, "b", "p2")
+    for number in range(8):
+        to(world, number * PERIOD)
+        world.renew("p2")
+        for _ in range(5 if number % 2 else 0):  # b is in use for some seconds, each second time
+            world.busy("p1", "a", 0.0)
+            world.advance(1.0)
+            world.renew("p2")
+        if "b" in world.proxies["p2"]:
+            world.release("p2", "b")
+        world.advance(2.0)
+        call(world, "a")
+        to(world, number * PERIOD + 30.0)
+        had(world, "b", "p2")
+        for _ in range(29):
+            world.advance(1.0)
+            world.renew("p2")
+    world.release("p2", "b")
+    assert max(world.residency._pool.models["a"].gaps) - min(world.residency._pool.models["a"].gaps) <= 5.0
+
+
+def test_timers_of_one_moment_are_all_served() -> None:
+    world = with_timer(timed={"a": 30, "c": 30})
+    for _ in range(12):
+        world.advance(0.5)
+        if world.now > 6 * PERIOD - 6.0:
+            break
+    to(world, 6 * PERIOD - 3.5)
+    warm(world)
+    assert ahead(world) == ["a"], "one eviction makes room for both"
+    assert world.states["a"] == world.states["c"] == "resident"
+
+
+def test_of_timers_of_one_moment_none_is_queued_that_there_is_no_room_for() -> None:
+    world = with_timer(timed={"a": 60, "c": 60})
+    to(world, 6 * PERIOD - 3.5)
+    warm(world)
+    assert [world.states[name] for name in ("a", "c")] in (["resident", "cold"], ["cold", "resident"])
+
+
 def test_callers_who_wait_come_first() -> None:
     world = with_timer()
     world.change("c", footprint_bytes=60)
@@ -141,6 +237,31 @@ def test_callers_who_wait_come_first() -> None:
     world.advance(3.0)
     world.finish()
     assert world.loads[had_before:] == ["c"]
+
+
+@pytest.mark.parametrize(("before_the_call", "goes"), [(0.5, False), (-0.5, True)])
+def test_callers_who_were_told_to_come_back_before_it_find_the_room_that_they_were_promised(
+    before_the_call: float, goes: bool
+) -> None:
+    world = with_timer()
+    world.change("c", footprint_bytes=60)
+    pool = world.residency._pool  # what `leases` notes when it tells a caller when to come back
+    other = pool.models["c"]
+    other.back_at, other.asked_until = 6 * PERIOD - before_the_call, 7 * PERIOD
+    pool.told["c"] = None
+    to(world, 6 * PERIOD - 1.6)
+    assert ahead(world) == (["a"] if goes else [])
+
+
+def test_nothing_goes_beside_a_load_that_is_being_measured() -> None:
+    world = with_timer()
+    world.change("c", footprint_bytes=None, estimate_bytes=10)
+    to(world, 6 * PERIOD - 5.0)
+    world.ask("p1", "c", None)
+    (begun,) = world.at_work.values()
+    assert begun.alone(world.now)
+    world.advance(6.0)
+    assert not ahead(world)
 
 
 def test_a_model_whose_load_failed_is_left_to_its_callers() -> None:
@@ -158,11 +279,34 @@ def test_a_model_whose_load_failed_is_left_to_its_callers() -> None:
     assert world.loads.count("a") == 2
 
 
-def test_what_was_called_is_kept_no_longer_than_any_other() -> None:
-    world = with_timer(period=10 * PERIOD)
-    to(world, 60 * PERIOD - 2.0)
-    for _ in range(2):
-        world.finish()
-    had(world, "a")
-    world.release("p1", "a")
-    assert world.listed("a").evictable_in == 4 * world.residency.load_seconds["a"] < 2.0 + 0.02 * 10 * PERIOD
+def test_a_version_that_is_new_is_left_to_its_callers() -> None:
+    world = with_timer()
+    world.change_rules(first_load_margin=0.25)
+    world.change("a", stamp="new")
+    to(world, 6 * PERIOD + 1.0)
+    assert not ahead(world)
+
+
+def test_what_was_just_loaded_ahead_is_not_the_first_to_go_however_long_its_period() -> None:
+    world = with_timer(period=30 * PERIOD)
+    world.change("d", footprint_bytes=40)
+    to(world, 180 * PERIOD - 200.0)
+    load_other(world, 1.0, "d")
+    to(world, 180 * PERIOD - 8.0)
+    warm(world)
+    assert world.states["a"] == world.states["d"] == "resident"
+    world.change("c", footprint_bytes=40)
+    to(world, 180 * PERIOD - 1.0)
+    world.ask("p2", "c", None)
+    assert world.states["a"] == "resident"
+    assert unloads(world) == ["d"]
+
+
+def test_however_long_the_period_it_is_loaded_but_seconds_before_its_call() -> None:
+    world = with_timer(period=24 * 60 * PERIOD)
+    next_call = 6 * 24 * 60 * PERIOD
+    to(world, next_call - 1.1 * LOAD_SECONDS - 1.0 - 5.0 - 0.1)
+    assert not ahead(world)
+    world.advance(0.2)
+    warm(world)
+    assert (world.listed("a").evictable_in or 0.0) <= next_call + 32.0 - world.now

@@ -98,7 +98,9 @@ class World:
             if event.reason in ("room", "ahead") and self.rules.policy.idle_limits:
                 limit = self.rules.idle_seconds if spec.idle_seconds is None else spec.idle_seconds
                 if self.rules.policy.breaks_even and spec.idle_seconds is None:
-                    limit = 0.0  # Where that pays; leases are looked at when it is unloaded.
+                    # For room where that pays; leases are looked at when it is unloaded.
+                    load = self.residency.load_seconds.get(event.model, self.rules.default_load_seconds)
+                    limit = min(limit, 4 * load) if event.reason == "ahead" else 0.0
                 assert event.idle_seconds >= limit - 1e-9, f"{event} although its limit is {limit}"
 
     def load(self, command: Load) -> None:

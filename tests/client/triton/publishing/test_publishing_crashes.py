@@ -219,4 +219,5 @@ def staged_before(root: Path) -> Path:
 def _second() -> dict[str, bytes]:
     files = {published_path(path, 2): content for path, content in TWO.files.items()}
     beside = {path: content for path, content in TWO.files.items() if not path.startswith("1/")}
-    return files | beside | {"config.pbtxt": config(TWO, 2, [1, 2], prod=1).encode()}
+    written = {"2/.manifest.json": TWO.manifest.canonical(), "config.pbtxt": config(TWO, 2, [1, 2], prod=1).encode()}
+    return files | beside | written

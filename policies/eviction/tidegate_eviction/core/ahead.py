@@ -36,7 +36,7 @@ def note(pool: Pool, model: Model, at: float) -> None:
 
 
 def due(pool: Pool) -> list[Model]:
-    """Return the cold models that are to be loaded ahead now, each once; resident ones are kept for their next call."""
+    """Return the models that are to be loaded ahead now, each once; resident ones are kept for their next call."""
     found = []
     while pool.expected_at <= pool.now:
         _, name, burst_at = heapq.heappop(pool.expected)
@@ -87,7 +87,7 @@ def _is_loadable(pool: Pool, model: Model) -> bool:
         return False
     if transitions.alone(pool, model) or pool.margin(model):
         return False
-    return pool.whole(model) <= pool.limit(model) - pool.memory.leaked and transitions.entangled(pool, model) is None
+    return pool.whole(model) <= pool.limit(model) - pool.memory.leaked
 
 
 def _next_call(model: Model) -> float:

@@ -40,14 +40,8 @@ class Zoo:
 
 LEAST: dict[str, float] = {"models": 1, "requests": 1, "hours": 0.01, "footprint_mb": 1e-3, "load_mb_per_second": 1e-3}
 MOST: dict[str, float] = {
-    "diurnal": 1,
-    "bursty": 1,
-    "nightly": 1,
-    "periodic": 1,
-    "zipf": 10,
-    "spread": 5,
-    "models": 10**6,
-}
+    **dict.fromkeys(("diurnal", "bursty", "nightly", "periodic"), 1), "zipf": 10, "spread": 5, "models": 10**6,
+}  # fmt: skip
 
 
 def generate(zoo: Zoo) -> Trace:

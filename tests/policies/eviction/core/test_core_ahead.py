@@ -57,7 +57,7 @@ def with_timer(
 
 def load_other(world: World, seconds: float = 1.0, name: str = "b") -> None:
     world.ask("p2", name, None)
-    world.finish()
+    make_way(world)
     world.jump(seconds)
     world.finish()
     if name in world.proxies["p2"]:
@@ -67,10 +67,14 @@ def load_other(world: World, seconds: float = 1.0, name: str = "b") -> None:
 
 def warm(world: World) -> None:
     """Have what is unloaded and loaded ahead go well, in the time that it takes."""
-    for _ in range(2):
-        world.finish()
+    make_way(world)
     world.jump(LOAD_SECONDS)
-    for _ in range(2):
+    world.finish()
+
+
+def make_way(world: World) -> None:
+    """Have what is unloaded be gone, so that loads begin."""
+    if unloads(world):
         world.finish()
 
 
@@ -222,9 +226,31 @@ def test_timers_of_one_moment_are_all_served() -> None:
 
 def test_of_timers_of_one_moment_none_is_queued_that_there_is_no_room_for() -> None:
     world = with_timer(timed={"a": 60, "c": 60})
-    to(world, 6 * PERIOD - 3.5)
-    warm(world)
-    assert [world.states[name] for name in ("a", "c")] in (["resident", "cold"], ["cold", "resident"])
+    to(world, 6 * PERIOD - 1.0)  # `c` is called two seconds after `a`: both loads would have begun
+    assert ahead(world) == ["a"]
+    assert [world.states[name] for name in ("a", "c")] == ["queued", "cold"]
+
+
+def test_nothing_goes_as_long_as_no_load_may_begin() -> None:
+    world = with_timer()
+    world.change_rules(loads_at_once=1)
+    world.change("c", footprint_bytes=10)
+    to(world, 6 * PERIOD - 5.0)
+    world.ask("p1", "c", None)
+    assert world.states["c"] == "loading"
+    to(world, 6 * PERIOD - 2.0)
+    assert not ahead(world)
+    world.finish()
+    world.advance(1.0)
+    assert ahead(world) == ["a"]
+
+
+def test_one_that_cannot_be_loaded_in_time_is_given_up_when_the_call_is_too_late() -> None:
+    world = with_timer()
+    to(world, 6 * PERIOD + 2.0 + 0.02 * PERIOD - 0.1)
+    assert world.states["a"] == "queued", "the room is not free yet"
+    world.advance(0.2)
+    assert world.states["a"] == "cold"
 
 
 def test_callers_who_wait_come_first() -> None:

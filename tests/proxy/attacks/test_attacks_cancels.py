@@ -17,24 +17,25 @@ HTTP = "requests whose caller leaves, of a server that others use, with a key"
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("attack", "attackers", "a_second", "begun"),
+    ("attack", "attackers", "a_second", "begun_in_5_s"),
     # Over HTTP each takes a connection: a busy machine makes some 2,000 a second beside those that it serves, and most
-    # are left before their call reaches the replica. `begun` is how many do in the best ten seconds.
-    [pytest.param(GRPC, 2, 10_000, 2 * MOST + 1, id="gRPC"), pytest.param(HTTP, 1, 500, 100, id="HTTP")],
+    # are left before their call reaches the replica.
+    [pytest.param(GRPC, 2, 10_000, MOST + 1, id="gRPC"), pytest.param(HTTP, 1, 500, 20, id="HTTP")],
 )
 def test_none_of_ten_thousand_calls_of_others_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str, attackers: int, a_second: int, begun: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str, attackers: int, a_second: int, begun_in_5_s: int
 ) -> None:
     monkeypatch.setattr(arena, "PAUSE_SECONDS", 0.0)
-    calls, at_the_replica, failures = 0, 0.0, list[str]()
+    calls, failures = 0, list[str]()
     with arena.arena(tmp_path, most_control_frames=MOST) as place:
         while calls < CALLS:
             row = place.try_out(attack, attackers, SECONDS)
             print(f"{row}; {row.did['cancels'] / SECONDS:,.0f} cancels a second")
             assert row.is_one, row
             assert row.did["cancels"] >= a_second * SECONDS, row
-            at_the_replica = max(at_the_replica, row.did["at the replica"])
+            assert row.did["at the replica"] >= begun_in_5_s * SECONDS / 5, (
+                "they have begun there when they are cancelled"
+            )
             calls += row.calls
             failures += row.failures
     assert failures == []
-    assert at_the_replica >= begun, "they have begun there when they are cancelled"

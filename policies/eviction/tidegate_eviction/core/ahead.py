@@ -31,6 +31,7 @@ def note(pool: Pool, model: Model, at: float) -> None:
         model.gaps = (*model.gaps[1 - _GAPS :], at - model.burst_at)
     model.burst_at = at
     if period := _period(model.gaps):
+        # By a tenth more than its load takes, and some for a timer that is early.
         early = 1.1 * pool.load_estimate(model) + 1.0 + min(0.01 * period, 5.0)
         heapq.heappush(pool.expected, (at + period - early, model.name, at))
 
@@ -51,16 +52,16 @@ def due(pool: Pool) -> list[Model]:
     return found
 
 
-def make_room(pool: Pool, models: Iterable[Model], victims: VictimSelector) -> None:
+def begin(pool: Pool, models: Iterable[Model], victims: VictimSelector) -> None:
     """Queue those of these models that there is room for, or that others may go for: callers who wait, or were told to
     come back before the call, come first. The rest are tried again as long as the call has not come."""
     queued = pool.by_state[State.QUEUED]
+    is_held = pool.now < transitions.held_until(pool)
     back_at = min((each.back_at for each in pool.told_busy()), default=math.inf)
     for model in models:
-        waited_for = any(each.waiters or pool.demanded(each) for each in queued.values()) or back_at < _next_call(model)
-        full = len(pool.loads) + len(queued) >= pool.settings.loads_at_once
-        held = pool.now < transitions.held_until(pool)
-        if waited_for or full or held or not _is_loadable(pool, model) or not _has_room(pool, model, victims):
+        later = is_held or back_at < _next_call(model)
+        later = later or len(pool.loads) + len(queued) >= pool.settings.loads_at_once
+        if later or not _is_loadable(pool, model) or not _make_room(pool, model, victims):
             heapq.heappush(pool.expected, (pool.now + LOOK_SECONDS, model.name, model.burst_at))
             continue
         transitions.queue(pool, model)
@@ -69,7 +70,8 @@ def make_room(pool: Pool, models: Iterable[Model], victims: VictimSelector) -> N
         pool.plan_at = min(pool.plan_at, model.room_kept_until)
 
 
-def _has_room(pool: Pool, model: Model, victims: VictimSelector) -> bool:
+def _make_room(pool: Pool, model: Model, victims: VictimSelector) -> bool:
+    """Evict others for a model if that pays, and tell whether there is room for it, or will be."""
     given = sum(map(pool.needed, pool.by_state[State.QUEUED].values()))
     short = pool.needed(model) + given - pool.free - pool.ledger.pending
     if short <= 0:
@@ -96,6 +98,7 @@ def _next_call(model: Model) -> float:
 
 def _expect(pool: Pool, model: Model) -> float:
     """Keep a model for its next call, and return for how long."""
+    # Some for a timer that is late.
     until = _next_call(model) + 2.0 + min(0.02 * _period(model.gaps), 30.0)
     if pool.breaks_even(model):
         model.expected_until = until

@@ -51,7 +51,8 @@ def plan(pool: Pool) -> None:
     _want(pool)
     victims = VictimSelector(pool)
     _relieve(pool, victims)
-    ahead.make_room(pool, expected, victims)
+    if expected:
+        ahead.begin(pool, expected, victims)
     _QueuePass(pool, victims).run()
     pool.dirty = False
 

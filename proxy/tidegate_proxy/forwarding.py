@@ -3,6 +3,7 @@
 HTTP and gRPC differ in how a request is read and an answer written; what is here is the same for both.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
@@ -19,6 +20,10 @@ from .telemetry.meter import Meter
 from .upstream.breaker import FAILURES, Trial
 from .upstream.replica import Replica
 
+CUT_SECONDS = 2.0
+"""Seconds for which a call that ends before its answer keeps its slot. HTTP/1.1 has no way to cancel: a replica takes
+the request off its closed connection and works on it (Triton: triton-inference-server/server, issue 7077). A caller who
+asks and leaves, over and over, would have far more calls there than slots."""
 C = TypeVar("C")  # What a request is sent on: a connection of its own, or one that calls share.
 
 
@@ -45,6 +50,7 @@ class Forwarding:
     waited: float = 0.0  # For how many seconds it did.
     tried: tuple[Replica, ...] = ()  # Replicas that failed the call.
     error: str = ""  # What the replica answered, where that is an error.
+    is_cut: bool = False  # Whether a replica goes on with it, or may, when it ends now.
     _trial: Trial | None = None  # Its leave to find out whether that replica is back.
     _has_loaded: bool = False
     _has_slot: bool = False
@@ -153,8 +159,11 @@ class Forwarding:
         pool = self.grant.route.pool
         while replica is not None:
             try:
+                self.is_cut = True
                 connection = await connection_to(replica)
+                self.is_cut = False
             except OSError as error:  # a time-out too: nothing was sent, so another replica may have it
+                self.is_cut = False
                 self.count_failure(replica, type(error).__name__)
                 replica = self.another(replica)
                 continue
@@ -226,7 +235,12 @@ class Forwarding:
             self._trial.given_up()
         if self._waits:
             self._limiter.cancel(self._owner, self._model_count, self._caller_count)
-        self.release_slot()
+        if self._has_slot and self.is_cut:
+            self._has_slot = False
+            release = self._limiter.release
+            asyncio.get_running_loop().call_later(CUT_SECONDS, release, self._model_count, self._caller_count)
+        else:
+            self.release_slot()
 
 
 def call_record(

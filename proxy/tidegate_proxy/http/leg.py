@@ -228,8 +228,9 @@ class HttpForwarding(Forwarding):
             self._reply.clear()
 
     def drop(self) -> None:
-        """Hand nothing more on, and end what the replica does."""
+        """Hand nothing more on, and wait for no more of the answer."""
         self._reply.clear()
         if self.connection is not None:
             self.connection.close()
             self.connection = None
+            self.is_cut = True

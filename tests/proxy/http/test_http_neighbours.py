@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from tidegate_contracts import routing
+from tidegate_proxy import forwarding
 
-from .running_proxy import RunningProxy, request, until
-from .upstream import hang
+from .running_proxy import MODEL, RunningProxy, request, served, until
+from .upstream import hang, only
 
 pytestmark = pytest.mark.anyio
 LINGERING = ("04", "05", "06")  # FIN_WAIT1, FIN_WAIT2, TIME_WAIT.
@@ -28,3 +30,22 @@ async def test_callers_who_leave_take_no_ports_that_others_need(here: RunningPro
     assert lingering(here.replica.port) <= before
     here.replica.act = None
     assert (await here.ask()).status == 200
+
+
+@pytest.mark.parametrize("leaves", ["at once", "by its own deadline"])
+async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: str
+) -> None:
+    monkeypatch.setattr(forwarding, "CUT_SECONDS", 3600.0)
+    path = "/v2/models/slow/infer"
+    slow = request(path) if leaves == "at once" else request(path, Request_Timeout="0.01")
+    models = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, "slow")]
+    async with served(tmp_path, only("/slow/", hang), models=models, concurrency=16) as here:
+        places = here.proxy.shared.limiter
+        for number in range(1, 31):
+            async with here.caller() as caller:
+                await caller.send(slow)
+                await until(lambda number=number: len(here.replica.asked) == min(number, 12), 3)
+        await until(lambda: not here.proxy.shared.open_calls)
+        assert (places.in_flight, len(here.replica.asked)) == (12, 12), "one model has three quarters of them"
+        assert (await here.ask()).status == 200, "others go on"

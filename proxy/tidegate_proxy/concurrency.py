@@ -112,9 +112,10 @@ class ConcurrencyLimiter:
 
 
 class TurnQueue:
-    """Long work in small steps: one in each turn of the loop, by turns of those whose work it is."""
+    """Long work in small steps: some in each turn of the loop, by turns of those whose work it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = 1) -> None:
+        self._at_once = at_once
         self._steps: dict[object, deque[Callable[[], None]]] = {}  # First those of whom it is the turn.
         self._goes_on = False
 
@@ -132,14 +133,19 @@ class TurnQueue:
         await turn.wait()
 
     def _next(self) -> None:
+        try:
+            for _ in range(self._at_once):
+                if self._steps:
+                    self._take_step()
+        finally:
+            self._goes_on = bool(self._steps)
+            if self._goes_on:
+                asyncio.get_running_loop().call_soon(self._next)
+
+    def _take_step(self) -> None:
         whose = next(iter(self._steps))
         steps = self._steps.pop(whose)
         step = steps.popleft()
         if steps:
             self._steps[whose] = steps  # behind the others
-        try:
-            step()  # it may add another
-        finally:
-            self._goes_on = bool(self._steps)
-            if self._goes_on:
-                asyncio.get_running_loop().call_soon(self._next)
+        step()  # it may add another

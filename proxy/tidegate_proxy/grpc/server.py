@@ -5,7 +5,7 @@ from pathlib import Path
 from time import monotonic
 
 from ..concurrency import ConcurrencyLimiter
-from ..guests import MOST_UNSENT, Guest
+from ..guests import BULK_BYTES, MOST_UNSENT, Guest
 from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
 from ..http2.frames import Http2Error, literal
@@ -55,6 +55,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         self._stuck_bytes = 0
         self._stuck_since = 0.0
         self._awaits_turn = False
+        self._is_bulk = False  # Much has come at once, and others have their turn before more is read.
         self._sender: str | Holder = ""  # Whose it is that it sends frames that move nothing: a host's, or a caller's.
         self._unexplained = -NEVER_MANY  # How many of them it has sent beyond what its calls explain.
 
@@ -113,6 +114,14 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         if len(data) > MOST_UNSENT:
             self.count_at_once(len(data))
         self._take(data)
+        if len(data) >= BULK_BYTES and not self._is_bulk:
+            self._is_bulk = True
+            self._listen()
+            self._server.context.shared.bulk_reads.add(self.owner, self._read_more)
+
+    def _read_more(self) -> None:
+        self._is_bulk = False
+        self._listen()
 
     def _take(self, data: bytes) -> None:
         super().data_received(data)
@@ -121,7 +130,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         elif self.unread_bytes or self.booking.size != self.base_bytes:
             self._hold()
         if self.is_behind:
-            self._listen(False)
+            self._listen()
             self._await_turn()
 
     def _await_turn(self) -> None:
@@ -133,10 +142,12 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         self._awaits_turn = False
         if not (self._paused or self.transport.is_closing() or self.is_ending):
             self._take(b"")
-            self._listen(not (self.is_behind or self._paused))
+            self._listen()
 
-    def _listen(self, hears: bool) -> None:
-        (self.wire.resume_reading if hears else self.wire.pause_reading)()
+    def _listen(self) -> None:
+        if not self.transport.is_closing():
+            hears = not (self.is_behind or self._paused or self._is_bulk)
+            (self.wire.resume_reading if hears else self.wire.pause_reading)()
 
     def _hold(self) -> None:
         """Book what waits here, to be read or to be taken; where that is too much, end the connection."""
@@ -177,7 +188,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         """Read no more, either: what is asked here is answered, and the caller takes no answers."""
         super().pause_writing()
         self._stuck_since = monotonic()
-        self._listen(False)
+        self._listen()
 
     def resume_writing(self) -> None:
         """Read requests again: the caller takes answers again."""
@@ -185,8 +196,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         self._hold()
         if self.is_behind:
             self._await_turn()
-        elif not self._paused:
-            self._listen(True)
+        self._listen()
 
     def look(self, now: float) -> None:
         """End the connection if it does not begin, stands idle, or takes no answers."""

@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -305,3 +305,19 @@ def test_a_read_of_very_many_frames_is_worked_off_in_turns(tmp_path: Path) -> No
         assert sum(kind == PING for kind, *_ in _until_pings(peer, 8_000)) == 8_000
         assert len(turns) - before > 8_000 // 512
         counting.cancel()
+
+
+def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(one.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
+    infer = method(one.channel(), "ModelInfer")
+    large = infer.future(infer_request(data=bytes(4_000_000)), metadata=one.metadata(), timeout=20)
+    until(lambda: waiting)
+    time.sleep(0.3)
+    assert (len(waiting), large.done()) == (1, False), "it is read no further before its turn"
+    assert method(one.channel(), "ModelInfer")(infer_request(), metadata=one.metadata(), timeout=5), "others go on"
+    while not large.done():
+        if waiting:
+            one.on_loop(waiting.pop())
+        time.sleep(0.001)
+    assert len(large.result().raw_output_contents[0]) == 4_000_000

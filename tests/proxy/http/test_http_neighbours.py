@@ -1,12 +1,14 @@
 """Whatever one caller does over HTTP, the calls of the others go on."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import forwarding
 
-from .running_proxy import MODEL, RunningProxy, request, served, until
+from .running_proxy import MODEL, RunningProxy, request, served, standing_still, until
 from .upstream import hang, only
 
 pytestmark = pytest.mark.anyio
@@ -49,3 +51,22 @@ async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
         await until(lambda: not here.proxy.shared.open_calls)
         assert (places.in_flight, len(here.replica.asked)) == (12, 12), "one model has three quarters of them"
         assert (await here.ask()).status == 200, "others go on"
+
+
+async def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
+    async with here.caller() as caller:
+        sending = asyncio.ensure_future(caller.send(request(body=bytes(900_000))))
+        await until(lambda: waiting)
+        assert await standing_still(lambda: len(waiting)) == 1, "it is read no further before its turn"
+        assert (await here.ask()).status == 200, "others go on"
+        replying = asyncio.ensure_future(caller.reply())
+        while not replying.done():
+            if waiting:
+                waiting.pop()()
+            await asyncio.sleep(0.001)
+        assert (await replying).status == 200
+        await sending

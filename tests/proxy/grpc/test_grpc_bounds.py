@@ -312,7 +312,7 @@ def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(one: Rig, mo
     monkeypatch.setattr(one.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
     infer = method(one.channel(), "ModelInfer")
     large = infer.future(infer_request(data=bytes(4_000_000)), metadata=one.metadata(), timeout=20)
-    until(lambda: waiting)
+    until(lambda: bool(waiting))
     time.sleep(0.3)
     assert (len(waiting), large.done()) == (1, False), "it is read no further before its turn"
     assert method(one.channel(), "ModelInfer")(infer_request(), metadata=one.metadata(), timeout=5), "others go on"

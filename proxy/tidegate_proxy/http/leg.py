@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ..concurrency import Waiter
 from ..forwarding import Forwarding
+from ..guests import BULK_BYTES
 from ..mirror import MirroredRequest, over_http
 from ..problems import Problem
 from ..shared_state import SharedState
@@ -58,6 +59,8 @@ class HttpForwarding(Forwarding):
     _status: int = 0
     _chunked: bool = False
     _error_head: bytes | None = None  # Of an error, which is handed on when it is whole.
+    _is_held: bool = False  # Whether the caller takes the answer slower than it comes.
+    _is_bulk: bool = False  # Whether much of it came at once, and others have their turn before more is read.
     _events: ErrorEvents | None = None  # Of a stream of events.
     _copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
 
@@ -155,6 +158,8 @@ class HttpForwarding(Forwarding):
         connection, request, now = self.connection, self._owner, monotonic()
         assert connection is not None
         assert self.replica is not None
+        if self._is_bulk:
+            self._read_more()
         connection.receiver = self.connection = None
         if connection.keep and request.body.complete and not request.body.parts:
             self.replica.give(connection, now)
@@ -215,17 +220,28 @@ class HttpForwarding(Forwarding):
     # --- to the caller
     def receiving_paused(self, paused: bool) -> None:
         """Learn whether the caller takes the answer slower than it comes."""
-        if self.connection is not None:
-            if paused:
-                self.connection.transport.pause_reading()
-            else:
-                self.connection.transport.resume_reading()
+        self._is_held = paused
+        self._listen()
 
     def flush_answer(self) -> None:
         """Send on what has come so far."""
         if self._reply and self._error_head is None:
-            self._owner.caller.write_out(b"".join(self._reply))
+            data = b"".join(self._reply)
             self._reply.clear()
+            self._owner.caller.write_out(data)
+            if len(data) >= BULK_BYTES and not self._is_bulk:
+                self._is_bulk = True
+                self._listen()
+                self._shared.bulk_reads.add(self._caller_count, self._read_more)
+
+    def _read_more(self) -> None:
+        self._is_bulk = False
+        self._listen()
+
+    def _listen(self) -> None:
+        if self.connection is not None and not self.connection.transport.is_closing():
+            transport = self.connection.transport
+            (transport.pause_reading if self._is_bulk or self._is_held else transport.resume_reading)()
 
     def drop(self) -> None:
         """Hand nothing more on, and wait for no more of the answer."""

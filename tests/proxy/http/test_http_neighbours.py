@@ -9,7 +9,7 @@ from tidegate_contracts import routing
 from tidegate_proxy import forwarding
 
 from .running_proxy import MODEL, RunningProxy, request, served, standing_still, until
-from .upstream import hang, only
+from .upstream import answering, hang, only
 
 pytestmark = pytest.mark.anyio
 LINGERING = ("04", "05", "06")  # FIN_WAIT1, FIN_WAIT2, TIME_WAIT.
@@ -70,3 +70,24 @@ async def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(
             await asyncio.sleep(0.001)
         assert (await replying).status == 200
         await sending
+
+
+async def test_of_whom_much_is_answered_at_once_the_replica_is_read_by_turns(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
+    here.replica.act = only(f"/{MODEL}/infer", answering(bytes(4_000_000)))
+    async with here.caller() as caller:
+        for _ in range(2):  # over the same connection to the replica, which is left as one that can be read
+            await caller.send(request())
+            replying = asyncio.ensure_future(caller.reply())
+            await until(lambda: waiting)
+            assert await standing_still(lambda: len(waiting)) == 1, "it is read no further before its turn"
+            assert not replying.done()
+            while not replying.done():
+                if waiting:
+                    waiting.pop()()
+                await asyncio.sleep(0.001)
+            assert len((await replying).body) == 4_000_000
+            waiting.clear()

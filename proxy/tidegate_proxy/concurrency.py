@@ -11,6 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+CUT_SECONDS = 2.0
+"""Seconds for which a call that ends before its answer keeps its slot from its caller. HTTP/1.1 has no way to cancel: a
+replica takes the request off its closed connection and works on it (Triton: triton-inference-server/server, issue
+7077). A caller who asks and leaves, over and over, would have far more calls there than slots."""
 WAITING_FOR_EACH = 4  # Calls that may wait, for each that is worked on.
 TIMES_FREE = 3
 """No model gets a further slot, or place in the queue, that has so many times those that are free: one alone has at
@@ -29,10 +33,11 @@ class Waiter(Protocol):
 class InFlightCount:
     """How many calls of one model, or of one caller, hold slots; and how many bytes the caller holds (`memory`)."""
 
-    __slots__ = ("__weakref__", "_streams", "calls", "held")
+    __slots__ = ("__weakref__", "_streams", "calls", "cut", "held")
 
     def __init__(self) -> None:
         self.calls = 0
+        self.cut = 0  # Calls of the caller that a replica may still be at, though they have ended.
         self.held = 0
         self._streams: InFlightCount | None = None
 
@@ -58,8 +63,8 @@ class ConcurrencyLimiter:
 
     def try_acquire(self, model: InFlightCount, caller: InFlightCount) -> bool:
         """Take a slot, if there is one for this model and this caller; return whether there was."""
-        free = self.limit - self.in_flight
-        if model.calls < free * TIMES_FREE and caller.calls < free * TIMES_FREE_FOR_CALLERS:
+        free = self.limit - self.in_flight - caller.cut
+        if model.calls < free * TIMES_FREE and caller.calls + caller.cut < free * TIMES_FREE_FOR_CALLERS:
             self.in_flight += 1
             model.calls += 1
             caller.calls += 1
@@ -94,10 +99,21 @@ class ConcurrencyLimiter:
         model.calls -= 1
         caller.calls -= 1
         self.in_flight -= 1
-        if self._queues and not self._admitting:
-            self._admit()
+        self._admit()
+
+    def cut(self, model: InFlightCount, caller: InFlightCount) -> None:
+        """Give a slot back whose call a replica may go on with: others have it at once, its caller a while later."""
+        caller.cut += 1
+        self.release(model, caller)
+        asyncio.get_running_loop().call_later(CUT_SECONDS, self._uncut, caller)
+
+    def _uncut(self, caller: InFlightCount) -> None:
+        caller.cut -= 1
+        self._admit()
 
     def _admit(self) -> None:
+        if self._admitting or not self._queues:
+            return
         self._admitting = True  # a call may end as it is admitted: its slot is passed on here too, not further down
         try:
             while (pair := next((pair for pair in self._queues if self.try_acquire(*pair)), None)) is not None:

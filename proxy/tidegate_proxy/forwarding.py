@@ -3,7 +3,6 @@
 HTTP and gRPC differ in how a request is read and an answer written; what is here is the same for both.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
@@ -20,10 +19,6 @@ from .telemetry.meter import Meter
 from .upstream.breaker import FAILURES, Trial
 from .upstream.replica import Replica
 
-CUT_SECONDS = 2.0
-"""Seconds for which a call that ends before its answer keeps its slot. HTTP/1.1 has no way to cancel: a replica takes
-the request off its closed connection and works on it (Triton: triton-inference-server/server, issue 7077). A caller who
-asks and leaves, over and over, would have far more calls there than slots."""
 C = TypeVar("C")  # What a request is sent on: a connection of its own, or one that calls share.
 
 
@@ -110,7 +105,8 @@ class Forwarding:
         """Give the slot back, if there is one."""
         if self._has_slot:
             self._has_slot = False
-            self._limiter.release(self._model_count, self._caller_count)
+            give_back = self._limiter.cut if self.is_cut else self._limiter.release
+            give_back(self._model_count, self._caller_count)
 
     # --- its replica
     def pick(self, now: float, anew: bool = False) -> Replica | None:
@@ -159,11 +155,8 @@ class Forwarding:
         pool = self.grant.route.pool
         while replica is not None:
             try:
-                self.is_cut = True
                 connection = await connection_to(replica)
-                self.is_cut = False
             except OSError as error:  # a time-out too: nothing was sent, so another replica may have it
-                self.is_cut = False
                 self.count_failure(replica, type(error).__name__)
                 replica = self.another(replica)
                 continue
@@ -235,12 +228,7 @@ class Forwarding:
             self._trial.given_up()
         if self._waits:
             self._limiter.cancel(self._owner, self._model_count, self._caller_count)
-        if self._has_slot and self.is_cut:
-            self._has_slot = False
-            release = self._limiter.release
-            asyncio.get_running_loop().call_later(CUT_SECONDS, release, self._model_count, self._caller_count)
-        else:
-            self.release_slot()
+        self.release_slot()
 
 
 def call_record(

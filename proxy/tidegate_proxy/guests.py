@@ -2,6 +2,7 @@
 
 import asyncio
 
+from .concurrency import TurnQueue
 from .memory import Booking, Holder, Memory
 from .problems import Problem
 
@@ -43,6 +44,7 @@ class Guest(asyncio.Protocol):
     transport: asyncio.Transport
     wire: asyncio.Transport = None  # type: ignore[assignment]  # What the transport sends by: below TLS, else itself.
     base_bytes = CONNECTION_BYTES
+    is_bulk = False  # Much has come at once, and others have their turn before more is read.
     _most_at_once = 0  # Bytes that have come at once.
     _most_kept = 0  # Bytes that TLS could not send at once.
 
@@ -90,6 +92,21 @@ class Guest(asyncio.Protocol):
         """Bytes of answers that the caller has not taken yet; TLS has given some of them to the wire."""
         size = self.transport.get_write_buffer_size()
         return size if self.wire is self.transport else size + self.wire.get_write_buffer_size()
+
+    def listen(self) -> None:
+        """Hear the caller, unless it `is_bulk`, or there is another reason not to; for the protocols to override."""
+
+    def take_turns(self, size: int, turns: TurnQueue) -> None:
+        """Read on when it is its caller's turn, where so many bytes have come that others would wait for long."""
+        if size >= BULK_BYTES and not self.is_bulk:
+            self.is_bulk = True
+            self.listen()
+            turns.add(self.owner, self._have_turn_to_read)
+
+    def _have_turn_to_read(self) -> None:
+        self.is_bulk = False
+        if not self.transport.is_closing():
+            self.listen()
 
     def count_at_once(self, size: int) -> None:
         """Count the two buffers that TLS keeps for as much as has come at once: as it came, and to be decrypted."""

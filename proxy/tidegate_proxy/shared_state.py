@@ -16,7 +16,7 @@ from .telemetry.records import CallLog
 from .telemetry.traces import Tracer
 from .upstream.replica import Replica
 
-BULK_READS_AT_ONCE = 16  # Connections that are read in one turn of the loop, of those whose callers send much at once.
+BULK_READS_AT_ONCE = 16  # Connections that are read in one turn of the loop, of those over which much comes at once.
 SWEEP_SECONDS = 0.1  # Seconds between two looks for calls past their deadline: that is how late a deadline can be.
 
 
@@ -66,7 +66,7 @@ class SharedState:
         self.body_limit_bytes = settings.body_limit_bytes  # Calls ask for both, and there that takes longer.
         self.call_seconds = float(settings.request_timeout_seconds)  # How long a call may take.
         self.memory = Memory(settings.memory_bytes or process_memory())
-        self.bulk_reads = TurnQueue(BULK_READS_AT_ONCE)  # Callers who send much at once are read here.
+        self.bulk_reads = TurnQueue(BULK_READS_AT_ONCE)  # Connections over which much comes at once are read here.
         self.long_work = TurnQueue()  # What callers send compressed, or very many frames at once, is read here.
         copies = self.memory.callers
         self.mirror = Mirror(self.meter, copies, settings.request_timeout_seconds, settings.connect_timeout_seconds)

@@ -5,7 +5,7 @@ from pathlib import Path
 from time import monotonic
 
 from ..concurrency import ConcurrencyLimiter
-from ..guests import BULK_BYTES, MOST_UNSENT, Guest
+from ..guests import MOST_UNSENT, Guest
 from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
 from ..http2.frames import Http2Error, literal
@@ -55,7 +55,6 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         self._stuck_bytes = 0
         self._stuck_since = 0.0
         self._awaits_turn = False
-        self._is_bulk = False  # Much has come at once, and others have their turn before more is read.
         self._sender: str | Holder = ""  # Whose it is that it sends frames that move nothing: a host's, or a caller's.
         self._unexplained = -NEVER_MANY  # How many of them it has sent beyond what its calls explain.
 
@@ -114,14 +113,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         if len(data) > MOST_UNSENT:
             self.count_at_once(len(data))
         self._take(data)
-        if len(data) >= BULK_BYTES and not self._is_bulk:
-            self._is_bulk = True
-            self._listen()
-            self._server.context.shared.bulk_reads.add(self.owner, self._read_more)
-
-    def _read_more(self) -> None:
-        self._is_bulk = False
-        self._listen()
+        self.take_turns(len(data), self._server.context.shared.bulk_reads)
 
     def _take(self, data: bytes) -> None:
         super().data_received(data)
@@ -130,7 +122,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         elif self.unread_bytes or self.booking.size != self.base_bytes:
             self._hold()
         if self.is_behind:
-            self._listen()
+            self.listen()
             self._await_turn()
 
     def _await_turn(self) -> None:
@@ -142,11 +134,12 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         self._awaits_turn = False
         if not (self._paused or self.transport.is_closing() or self.is_ending):
             self._take(b"")
-            self._listen()
+            self.listen()
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
+        """Hear the caller, unless there is more of it here than is read, or it takes no answers."""
         if not self.transport.is_closing():
-            hears = not (self.is_behind or self._paused or self._is_bulk)
+            hears = not (self.is_behind or self._paused or self.is_bulk)
             (self.wire.resume_reading if hears else self.wire.pause_reading)()
 
     def _hold(self) -> None:
@@ -188,7 +181,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         """Read no more, either: what is asked here is answered, and the caller takes no answers."""
         super().pause_writing()
         self._stuck_since = monotonic()
-        self._listen()
+        self.listen()
 
     def resume_writing(self) -> None:
         """Read requests again: the caller takes answers again."""
@@ -196,7 +189,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         self._hold()
         if self.is_behind:
             self._await_turn()
-        self._listen()
+        self.listen()
 
     def look(self, now: float) -> None:
         """End the connection if it does not begin, stands idle, or takes no answers."""

@@ -9,7 +9,7 @@ from typing import cast
 import httptools
 from starlette.types import ASGIApp
 
-from ..guests import BULK_BYTES, MOST_UNSENT
+from ..guests import MOST_UNSENT
 from ..headers import new_request_id
 from ..kinds import KnownTargets
 from ..memory import full
@@ -73,7 +73,6 @@ class ClientConnection(Closing):
         self._is_long = False  # Whether more came at once than a head may have.
         self._began = 0  # Requests that began in what came last, the last one among them.
         self._awaits_turn = False
-        self._is_bulk = False  # Much has come at once, and others have their turn before more is read.
         self._body_bytes = 0  # Bytes of the last body in what came last.
         self._reading_paused = False
         self._writing_paused = False
@@ -103,9 +102,7 @@ class ClientConnection(Closing):
         if self._deaf:
             return
         self.last_heard = monotonic()
-        if len(data) >= BULK_BYTES and not self._is_bulk:
-            self._is_bulk = True
-            self._server.shared.bulk_reads.add(self.owner, self._read_more)
+        self.take_turns(len(data), self._server.shared.bulk_reads)
         if self._rest or self._awaits_turn or len(data) > MOST_AT_ONCE:
             self.count_at_once(len(data))
             self._rest += data
@@ -118,11 +115,6 @@ class ClientConnection(Closing):
             self._active.flush_request()
         if not self._between or self._queue or self.booking.size > self.base_bytes:
             self._hold()
-
-    def _read_more(self) -> None:
-        self._is_bulk = False
-        if not self.transport.is_closing():
-            self.listen()
 
     def _read_on(self) -> None:
         """Read of what has come as much as can be answered now; of requests that are many, some in each turn."""
@@ -242,8 +234,7 @@ class ClientConnection(Closing):
         self._between = False
         self._began += 1
         self._in_head = True
-        self._url = b""
-        self._headers = []
+        self._url, self._headers = b"", []
 
     def on_url(self, url: bytes) -> None:
         """Take a part of its address."""
@@ -294,8 +285,8 @@ class ClientConnection(Closing):
 
     def on_message_complete(self) -> None:
         """Learn that the request is whole."""
-        if self._framing:
-            return  # its body, if it has one, is still to be parsed
+        if self._framing:  # its body, if it has one, is still to be parsed
+            return
         self._between = True
         if self._last is not None:
             self._last.end_body()
@@ -373,7 +364,7 @@ class ClientConnection(Closing):
         """Hear the caller, unless there is more of it or for it here than is moved on."""
         last = self._last
         held = last is not None and last.body.is_held and not last.response_complete
-        pause = bool(held or self._queue or self._rest or self._writing_paused or self._is_bulk) and not self._deaf
+        pause = bool(held or self._queue or self._rest or self._writing_paused or self.is_bulk) and not self._deaf
         if pause != self._reading_paused:
             self._reading_paused = pause
             (self.wire.pause_reading if pause else self.wire.resume_reading)()

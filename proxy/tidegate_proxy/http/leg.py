@@ -65,9 +65,18 @@ class HttpForwarding(Forwarding):
     _copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
 
     # --- to the replica
+    async def connection_to(self, replica: Replica) -> Connection:
+        """Return a new connection; raises OSError. The replica has that, too, of a call that ends meanwhile."""
+        self.is_cut = True
+        try:
+            return await replica.connect(self._shared.settings.connect_timeout_seconds)
+        finally:
+            self.is_cut = False
+
     def send(self, replica: Replica, connection: Connection) -> None:
         """Put the head before what there is of the body, and send it on later, over a connection to a replica."""
         self.sent_to(replica)
+        self.is_cut = False
         self.connection = connection
         connection.receiver = self
         request = self._owner

@@ -261,9 +261,8 @@ class HttpRequest(HeadedRequest):
             self._later(self._connect, forwarding, replica)
 
     async def _connect(self, forwarding: HttpForwarding, replica: Replica | None) -> None:
-        seconds = self.shared.settings.connect_timeout_seconds
         found = await forwarding.connect(
-            replica, lambda each: each.connect(seconds), lambda each, unused: each.give(unused, monotonic())
+            replica, forwarding.connection_to, lambda each, unused: each.give(unused, monotonic())
         )
         if found is None:
             await self._prepare(forwarding)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tidegate_proxy import forwarding
+from tidegate_proxy import concurrency
 
 from lab.local_plane.process import free_ports
 
@@ -50,7 +50,7 @@ async def test_what_only_looks_is_asked_of_another_replica(tmp_path: Path) -> No
 async def test_a_replica_that_hangs_costs_a_caller_no_longer_than_it_said(
     here: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding, "CUT_SECONDS", 0.05)
+    monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
     here.replica.act = hang
     reply = await here.ask(request(Request_Timeout="0.3"))
     assert (reply.status, reply.problem) == (504, "deadline-exceeded")
@@ -89,7 +89,7 @@ async def test_a_call_that_met_the_end_of_a_kept_connection_is_told_so_and_not_s
 
 
 async def test_a_caller_who_leaves_is_not_worked_for(here: RunningProxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "CUT_SECONDS", 0.05)
+    monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
     here.replica.act = hang
     async with here.caller() as caller:
         await caller.send(request())

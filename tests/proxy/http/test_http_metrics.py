@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts import routing
-from tidegate_proxy import forwarding
+from tidegate_proxy import concurrency
 from tidegate_proxy.telemetry.meter import OTHERS, SECONDS, Histogram, Meter
 
 from tests.components.alerts import asked_for
@@ -87,7 +87,7 @@ async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
 
 
 async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "CUT_SECONDS", 0.05)
+    monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
     async with served(tmp_path, hang, concurrency=1) as here:
         calls = [asyncio.ensure_future(here.ask()) for _ in range(3)]
         await until(lambda: here.proxy.shared.limiter.waiting == 2 and here.replica.asked)

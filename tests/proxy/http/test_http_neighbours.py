@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy import forwarding
+from tidegate_proxy import concurrency
+from tidegate_proxy.access.api_keys import new_key
 
+from ..rigs.tables import access_table, write_key
 from .running_proxy import MODEL, RunningProxy, request, served, standing_still, until
 from .upstream import answering, hang, only
 
@@ -38,19 +40,28 @@ async def test_callers_who_leave_take_no_ports_that_others_need(here: RunningPro
 async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: str
 ) -> None:
-    monkeypatch.setattr(forwarding, "CUT_SECONDS", 3600.0)
+    monkeypatch.setattr(concurrency, "CUT_SECONDS", 3600.0)
     path = "/v2/models/slow/infer"
     slow = request(path) if leaves == "at once" else request(path, Request_Timeout="0.01")
     models = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, "slow")]
-    async with served(tmp_path, only("/slow/", hang), models=models, concurrency=16) as here:
+    access = access_table()
+    both = access.rules[0].model_copy(update={"principals": ("ci", "eve")})
+    access = access.model_copy(update={"rules": (both,)})
+    async with served(tmp_path, only("/slow/", hang), models=models, access=access, concurrency=16) as here:
         places = here.proxy.shared.limiter
         for number in range(1, 31):
             async with here.caller() as caller:
                 await caller.send(slow)
-                await until(lambda number=number: len(here.replica.asked) == min(number, 12), 3)
+                await until(lambda number=number: len(here.replica.asked) == min(number, 14), 3)
+                if number <= 14 and leaves != "at once":
+                    assert (await caller.reply()).status == 504
         await until(lambda: not here.proxy.shared.open_calls)
-        assert (places.in_flight, len(here.replica.asked)) == (12, 12), "one model has three quarters of them"
-        assert (await here.ask()).status == 200, "others go on"
+        assert (places.in_flight, len(here.replica.asked)) == (0, 14), "one caller has seven eighths"
+        key = new_key()
+        write_key(here.root, key, "eve")
+        await here.proxy.config.watched[2].look()
+        replies = await asyncio.gather(*(here.ask(request(key=key)) for _ in range(30)))
+        assert {reply.status for reply in replies} == {200}, "others have all slots"
 
 
 async def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(
@@ -61,7 +72,9 @@ async def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(
     async with here.caller() as caller:
         sending = asyncio.ensure_future(caller.send(request(body=bytes(900_000))))
         await until(lambda: waiting)
-        assert await standing_still(lambda: len(waiting)) == 1, "it is read no further before its turn"
+        [link] = here.proxy.http.connections
+        came = await standing_still(lambda: link._last.body.received)  # type: ignore[union-attr]
+        assert (len(waiting), came < 900_000) == (1, True), "it is read no further before its turn"
         assert (await here.ask()).status == 200, "others go on"
         replying = asyncio.ensure_future(caller.reply())
         while not replying.done():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy import forwarding
+from tidegate_proxy import concurrency
 from tidegate_proxy.routes import Route
 
 from .running_proxy import ENVELOPE, METADATA, MODEL, PATH, Caller, RunningProxy, request, running_proxy, served, until
@@ -171,7 +171,7 @@ async def test_a_defect_is_an_answer_and_a_line_in_the_log(
         await caller.send(data)
         assert (await caller.reply()).status == 200
     caplog.clear()
-    monkeypatch.setattr(forwarding, "CUT_SECONDS", 0.05)
+    monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
     monkeypatch.setattr(Route, at, broken)
     for pieces in ([data], [data[:60], data[60:]], [data]):
         for piece in pieces[:-1]:
@@ -200,7 +200,7 @@ async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
         await until(lambda: here.replica.asked)
         second = asyncio.ensure_future(here.ask())
         await until(lambda: here.proxy.shared.limiter.waiting == 1)
-        monkeypatch.setattr(forwarding, "CUT_SECONDS", 0.05)
+        monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
         monkeypatch.setattr(Route, "first_lines", broken)
         go_on.set()
         assert (await first).status == 200

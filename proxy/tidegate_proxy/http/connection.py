@@ -285,8 +285,8 @@ class ClientConnection(Closing):
 
     def on_message_complete(self) -> None:
         """Learn that the request is whole."""
-        if self._framing:  # its body, if it has one, is still to be parsed
-            return
+        if self._framing:
+            return  # its body, if it has one, is still to be parsed
         self._between = True
         if self._last is not None:
             self._last.end_body()

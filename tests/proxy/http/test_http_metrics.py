@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts import routing
-from tidegate_proxy import concurrency
 from tidegate_proxy.telemetry.meter import OTHERS, SECONDS, Histogram, Meter
 
 from tests.components.alerts import asked_for
@@ -86,8 +85,7 @@ async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
         assert value(found, "requests_total", status="429") == 1
 
 
-async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
+async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path) -> None:
     async with served(tmp_path, hang, concurrency=1) as here:
         calls = [asyncio.ensure_future(here.ask()) for _ in range(3)]
         await until(lambda: here.proxy.shared.limiter.waiting == 2 and here.replica.asked)
@@ -96,7 +94,7 @@ async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path, monkeypa
         assert value(found, "replica_in_flight", replica=f"127.0.0.1:{here.replica.port}") == 1
         for each in calls:
             each.cancel()
-        await until(lambda: not here.proxy.shared.limiter.in_flight)
+        await until(lambda: not here.proxy.shared.open_calls)
         found = await scrape(here)
         assert (value(found, "in_flight"), value(found, "waiting"), value(found, "replica_in_flight")) == (0, 0, 0)
 

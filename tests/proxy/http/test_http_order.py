@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy import concurrency
 from tidegate_proxy.routes import Route
 
 from .running_proxy import ENVELOPE, METADATA, MODEL, PATH, Caller, RunningProxy, request, running_proxy, served, until
@@ -171,7 +170,6 @@ async def test_a_defect_is_an_answer_and_a_line_in_the_log(
         await caller.send(data)
         assert (await caller.reply()).status == 200
     caplog.clear()
-    monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
     monkeypatch.setattr(Route, at, broken)
     for pieces in ([data], [data[:60], data[60:]], [data]):
         for piece in pieces[:-1]:
@@ -186,8 +184,7 @@ async def test_a_defect_is_an_answer_and_a_line_in_the_log(
     await caller.send(data)
     assert (await caller.reply()).status == 200
     places = here.proxy.shared.limiter
-    await until(lambda: not places.in_flight)
-    assert (places.waiting, len(here.proxy.shared.open_calls)) == (0, 0)
+    assert (places.in_flight, places.waiting, len(here.proxy.shared.open_calls)) == (0, 0, 0)
 
 
 async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
@@ -200,12 +197,11 @@ async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
         await until(lambda: here.replica.asked)
         second = asyncio.ensure_future(here.ask())
         await until(lambda: here.proxy.shared.limiter.waiting == 1)
-        monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
         monkeypatch.setattr(Route, "first_lines", broken)
         go_on.set()
         assert (await first).status == 200
         assert (await second).status == 500
-        await until(lambda: not here.proxy.shared.limiter.in_flight)
+        assert here.proxy.shared.limiter.in_flight == 0
 
 
 async def test_versions_that_callers_make_up_keep_no_others_from_being_remembered(tmp_path: Path) -> None:

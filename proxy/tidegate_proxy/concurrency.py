@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+BULK_BYTES = 64 * 1024  # Where so many have come at once, others have their turn before more is read of a connection.
 CUT_SECONDS = 2.0
 """Seconds for which a call that ends before its answer keeps its slot from its caller. HTTP/1.1 has no way to cancel: a
 replica takes the request off its closed connection and works on it (Triton: triton-inference-server/server, issue

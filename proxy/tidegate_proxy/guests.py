@@ -2,14 +2,13 @@
 
 import asyncio
 
-from .concurrency import TurnQueue
+from .concurrency import BULK_BYTES, TurnQueue
 from .memory import Booking, Holder, Memory
 from .problems import Problem
 
 CONNECTION_BYTES = 40 * 1024  # What a caller's connection takes: tables, what is known of it, and some unsent bytes.
 TLS_BYTES = 48 * 1024  # What TLS adds, beside a buffer for as much as comes at once.
 TLS_AT_ONCE = 16 * 1024  # Bytes that TLS is given at once to send: a record (RFC 8446, 5.1).
-BULK_BYTES = 64 * 1024  # Where so many have come at once, others have their turn before more is read of a connection.
 MOST_UNSENT = 16 * 1024  # Bytes of answers of one connection that wait for its caller and are not counted.
 
 

@@ -6,9 +6,8 @@ from functools import partial
 from time import monotonic
 from typing import Protocol
 
-from ..concurrency import Waiter
+from ..concurrency import BULK_BYTES, Waiter
 from ..forwarding import Forwarding
-from ..guests import BULK_BYTES
 from ..mirror import MirroredRequest, over_http
 from ..problems import Problem
 from ..shared_state import SharedState

@@ -16,7 +16,7 @@ from .telemetry.records import CallLog
 from .telemetry.traces import Tracer
 from .upstream.replica import Replica
 
-BULK_READS_AT_ONCE = 16  # Connections that are read in one turn of the loop, of those over which much comes at once.
+BULK_READS_AT_ONCE = 4  # Connections that are read in one turn of the loop, of those over which much comes at once.
 SWEEP_SECONDS = 0.1  # Seconds between two looks for calls past their deadline: that is how late a deadline can be.
 
 

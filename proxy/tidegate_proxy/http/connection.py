@@ -1,7 +1,6 @@
 """A caller's HTTP/1.1 connection: httptools parses what comes, requests are answered one after another, in order."""
 
 import asyncio
-import logging
 from collections import deque
 from time import monotonic
 from typing import cast
@@ -9,6 +8,7 @@ from typing import cast
 import httptools
 from starlette.types import ASGIApp
 
+from ..concurrency import TurnQueue
 from ..guests import MOST_UNSENT
 from ..headers import new_request_id
 from ..kinds import KnownTargets
@@ -19,7 +19,7 @@ from .answers import problem_answer
 from .app_request import AppRequest, request_of
 from .caller import Request
 from .closing import Closing
-from .head import MOST_HEAD_BYTES, MOST_HEADERS, too_long_a_head
+from .head import MOST_HEAD_BYTES, MOST_HEADERS, not_parsed, too_long_a_head
 from .request import HttpRequest
 from .upgrade import SkipFirstHead, framing
 
@@ -31,7 +31,6 @@ MOST_BEGUN = 32  # Requests that are begun before those of others have their tur
 HEADER_BYTES = 128  # What a header of a head that is not whole takes beside its bytes.
 QUEUED_BYTES = 4096  # What a request takes that waits for those before it.
 END = b"\r\n\r\n"
-log = logging.getLogger(__name__)
 
 
 class HttpServer:
@@ -110,13 +109,13 @@ class ClientConnection(Closing):
             return
         self._take(data)
         if self._began > MOST_BEGUN:
-            self._await_turn()
+            self._await_turn(self._server.shared.long_work)
         if self._active is not None:
             self._active.flush_request()
         if not self._between or self._queue or self.booking.size > self.base_bytes:
             self._hold()
 
-    def _read_on(self) -> None:
+    def _read_on(self, *, has_turn: bool = False) -> None:
         """Read of what has come as much as can be answered now; of requests that are many, some in each turn."""
         begun = 0
         while self._rest and not (self._queue or self._awaits_turn or self._deaf or self.transport.is_closing()):
@@ -127,19 +126,21 @@ class ClientConnection(Closing):
             self._take(data)
             begun += self._began
             if begun > MOST_BEGUN:
-                self._await_turn()
+                self._await_turn(self._server.shared.long_work)
+            elif self._in_head and self._rest and not has_turn:  # it is long
+                self._await_turn(self._server.shared.bulk_reads)
         if self._active is not None:
             self._active.flush_request()
         self.listen()
         self._hold()
 
-    def _await_turn(self) -> None:
+    def _await_turn(self, turns: TurnQueue) -> None:
         self._awaits_turn = True
-        self._server.shared.long_work.add(self.owner, self._have_turn)
+        turns.add(self.owner, self._have_turn)
 
     def _have_turn(self) -> None:
         self._awaits_turn = False
-        self._read_on()
+        self._read_on(has_turn=True)
 
     def _hold(self) -> None:
         """Book what waits here, and refuse what is too much."""
@@ -155,13 +156,10 @@ class ClientConnection(Closing):
         self._began = self._body_bytes = 0
         try:
             self._parse(data)
-        except httptools.HttpParserCallbackError as error:
-            self._failed(error)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._refuse(not_parsed(error))
             return
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._refuse(Problem(ProblemType.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
-            return
-        if not self._between and (self._is_head_too_long(data) or len(self._headers) > MOST_HEADERS):
+        if not self._between and self._is_head_too_long(data):
             self._refuse(too_long_a_head())
         if not self._in_head:
             self._headers = []  # its request has them
@@ -243,6 +241,8 @@ class ClientConnection(Closing):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header, or a trailer, which is dropped (RFC 9110, 6.5.1)."""
         self._headers.append((name, value))
+        if len(self._headers) > MOST_HEADERS:  # no more of them is parsed
+            raise too_long_a_head()
 
     def on_headers_complete(self) -> None:
         """Begin to answer, if it is this request's turn."""
@@ -368,15 +368,6 @@ class ClientConnection(Closing):
         if pause != self._reading_paused:
             self._reading_paused = pause
             (self.wire.pause_reading if pause else self.wire.resume_reading)()
-
-    def _failed(self, error: httptools.HttpParserCallbackError) -> None:
-        """Answer a request that could not be taken in: what is no address is the caller's fault, all else is not."""
-        why = error.__context__
-        if isinstance(why, httptools.HttpParserError | UnicodeDecodeError):
-            self._refuse(Problem(ProblemType.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
-            return
-        log.error("a request could not be taken in", exc_info=why or error)
-        self._refuse(Problem(ProblemType.INTERNAL, "It is in the proxy's log."))
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what is no request, and hear no more of this connection."""

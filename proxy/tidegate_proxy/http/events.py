@@ -19,6 +19,9 @@ class ErrorEvents:
 
     def feed(self, data: bytes) -> bytes:
         """Return what can go on, now that this has come."""
+        if data and not (self._held or self._drops) and self._passes(data):
+            self._within = not data.endswith(b"\n")
+            return data
         *lines, rest = (self._held + data).split(b"\n")
         said = list[bytes]()
         for line in lines:
@@ -37,6 +40,13 @@ class ErrorEvents:
         """Return what is left at the end of the stream."""
         rest, self._held = self._held, b""
         return self._next(rest)
+
+    def _passes(self, data: bytes) -> bool:
+        """Tell whether no line of it begins as an error does, nor the last one in part: long events are not copied."""
+        last = data[(begins := data.rfind(b"\n") + 1) : begins + len(_BEGINS)]
+        if last and _BEGINS.startswith(last):
+            return False
+        return b"\n" + _BEGINS not in data and (self._within or not data.startswith(_BEGINS))
 
     def _next(self, line: bytes) -> bytes:
         if self._within:

@@ -1,5 +1,6 @@
 """The head of a call over HTTP: what it asks, how its body is sent, and which headers go on to the replica."""
 
+import logging
 from collections.abc import Sequence
 
 import httptools
@@ -14,6 +15,7 @@ from .caller import Caller, Request
 
 MOST_HEAD_BYTES = 64 * 1024  # Bytes of a request's first line and headers.
 MOST_HEADERS = 256  # Headers of a request: each is work, however short.
+log = logging.getLogger(__name__)
 
 (
     _PASS, _DROP, _AUTHORIZATION, _KEY, _LENGTH, _ENCODING, _EXPECT, _REQUEST_ID, _SECONDS, _STICKY, _HOST, _CONNECTION,
@@ -132,7 +134,7 @@ class HeadedRequest(Request):
         self.request_id = request_id or new_request_id()  # The caller's own, where it has one.
         self.body = RequestBody(length, chunked, self.shared, self.caller)
         self.refusal: Problem | None = None  # Why it is no request that can be answered.
-        if (is_long and sum(map(len, passed)) > MOST_HEAD_BYTES) or len(headers) > MOST_HEADERS:
+        if is_long and sum(map(len, passed)) > MOST_HEAD_BYTES:
             self.refusal = too_long_a_head()
         elif hosts != 1 and http_11:
             self.refusal = Problem(ProblemType.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
@@ -162,3 +164,17 @@ def _seconds(value: bytes, most: float) -> float:
 def too_long_a_head() -> Problem:
     """Return what is told when a head has more than its bytes."""
     return Problem(ProblemType.HEADERS, f"A request may have {MOST_HEADERS} headers of {MOST_HEAD_BYTES} bytes.")
+
+
+def not_parsed(error: Exception) -> Problem:
+    """Return what is told where the parser stopped: what is no HTTP, or too long, is its caller's fault, all else ours.
+
+    The parser has its own error for what the connection raised while it was told of a part.
+    """
+    why = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
+    if isinstance(why, Problem):
+        return why
+    if isinstance(why, httptools.HttpParserError | httptools.HttpParserUpgrade | UnicodeDecodeError):
+        return Problem(ProblemType.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it.")
+    log.error("a request could not be taken in", exc_info=why or error)
+    return Problem(ProblemType.INTERNAL, "It is in the proxy's log.")

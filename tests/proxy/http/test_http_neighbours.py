@@ -85,6 +85,24 @@ async def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(
         await sending
 
 
+async def test_a_long_head_that_has_come_waits_for_its_turn_and_is_then_read_to_its_end(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
+    fields = {f"X-{number}": "x" * 240 for number in range(200)}
+    async with here.caller() as caller:
+        await caller.send(request(**fields))
+        await until(lambda: waiting)
+        assert (await here.ask()).status == 200, "others go on"
+        replying = asyncio.ensure_future(caller.reply())
+        while not replying.done():
+            if waiting:
+                waiting.pop()()
+            await asyncio.sleep(0.001)
+        assert (await replying).status == 200
+
+
 async def test_of_whom_much_is_answered_at_once_the_replica_is_read_by_turns(
     here: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 BULK_BYTES = 64 * 1024  # Where so many have come at once, others have their turn before more is read of a connection.
+ROOM = memoryview(bytearray(256 * 1024))  # What comes is read into this, and copied before anything else is read.
 CUT_SECONDS = 2.0
 """Seconds for which a call that ends before its answer keeps its slot from its caller. HTTP/1.1 has no way to cancel: a
 replica takes the request off its closed connection and works on it (Triton: triton-inference-server/server, issue

@@ -2,13 +2,14 @@
 
 import asyncio
 
-from .concurrency import BULK_BYTES, TurnQueue
+from .concurrency import BULK_BYTES, ROOM, TurnQueue
 from .memory import Booking, Holder, Memory
 from .problems import Problem
 
 CONNECTION_BYTES = 40 * 1024  # What a caller's connection takes: tables, what is known of it, and some unsent bytes.
 TLS_BYTES = 48 * 1024  # What TLS adds, beside a buffer for as much as comes at once.
 TLS_AT_ONCE = 16 * 1024  # Bytes that TLS is given at once to send: a record (RFC 8446, 5.1).
+FIRST_BYTES = 4096  # Bytes that are read of a stranger; for more of them he waits for a turn.
 MOST_UNSENT = 16 * 1024  # Bytes of answers of one connection that wait for its caller and are not counted.
 
 
@@ -33,7 +34,7 @@ class _LostTransport(asyncio.Transport):
 _LOST = _LostTransport()
 
 
-class Guest(asyncio.Protocol):
+class Guest(asyncio.BufferedProtocol):
     """A caller's connection: it holds bytes of its own, for a stranger until it is known whose it is."""
 
     held = 0
@@ -44,6 +45,7 @@ class Guest(asyncio.Protocol):
     wire: asyncio.Transport = None  # type: ignore[assignment]  # What the transport sends by: below TLS, else itself.
     base_bytes = CONNECTION_BYTES
     is_bulk = False  # Much has come at once, and others have their turn before more is read.
+    _had_turn = False
     _most_at_once = 0  # Bytes that have come at once.
     _most_kept = 0  # Bytes that TLS could not send at once.
 
@@ -95,10 +97,22 @@ class Guest(asyncio.Protocol):
     def listen(self) -> None:
         """Hear the caller, unless it `is_bulk`, or there is another reason not to; for the protocols to override."""
 
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return room for what comes: much of strangers would otherwise be read before others have their turn."""
+        return ROOM[:FIRST_BYTES] if self.is_unknown and not self._had_turn else ROOM
+
+    def buffer_updated(self, size: int) -> None:
+        """Take what has come."""
+        self.data_received(bytes(ROOM[:size]))
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come; for the protocols to override."""
+
     def take_turns(self, size: int, turns: TurnQueue) -> None:
         """Read on when it is its caller's turn, where so many bytes have come that others would wait for long."""
-        if size >= BULK_BYTES and not self.is_bulk:
-            self.is_bulk = True
+        most = FIRST_BYTES if self.is_unknown else BULK_BYTES
+        if size >= most and not (self.is_bulk or self.transport.is_closing()):
+            self.is_bulk = self._had_turn = True
             self.listen()
             turns.add(self.owner, self._have_turn_to_read)
 

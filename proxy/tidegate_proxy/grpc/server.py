@@ -101,6 +101,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
 
     def data_received(self, data: bytes) -> None:
         """Read on, after the preface that every connection begins with."""
+        size = len(data)
         if not self._has_preface:
             self._preface_read += data
             if not h2.PREFACE.startswith(self._preface_read[: len(h2.PREFACE)]):
@@ -113,10 +114,10 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         if len(data) > MOST_UNSENT:
             self.count_at_once(len(data))
         self._take(data)
-        self.take_turns(len(data), self._server.context.shared.bulk_reads)
+        self.take_turns(size, self._server.context.shared.bulk_reads)
 
     def _take(self, data: bytes) -> None:
-        super().data_received(data)
+        Http2Connection.data_received(self, data)
         if len(self._out) > MOST_PIECES:
             self._flush()
         elif self.unread_bytes or self.booking.size != self.base_bytes:

@@ -8,7 +8,6 @@ from typing import cast
 import httptools
 from starlette.types import ASGIApp
 
-from ..concurrency import TurnQueue
 from ..guests import MOST_UNSENT
 from ..headers import new_request_id
 from ..kinds import KnownTargets
@@ -101,21 +100,21 @@ class ClientConnection(Closing):
         if self._deaf:
             return
         self.last_heard = monotonic()
-        self.take_turns(len(data), self._server.shared.bulk_reads)
         if self._rest or self._awaits_turn or len(data) > MOST_AT_ONCE:
             self.count_at_once(len(data))
             self._rest += data
             self._read_on()
-            return
-        self._take(data)
-        if self._began > MOST_BEGUN:
-            self._await_turn(self._server.shared.long_work)
-        if self._active is not None:
-            self._active.flush_request()
-        if not self._between or self._queue or self.booking.size > self.base_bytes:
-            self._hold()
+        else:
+            self._take(data)
+            if self._began > MOST_BEGUN:
+                self._await_turn()
+            if self._active is not None:
+                self._active.flush_request()
+            if not self._between or self._queue or self.booking.size > self.base_bytes:
+                self._hold()
+        self.take_turns(len(data), self._server.shared.bulk_reads)
 
-    def _read_on(self, *, has_turn: bool = False) -> None:
+    def _read_on(self) -> None:
         """Read of what has come as much as can be answered now; of requests that are many, some in each turn."""
         begun = 0
         while self._rest and not (self._queue or self._awaits_turn or self._deaf or self.transport.is_closing()):
@@ -126,21 +125,19 @@ class ClientConnection(Closing):
             self._take(data)
             begun += self._began
             if begun > MOST_BEGUN:
-                self._await_turn(self._server.shared.long_work)
-            elif self._in_head and self._rest and not has_turn:  # it is long
-                self._await_turn(self._server.shared.bulk_reads)
+                self._await_turn()
         if self._active is not None:
             self._active.flush_request()
         self.listen()
         self._hold()
 
-    def _await_turn(self, turns: TurnQueue) -> None:
+    def _await_turn(self) -> None:
         self._awaits_turn = True
-        turns.add(self.owner, self._have_turn)
+        self._server.shared.long_work.add(self.owner, self._have_turn)
 
     def _have_turn(self) -> None:
         self._awaits_turn = False
-        self._read_on(has_turn=True)
+        self._read_on()
 
     def _hold(self) -> None:
         """Book what waits here, and refuse what is too much."""
@@ -328,7 +325,7 @@ class ClientConnection(Closing):
         if self._active is request:
             self._active = None
         if not request.keep_alive and not self.transport.is_closing():
-            self.end(linger=not request.body.complete)
+            self.end(linger=self._reading_paused or not request.body.complete)
         self._server.answered += 1
         if self.is_over_tls and self.unsent > MOST_UNSENT:
             self._hold()

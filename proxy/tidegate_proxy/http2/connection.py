@@ -93,6 +93,10 @@ class Http2Connection(Sender, Generic[Understood]):
             if (stream := self.forget(number)) is not None:
                 stream.reset_received(None, self.heard_settings)
 
+    def eof_received(self) -> bool | None:
+        """Let the transport close: peers do not half-close."""
+        return False
+
     def data_received(self, data: bytes) -> None:
         """Take in bytes of the peer, and handle each whole frame."""
         self.heard_at = monotonic()

@@ -52,7 +52,7 @@ class Stream:
         """Note that all data given to `connection.send_data` has been sent."""
 
 
-class Sender(asyncio.Protocol):
+class Sender(asyncio.BaseProtocol):
     """Gathers frames until all data at hand has been read: streams of one turn of the loop share a write."""
 
     stream_window = h2.DEFAULT_WINDOW  # Bytes that a stream may receive before credit is given.

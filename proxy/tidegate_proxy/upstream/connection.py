@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 
 import httptools
 
+from ..concurrency import BULK_BYTES, ROOM
 from ..headers import PLAIN, nominated, without
 
 # Headers that belong to one connection, not to a message (RFC 9110, 7.6.1), and those that are written anew.
@@ -65,7 +66,7 @@ class Receiver(Protocol):
         """Note whether the replica takes the body slower than it is sent."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """An HTTP/1.1 connection to a replica: requests are written to `transport`, answers go to `receiver`."""
 
     __slots__ = (
@@ -96,6 +97,14 @@ class Connection(asyncio.Protocol):
         """Take the transport to the replica."""
         self.transport = cast(asyncio.Transport, transport)
         self.alive = True
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return room for what comes: many answers may begin in one turn of the loop, and nobody take them."""
+        return ROOM[:BULK_BYTES] if self._between else ROOM
+
+    def buffer_updated(self, size: int) -> None:
+        """Take what has come."""
+        self.data_received(bytes(ROOM[:size]))
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, and hand it on."""

@@ -14,8 +14,9 @@ from tidegate_eviction.simulate.trace import Trace
 from capacity.advice import Advice, advise
 from capacity.advising import subjects, told
 from capacity.changed import changed
+from capacity.expected import setting_of_pool
 from capacity.pressures import reading
-from capacity.remedies import Subject
+from capacity.remedies import Subject, remedies
 from capacity.samples import Recorded
 from stacks.definition.base import byte_count
 from stacks.definition.pools import OnDemand
@@ -70,6 +71,25 @@ def test_a_working_set_that_is_larger_than_the_slice_wants_a_larger_one(tmp_path
     assert advice.then.lost_seconds < 0.2 * advice.now.lost_seconds
     (pool,) = changed(found, subject, advice.change).stacks[0].platform.servers[0].pools
     assert pool.placement.profile == "2g.20gb"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("gone", "is_tried"), [(140.0, False), (160.0, True)])
+def test_a_pool_of_its_own_is_tried_for_a_model_whose_loads_take_the_room_of_several(
+    tmp_path: Path, gone: float, is_tried: bool
+) -> None:
+    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    made = Made()
+    calls(made, dict.fromkeys(SMALL, 200.0), late=500.0, waited=5000.0)
+    for name in SMALL:
+        loads(made, name, 100.0, 10.0, 3e9, evicted=99.0)
+    greatest, *others = SMALL
+    went_for(made, greatest, gone)
+    for name in others:
+        went_for(made, name, 100.0 / len(others))
+    subject, _ = advice_for(found, made)
+    setting = setting_of_pool(subject.pool, subject.models)
+    assert setting is not None
+    assert (f"another pool for {greatest}" in [each.kind for each in remedies(subject, setting)]) is is_tried
 
 
 def test_a_model_that_makes_all_others_go_gets_a_pool_of_its_own(tmp_path: Path) -> None:

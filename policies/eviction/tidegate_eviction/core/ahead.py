@@ -23,8 +23,13 @@ _SHORTEST_SECONDS = 30.0  # With a shorter period a model stays resident without
 
 
 def note(pool: Pool, model: Model, at: float) -> None:
-    """Take a call that was served into account, and foresee the next burst after the one that it begins, if it does."""
+    """Take a call into account, and foresee the next burst after the one that it begins, if it does.
+
+    A caller who was told busy, and comes back in time, called when he came first.
+    """
     model.expected_until = -math.inf
+    if at <= model.asked_until:
+        at = model.asked_since
     if at - model.burst_at <= _BURST_SECONDS or not pool.settings.policy.breaks_even:
         return
     if model.burst_at > -math.inf:

@@ -22,8 +22,8 @@ def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str
     """Grant a lease, or prolong the holder's; it counts as one request in flight."""
     # A caller that has waited was counted as a use when it asked.
     asked = pool.now - waited
-    if waited:  # a caller who was told busy, and has come back, called when he came first
-        ahead.note(pool, model, model.asked_since if asked <= model.asked_until else asked)
+    if waited:
+        ahead.note(pool, model, asked)
     lease = begin(pool, model, holder, 0 if waited else 1)
     pool.refresh(model)
     return wire.Granted(
@@ -216,11 +216,16 @@ def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
     answer = busy(pool, model)
     del model.waiters[waiter.ticket.number]
     pool.tell(Answered(waiter.ticket, answer))
+    back_at = pool.now + answer.retry_after
+    comes_back = back_at + pool.settings.overdue_seconds
+    is_asked_alone = waiter.room_by > waiter.ticket.asked  # else other replicas are asked: one of those has him wait
+    if is_asked_alone:
+        ahead.note(pool, model, waiter.ticket.asked)
+    if waiter.ticket.asked > model.asked_until:
+        model.asked_since = waiter.ticket.asked
+    model.asked_until = max(model.asked_until, comes_back)
     if model.state is State.QUEUED:
-        back_at = pool.now + answer.retry_after
-        comes_back = back_at + pool.settings.overdue_seconds
-        model.asked_until = max(model.asked_until, comes_back)
-        if waiter.room_by > waiter.ticket.asked:  # else other replicas are asked, and one of those has him wait
+        if is_asked_alone:
             model.refused += 1
             model.back_at = min(model.back_at, back_at) if model.back_at > pool.now else back_at
             pool.told[model.name] = None

@@ -212,6 +212,31 @@ def test_a_caller_who_was_told_busy_called_when_he_came_first() -> None:
     assert max(world.residency._pool.models["a"].gaps) - min(world.residency._pool.models["a"].gaps) <= 5.0
 
 
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_model_whose_load_outlasts_the_wait_is_foreseen_by_the_calls_that_were_told_busy(comes_back: bool) -> None:
+    others = [f"b{number}" for number in range(6)]  # each takes the room once
+    rules = replace(BREAKING_EVEN, lease_seconds=15.0, wait_seconds=1.0)
+    world = started(specs(dict.fromkeys(["a", *others], 60)), rules)
+    for number, other in enumerate(others):
+        to(world, number * 5 * PERIOD)
+        asked = world.ask("p1", "a", None)
+        make_way(world)
+        world.advance(1.5)
+        assert isinstance(world.answered(asked), lease.Busy)
+        world.jump(LOAD_SECONDS)
+        world.finish()
+        if comes_back:
+            world.advance(3.0)
+            call(world, "a")
+        to(world, number * 5 * PERIOD + 60.0)
+        load_other(world, 0.3, other)
+    to(world, 30 * PERIOD - LOAD_SECONDS - 3.0)
+    assert ahead(world)[-1:] == ["a"]
+    warm(world)
+    to(world, 30 * PERIOD)
+    assert isinstance(world.ask("p1", "a", 0.0), lease.Granted), "it is warm for the timer"
+
+
 def test_timers_of_one_moment_are_all_served() -> None:
     world = with_timer(timed={"a": 30, "c": 30})
     for _ in range(12):

@@ -38,9 +38,19 @@ def scan(models: int, pause: float, load_seconds: float) -> Trace:
     return trace_of(calls, *[(1_000_000, load_seconds, 0.1)] * models)
 
 
-@pytest.mark.parametrize(("models", "pause", "load_seconds"), [(11, 60.0, 5.0), (11, 20.0, 5.0), (11, 5.0, 2.0)])
-def test_slow_cyclic_scans_of_loads_that_callers_wait_for_cost_no_more_than_with_cost_aware(
-    models: int, pause: float, load_seconds: float
-) -> None:
+@pytest.mark.parametrize(
+    ("models", "pause", "load_seconds"),
+    [
+        (11, 60.0, 5.0),
+        (11, 20.0, 5.0),
+        (11, 5.0, 2.0),
+        # Callers do not wait for as long as these loads take.
+        (11, 60.0, 30.0),
+        (11, 120.0, 30.0),
+        (11, 30.0, 25.0),
+        (6, 60.0, 30.0),
+    ],
+)
+def test_slow_cyclic_scans_cost_no_more_than_with_cost_aware(models: int, pause: float, load_seconds: float) -> None:
     ours, _, cost_aware = lost_seconds(scan(models, pause, load_seconds), 100 * (models - 1) // models + 1).values()
     assert ours <= cost_aware

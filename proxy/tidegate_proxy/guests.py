@@ -77,11 +77,18 @@ class Guest(asyncio.BufferedProtocol):
         self.booking.move(self.memory.callers, holder)
         self.is_unknown = False
         self.settle()
+        if self.is_bulk:  # its turn was one of strangers
+            self._have_turn_to_read()
 
     def settle(self) -> None:
         """Be no stranger's, unless other calls over it still are."""
         if not self.held:
             self.memory.strangers.connections.pop(self, None)
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether little is read of it: it may be one of many strangers who send much at once."""
+        return self.is_unknown and not self._had_turn
 
     @property
     def owner(self) -> Holder | None:
@@ -97,9 +104,16 @@ class Guest(asyncio.BufferedProtocol):
     def listen(self) -> None:
         """Hear the caller, unless it `is_bulk`, or there is another reason not to; for the protocols to override."""
 
-    def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return room for what comes: much of strangers would otherwise be read before others have their turn."""
-        return ROOM[:FIRST_BYTES] if self.is_unknown and not self._had_turn else ROOM
+    def hear(self, hears: bool) -> None:
+        """Read what the caller sends, or leave it where it is: TLS may have much of it already."""
+        for each in (self.wire, self.transport) if self.is_over_tls else (self.wire,):
+            (each.resume_reading if hears else each.pause_reading)()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return room for what comes, of which TLS says how much it has."""
+        if sizehint > TLS_AT_ONCE:
+            self.count_at_once(sizehint)
+        return ROOM[:FIRST_BYTES] if self._is_new else ROOM
 
     def buffer_updated(self, size: int) -> None:
         """Take what has come."""
@@ -110,14 +124,14 @@ class Guest(asyncio.BufferedProtocol):
 
     def take_turns(self, size: int, turns: TurnQueue) -> None:
         """Read on when it is its caller's turn, where so many bytes have come that others would wait for long."""
-        most = FIRST_BYTES if self.is_unknown else BULK_BYTES
+        most = FIRST_BYTES if self._is_new else BULK_BYTES
         if size >= most and not (self.is_bulk or self.transport.is_closing()):
-            self.is_bulk = self._had_turn = True
+            self.is_bulk = True
             self.listen()
             turns.add(self.owner, self._have_turn_to_read)
 
     def _have_turn_to_read(self) -> None:
-        self.is_bulk = False
+        self.is_bulk, self._had_turn = False, True
         if not self.transport.is_closing():
             self.listen()
 

@@ -87,9 +87,9 @@ class ClientConnection(Closing):
     def make_room(self) -> None:
         """End it: there is no room for it any more."""
         super().make_room()
-        self._deaf = True
-        if self._in_head:
+        if self._in_head and not self._deaf:
             self._answer(full())
+        self._deaf = True
         self.close()
         if self._active is not None:
             self._active.abandon()
@@ -101,7 +101,6 @@ class ClientConnection(Closing):
             return
         self.last_heard = monotonic()
         if self._rest or self._awaits_turn or len(data) > MOST_AT_ONCE:
-            self.count_at_once(len(data))
             self._rest += data
             self._read_on()
         else:
@@ -158,8 +157,6 @@ class ClientConnection(Closing):
             return
         if not self._between and self._is_head_too_long(data):
             self._refuse(too_long_a_head())
-        if not self._in_head:
-            self._headers = []  # its request has them
 
     def _is_head_too_long(self, data: bytes) -> bool:
         """Count the bytes of a head that is not whole, or of what is no part of a body that is sent in chunks."""
@@ -245,19 +242,20 @@ class ClientConnection(Closing):
         """Begin to answer, if it is this request's turn."""
         self._in_head = False
         self._body_bytes = 0
+        headers, self._headers = self._headers, []  # trailers come next
         if self._deaf:
             return
         target = self._server.targets[self._url]
         request: _Request
         if target is None:
             request, length, chunked = request_of(
-                self, self._server.app, self._parser, self._url, self._headers, self._server.path
+                self, self._server.app, self._parser, self._url, headers, self._server.path
             )
             if self._parser.should_upgrade():
                 self._pass_over_upgrade(length, chunked, request.keep_alive)
         else:
             request = HttpRequest(self, self._server.shared, target, self.last_heard)
-            request.read_head(self._headers, self._parser, self._is_long)
+            request.read_head(headers, self._parser, self._is_long)
             if request.upgrades and self._parser.should_upgrade():
                 self._pass_over_upgrade(request.body.length or 0, request.body.chunked, request.keep_alive)
         before, self._last = self._last, request
@@ -329,7 +327,7 @@ class ClientConnection(Closing):
         self._server.answered += 1
         if self.is_over_tls and self.unsent > MOST_UNSENT:
             self._hold()
-        if (self._queue or self._reading_paused) and not self.transport.is_closing():
+        if request.keep_alive and (self._queue or self._reading_paused) and not self.transport.is_closing():
             if self._queue and not self._writing_paused:
                 self._next()
             if self._rest and not self._writing_paused:
@@ -353,6 +351,8 @@ class ClientConnection(Closing):
         self._rest, self._headers = b"", []
         if linger:
             self.listen()
+            if self.transport.can_write_eof():
+                self.transport.write_eof()  # the caller need not wait for the end of what it has
             self._look = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
         else:
             self.close()
@@ -364,7 +364,7 @@ class ClientConnection(Closing):
         pause = bool(held or self._queue or self._rest or self._writing_paused or self.is_bulk) and not self._deaf
         if pause != self._reading_paused:
             self._reading_paused = pause
-            (self.wire.pause_reading if pause else self.wire.resume_reading)()
+            self.hear(not pause)
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what is no request, and hear no more of this connection."""

@@ -311,6 +311,7 @@ def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(one: Rig, mo
     waiting: list[Callable[[], None]] = []
     monkeypatch.setattr(one.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
     infer = method(one.channel(), "ModelInfer")
+    infer(infer_request(), metadata=one.metadata(), timeout=5)  # who calls is known by now
     large = infer.future(infer_request(data=bytes(4_000_000)), metadata=one.metadata(), timeout=20)
     until(lambda: bool(waiting))
     time.sleep(0.3)

@@ -54,6 +54,23 @@ async def test_a_body_that_grows_too_long_behind_another_request_is_refused_in_i
         assert len(here.replica.asked) == 1
 
 
+async def test_nothing_is_answered_behind_an_answer_that_ends_the_connection_and_it_ends_at_once(
+    here: RunningProxy, caller: Caller
+) -> None:
+    await caller.send(request("/healthz", b"", key=None, Transfer_Encoding="chunked") + b"0\r\n\r\n" + request())
+    assert b"connection: close" in await caller.reader.readuntil(b"\r\n\r\n")
+    async with asyncio.timeout(0.8):
+        assert b"HTTP/1.1" not in await caller.reader.read()
+    assert not here.replica.asked
+
+
+async def test_behind_an_answer_that_was_cut_short_no_other_one_is_sent(here: RunningProxy, caller: Caller) -> None:
+    here.replica.act = cut_short
+    await caller.send(request() * 3)
+    assert (await caller.reader.read()).endswith(b"\r\n\r\nhalf")
+    assert len(here.replica.asked) == 1
+
+
 async def test_a_head_after_empty_lines_is_a_request(caller: Caller) -> None:
     for before in (b"\r\n", b"", b"\r\n", b""):
         if before:

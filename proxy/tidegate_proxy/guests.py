@@ -87,8 +87,11 @@ class Guest(asyncio.BufferedProtocol):
 
     @property
     def _is_new(self) -> bool:
-        """Whether little is read of it: it may be one of many strangers who send much at once."""
-        return self.is_unknown and not self._had_turn
+        """Whether little is read of it: it may be one of many strangers who send much at once.
+
+        TLS has read what there is, and its hellos take longer than what comes after them.
+        """
+        return self.is_unknown and not (self._had_turn or self.is_over_tls)
 
     @property
     def owner(self) -> Holder | None:
@@ -104,15 +107,8 @@ class Guest(asyncio.BufferedProtocol):
     def listen(self) -> None:
         """Hear the caller, unless it `is_bulk`, or there is another reason not to; for the protocols to override."""
 
-    def hear(self, hears: bool) -> None:
-        """Read what the caller sends, or leave it where it is: TLS may have much of it already."""
-        for each in (self.wire, self.transport) if self.is_over_tls else (self.wire,):
-            (each.resume_reading if hears else each.pause_reading)()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Return room for what comes, of which TLS says how much it has."""
-        if sizehint > TLS_AT_ONCE:
-            self.count_at_once(sizehint)
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return room for what comes."""
         return ROOM[:FIRST_BYTES] if self._is_new else ROOM
 
     def buffer_updated(self, size: int) -> None:

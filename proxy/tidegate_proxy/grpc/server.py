@@ -111,6 +111,8 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
                 return
             self._has_preface = True
             data, self._preface_read = self._preface_read[len(h2.PREFACE) :], b""
+        if len(data) > MOST_UNSENT:
+            self.count_at_once(len(data))
         self._take(data)
         self.take_turns(size, self._server.context.shared.bulk_reads)
 
@@ -139,7 +141,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         """Hear the caller, unless there is more of it here than is read, or it takes no answers."""
         if not self.transport.is_closing():
             hears = not (self.is_behind or self._paused or self.is_bulk)
-            self.hear(hears)
+            (self.wire.resume_reading if hears else self.wire.pause_reading)()
 
     def _hold(self) -> None:
         """Book what waits here, to be read or to be taken; where that is too much, end the connection."""

@@ -101,6 +101,7 @@ class ClientConnection(Closing):
             return
         self.last_heard = monotonic()
         if self._rest or self._awaits_turn or len(data) > MOST_AT_ONCE:
+            self.count_at_once(len(data))
             self._rest += data
             self._read_on()
         else:
@@ -364,7 +365,7 @@ class ClientConnection(Closing):
         pause = bool(held or self._queue or self._rest or self._writing_paused or self.is_bulk) and not self._deaf
         if pause != self._reading_paused:
             self._reading_paused = pause
-            self.hear(not pause)
+            (self.wire.pause_reading if pause else self.wire.resume_reading)()
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what is no request, and hear no more of this connection."""

@@ -1,7 +1,6 @@
 """Whatever one caller does over HTTP, the calls of the others go on."""
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +10,8 @@ from tidegate_proxy import concurrency
 from tidegate_proxy.access.api_keys import new_key
 from tidegate_proxy.guests import FIRST_BYTES
 
-from tests.certificates import Authority
-
 from ..rigs.tables import access_table, write_key
-from .running_proxy import MODEL, Caller, RunningProxy, request, served, standing_still, until
+from .running_proxy import MODEL, RunningProxy, request, served, standing_still, until
 from .upstream import answering, hang, only
 
 pytestmark = pytest.mark.anyio
@@ -90,33 +87,19 @@ async def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(
         await sending
 
 
-@pytest.mark.parametrize("over_tls", [False, True])
 async def test_of_a_long_head_little_is_read_before_its_turn_and_then_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_tls: bool
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting: list[Callable[[], None]] = []
-    authority = Authority()
-    authority.write(tmp_path / "tls", "proxy")
-    trusted = ssl.create_default_context(cadata=authority.pem.decode()) if over_tls else None
-    async with served(tmp_path, answering(), tls=over_tls) as here:
-        monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
-        port = here.proxy.ports["http"]
-        caller, other = [Caller(*await asyncio.open_connection("127.0.0.1", port, ssl=trusted)) for _ in range(2)]
+    monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
+    async with here.caller() as caller:
         await caller.send(request(Cookie="x" * 48_000))
-        replying = asyncio.ensure_future(caller.reply())
         await until(lambda: waiting)
-        most = [each._head_bytes + len(each._rest) for each in here.proxy.http.connections]
-        await asyncio.sleep(0.1)
-        assert [each._head_bytes + len(each._rest) for each in here.proxy.http.connections] == most
-        assert max(most) <= FIRST_BYTES
-        await other.send(request())
-        assert (await other.reply()).status == 200, "others go on"
-        while waiting:
-            waiting.pop()()
-            await asyncio.sleep(0.01)
-        assert (await replying).status == 200
-        for each in (caller, other):
-            each.writer.transport.abort()
+        [link] = here.proxy.http.connections
+        assert await standing_still(lambda: link._head_bytes + len(link._rest)) <= FIRST_BYTES
+        assert (await here.ask()).status == 200, "others go on"
+        waiting.pop()()
+        assert (await caller.reply()).status == 200
 
 
 async def test_of_whom_much_is_answered_at_once_the_replica_is_read_by_turns(

@@ -10,7 +10,19 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
-from .running_proxy import ENVELOPE, METADATA, MODEL, PATH, Caller, RunningProxy, request, running_proxy, served, until
+from .running_proxy import (
+    ENVELOPE,
+    KEY,
+    METADATA,
+    MODEL,
+    PATH,
+    Caller,
+    RunningProxy,
+    request,
+    running_proxy,
+    served,
+    until,
+)
 from .test_http_metrics import scrape, value
 from .upstream import answering, echo, only, raw, reset, upstream
 
@@ -62,6 +74,17 @@ async def test_nothing_is_answered_behind_an_answer_that_ends_the_connection_and
     async with asyncio.timeout(0.8):
         assert b"HTTP/1.1" not in await caller.reader.read()
     assert not here.replica.asked
+
+
+async def test_trailers_are_not_counted_with_the_headers_however_they_come(caller: Caller) -> None:
+    fields = {f"X-{number}": "a" for number in range(200)}
+    sent = request(PATH, b"", "POST", KEY, Transfer_Encoding="chunked", **fields)
+    trailers = b"2\r\n{}\r\n0\r\n" + b"X-Trailer: a\r\n" * 100 + b"\r\n"
+    for apart in (False, True):
+        await caller.send(sent if apart else sent + trailers)
+        if apart:
+            await caller.send_apart(trailers)
+        assert (await caller.reply()).status == 200
 
 
 async def test_behind_an_answer_that_was_cut_short_no_other_one_is_sent(here: RunningProxy, caller: Caller) -> None:

@@ -140,10 +140,12 @@ class ReplicaLeases:
         try:
             renewed = await self._client.renew(message, seconds)
         except GoneError:
-            self._unanswered("its process has ended")
+            self._unanswered("its process has ended")  # who asks for a lease learns so, too, and may find its model
             await self._keep(asked, [lease for lease in named.values() if lease.held])
         except PolicyError as error:
             self._unanswered(str(error))
+            if self.silent >= MOST_SILENT:
+                self._acquiring.fail(error)
         except Exception:
             log.exception("the renewal at %s met a defect", self.replica.name)
             self._unanswered("the proxy has a defect")
@@ -186,8 +188,6 @@ class ReplicaLeases:
         self.silent += 1
         if self.silent == MOST_SILENT:
             log.warning("the eviction policy of %s gives no answer: %s", self.replica.name, why)
-        if self.silent >= MOST_SILENT:
-            self._acquiring.fail(PolicyError(why))
 
     async def _keep(self, asked: float, leases: list[Lease]) -> None:
         """Keep leases that cannot be renewed because the policy's process has ended.

@@ -27,6 +27,7 @@ class Site:
     host: str
     room: int = 100  # Models that fit.
     load_seconds: float = 0.0
+    ready_seconds: float = 0.0  # What it takes Triton to say whether a model is ready.
     lease_seconds: float = 1.0
     wait_seconds: float = 5.0
     retry_after: float = 7.0
@@ -63,6 +64,7 @@ class Site:
         elif path.endswith("/config"):
             await answer(writer, b'{"sequence_batching":{}}' if self.sequential else b"{}")
         elif path.endswith(("/ready", "/stats")):
+            await asyncio.sleep(self.ready_seconds)
             await answer(writer, b'{"model_stats":[{"name":"%b"}]}' % model.encode())
         else:
             if not any(until > monotonic() for (_, name), until in self.leases.items() if name == model):

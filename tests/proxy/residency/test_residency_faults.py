@@ -6,7 +6,7 @@ from time import monotonic
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_proxy.residency.replica_leases import ReplicaLeases
+from tidegate_proxy.residency.replica_leases import MOST_SILENT, ReplicaLeases
 
 from ..http.running_proxy import request, until
 from ..http.upstream import Asked, Upstream
@@ -132,6 +132,20 @@ async def test_a_policy_whose_process_has_ended_stops_loads_and_no_inference_at_
         site.resident.clear()  # Triton was started anew meanwhile
         await until(lambda: one.leases.held(monotonic()) == {f"{site.host}:{site.triton.port}": 0})
         assert (await one.call("a")).status == 503
+
+
+async def test_who_asks_for_a_model_as_renewals_find_its_policy_s_process_ended_has_it_all_the_same(
+    tmp_path: Path,
+) -> None:
+    async with sites(lease_seconds=0.3, ready_seconds=0.1) as [site], estates(tmp_path, [site], 2) as (one, other):
+        assert at(await one.call("a")) == site.host
+        policy = policy_of(other, site)
+        await until(lambda: policy.incarnation)
+        await site.policy.close()
+        site.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
+        await until(lambda: policy.silent == 1)
+        assert at(await other.call("a")) == site.host
+        assert policy.silent > MOST_SILENT, "meanwhile"
 
 
 async def test_a_replica_whose_triton_fails_is_left_and_its_leases_are_not_used(tmp_path: Path) -> None:

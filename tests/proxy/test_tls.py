@@ -80,7 +80,7 @@ async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path
         await caller.send(request(body=bytes(100_000)))
         await until(lambda: any(each._writing_paused for each in here.proxy.http.connections))
         [connection] = here.proxy.http.connections
-        await until(lambda: connection.booking.size >= connection.base_bytes + connection.unsent)
+        assert connection.booking.size >= connection.base_bytes + connection.unsent, "at once, and not with the sweep"
         assert connection.base_bytes > CONNECTION_BYTES + TLS_BYTES
         caller.writer.transport.resume_reading()  # type: ignore[attr-defined]
         assert len((await caller.reply()).body) == len(ANSWER)

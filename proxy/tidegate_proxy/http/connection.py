@@ -212,6 +212,12 @@ class ClientConnection(Closing):
         if self._active is not None:
             self._active.receiving_paused(True)
 
+    def write_out(self, data: bytes) -> None:
+        """Write, and book what waits: where it is written by parts, writing was paused after the first of them."""
+        super().write_out(data)
+        if self._writing_paused and self.is_over_tls:
+            self._hold()
+
     def resume_writing(self) -> None:
         """Let answers be written again: the client takes them."""
         self._writing_paused = False

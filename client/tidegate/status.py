@@ -226,12 +226,22 @@ class _Collector:
     seconds: float = 0.0  # between both counts
     unavailable: set[str] = field(default_factory=set)  # pools that gave no statistics, as `server/pool`
 
+    @cached_property
+    def known(self) -> dict[Key, tuple[str, Loading | None]]:
+        """The pool of each model and how that loads, as the definition says; where that is not at hand, the proxy."""
+        if self.proxy.facts is not None:
+            facts = {key: each for key, each in self.proxy.models.items() if self.only in (None, key[1])}
+            return {key: (each.pool, self._loading(each)) for key, each in facts.items()}
+        try:
+            said = self.client.whereabouts(self.only).models
+        except NotFoundError:
+            return {}
+        return {(each.server, each.model): (each.pool, each.loading) for each in said}
+
     def count(self) -> dict[Key, Statistics]:
         """Return the statistics of each model that there is, by version; empty for what is not in memory."""
-        if self.proxy.facts is None:
-            return {key: said for key, said in self._ask(None, None).items() if self.only in (None, key[1])}
-        found: dict[Key, Statistics] = {key: {} for key in self.proxy.models if self.only in (None, key[1])}
-        on_demand = {key for key in found if self._loading(self.proxy.models[key]) == "on-demand"}
+        found: dict[Key, Statistics] = {key: {} for key in self.known}
+        on_demand = {key for key in found if self.known[key][1] == "on-demand"}
         preloaded = found.keys() - on_demand
         for server in sorted({str(server) for server, _ in preloaded}):
             found |= {key: said for key, said in self._ask(server, None).items() if key in preloaded}
@@ -243,9 +253,8 @@ class _Collector:
     def model(self, key: Key, before: Statistics, now: Statistics) -> dict[str, Any]:
         """Return what there is to say of a model."""
         server, name = key
-        facts = self.proxy.models.get(key)
-        loading, pool = (None, None) if facts is None else (self._loading(facts), facts.pool)
-        resident = None if pool is not None and f"{server}/{pool}" in self.unavailable else bool(now)
+        facts, (pool, loading) = self.proxy.models.get(key), self.known[key]
+        resident = None if f"{server}/{pool}" in self.unavailable else bool(now)
         said: dict[str, Any] = {"model": name, "server": server, "pool": pool, "loading": loading, "resident": resident}
         named = () if facts is None else tuple(str(share.version) for share in facts.versions)
         config: Mapping[str, Any] = {}
@@ -281,11 +290,7 @@ class _Collector:
         except NotFoundError:
             return {}  # nothing there that this caller may inspect
         except (BusyError, UnreachableError):
-            if server is None:
-                raise  # whose models they would be is not known
-            pools = {
-                each.pool for key, each in self.proxy.models.items() if key[0] == server and model in (None, key[1])
-            }
+            pools = {pool for key, (pool, _) in self.known.items() if key[0] == server and model in (None, key[1])}
             self.unavailable |= {f"{server}/{pool}" for pool in pools}
             return {}
         self.unavailable |= set(statistics.unavailable)

@@ -38,6 +38,7 @@ class Guest(asyncio.BufferedProtocol):
     """A caller's connection: it holds bytes of its own, for a stranger until it is known whose it is."""
 
     held = 0
+    came = 0  # Bytes that have come.
     is_unknown = True
     memory: Memory
     booking: Booking
@@ -113,6 +114,7 @@ class Guest(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         """Take what has come."""
+        self.came += size
         self.data_received(bytes(ROOM[:size]))
 
     def data_received(self, data: bytes) -> None:

@@ -93,7 +93,7 @@ class Proxy:
 
     async def _accept(self, listener: socket.socket, behind: Callable[[], Guest], tls: ssl.SSLContext | None) -> None:
         """Accept connections: one that comes behind thousands of others does not wait a turn of the loop for each."""
-        made = behind if tls is None else lambda: TlsDoor(self.shared.memory, tls, behind)
+        made = behind if tls is None else lambda: TlsDoor(self.shared.memory, self.shared.bulk_reads, tls, behind)
         for _ in range(ACCEPTED_AT_ONCE):
             loop = asyncio.get_running_loop()
             self._accepting.append(await loop.create_server(made, sock=listener.dup(), backlog=BACKLOG))

@@ -6,7 +6,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -71,6 +71,59 @@ async def test_who_says_something_else_or_nothing_is_let_go(
                 pass
         await until(lambda: not here.proxy.shared.memory.strangers.held)
         writer.close()
+
+
+async def test_who_sends_on_what_brings_no_data_is_ended(tmp_path: Path) -> None:
+    """A hello in records of a byte each; of new keys in thousands, which Python cannot send, TLS makes as little."""
+    async with over_tls(tmp_path) as (here, trusted):
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
+        hello = bytes((1, *(100_000).to_bytes(3), 3, 3)) + bytes(tls.MOST_FRUITLESS)
+        writer.write(b"".join(b"\x16\x03\x01\0\x01%c" % each for each in hello))
+        with suppress(ConnectionResetError):
+            async with asyncio.timeout(5):
+                while await reader.read(1000):
+                    pass
+        assert here.proxy.shared.memory.cut["chatter"] == 1
+        caller = await connected(here, trusted)
+        for size in (2, 1_000_000):
+            await caller.send(request(body=bytes(size)))
+            assert (await caller.reply()).status == 200
+
+
+class _Brings:
+    """TLS, of which each thing that comes brings so many bytes of data."""
+
+    def __init__(self) -> None:
+        self.data, self.came_inside, self.came = 0, 0, 0
+        self.turns: list[bool] = []
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return memoryview(bytearray(1 << 18))
+
+    def buffer_updated(self, _size: int) -> None:
+        self.came_inside += self.data
+
+    def hear_fruitless(self, *, too_much: bool) -> None:
+        self.turns.append(too_much)
+
+
+def test_of_who_sends_what_brings_no_data_little_is_read_in_each_turn() -> None:
+    door = _Brings()
+    records = tls._Records(door, door)  # type: ignore[arg-type]
+    assert len(records.get_buffer(0)) == 1 << 18
+    for _ in range(tls.MOST_FRUITLESS // tls.FRUITLESS_AT_ONCE):
+        records.buffer_updated(tls.FRUITLESS_AT_ONCE)
+        assert len(records.get_buffer(0)) == tls.FRUITLESS_AT_ONCE
+    assert not any(door.turns)
+    records.buffer_updated(27)
+    assert door.turns.pop() is True
+    door.data = 16_384
+    for _ in range(2):
+        records.buffer_updated(16_406)
+    assert len(records.get_buffer(0)) == 1 << 18, "two records have made up for it"
+    door.data, number = 1, len(door.turns)
+    while True not in door.turns[number:]:  # a byte of data now and then does not
+        records.buffer_updated(27 + 23)
 
 
 async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def unpadded(payload: bytes) -> bytes:
 
 
 MOST_HEAD_BYTES = 32 * 1024  # Bytes of a header block; of a request's, unpacked too.
+_MOST_RESIZES = 2  # Changes of the table's size that a block may begin with (RFC 7541, 4.2).
 _MOST_KEPT = 8192  # Bytes of blocks that are kept, and of what they say.
 _LONGEST_KEPT = 4096  # The same of one.
 _KEPT_BYTES = 512  # What one that is kept takes beside that.
@@ -97,6 +98,19 @@ def _string(value: bytes) -> bytes:
     return bytes(written) + value
 
 
+def _resizes(block: bytes) -> int:
+    """Return how many changes of the table's size a block begins with, or more than it may (RFC 7541, 6.3)."""
+    place = found = 0
+    while found <= _MOST_RESIZES and place < len(block) and block[place] & 0xE0 == 0x20:
+        found += 1
+        if block[place] & 0x1F == 0x1F:  # its number goes on, to the first byte below 128
+            place += 1
+            while place < len(block) and block[place] & 0x80:
+                place += 1
+        place += 1
+    return found
+
+
 class HeaderReader(Generic[Understood]):
     """Decompresses the header blocks of one peer; `understand` makes of their fields what is returned.
 
@@ -119,6 +133,8 @@ class HeaderReader(Generic[Understood]):
         if found is not None:
             return found
         self.bytes_read += len(block)
+        if _resizes(block) > _MOST_RESIZES:  # each takes as long as a header, and none is seen
+            raise Http2Error(COMPRESSION_ERROR, "a block of headers changes the size of their table again and again")
         before = self._state()
         try:
             said = self._decoder.decode(block, raw=True)

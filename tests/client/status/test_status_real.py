@@ -39,6 +39,15 @@ def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
     assert not by_name(cli.json("status", "--watch", "0")[0]["models"])["late"]["resident"]
 
 
+def test_where_only_the_proxy_s_address_is_known_models_that_are_not_in_memory_are_told_too(cli: Cli) -> None:
+    address = cli.json("status", "--watch", "0")[0]["proxy"]
+    for words in (("huge",), ()):
+        [plane] = cli.json("status", *words, "--proxy", address, "--watch", "0")
+        huge = by_name(plane["models"])["huge"]
+        assert (huge["state"], huge["resident"]) == ("ready", False)
+        assert (huge["server"], huge["loading"]) == (ON_DEMAND, "on-demand")
+
+
 def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
     [plane] = cli.json("status", "--watch", "0")
     found = by_name(plane["models"])

@@ -69,6 +69,13 @@ def long_heads(attacker: Attacker) -> None:
     attacker.over_and_over(once)
 
 
+@attack("headers that change the size of their table on and on", NOBODY, ONE, tls=None, bytes=100_000)
+def resizing_heads(attacker: Attacker) -> None:
+    part = b"\x20" * 16_000
+    head = frame(HEADERS, 0, 1, part) + frame(CONTINUATION, 4, 1, part)
+    attacker.over_and_over(lambda: attacker.grpc(head).recv(1000))
+
+
 @attack("headers that do not end", NOBODY, bytes=300_000)
 def open_heads(attacker: Attacker) -> None:
     def once() -> None:

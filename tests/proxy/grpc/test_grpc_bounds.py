@@ -163,6 +163,15 @@ def test_what_unpacks_a_message_counts_from_its_first_bytes(small: Rig) -> None:
     until(lambda: held(small) == 0)
 
 
+def test_a_block_of_headers_changes_the_size_of_their_table_twice_at_most() -> None:
+    reader = h2.HeaderReader(lambda fields: fields, h2.MOST_HEAD_BYTES)
+    small, large, field = b"\x20", b"\x3f\xe1\x1f", b"\x82"
+    assert reader.read(small + large + field) == [(b":method", b"GET")]
+    for block in (small * 3 + field, large * 3 + field, small * 32_000, (small + large) * 2):
+        with pytest.raises(h2.Http2Error, match="again and again"):
+            reader.read(block)
+
+
 def test_blocks_that_are_kept_are_few_however_many_come() -> None:
     reader, encoder = h2.HeaderReader(lambda fields: fields, h2.MOST_HEAD_BYTES), hpack.Encoder()
     for number in range(100):

@@ -58,10 +58,12 @@ def tell_advice(wanted: Wanted) -> None:
         recorded = kept(wanted.samples)
     else:
         raise CommandError("Say where from: PROMETHEUS=<url> (HOURS=24), or SAMPLES=<folder>.", WRONG_INPUT)
-    for line in told(definition, stack, recorded, target):
-        print(line)
+    lines = list(told(definition, stack, recorded, target))  # which asks for what is kept
     if wanted.prometheus and wanted.samples is not None:
         keep(recorded, of_this_time, wanted.samples)
+        lines = list(told(definition, stack, kept(wanted.samples), target))  # times are rounded there
+    for line in lines:
+        print(line)
 
 
 def _share(text: str) -> float:

@@ -213,9 +213,9 @@ class ClientConnection(Closing):
             self._active.receiving_paused(True)
 
     def write_out(self, data: bytes) -> None:
-        """Write, and book what waits: where it is written by parts, writing was paused after the first of them."""
+        """Write, and book what waits: TLS is given it by parts, and has writing paused after the first, or never."""
         super().write_out(data)
-        if self._writing_paused and self.is_over_tls:
+        if self.is_over_tls and self.unsent > MOST_UNSENT:
             self._hold()
 
     def resume_writing(self) -> None:
@@ -332,8 +332,6 @@ class ClientConnection(Closing):
         if not request.keep_alive and not self.transport.is_closing():
             self.end(linger=self._reading_paused or not request.body.complete)
         self._server.answered += 1
-        if self.is_over_tls and self.unsent > MOST_UNSENT:
-            self._hold()
         if request.keep_alive and (self._queue or self._reading_paused) and not self.transport.is_closing():
             if self._queue and not self._writing_paused:
                 self._next()

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from .concurrency import BULK_BYTES, TurnQueue
+from .concurrency import BULK_BYTES, ROOM, TurnQueue
 from .guests import Guest
 from .memory import Memory
 
@@ -24,22 +24,26 @@ class _Records(asyncio.BufferedProtocol):
     def __init__(self, door: "TlsDoor", tls: asyncio.BufferedProtocol) -> None:
         self._door = door
         self._tls = tls
-        self._before = door.came  # Bytes of data that had come until the last look, and what came before TLS was there.
+        self._before = door.came_inside  # Bytes of data that had come before what came last.
+        self._size = 0  # Bytes that came last: of those after a hello TLS makes data in the loop's next turn.
         self._fruitless = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return TLS's room, or little of it."""
+        """Return TLS's room, or little of it, by what came of what came last."""
+        came = self._door.came_inside
+        self._fruitless = max(0, self._fruitless + self._size - FRUITFUL * (came - self._before))
+        self._before, self._size = came, 0
         room = memoryview(self._tls.get_buffer(sizehint))
         return room[:FRUITLESS_AT_ONCE] if self._fruitless else room
 
     def buffer_updated(self, size: int) -> None:
-        """Have TLS take what has come."""
-        self._tls.buffer_updated(size)
-        came, before = self._door.came_inside, self._before
-        self._before = came
-        self._fruitless = max(0, self._fruitless + size - FRUITFUL * (came - before))
+        """Have TLS take what has come, unless too much of what came before was for nothing."""
+        self._size = size
         if self._fruitless:
             self._door.hear_fruitless(too_much=self._fruitless > MOST_FRUITLESS)
+            if self._fruitless > MOST_FRUITLESS:
+                return
+        self._tls.buffer_updated(size)
 
     def eof_received(self) -> bool | None:
         """Pass it on."""
@@ -78,6 +82,10 @@ class TlsDoor(Guest):
             self._task = asyncio.get_running_loop().create_task(self._handshake(self.transport))
         else:
             self.make_room()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return room for all that came with the hello's end: of a record that fits into none, TLS forgets the rest."""
+        return ROOM
 
     def data_received(self, data: bytes) -> None:
         """Keep it for those who take it."""

@@ -25,10 +25,10 @@ ANSWER = bytes(4_000_000)
 
 
 @asynccontextmanager
-async def over_tls(root: Path) -> AsyncIterator[tuple[RunningProxy, ssl.SSLContext]]:
+async def over_tls(root: Path, memory: int = MEMORY) -> AsyncIterator[tuple[RunningProxy, ssl.SSLContext]]:
     authority = Authority()
     authority.write(root / "tls", "proxy")
-    async with served(root, answering(ANSWER), tls=True, memory_bytes=MEMORY) as here:
+    async with served(root, answering(ANSWER), tls=True, memory_bytes=memory) as here:
         yield here, ssl.create_default_context(cadata=authority.pem.decode())
 
 
@@ -90,6 +90,34 @@ async def test_who_sends_on_what_brings_no_data_is_ended(tmp_path: Path) -> None
             assert (await caller.reply()).status == 200
 
 
+@pytest.mark.parametrize("size", [100, 10_000, 200_000])
+async def test_a_body_that_comes_with_the_end_of_the_hello_is_taken(tmp_path: Path, size: int) -> None:
+    async with over_tls(tmp_path, memory=8 * MEMORY) as (here, trusted):
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
+        came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+        caller = trusted.wrap_bio(came, goes, server_hostname="127.0.0.1")
+        with suppress(ssl.SSLWantReadError):
+            caller.do_handshake()
+        writer.write(goes.read())
+        while True:
+            came.write(await reader.read(1 << 16))
+            with suppress(ssl.SSLWantReadError):
+                caller.do_handshake()
+                break
+        caller.write(request(body=bytes(size)))
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        writer.write(goes.read())
+        answer = b""
+        async with asyncio.timeout(5):
+            while b"\r\n" not in answer:
+                came.write(await reader.read(1 << 16) or pytest.fail("it was ended without an answer"))
+                with suppress(ssl.SSLWantReadError):
+                    answer += caller.read(1 << 16)
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        assert not here.proxy.shared.memory.cut.total()
+        writer.transport.abort()
+
+
 class _Brings:
     """TLS, of which each thing that comes brings so many bytes of data."""
 
@@ -110,20 +138,21 @@ class _Brings:
 def test_of_who_sends_what_brings_no_data_little_is_read_in_each_turn() -> None:
     door = _Brings()
     records = tls._Records(door, door)  # type: ignore[arg-type]
+
+    def room_after(size: int) -> int:
+        records.buffer_updated(size)
+        return len(records.get_buffer(0))
+
     assert len(records.get_buffer(0)) == 1 << 18
     for _ in range(tls.MOST_FRUITLESS // tls.FRUITLESS_AT_ONCE):
-        records.buffer_updated(tls.FRUITLESS_AT_ONCE)
-        assert len(records.get_buffer(0)) == tls.FRUITLESS_AT_ONCE
+        assert room_after(tls.FRUITLESS_AT_ONCE) == tls.FRUITLESS_AT_ONCE
     assert not any(door.turns)
-    records.buffer_updated(27)
-    assert door.turns.pop() is True
     door.data = 16_384
-    for _ in range(2):
-        records.buffer_updated(16_406)
-    assert len(records.get_buffer(0)) == 1 << 18, "two records have made up for it"
+    room_after(16_406)
+    assert room_after(16_406) == 1 << 18, "two records have made up for it"
     door.data, number = 1, len(door.turns)
     while True not in door.turns[number:]:  # a byte of data now and then does not
-        records.buffer_updated(27 + 23)
+        room_after(27 + 23)
 
 
 async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
+from .lease import State
+
 ALIKE_SECONDS = 1.0  # Seconds that make no difference between two replicas which are to be waited for.
 
 
@@ -39,9 +41,12 @@ def next_ask(replicas: int, refusals: Sequence[NotNow]) -> tuple[int, float | No
     many seconds it may have the caller wait for room (None: for the pool's own bound). None: no further one is.
 
     Each is asked for room that is there now; where none has any, the one that has it soonest is asked to wait: of those
-    within a second the best one.
+    within a second the best one. None is asked after one that loads the model for longer than its callers wait: another
+    would load it as long, and send others away for it.
     """
     asked = len(refusals)
+    if refusals and refusals[-1].reason == State.LOADING:
+        return None
     if asked < replicas:
         return asked, 0.0 if replicas > 1 else None
     if 1 < replicas == asked and not (soonest := min(refusals)).silent:

@@ -108,7 +108,7 @@ class Site:
         elif model not in self.resident and not self._has_room(model):
             found = lease.Busy(retry_after=self.retry_after, why="everything is in use.")
         elif not await self._loaded(model):
-            found = lease.Busy(retry_after=self.retry_after, why=f"{model} is still loading.")
+            found = lease.Busy(retry_after=self.retry_after, reason="loading", why=f"{model} is still loading.")
         else:
             waited = monotonic() - began
             found = lease.Granted(

@@ -149,3 +149,13 @@ async def test_a_replica_that_comes_is_used_for_what_belongs_there_and_is_not_wa
         assert set(front.held()) <= {here[1].host}
         assert {at(await front.call(model)) for model in ("a", "b", "c", "d", "cold")} == {here[1].host}
         assert len(front.leases.table.replicas) == 1
+
+
+async def test_a_model_whose_load_outlasts_the_wait_is_loaded_at_one_replica_only(tmp_path: Path) -> None:
+    async with sites(2, load_seconds=1.0, wait_seconds=0.2) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        reply = await front.call("a")
+        assert (reply.status, reply.json()["reason"]) == (503, "loading")
+        await until(lambda: "a" in first.resident)
+        assert at(await front.call("a")) == first.host
+        assert (first.loads, second.loads) == ({"a": 1}, {})

@@ -136,7 +136,7 @@ class Simulation:
                     outcome.started(position, self.now, self.now - asked, hit=at_once)
                     replica.work(which, holder)
                 elif isinstance(answer, lease.Busy):
-                    refusals.append(NotNow(False, answer.retry_after, answer.why))
+                    refusals.append(NotNow(False, answer.retry_after, answer.why, answer.reason or ""))
                     ask()
                 else:
                     outcome.too_large += 1

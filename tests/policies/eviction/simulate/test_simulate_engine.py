@@ -186,6 +186,13 @@ FULL = (5, 1.0, 9.0)  # A model of which two have room, and whose requests last.
             )
             for replicas in (1, 2, 3)
         ),
+        pytest.param(
+            [(0.0, 0), (1.0, 0)],
+            [(3, 9.0, 0.1)],
+            {"replicas": 2, "wait_seconds": 5},
+            {"busy": 2, "loads": 1},
+            id="a model whose load outlasts the wait is not loaded elsewhere, too",
+        ),
     ],
 )
 def test_requests_are_played_as_one_would_by_hand(

@@ -163,7 +163,7 @@ class Site:
     async def _load(self, model: str) -> None:
         loading = self._loading  # of this start of Triton
         try:
-            await asyncio.sleep(self.world.chance.choice([0.1, 1.0, 9.0]))
+            await asyncio.sleep(self.world.chance.choice(self.world.loads))
             self.resident.add(model)
         finally:
             del loading[model]
@@ -243,6 +243,7 @@ class World:
         self.loop.world = self
         self.chance = random.Random(seed)
         self.loss = loss
+        self.loads = (0.1, 1.0, 9.0)  # Seconds that loads take: the last for longer than callers wait.
         self.begun = 0  # Requests that were begun under a lease.
         self.refused: Counter[ProblemType] = Counter()
         self.wrong: list[str] = []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..staging.objects import ObjectStore
 
 CONFIG = "config.pbtxt"
-MOST_CONFIG_BYTES = 16 << 20
+MOST_CONFIG_BYTES = 1 << 20  # A second or more to parse.
 MOST_MANIFEST_BYTES = 64 << 20
 UNSEEN = ""  # In place of a configuration that lies where only Triton can read it.
 LEAST_BYTES = 32 << 20  # What a model takes at least in an estimate: one process of the Python backend, with numpy.

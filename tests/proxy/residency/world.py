@@ -243,7 +243,7 @@ class World:
         self.loop.world = self
         self.chance = random.Random(seed)
         self.loss = loss
-        self.loads = (0.1, 1.0, 9.0)  # Seconds that loads take: the last for longer than callers wait.
+        self.loads: tuple[float, ...] = (0.1, 1.0, 9.0)  # Seconds; the last is longer than callers wait.
         self.begun = 0  # Requests that were begun under a lease.
         self.refused: Counter[ProblemType] = Counter()
         self.wrong: list[str] = []

@@ -1,16 +1,24 @@
-"""Alert rules, as a PrometheusRule has them."""
+"""Alert and recording rules, as a PrometheusRule has them."""
 
 from typing import Any
+
+RUNBOOKS = "https://tidegate.dev/docs/runbooks.md"  # A section for each alert.
 
 
 def alert(
     name: str, expression: str, summary: str, *, lasting: str = "5m", severity: str = "warning"
 ) -> dict[str, Any]:
-    """Return a rule: it fires once its expression has held for the time in `lasting`."""
+    """Return a rule: it fires once its expression has held for the time in `lasting`. The summary may use the series'
+    labels and value, as templates of Prometheus do."""
     return {
         "alert": name,
         "expr": expression,
         "for": lasting,
         "labels": {"severity": severity},
-        "annotations": {"summary": summary},
+        "annotations": {"summary": summary, "runbook_url": f"{RUNBOOKS}#{name.lower()}"},
     }
+
+
+def record(name: str, expression: str) -> dict[str, Any]:
+    """Return a rule that keeps an expression's values as a series of their own."""
+    return {"record": name, "expr": expression}

@@ -35,17 +35,17 @@ class TritonKind:
         return [
             alert(
                 "TidegateRequestsFail",
-                f"sum by (pod, model) (rate(nv_inference_request_failure{{{selector}}}[5m]))"
-                f" > 0.05 * (sum by (pod, model) (rate(nv_inference_request_success{{{selector}}}[5m]))"
-                f" + sum by (pod, model) (rate(nv_inference_request_failure{{{selector}}}[5m])))",
-                "More than 5 % of a model's requests have failed in Triton for ten minutes.",
+                f"sum by (namespace, pod, model) (rate(nv_inference_request_failure{{{selector}}}[5m]))"
+                f" > 0.05 * (sum by (namespace, pod, model) (rate(nv_inference_request_success{{{selector}}}[5m]))"
+                f" + sum by (namespace, pod, model) (rate(nv_inference_request_failure{{{selector}}}[5m])))",
+                "More than 5 % of the requests of {{ $labels.model }} fail in the Triton of {{ $labels.pod }}.",
                 lasting="10m",
             ),
             alert(
                 "TidegateQueueGrows",
-                f"sum by (pod, model) (rate(nv_inference_queue_duration_us{{{selector}}}[5m]))"
-                f" / sum by (pod, model) (rate(nv_inference_request_success{{{selector}}}[5m])) > 500000",
-                "Requests of a model have waited longer than half a second in Triton's queue for ten minutes.",
+                f"sum by (namespace, pod, model) (rate(nv_inference_queue_duration_us{{{selector}}}[5m]))"
+                f" / sum by (namespace, pod, model) (rate(nv_inference_request_success{{{selector}}}[5m])) / 1e6 > 0.5",
+                "Requests of {{ $labels.model }} queue for {{ $value | humanizeDuration }} in {{ $labels.pod }}.",
                 lasting="10m",
             ),
         ]

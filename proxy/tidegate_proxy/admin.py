@@ -70,6 +70,12 @@ class MeterCollector(Collector):
         yield _gauges("config_generation", "Times a file was taken over.", ("file",), taken)
         refused = ((each.name, each.failures) for each in files)
         yield _counter("config_failures", "Times a file was refused.", ("file",), refused)
+        ends = self._config.certificate_expires
+        name = "certificate_expires_timestamp_seconds"
+        yield _gauges(name, "Unix time at which the certificate ends.", (), [] if ends is None else [((), ends)])
+        trusted = self._config.authorizer.keys_trusted().items()
+        text = "Seconds that an issuer's keys are trusted yet."
+        yield _gauges("issuer_keys_trusted_seconds", text, ("issuer",), trusted)
         good = ((each.name, int(not each.last_error)) for each in files)
         yield _gauges("config_good", "1 while the file as it lies there is in use.", ("file",), good)
 

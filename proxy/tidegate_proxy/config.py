@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from cryptography.x509 import load_pem_x509_certificate
 from pydantic import ValidationError
 from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import ProxySettings
@@ -197,6 +198,7 @@ class LiveConfig:
         self.routes = Routes(routing.RoutingTable(environment=settings.environment, servers=(), models=()), {})
         self.tls: ssl.SSLContext | None = None
         self.grpc_tls: ssl.SSLContext | None = None
+        self.certificate_expires: float | None = None  # Unix time.
         self._access = routing.AccessTable(rate_limit=routing.RateLimit(requests_per_minute=1, burst=1))
         self._rules = Rules()
         self._keys: ApiKeys = {}
@@ -318,6 +320,7 @@ class LiveConfig:
         try:
             self.tls.load_cert_chain(*pair, password=_no_password)  # new connections get the new one
             self.grpc_tls.load_cert_chain(*pair, password=_no_password)
+            self.certificate_expires = _expires(pair[0])
         except OSError as error:  # replaced since it was tried: the next look finds the new one
             raise TableError(f"it was replaced while it was read: {error.strerror}") from None
 
@@ -330,6 +333,14 @@ def _read_certificate(folder: Path) -> tuple[Path, Path]:
     except ssl.SSLError as error:
         raise TableError(f"tls.crt and tls.key are no certificate and its key: {error.reason}") from None
     return pair
+
+
+def _expires(certificate: Path) -> float | None:
+    """Return the Unix time at which a certificate ends; None of one that TLS takes and this library does not."""
+    try:
+        return load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc.timestamp()
+    except ValueError:
+        return None
 
 
 def _read_authorities(folder: Path) -> ssl.SSLContext:

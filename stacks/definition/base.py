@@ -192,6 +192,7 @@ EnvironmentName = Annotated[
     str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "a name of an environment variable: letters, digits and underscores")
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
+Percent = Annotated[str, form(r"^(\d|[1-9]\d)(\.\d{1,3})?$", 'a text, such as "99.9", of a percentage below 100')]
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
 Text = Annotated[str, form(r"^\S(.*\S)?$", "one line of text, without white space at either end", min_length=1)]
 HttpPath = Annotated[

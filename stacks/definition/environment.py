@@ -16,6 +16,7 @@ from .base import (
     Labels,
     Named,
     ObjectName,
+    Percent,
     Port,
     Section,
     ServiceLabel,
@@ -148,6 +149,19 @@ class PrometheusPeer(Section):
     """Labels of its pods; every pod of that namespace without."""
 
 
+class Objectives(Section):
+    """What callers may rely on over 30 days; alerts fire where it is broken too fast for that. 0 promises nothing."""
+
+    availability: Percent = "99.9"
+    """Percent of calls that do not fail (5xx); those told to come again are none of these."""
+    answered: Percent = "99"
+    """Percent of calls that are not told to come again: busy, or the proxy can hold no more."""
+    latency: Percent = "95"
+    """Percent of calls that take at most `latencySeconds`, loads that they wait for included."""
+    latency_seconds: Literal["0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30"] = "2.5"
+    """Seconds that these calls take at most."""
+
+
 class Monitoring(Section):
     """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
 
@@ -160,7 +174,9 @@ class Monitoring(Section):
     labels: Labels = Field(default_factory=dict)
     """Labels by which the operator finds the objects, such as release: prometheus."""
     rules: bool = True
-    """Whether to make alert rules."""
+    """Whether to make alert rules: docs/runbooks.md says what each means, and what to do."""
+    objectives: Objectives = Objectives()
+    """What callers may rely on."""
 
 
 class PullSecret(Named):

@@ -165,6 +165,10 @@ class Authorizer:
             self.sweep()
             await asyncio.sleep(TEND_SECONDS)
 
+    def keys_trusted(self) -> dict[str, float]:
+        """Return for how many seconds each issuer's keys are trusted yet, if it answers no more."""
+        return {name: max(0.0, issuer.keys.trust_left) for name, issuer in self._trust.issuers.items()}
+
     def sweep(self) -> None:
         """Look at some of what is remembered, and forget what has ended."""
         self.identities.sweep(self._wall(), self.generation, _LOOKED_AT)

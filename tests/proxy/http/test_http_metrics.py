@@ -127,9 +127,6 @@ async def test_files_taken_over_and_refused_are_told(tmp_path: Path, here: Runni
     assert value(found, "config_good", file="access") == 0
     assert value(found, "config_generation", file="access") == 1
     assert value(found, "config_generation", file="api-keys") == 2
-    assert [name for name, _ in asked_for("tidegate_proxy_")] == [
-        "tidegate_proxy_pool_ready", "tidegate_proxy_config_good", "tidegate_proxy_load_failures",
-    ]  # fmt: skip
     assert value(found, "pool_ready", server="vision", pool="main") == 1
 
 
@@ -164,6 +161,8 @@ async def test_the_readme_lists_every_metric_with_its_labels(tmp_path: Path) -> 
             name, labels, what = (cell.strip() for cell in row.strip("|").split("|"))
             listed[name.strip("`")] = {*labels.replace("`", "").split(", ")} - {""}, what
     named = {f"{name}_total" if each.type == "counter" else name: each for name, each in found.items()}
+    series = {name + suffix for name in listed for suffix in ("", "_bucket", "_count", "_sum")}
+    assert {name for name, _ in asked_for("tidegate_proxy_")} <= series, "alerts ask for nothing else"
     assert {name: what for name, (_, what) in listed.items()} == {n: each.documentation for n, each in named.items()}
     for name, each in named.items():
         for sample in each.samples:

@@ -6,13 +6,16 @@ import asyncio
 import ssl
 from collections import Counter
 from pathlib import Path
+from time import time
 
 import pytest
 from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.access.jwks import TRUST_SECONDS
 
 from tests.certificates import Authority
 
 from ..http.running_proxy import KEY, Caller, RunningProxy, request, served, until
+from ..http.test_http_metrics import scrape, value
 from ..http.upstream import answering
 from ..rigs.issuer import Issuer, issuer
 from ..rigs.tables import GROUP
@@ -53,10 +56,13 @@ async def test_while_the_provider_is_down_who_is_known_goes_on_and_a_new_one_is_
     async with served(tmp_path, access=trusting([identity_provider])) as here:
         token = identity_provider.token("alice", [GROUP])
         assert await status(here, token) in (401, 503), "fails closed"
+        assert value(await scrape(here), "issuer_keys_trusted_seconds", issuer=identity_provider.url) == 0
         assert (await here.ask(request("/healthz", method="GET", key=None))).status == 200
     identity_provider.down = False
     async with served(tmp_path, access=trusting([identity_provider])) as here:
         assert await status(here, token) == 200
+        left = value(await scrape(here), "issuer_keys_trusted_seconds", issuer=identity_provider.url)
+        assert TRUST_SECONDS - 60 < left <= TRUST_SECONDS
         identity_provider.down = True
         assert await status(here, token) == 200
         assert await status(here, identity_provider.token("bob", [GROUP])) == 200, "its key is known"
@@ -109,6 +115,8 @@ async def test_a_certificate_is_taken_over_without_a_dropped_connection(tmp_path
     put(*first.pair("proxy"))
     async with served(tmp_path, answering(seconds=0.2), tls=True) as here:
         certificate = here.proxy.config.watched[-1]
+        ends = value(await scrape(here), "certificate_expires_timestamp_seconds")
+        assert ends == pytest.approx(time() + 3600, abs=60)
         kept = await connect(first)
         await kept.send(request())
         put(*second.pair("proxy"))

@@ -167,10 +167,13 @@ def test_the_readme_lists_every_metric() -> None:
 
 
 def test_what_alerts_ask_for_is_measured() -> None:
-    families = text_string_to_metric_families(render(view()).decode())
+    seen = view(listed("a", state=State.QUARANTINED, state_seconds=9.0))
+    seen.counts.count("load_failures", "a", 1)
+    seen.counts.evictions.labels("room").inc()
+    families = text_string_to_metric_families(render(seen).decode())
     there = [(each.name, each.labels) for family in families for each in family.samples]
     asked = asked_for("tidegate_eviction_")
-    assert len(asked) == 4
+    assert len(asked) == 11
     for name, labels in asked:
         assert any(name == each and labels.items() <= found.items() for each, found in there), name
 

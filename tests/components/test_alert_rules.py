@@ -1,0 +1,470 @@
+"""Every alert fires when it should, says what and where, stays quiet before, and ends: held by promtool."""
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.alerts import RUNBOOKS
+from lab.local_plane.process import CannotBeHadError
+from lab.local_plane.prometheus import installed
+
+from .alerts import EXPECTED
+
+NAMESPACE = "inference-prod"
+POOL = {"server": "main", "pool": "small"}
+REPLICA = POOL | {"replica": "10.0.0.7:8000"}
+POD = {"pod": "triton-0"}
+RESNET = POD | {"model": "resnet"}
+ISSUER = "https://id.example"
+SHARE = "of the calls in inference-prod"
+QUARANTINED = "failed to load too often in triton-0, and is not tried any more: the policy's list says why."
+FOR_MEMORY = "in six hours for memory that models did not give back."
+LAST_GOOD = "and goes on with the last good one: its log says why."
+CERTIFICATE = "The proxy's certificate in inference-prod ends in"
+DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Case:
+    """Series by the minute, in promtool's notation, and which alerts of a name are there at which minute."""
+
+    alert: str
+    about: str
+    series: dict[str, str]
+    at: dict[int, list[tuple[str, dict[str, str], str]]] = field(default_factory=dict)
+    """By minute: the severity of each alert, its labels and its summary."""
+    quiet: tuple[int, ...] = ()
+
+
+def of(metric: str, **labels: str) -> str:
+    return metric + "{" + ", ".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+
+
+def calls(wrong: int, metric: str, **labels: str) -> dict[str, str]:
+    """Return a thousand calls a minute, of which so many go wrong between minute 60 and minute 120."""
+    values = f"0x60 0+{wrong}x60 {60 * wrong}x700"
+    return {of("tidegate_proxy_requests_total", status="200"): "0+1000x700", of(metric, **labels): values}
+
+
+def until(value: str, minute: int = 20, before: str = "0", begins: int = 5) -> str:
+    """Return a value that is there from one minute to another, and what was before is there before and after."""
+    return f"{before}x{begins} {value}x{minute - begins - 1} {before}x200"
+
+
+PODS = ("proxy-a", "proxy-b")
+REQUESTS, PROBLEMS = "tidegate_proxy_requests_total", "tidegate_proxy_problems_total"
+READY, BREAKER, SILENT = (f"tidegate_proxy_{each}" for each in ("pool_ready", "breaker", "policy_silent"))
+POLICY = "tidegate_eviction_"
+ALL_READY = {of(READY, **POOL, pod=pod): "1x200" for pod in PODS}
+NONE_READY = {of(READY, **POOL, pod=pod): until("0", before="1") for pod in PODS}
+OPEN = {
+    of(BREAKER, **REPLICA, state=state, pod="proxy-a"): f"0x5 {values} 0x200"
+    for state, values in {"open": "1 1 0 1 1 0 1 1 0 1 1 0 1 1", "half-open": "0 0 1 0 0 1 0 0 1 0 0 1 0 0"}.items()
+}
+LOADED = {of(f"{POLICY}bytes", **POD, kind="capacity"): "10000000000x200"}
+CASES = [
+    Case(
+        "TidegateCallsFail",
+        "fast",
+        calls(100, REQUESTS, status="502"),
+        {80: [("critical", {}, f"2.711% {SHARE} fail."), ("warning", {}, f"2.133% {SHARE} fail.")]},
+        quiet=(60, 61, 600),
+    ),
+    Case(
+        "TidegateCallsFail",
+        "slowly",
+        calls(6, REQUESTS, status="502"),
+        {115: [("warning", {}, f"0.2753% {SHARE} fail.")]},
+        quiet=(60, 600),
+    ),
+    Case(
+        "TidegateCallsFail",
+        "not where callers are told to come again",
+        {of(REQUESTS, status="503"): "0x60 0+100x60 6000x200", **calls(100, PROBLEMS, type="busy")},
+        quiet=(80, 115),
+    ),
+    Case(
+        "TidegateCallsFail",
+        "not for three calls of six",
+        {of(REQUESTS, status="200"): "0x60 0 1 2 3x100", of(REQUESTS, status="500"): "0x60 0 1 2 3x100"},
+        quiet=(65, 100),
+    ),
+    Case(
+        "TidegateCallsBusy",
+        "",
+        calls(200, PROBLEMS, type="busy"),
+        {
+            100: [
+                ("critical", {}, f"7.551% {SHARE} are told to come again."),
+                ("warning", {}, f"7.551% {SHARE} are told to come again."),
+            ]
+        },
+        quiet=(60, 600),
+    ),
+    Case(
+        "TidegateCallsSlow",
+        "",
+        {
+            of(REQUESTS, status="200"): "0+1000x700",
+            of("tidegate_proxy_request_seconds_count"): "0+1000x700",
+            of("tidegate_proxy_request_seconds_bucket", le="2.5"): "0+1000x60 60000+100x60 66000+1000x600",
+        },
+        {
+            115: [
+                ("critical", {}, f"78.36% {SHARE} take more than 2.5 s."),
+                ("warning", {}, f"42.3% {SHARE} take more than 2.5 s."),
+            ]
+        },
+        quiet=(60, 600),
+    ),
+    Case(
+        "TidegatePoolGone",
+        "",
+        NONE_READY,
+        {
+            10: [
+                (
+                    "critical",
+                    POOL,
+                    "Calls of the models of main/small find no replica: none is there, answers, or keeps answering.",
+                )
+            ]
+        },
+        quiet=(4, 5, 21),
+    ),
+    Case(
+        "TidegatePoolGone",
+        "not where one proxy alone says so",
+        ALL_READY | {of(READY, **POOL, pod="proxy-a"): "0x200"},
+        quiet=(10, 100),
+    ),
+    Case(
+        "TidegateReplicaUnanswering",
+        "",
+        ALL_READY | OPEN,
+        {
+            10: [
+                (
+                    "warning",
+                    REPLICA,
+                    "The replica 10.0.0.7:8000 of main/small hangs or is gone; others of its pool get its calls.",
+                )
+            ]
+        },
+        quiet=(4, 6, 21),
+    ),
+    Case("TidegateReplicaUnanswering", "not where its pool is gone", NONE_READY | OPEN, quiet=(10, 15)),
+    Case(
+        "TidegatePolicySilent",
+        "",
+        ALL_READY | {of(SILENT, **REPLICA, pod="proxy-a"): until("1")},
+        {
+            10: [
+                (
+                    "critical",
+                    REPLICA,
+                    "The eviction policy beside 10.0.0.7:8000 of main/small is silent: it loads no model.",
+                )
+            ]
+        },
+        quiet=(4, 6, 21),
+    ),
+    Case(
+        "TidegatePolicySilent",
+        "not where its replica is gone",
+        ALL_READY | OPEN | {of(SILENT, **REPLICA, pod="proxy-a"): until("1")},
+        quiet=(10, 15),
+    ),
+    Case(
+        "TidegateRequestsFail",
+        "",
+        {
+            of("nv_inference_request_failure", **RESNET): "0x10 0+10x40 400x200",
+            of("nv_inference_request_success", **RESNET): "0+60x300",
+        },
+        {30: [("warning", RESNET, "More than 5 % of the requests of resnet fail in the Triton of triton-0.")]},
+        quiet=(10, 15, 70),
+    ),
+    Case(
+        "TidegateQueueGrows",
+        "",
+        {
+            of("nv_inference_queue_duration_us", **RESNET): "0x10 0+60000000x40 2400000000x200",
+            of("nv_inference_request_success", **RESNET): "0+60x300",
+        },
+        {30: [("warning", RESNET, "Requests of resnet queue for 1s in triton-0.")]},
+        quiet=(10, 15, 70),
+    ),
+    Case(
+        "TidegateLoadFailed",
+        "",
+        {
+            of(
+                "tidegate_proxy_load_failed_timestamp_seconds", **REPLICA, model="resnet", version="3", pod=pod
+            ): "0x20 stale"
+            for pod in PODS
+        },
+        {
+            10: [
+                (
+                    "warning",
+                    POOL | {"model": "resnet", "version": "3"},
+                    "Version 3 of resnet has not been loaded in main/small for 10m 0s: the proxy's log says why.",
+                )
+            ]
+        },
+        quiet=(3, 22),
+    ),
+    Case(
+        "TidegateOnDemandLoadFailed",
+        "",
+        {of(f"{POLICY}model_load_failures_total", **RESNET): "0x10 1x200"},
+        {15: [("warning", RESNET, "Loads of resnet fail in triton-0: the eviction policy's log says why.")]},
+        quiet=(10, 40),
+    ),
+    Case(
+        "TidegateModelQuarantined",
+        "",
+        {
+            of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "0x20 stale",
+            of(f"{POLICY}models", **POD, state="quarantined"): "1x20 0x200",
+        },
+        {10: [("warning", RESNET, f"resnet {QUARANTINED}")]},
+        quiet=(0, 22),
+    ),
+    Case(
+        "TidegateModelQuarantined",
+        "of models that have no name in metrics",
+        {of(f"{POLICY}models", **POD, state="quarantined"): until("2")},
+        {10: [("warning", POD, f"A model {QUARANTINED}")]},
+        quiet=(4, 21),
+    ),
+    Case(
+        "TidegateThrash",
+        "",
+        {
+            of(f"{POLICY}load_seconds_sum", **POD): "0+45x60 2700x200",
+            of(f"{POLICY}evictions_total", **POD, reason="room"): "0+1x60 60x200",
+        },
+        {50: [("warning", POD, "triton-0 loads models for 75% of the time, and evicts others.")]},
+        quiet=(10, 120),
+    ),
+    Case(
+        "TidegateThrash",
+        "not where models are loaded into free room",
+        {
+            of(f"{POLICY}load_seconds_sum", **POD): "0+45x60",
+            of(f"{POLICY}evictions_total", **POD, reason="room"): "0x60",
+        },
+        quiet=(50,),
+    ),
+    Case(
+        "TidegateMemoryLeaked",
+        "",
+        LOADED | {of(f"{POLICY}bytes", **POD, kind="leaked"): until("2000000000", 60)},
+        {30: [("warning", POD | {"kind": "leaked"}, "1.863GiB in triton-0 did not come back from unloaded models.")]},
+        quiet=(5, 15, 62),
+    ),
+    Case(
+        "TidegateMemoryLeaked",
+        "not for a twentieth of the slice",
+        LOADED | {of(f"{POLICY}bytes", **POD, kind="leaked"): "500000000x200"},
+        quiet=(60,),
+    ),
+    Case(
+        "TidegateServerRecycled",
+        "",
+        {of(f"{POLICY}recycles_total", **POD): "0x10 1 1 2 2 3 3x600"},
+        {
+            60: [
+                (
+                    "warning",
+                    POD,
+                    f"The server of triton-0 was restarted 3 times {FOR_MEMORY}",
+                )
+            ]
+        },
+        quiet=(12, 500),
+    ),
+    Case(
+        "TidegateMemoryUnseen",
+        "",
+        {of(f"{POLICY}memory_source", **POD, source="none"): until("1", 60)},
+        {
+            30: [
+                (
+                    "warning",
+                    POD | {"source": "none"},
+                    "triton-0 cannot read how much GPU memory is in use: it trusts declared sizes.",
+                )
+            ]
+        },
+        (15, 62),
+    ),
+    Case(
+        "TidegateSlicesShort",
+        "",
+        {of("kube_pod_status_unschedulable", **POD): until("1", 60)},
+        {30: [("warning", POD, "triton-0 finds no node: slices, or what else it asks for, are short.")]},
+        (12, 62),
+    ),
+    Case(
+        "TidegateTargetDown",
+        "",
+        {of("up", **POD, instance="10.0.0.7:8002"): until("0", before="1")},
+        {
+            15: [
+                (
+                    "warning",
+                    POD | {"instance": "10.0.0.7:8002"},
+                    "triton-0 has not answered Prometheus (10.0.0.7:8002) for five minutes.",
+                )
+            ]
+        },
+        (4, 8, 21),
+    ),
+    Case(
+        "TidegateTableRefused",
+        "of a proxy",
+        {of("tidegate_proxy_config_good", pod="proxy-a", file="access"): until("0", before="1")},
+        {15: [("warning", {"pod": "proxy-a", "file": "access"}, f"proxy-a refuses its access file, {LAST_GOOD}")]},
+        quiet=(4, 8, 21),
+    ),
+    Case(
+        "TidegateTableRefused",
+        "of an eviction policy",
+        {of(f"{POLICY}settings_good", **POD): until("0", before="1")},
+        {15: [("warning", POD, f"triton-0 refuses its settings file, {LAST_GOOD}")]},
+        quiet=(4, 8, 21),
+    ),
+    Case(
+        "TidegateProxyFull",
+        "",
+        {
+            of("tidegate_proxy_held_bytes", pod="proxy-a", of="strangers"): until("95"),
+            of("tidegate_proxy_held_limit_bytes", pod="proxy-a", of="strangers"): "100x200",
+        },
+        {
+            15: [
+                (
+                    "warning",
+                    {"pod": "proxy-a", "of": "strangers"},
+                    "What strangers make proxy-a hold is 95% of what they may: calls are about to be refused.",
+                )
+            ]
+        },
+        quiet=(4, 8, 21),
+    ),
+    Case(
+        "TidegateCertificateExpires",
+        "first as a warning",
+        {
+            of(
+                "tidegate_proxy_certificate_expires_timestamp_seconds", pod="proxy-a"
+            ): f"{14 * DAY + 600}x20 {90 * DAY}x20"
+        },
+        {18: [("warning", {}, f"{CERTIFICATE} 13d 23h 52m 0s.")]},
+        quiet=(9, 12, 22),
+    ),
+    Case(
+        "TidegateCertificateExpires",
+        "and then for somebody to get up",
+        {
+            of(
+                "tidegate_proxy_certificate_expires_timestamp_seconds", pod="proxy-a"
+            ): f"{2 * DAY + 600}x20 {90 * DAY}x20"
+        },
+        {18: [("critical", {}, f"{CERTIFICATE} 1d 23h 52m 0s."), ("warning", {}, f"{CERTIFICATE} 1d 23h 52m 0s.")]},
+        quiet=(22,),
+    ),
+    Case(
+        "TidegateIssuerUnanswering",
+        "",
+        {of("tidegate_proxy_issuer_keys_trusted_seconds", pod="proxy-a", issuer=ISSUER): "14400-60x90 14400x90"},
+        {
+            80: [
+                (
+                    "critical",
+                    {"issuer": ISSUER},
+                    f"{ISSUER} gives no keys: tokens of it are believed for 2h 40m 0s more.",
+                )
+            ]
+        },
+        quiet=(50, 62, 92),
+    ),
+]
+
+
+def expected_at(case: Case, minute: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "exp_labels": {"severity": severity, "namespace": NAMESPACE, **labels},
+            "exp_annotations": {"summary": summary, "runbook_url": f"{RUNBOOKS}#{case.alert.lower()}"},
+        }
+        for severity, labels, summary in case.at.get(minute, [])
+    ]
+
+
+def series_in(namespace: str, case: Case) -> list[dict[str, str]]:
+    def named(series: str) -> str:
+        return re.sub(r"\{", f'{{namespace="{namespace}", ', series, count=1).replace(", }", "}")
+
+    return [{"series": named(series), "values": values} for series, values in case.series.items()]
+
+
+def rules() -> list[dict[str, Any]]:
+    found = next(each for each in yaml.safe_load_all(EXPECTED.read_text("utf-8")) if each["kind"] == "PrometheusRule")
+    groups: list[dict[str, Any]] = found["spec"]["groups"]
+    return groups
+
+
+def promtool(*arguments: str | Path) -> str:
+    """Return what promtool says if it finds something wrong; nothing where all is well."""
+    try:
+        package = installed()
+    except CannotBeHadError as error:
+        pytest.fail(f"NOT RUN: {error}")
+    command = [package.path("promtool"), *arguments]
+    ran = subprocess.run(
+        command, env=os.environ | package.environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    return "" if ran.returncode == 0 and "FAILED" not in ran.stderr else ran.stdout + ran.stderr
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("rules") / "rules.json"  # JSON is YAML
+    made.write_text(json.dumps({"groups": rules()}))
+    return made
+
+
+def test_promtool_finds_nothing_wrong_with_the_rules(file: Path) -> None:
+    assert not promtool("check", "rules", file)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.alert} {case.about}".strip()) for case in CASES])
+def test_an_alert_fires_when_it_should_says_what_and_where_and_ends(case: Case, file: Path, tmp_path: Path) -> None:
+    minutes = sorted({*case.at, *case.quiet})
+    test = {
+        "interval": "1m",
+        "input_series": [*series_in(NAMESPACE, case), *series_in("elsewhere", case)],
+        "alert_rule_test": [
+            {"eval_time": f"{minute}m", "alertname": case.alert, "exp_alerts": expected_at(case, minute)}
+            for minute in minutes
+        ],
+    }
+    wanted = tmp_path / "test.json"
+    wanted.write_text(json.dumps({"rule_files": [str(file)], "evaluation_interval": "1m", "tests": [test]}))
+    assert not promtool("test", "rules", wanted)
+
+
+def test_every_alert_has_a_case() -> None:
+    named = {rule["alert"] for group in rules() for rule in group["rules"] if "alert" in rule}
+    assert {case.alert for case in CASES} == named

@@ -82,7 +82,7 @@ def _burns(here: str, objectives: Objectives) -> list[dict[str, Any]]:
 def _of_servers(here: str) -> list[dict[str, Any]]:
     gone = f"max by ({_WHERE}) (tidegate_proxy_pool_ready{{{here}}}) == 0"
     unanswered = f'max by ({_WHERE}, replica) (tidegate_proxy_breaker{{{here}, state!="closed"}}) == 1'
-    failures = "tidegate_eviction_model_load_failures_total"
+    failures = f"tidegate_eviction_model_load_failures_total{{{here}}}"
     since = "time() - max by (namespace, pod, model) (tidegate_eviction_model_quarantined_timestamp_seconds"
     return [
         alert(
@@ -115,7 +115,9 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
         ),
         alert(
             "TidegateOnDemandLoadFailed",
-            f"sum by (namespace, pod, model) (increase({failures}{{{here}}}[15m])) > 0",
+            # A series that begins with the first failure has not increased yet.
+            f"sum by (namespace, pod, model) (increase({failures}[15m]) > 0"
+            f" or {failures} > 0 unless {failures} offset 15m)",
             "Loads of {{ $labels.model }} fail in {{ $labels.pod }}: the eviction policy's log says why.",
             lasting="1m",
         ),

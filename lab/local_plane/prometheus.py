@@ -1,4 +1,4 @@
-"""A real Prometheus on loopback: the program of Debian's package, which scrapes what it is told of."""
+"""A real Prometheus, of Debian's package, and a real Alertmanager on loopback."""
 
 import json
 import os
@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from lab import tools
 from lab.tools import ToolError, debian
 
 from .process import HOST, CannotBeHadError, Process, answers, free_ports, running
 
+NAMESPACE = "inference"  # That of what is scraped, where nobody says otherwise.
 DATA = "data"  # The folder below its own where its samples are.
 
 
@@ -41,15 +44,18 @@ def installed() -> debian.Unpacked:
 def prometheus(
     folder: Path,
     pods: Mapping[str, str] | None = None,
-    namespace: str = "inference",
+    namespace: str = NAMESPACE,
     seconds: float = 1.0,
     port: int | None = None,
     options: Sequence[str] = (),
+    rules: Sequence[Mapping[str, Any]] = (),
+    alertmanager: str | None = None,
 ) -> Iterator[Prometheus]:
     """Run a Prometheus with its data in a folder; it is ready, and it ends with the block.
 
     `pods` are what it scrapes every so many `seconds`: host and port, and the pod that they belong to. Series have its
-    name and namespace, as those of a PodMonitor have. `port` is that of one whose place it takes.
+    name and namespace, as those of a PodMonitor have. `port` is that of one whose place it takes. `rules` are
+    evaluated as often, and `alertmanager`, a host and port, is told of alerts that fire.
     """
     program = installed()
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,11 +63,15 @@ def prometheus(
     targets = [
         {"targets": [address], "labels": {"namespace": namespace, "pod": pod}} for address, pod in (pods or {}).items()
     ]
+    (folder / "rules.yml").write_text(json.dumps({"groups": [{"name": "rules", "rules": list(rules)}]}), "utf-8")
+    told = [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []
     settings = folder / "prometheus.yml"  # JSON is YAML
     settings.write_text(
         json.dumps(
             {
-                "global": {"scrape_interval": every, "scrape_timeout": every},
+                "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
+                "rule_files": ["rules.yml"],
+                "alerting": {"alertmanagers": told},
                 "scrape_configs": [{"job_name": "pods", "static_configs": targets}],
             }
         ),
@@ -77,3 +87,21 @@ def prometheus(
     with running("Prometheus", command, folder / "prometheus.log", os.environ | program.environment()) as process:
         process.wait_until(lambda: answers(port, "/-/ready"))
         yield Prometheus(process, port)
+
+
+@contextmanager
+def alertmanager(folder: Path) -> Iterator[str]:
+    """Run an Alertmanager, which sends nothing to anybody; yield its host and port."""
+    try:
+        program = tools.path("alertmanager")
+    except ToolError as error:
+        raise CannotBeHadError(f"Alertmanager: {error}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = folder / "alertmanager.yml"
+    settings.write_text(json.dumps({"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}), "utf-8")
+    [port] = free_ports(1)
+    command: list[str | Path] = [program, f"--web.listen-address={HOST}:{port}"]
+    command += [f"--config.file={settings}", f"--storage.path={folder / DATA}", "--cluster.listen-address="]
+    with running("Alertmanager", command, folder / "alertmanager.log", os.environ) as process:
+        process.wait_until(lambda: answers(port, "/-/ready"))
+        yield f"{HOST}:{port}"

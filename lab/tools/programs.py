@@ -91,6 +91,9 @@ PROGRAMS = {
             pins.FOLDER / "cyclonus", newer=False),
         Program("pod-security-checks", "k8s.io/pod-security-admission", ("main.version=v{version}",),
             ("--version",), 40, pins.FOLDER / "pod-security", newer=False),
+        Program("alertmanager", "github.com/prometheus/alertmanager/cmd/alertmanager",
+            ("github.com/prometheus/common/version.Version={version}",), ("--version",), 120,
+            pins.FOLDER / "alertmanager", newer=False),
         # It has no versions that a Go module may have, only days: the pinned one is built, whatever is on the PATH.
         Program("minio", "github.com/minio/minio", ("github.com/minio/minio/cmd.CommitID={version}",),
             ("--version",), 140, pins.FOLDER / "minio", newer=False),

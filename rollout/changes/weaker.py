@@ -24,6 +24,7 @@ from .reach import newly_reached, no_longer_refused
 from .workloads import Tree, at, items, mapping, text
 
 MOST_MODELS = 12
+_PROMISED = re.compile(r"\(1 - ([\d.]+) / 100\)")  # The percent of calls that an alert stands for.
 _PROTECTS = re.compile(r"/.*(internal|scheme|range|cidr|security-group|whitelist|allowlist|auth|waf|ssl|tls|protocol)")
 """Annotations of what leads to the proxy from outside that may say who may come, and how."""
 
@@ -231,6 +232,11 @@ def _asked(objects: list[Tree], tree: Tree) -> Ways:
     for name, item in _named(objects, "PeerAuthentication"):
         if text(item, "spec", "mtls", "mode") == "STRICT":
             found[f"takes callers of the mesh alone by PeerAuthentication {name}"] = True
+    for _, item in _named(objects, "PrometheusRule"):
+        for rule in (rule for group in items(item, "spec", "groups") for rule in items(group, "rules")):
+            if name := text(rule, "alert"):
+                promised = _PROMISED.search(text(rule, "expr"))
+                found[f"fires {name}"] = float(promised[1]) if promised else True
     return found
 
 

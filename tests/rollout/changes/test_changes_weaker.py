@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
+from components.alert_rules import alert_rules
+from components.place import Place
 from rollout.changes.compare import compare
 from rollout.changes.page import page
 from rollout.changes.stack_change import stack_change, verdict
 from rollout.changes.weaker import Grant, grants, weaker
 from rollout.render import render
+from stacks.definition.environment import Objectives
 from tests.cases import read_cases
 from tests.stacks.definition.examples import edited_at
 from tests.strategies import read_tree
@@ -145,6 +148,19 @@ def principals_of(url: str) -> Object:
 def believing(*sources: Object) -> Object:
     volumes = [{"name": "authorities", "projected": {"sources": list(sources)}}]
     return made("Deployment", "proxy", spec={"template": {"spec": {"volumes": volumes}}})
+
+
+def test_alerts_that_go_and_promises_that_shrink_are_said() -> None:
+    def rules(**objectives: str) -> Object:
+        made_of = alert_rules(Place("prod", "inference-prod"), Objectives(**objectives))
+        return made("PrometheusRule", "tidegate") | {"spec": {"groups": [{"name": "tidegate", "rules": made_of}]}}
+
+    assert weaker([rules()], [rules(availability="99.5")]) == ["fires TidegateCallsFail: 99.9 → 99.5"]
+    assert weaker([rules()], [rules(availability="99.99")]) == []
+    fewer = rules()
+    gone = fewer["spec"]["groups"][0]["rules"].pop()
+    assert weaker([rules()], [fewer]) == [f"no longer fires {gone['alert']}"]
+    assert weaker([fewer], [rules()]) == []
 
 
 def test_whoever_newly_vouches_for_callers_is_told() -> None:

@@ -1,0 +1,164 @@
+"""What alerts say of the demo when something is done to it: the right one, and no other, reaches an Alertmanager."""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import urllib3
+
+from components.alert_rules import alert_rules
+from components.place import Place
+from lab.demo import zoo
+from lab.demo.stage import CALLER, platform
+from lab.demo.visitor import Visitor
+from lab.local_plane.environment import LocalEnvironment
+from lab.local_plane.process import Process
+from lab.local_plane.prometheus import NAMESPACE, alertmanager, prometheus
+from lab.local_plane.proxy import write_tables
+from stacks.definition.environment import Objectives
+from tests.proxy.rigs.pytest_rigs import not_run
+
+pytestmark = pytest.mark.thorough
+SOONER = 10  # Times as soon as in a cluster an alert fires here, once its condition holds.
+LATE_SECONDS = 15.0  # How much longer it may take: the proxy's own questions, three readings, a busy machine.
+ENDS_SECONDS = 90.0
+QUIET_SECONDS = 12.0  # For which nothing fires where all is well.
+MINUTES = re.compile(r"(\d+)m")
+
+
+def rules() -> list[dict[str, Any]]:
+    """Return the rules of an environment, whose alerts fire ten times as soon."""
+    made = alert_rules(Place("demo", NAMESPACE), Objectives())
+    return [
+        each | {"for": f"{60 * int(MINUTES.fullmatch(each['for'])[1]) // SOONER}s"} if "for" in each else each  # type: ignore[index]
+        for each in made
+    ]
+
+
+@dataclass
+class Watched:
+    """The demo, and what an Alertmanager has been told of it."""
+
+    plane: LocalEnvironment
+    visitor: Visitor
+    address: str
+
+    def firing(self) -> dict[str, str]:
+        """Return the alerts that are there, with their summaries."""
+        told = urllib3.request("GET", f"http://{self.address}/api/v2/alerts?active=true").json()
+        return {each["labels"]["alertname"]: each["annotations"]["summary"] for each in told}
+
+    def wait(self, is_so: Callable[[dict[str, str]], bool], seconds: float) -> dict[str, str]:
+        """Wait until alerts are as they should be; return them as they are then, or at the end."""
+        end = time.monotonic() + seconds
+        while not is_so(found := self.firing()) and time.monotonic() < end:
+            time.sleep(0.25)
+        return found
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    root = tmp_path_factory.mktemp("alerts")
+    with not_run("THE DEMO WITH A PROMETHEUS AND AN ALERTMANAGER"), ExitStack() as stack:
+        plane = stack.enter_context(platform(root / "plane"))
+        told = stack.enter_context(alertmanager(root / "alertmanager"))
+        stack.enter_context(prometheus(root / "prometheus", plane.pods, rules=rules(), alertmanager=told))
+        visitor = Visitor([each.http for each in plane.proxies], plane.keys[CALLER])
+        for model in ("sparrow", "ant", "bee"):
+            assert visitor.want(model).is_right(model)
+        yield Watched(plane, visitor, told)
+
+
+@contextmanager
+def stopped(process: Process) -> Iterator[None]:
+    os.killpg(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGCONT)
+
+
+@contextmanager
+def ended(plane: LocalEnvironment, part: str) -> Iterator[None]:
+    os.killpg(plane.parts[part].pid, signal.SIGKILL)
+    try:
+        yield
+    finally:
+        plane.start_again(part)
+
+
+@contextmanager
+def nonsense(plane: LocalEnvironment) -> Iterator[None]:
+    file = next(plane.proxies[0].root.rglob("access.json"))
+    file.write_text("nonsense")
+    try:
+        yield
+    finally:
+        write_tables(plane.proxies[0].root, plane.routing_table(), plane.plan.access())
+
+
+@contextmanager
+def called(watched: Watched, model: str) -> Iterator[None]:
+    watched.visitor.want(model)
+    yield
+
+
+SITUATIONS: dict[str, tuple[Callable[[Watched], Any], dict[str, str], int]] = {
+    "the on-demand Triton hangs": (
+        lambda it: stopped(it.plane.on_demand.process),
+        {"TidegatePoolGone": "Calls of the models of on-demand/main find no replica"},
+        60,
+    ),
+    "the preload Triton is killed": (
+        lambda it: ended(it.plane, "preload"),
+        {"TidegatePoolGone": "Calls of the models of preload/main find no replica"},
+        60,
+    ),
+    "the eviction policy is killed": (
+        lambda it: ended(it.plane, "policy"),
+        {"TidegatePolicySilent": "of on-demand/main is silent"},
+        120,
+    ),
+    "a proxy refuses its table": (
+        lambda it: nonsense(it.plane),
+        {"TidegateTableRefused": "proxy-1 refuses its access file"},
+        300,
+    ),
+    "a model cannot be loaded": (
+        lambda it: called(it, zoo.BROKEN.name),
+        {"TidegateOnDemandLoadFailed": "Loads of unicorn fail in on-demand-main-0"},
+        60,
+    ),
+}
+
+
+def test_nothing_fires_while_all_is_well(watched: Watched) -> None:
+    end = time.monotonic() + QUIET_SECONDS
+    while time.monotonic() < end:
+        assert watched.firing() == {}
+        time.sleep(0.5)
+
+
+@pytest.mark.parametrize("what", SITUATIONS)
+def test_the_right_alert_and_no_other_is_told_within_its_time_and_ends(
+    watched: Watched, what: str, record_property: Callable[[str, object], None]
+) -> None:
+    begin, expected, lasting = SITUATIONS[what]
+    began = time.monotonic()
+    with begin(watched):
+        found = watched.wait(lambda there: {*expected} <= {*there}, lasting / SOONER + LATE_SECONDS)
+        record_property("seconds", round(time.monotonic() - began, 1))
+        print(f"\n{what}: {round(time.monotonic() - began, 1)} s, {found}")
+        assert {*found} == {*expected}
+        for name, text in expected.items():
+            assert text in found[name]
+        time.sleep(3)
+        assert {*watched.firing()} == {*expected}
+    if what != "a model cannot be loaded":
+        assert watched.wait(lambda there: not there, ENDS_SECONDS) == {}

@@ -10,7 +10,7 @@ from .place import Place
 
 _BURNS = (
     ("critical", (("14.4", "1h", "5m"), ("6", "6h", "30m"))),
-    ("warning", (("3", "1d", "2h"), ("1", "3d", "6h"))),
+    ("info", (("3", "1d", "2h"), ("1", "3d", "6h"))),
 )
 """How many times as fast as 30 days allow, over a long and a short time: Google, The Site Reliability Workbook, 2018,
 chapter 5, table 5-8 (multiwindow, multi-burn-rate alerts)."""
@@ -29,17 +29,26 @@ def alert_rules(place: Place, objectives: Objectives) -> list[dict[str, Any]]:
 
 
 def _records(here: str, objectives: Objectives) -> list[dict[str, Any]]:
-    """Return what goes wrong, as calls a second, and as shares of all calls over each time that alerts look at."""
-    total = "sum by (namespace) (rate(tidegate_proxy_"
-    failed = f'{total}requests_total{{{here}, status=~"5.."}}[5m]))'
-    refused = f'{total}problems_total{{{here}, type=~"busy|full"}}[5m]))'
-    in_time = f'request_seconds_bucket{{{here}, le=~"{objectives.latency_seconds}([.]0)?"}}'
-    slow = f"{total}request_seconds_count{{{here}}}[5m])) - {total}{in_time}[5m]))"
+    """Return what goes wrong, as calls a second, and as shares of all calls over each time that alerts look at.
+
+    Statuses are HTTP's and gRPC's (docs/proxy-api.md). What has not gone wrong yet has no series, and is none.
+    """
+    total = f"sum by (namespace) (rate(tidegate_proxy_requests_total{{{here}}}[5m]))"
+
+    def calls(http: str, grpc: str) -> str:
+        found = " or ".join(
+            f'rate(tidegate_proxy_requests_total{{{here}, protocol="{protocol}", status=~"{statuses}"}}[5m])'
+            for protocol, statuses in (("http", http), ("grpc", grpc))
+        )
+        return f"sum by (namespace) ({found}) or {total} * 0"
+
+    seconds = "sum by (namespace) (rate(tidegate_proxy_request_seconds_"
+    in_time = f'{seconds}bucket{{{here}, le=~"{objectives.latency_seconds}([.]0)?"}}[5m]))'
     rates = {
-        "calls": f"{total}requests_total{{{here}}}[5m]))",
-        "failed_calls": f"clamp_min({failed} - ({refused} or {failed} * 0), 0)",
-        "refused_calls": refused,
-        "slow_calls": slow,
+        "calls": total,
+        "failed_calls": calls("50[0124567]", "2|4|13|15"),
+        "refused_calls": calls("503", "14"),
+        "slow_calls": f"{seconds}count{{{here}}}[5m])) - {in_time}",
     }
     times = dict.fromkeys(time for _, burns in _BURNS for burn in burns for time in burn[1:])
     return [
@@ -81,7 +90,7 @@ def _burns(here: str, objectives: Objectives) -> list[dict[str, Any]]:
 
 def _of_servers(here: str) -> list[dict[str, Any]]:
     gone = f"max by ({_WHERE}) (tidegate_proxy_pool_ready{{{here}}}) == 0"
-    unanswered = f'max by ({_WHERE}, replica) (tidegate_proxy_breaker{{{here}, state!="closed"}}) == 1'
+    open_ = f'max by ({_WHERE}, replica) (tidegate_proxy_breaker{{{here}, state!="closed"}}) == 1'
     failures = f"tidegate_eviction_model_load_failures_total{{{here}}}"
     since = "time() - max by (namespace, pod, model) (tidegate_eviction_model_quarantined_timestamp_seconds"
     return [
@@ -93,15 +102,15 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
             severity="critical",
         ),
         alert(
-            "TidegateReplicaUnanswering",
-            f"{unanswered} unless on ({_WHERE}) ({gone})",
-            f"The replica {{{{ $labels.replica }}}} of {_POOL} hangs or is gone; others of its pool get its calls.",
+            "TidegateBreakerOpen",
+            f"{open_} unless on ({_WHERE}) ({gone})",
+            f"The replica {{{{ $labels.replica }}}} of {_POOL} is ready for Kubernetes and gives proxies no answer.",
             lasting="2m",
         ),
         alert(
             "TidegatePolicySilent",
-            f"max by ({_WHERE}, replica) (tidegate_proxy_policy_silent{{{here}}}) == 1"
-            f" unless on ({_WHERE}, replica) ({unanswered}) unless on ({_WHERE}) ({gone})",
+            f"min by ({_WHERE}, replica) (tidegate_proxy_policy_silent{{{here}}}) == 1"
+            f" unless on ({_WHERE}, replica) ({open_}) unless on ({_WHERE}) ({gone})",
             f"The eviction policy beside {{{{ $labels.replica }}}} of {_POOL} is silent: it loads no model.",
             lasting="2m",
             severity="critical",
@@ -117,7 +126,7 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
             "TidegateOnDemandLoadFailed",
             # A series that begins with the first failure has not increased yet.
             f"sum by (namespace, pod, model) (increase({failures}[15m]) > 0"
-            f" or {failures} > 0 unless {failures} offset 15m)",
+            f" or {failures} > 0 unless max_over_time({failures}[6h] offset 15m))",
             "Loads of {{ $labels.model }} fail in {{ $labels.pod }}: the eviction policy's log says why.",
             lasting="1m",
         ),
@@ -146,9 +155,9 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
         ),
         alert(
             "TidegateServerRecycled",
-            f"increase(tidegate_eviction_recycles_total{{{here}}}[6h]) > 2",
-            "The server of {{ $labels.pod }} was restarted {{ $value | humanize }} times in six hours for memory that"
-            " models did not give back.",
+            f"increase(tidegate_eviction_recycles_total{{{here}}}[6h]) > 2.5",  # it is a bit more than what was counted
+            "The server of {{ $labels.pod }} was restarted {{ printf `%.0f` $value }} times in six hours for memory"
+            " that models did not give back.",
         ),
         alert(
             "TidegateMemoryUnseen",
@@ -170,6 +179,13 @@ def _of_proxies(here: str) -> list[dict[str, Any]]:
     held = f"tidegate_proxy_held_bytes{{{here}}} / tidegate_proxy_held_limit_bytes{{{here}}}"
     return [
         alert(
+            "TidegateProxiesGone",
+            f"absent(tidegate_proxy_in_flight{{{here}}})",
+            "Nothing is known of proxies in {{ $labels.namespace }}: none runs, or Prometheus reads none.",
+            lasting="2m",
+            severity="critical",
+        ),
+        alert(
             "TidegateTargetDown",
             f"up{{{here}}} == 0",
             "{{ $labels.pod }} has not answered Prometheus ({{ $labels.instance }}) for five minutes.",
@@ -190,6 +206,7 @@ def _of_proxies(here: str) -> list[dict[str, Any]]:
             "TidegateCertificateExpires",
             f"{left} < 14 * 86400",
             "The proxy's certificate in {{ $labels.namespace }} ends in {{ $value | humanizeDuration }}.",
+            severity="info",
         ),
         alert(
             "TidegateCertificateExpires",

@@ -14,13 +14,9 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 from rich.console import Console
 
-from components.alert_rules import alert_rules
-from components.place import Place
 from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import CannotBeHadError, ProcessError
-from lab.local_plane.prometheus import NAMESPACE, Prometheus, prometheus
-
-from stacks.definition.environment import Objectives
+from lab.local_plane.prometheus import Prometheus, prometheus
 
 from . import playing, walk
 from .keeper import Keeper
@@ -109,8 +105,7 @@ def _scraped(made: LocalEnvironment) -> Iterator[Prometheus | None]:
     """Have a Prometheus remember what there is to measure; None where this machine can have none, which is told."""
     with ExitStack() as stack:
         try:
-            rules = alert_rules(Place(made.plan.name, NAMESPACE), Objectives())
-            seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods, rules=rules))
+            seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods))
         except CannotBeHadError as error:
             print(f"Nothing remembers what is called, so that no trace can be made of it: {error}.", flush=True)
             seen = None

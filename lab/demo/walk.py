@@ -104,8 +104,6 @@ def _recorded(seen: Prometheus, module: str) -> dict[str, str]:
     return {
         f"Calls of the zoo, which a Prometheus remembers ({seen.url})":
             f"for model in {models} {models}; do {called}; sleep 1.5; done",
-        "Which alerts fire, a minute or two after something was killed and hangs (docs/runbooks.md)":
-            f"curl -s {seen.url}/api/v1/alerts",
         "All that was called, as a trace, and what the simulator makes of it (docs/capacity.md)":
             f'make -sC {shlex.quote(str(ROOT))} trace PROMETHEUS={seen.url} TRACE="$PWD/zoo.csv.gz" && {played}',
     }  # fmt: skip

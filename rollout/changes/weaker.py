@@ -236,7 +236,7 @@ def _asked(objects: list[Tree], tree: Tree) -> Ways:
         for rule in (rule for group in items(item, "spec", "groups") for rule in items(group, "rules")):
             if name := text(rule, "alert"):
                 promised = _PROMISED.search(text(rule, "expr"))
-                found[f"fires {name}"] = float(promised[1]) if promised else True
+                found[f"fires {name} ({text(rule, 'labels', 'severity')})"] = float(promised[1]) if promised else True
     return found
 
 

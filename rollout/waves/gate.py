@@ -145,7 +145,8 @@ def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:
     try:
         told = json.loads(answer)
         found = told["data"]["alerts"] if alerts.kind == "prometheus" else told
-        ours = [alert for alert in found if alert["labels"].get("namespace") == namespace]
+        here = [alert for alert in found if alert["labels"].get("namespace") == namespace]
+        ours = [alert for alert in here if alert["labels"].get("severity") != "info"]
         states = [alert["state"] if alerts.kind == "prometheus" else alert["status"]["state"] for alert in ours]
         fires = [alert for alert, state in zip(ours, states, strict=True) if state in ("firing", "active")]
         names = {str(alert["labels"].get("alertname", "without a name")) for alert in fires}

@@ -67,7 +67,10 @@ class MonitoringService(Section):
 
 
 class Alerts(Section):
-    """Where to ask whether an alert fires; those count whose label `namespace` is the environment's."""
+    """Where to ask whether an alert fires; those count whose label `namespace` is the environment's.
+
+    Those of severity `info` do not: they tell of days, and would keep out what mends them.
+    """
 
     kind: Literal["prometheus", "alertmanager"]
     """What is asked: Prometheus, or an Alertmanager, which leaves out what is silenced."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from components.alert_rules import alert_rules
 from components.alerts import RUNBOOKS
+from components.place import Place
 from lab.local_plane.process import CannotBeHadError
 from lab.local_plane.prometheus import installed
-
-from .alerts import EXPECTED
+from stacks.definition.environment import Objectives
 
 NAMESPACE = "inference-prod"
 POOL = {"server": "main", "pool": "small"}
@@ -24,6 +24,7 @@ POD = {"pod": "triton-0"}
 RESNET = POD | {"model": "resnet"}
 ISSUER = "https://id.example"
 SHARE = "of the calls in inference-prod"
+AGAIN = "are told to come again."
 QUARANTINED = "failed to load too often in triton-0, and is not tried any more: the policy's list says why."
 FOR_MEMORY = "in six hours for memory that models did not give back."
 LAST_GOOD = "and goes on with the last good one: its log says why."
@@ -43,14 +44,20 @@ class Case:
     quiet: tuple[int, ...] = ()
 
 
+REQUESTS = "tidegate_proxy_requests_total"
+
+
 def of(metric: str, **labels: str) -> str:
     return metric + "{" + ", ".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
 
-def calls(wrong: int, metric: str, **labels: str) -> dict[str, str]:
-    """Return a thousand calls a minute, of which so many go wrong between minute 60 and minute 120."""
-    values = f"0x60 0+{wrong}x60 {60 * wrong}x700"
-    return {of("tidegate_proxy_requests_total", status="200"): "0+1000x700", of(metric, **labels): values}
+REQUESTS_WELL = of(REQUESTS, protocol="http", status="200")
+
+
+def calls(wrong: int, protocol: str, status: str) -> dict[str, str]:
+    """Return a thousand calls a minute, of which so many go wrong between minute 60 and minute 120, and none before."""
+    values = f"_x60 0+{wrong}x60 {60 * wrong}x700"
+    return {REQUESTS_WELL: "0+1000x800", of(REQUESTS, protocol=protocol, status=status): values}
 
 
 def until(value: str, minute: int = 20, before: str = "0", begins: int = 5) -> str:
@@ -59,7 +66,6 @@ def until(value: str, minute: int = 20, before: str = "0", begins: int = 5) -> s
 
 
 PODS = ("proxy-a", "proxy-b")
-REQUESTS, PROBLEMS = "tidegate_proxy_requests_total", "tidegate_proxy_problems_total"
 READY, BREAKER, SILENT = (f"tidegate_proxy_{each}" for each in ("pool_ready", "breaker", "policy_silent"))
 POLICY = "tidegate_eviction_"
 ALL_READY = {of(READY, **POOL, pod=pod): "1x200" for pod in PODS}
@@ -73,53 +79,57 @@ CASES = [
     Case(
         "TidegateCallsFail",
         "fast",
-        calls(100, REQUESTS, status="502"),
-        {80: [("critical", {}, f"2.711% {SHARE} fail."), ("warning", {}, f"2.133% {SHARE} fail.")]},
+        calls(100, "http", "502"),
+        {80: [("critical", {}, f"2.866% {SHARE} fail."), ("info", {}, f"2.256% {SHARE} fail.")]},
         quiet=(60, 61, 600),
     ),
     Case(
         "TidegateCallsFail",
-        "slowly",
-        calls(6, REQUESTS, status="502"),
-        {115: [("warning", {}, f"0.2753% {SHARE} fail.")]},
+        "over gRPC, slowly",
+        calls(6, "grpc", "13"),
+        {115: [("info", {}, f"0.2806% {SHARE} fail.")]},
         quiet=(60, 600),
     ),
+    Case("TidegateCallsFail", "not where callers are told to come again", calls(100, "http", "503"), quiet=(80, 115)),
     Case(
         "TidegateCallsFail",
-        "not where callers are told to come again",
-        {of(REQUESTS, status="503"): "0x60 0+100x60 6000x200", **calls(100, PROBLEMS, type="busy")},
-        quiet=(80, 115),
+        "not for some that are the first of many thousands",
+        {REQUESTS_WELL: "0+6000x800", of(REQUESTS, protocol="http", status="502"): "_x300 0 100 200x400"},
+        quiet=(302, 310, 330),
     ),
     Case(
         "TidegateCallsFail",
         "not for three calls of six",
-        {of(REQUESTS, status="200"): "0x60 0 1 2 3x100", of(REQUESTS, status="500"): "0x60 0 1 2 3x100"},
+        {REQUESTS_WELL: "0x60 0 1 2 3x100", of(REQUESTS, protocol="http", status="500"): "0x60 0 1 2 3x100"},
         quiet=(65, 100),
     ),
-    Case(
-        "TidegateCallsBusy",
-        "",
-        calls(200, PROBLEMS, type="busy"),
-        {
-            100: [
-                ("critical", {}, f"7.551% {SHARE} are told to come again."),
-                ("warning", {}, f"7.551% {SHARE} are told to come again."),
-            ]
-        },
-        quiet=(60, 600),
+    *(
+        Case(
+            "TidegateCallsBusy",
+            f"over {protocol}",
+            calls(200, protocol, status),
+            {
+                100: [
+                    ("critical", {}, f"7.197% {SHARE} {AGAIN}"),
+                    ("info", {}, f"7.197% {SHARE} {AGAIN}"),
+                ]
+            },
+            quiet=(60, 600),
+        )
+        for protocol, status in (("http", "503"), ("grpc", "14"))
     ),
     Case(
         "TidegateCallsSlow",
         "",
         {
-            of(REQUESTS, status="200"): "0+1000x700",
+            REQUESTS_WELL: "0+1000x700",
             of("tidegate_proxy_request_seconds_count"): "0+1000x700",
             of("tidegate_proxy_request_seconds_bucket", le="2.5"): "0+1000x60 60000+100x60 66000+1000x600",
         },
         {
             115: [
                 ("critical", {}, f"78.36% {SHARE} take more than 2.5 s."),
-                ("warning", {}, f"42.3% {SHARE} take more than 2.5 s."),
+                ("info", {}, f"42.3% {SHARE} take more than 2.5 s."),
             ]
         },
         quiet=(60, 600),
@@ -146,7 +156,7 @@ CASES = [
         quiet=(10, 100),
     ),
     Case(
-        "TidegateReplicaUnanswering",
+        "TidegateBreakerOpen",
         "",
         ALL_READY | OPEN,
         {
@@ -154,17 +164,17 @@ CASES = [
                 (
                     "warning",
                     REPLICA,
-                    "The replica 10.0.0.7:8000 of main/small hangs or is gone; others of its pool get its calls.",
+                    "The replica 10.0.0.7:8000 of main/small is ready for Kubernetes and gives proxies no answer.",
                 )
             ]
         },
         quiet=(4, 6, 21),
     ),
-    Case("TidegateReplicaUnanswering", "not where its pool is gone", NONE_READY | OPEN, quiet=(10, 15)),
+    Case("TidegateBreakerOpen", "not where its pool is gone", NONE_READY | OPEN, quiet=(10, 15)),
     Case(
         "TidegatePolicySilent",
         "",
-        ALL_READY | {of(SILENT, **REPLICA, pod="proxy-a"): until("1")},
+        ALL_READY | {**{of(SILENT, **REPLICA, pod=pod): until("1") for pod in PODS}},
         {
             10: [
                 (
@@ -179,8 +189,15 @@ CASES = [
     Case(
         "TidegatePolicySilent",
         "not where its replica is gone",
-        ALL_READY | OPEN | {of(SILENT, **REPLICA, pod="proxy-a"): until("1")},
+        ALL_READY | OPEN | {**{of(SILENT, **REPLICA, pod=pod): until("1") for pod in PODS}},
         quiet=(10, 15),
+    ),
+    Case(
+        "TidegatePolicySilent",
+        "not where one proxy alone says so",
+        ALL_READY
+        | {of(SILENT, **REPLICA, pod=pod): value for pod, value in zip(PODS, ("1x200", "0x200"), strict=True)},
+        quiet=(10, 100),
     ),
     Case(
         "TidegateRequestsFail",
@@ -281,7 +298,7 @@ CASES = [
     Case(
         "TidegateServerRecycled",
         "",
-        {of(f"{POLICY}recycles_total", **POD): "0x10 1 1 2 2 3 3x600"},
+        {of(f"{POLICY}recycles_total", **POD): "0x10 1 1 2 2 2x20 3 3x600"},
         {
             60: [
                 (
@@ -291,7 +308,7 @@ CASES = [
                 )
             ]
         },
-        quiet=(12, 500),
+        quiet=(12, 30, 500),
     ),
     Case(
         "TidegateMemoryUnseen",
@@ -314,6 +331,13 @@ CASES = [
         {of("kube_pod_status_unschedulable", **POD): until("1", 60)},
         {30: [("warning", POD, "triton-0 finds no node: slices, or what else it asks for, are short.")]},
         (12, 62),
+    ),
+    Case(
+        "TidegateProxiesGone",
+        "",
+        {of("tidegate_proxy_in_flight", pod="proxy-a"): "0x10 stale _x10 0x20"},
+        {18: [("critical", {}, "Nothing is known of proxies in inference-prod: none runs, or Prometheus reads none.")]},
+        quiet=(10, 12, 24),
     ),
     Case(
         "TidegateTargetDown",
@@ -370,7 +394,7 @@ CASES = [
                 "tidegate_proxy_certificate_expires_timestamp_seconds", pod="proxy-a"
             ): f"{14 * DAY + 600}x20 {90 * DAY}x20"
         },
-        {18: [("warning", {}, f"{CERTIFICATE} 13d 23h 52m 0s.")]},
+        {18: [("info", {}, f"{CERTIFICATE} 13d 23h 52m 0s.")]},
         quiet=(9, 12, 22),
     ),
     Case(
@@ -381,7 +405,7 @@ CASES = [
                 "tidegate_proxy_certificate_expires_timestamp_seconds", pod="proxy-a"
             ): f"{2 * DAY + 600}x20 {90 * DAY}x20"
         },
-        {18: [("critical", {}, f"{CERTIFICATE} 1d 23h 52m 0s."), ("warning", {}, f"{CERTIFICATE} 1d 23h 52m 0s.")]},
+        {18: [("critical", {}, f"{CERTIFICATE} 1d 23h 52m 0s."), ("info", {}, f"{CERTIFICATE} 1d 23h 52m 0s.")]},
         quiet=(22,),
     ),
     Case(
@@ -420,9 +444,7 @@ def series_in(namespace: str, case: Case) -> list[dict[str, str]]:
 
 
 def rules() -> list[dict[str, Any]]:
-    found = next(each for each in yaml.safe_load_all(EXPECTED.read_text("utf-8")) if each["kind"] == "PrometheusRule")
-    groups: list[dict[str, Any]] = found["spec"]["groups"]
-    return groups
+    return alert_rules(Place("prod", NAMESPACE), Objectives())
 
 
 def promtool(*arguments: str | Path) -> str:
@@ -441,7 +463,7 @@ def promtool(*arguments: str | Path) -> str:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("rules") / "rules.json"  # JSON is YAML
-    made.write_text(json.dumps({"groups": rules()}))
+    made.write_text(json.dumps({"groups": [{"name": "tidegate", "rules": rules()}]}))
     return made
 
 
@@ -466,5 +488,5 @@ def test_an_alert_fires_when_it_should_says_what_and_where_and_ends(case: Case, 
 
 
 def test_every_alert_has_a_case() -> None:
-    named = {rule["alert"] for group in rules() for rule in group["rules"] if "alert" in rule}
+    named = {rule["alert"] for rule in rules() if "alert" in rule}
     assert {case.alert for case in CASES} == named

@@ -155,11 +155,13 @@ def test_alerts_that_go_and_promises_that_shrink_are_said() -> None:
         made_of = alert_rules(Place("prod", "inference-prod"), Objectives(**objectives))
         return made("PrometheusRule", "tidegate") | {"spec": {"groups": [{"name": "tidegate", "rules": made_of}]}}
 
-    assert weaker([rules()], [rules(availability="99.5")]) == ["fires TidegateCallsFail: 99.9 → 99.5"]
+    assert weaker([rules()], [rules(availability="99.5")]) == [
+        f"fires TidegateCallsFail ({severity}): 99.9 → 99.5" for severity in ("critical", "info")
+    ]
     assert weaker([rules()], [rules(availability="99.99")]) == []
     fewer = rules()
     gone = fewer["spec"]["groups"][0]["rules"].pop()
-    assert weaker([rules()], [fewer]) == [f"no longer fires {gone['alert']}"]
+    assert weaker([rules()], [fewer]) == [f"no longer fires {gone['alert']} ({gone['labels']['severity']})"]
     assert weaker([fewer], [rules()]) == []
 
 

@@ -92,7 +92,8 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
     gone = f"max by ({_WHERE}) (tidegate_proxy_pool_ready{{{here}}}) == 0"
     open_ = f'max by ({_WHERE}, replica) (tidegate_proxy_breaker{{{here}, state!="closed"}}) == 1'
     failures = f"tidegate_eviction_model_load_failures_total{{{here}}}"
-    since = "time() - max by (namespace, pod, model) (tidegate_eviction_model_quarantined_timestamp_seconds"
+    quarantined = f"tidegate_eviction_model_quarantined_timestamp_seconds{{{here}}}"
+    since = f"time() - max by (namespace, pod, model) ({quarantined})"
     return [
         alert(
             "TidegatePoolGone",
@@ -126,15 +127,15 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
             "TidegateOnDemandLoadFailed",
             # A series that begins with the first failure has not increased yet.
             f"sum by (namespace, pod, model) (increase({failures}[15m]) > 0"
-            f" or {failures} > 0 unless max_over_time({failures}[6h] offset 15m))",
+            f" or {failures} > 0 unless max_over_time({failures}[6h] offset 15m))"
+            f" unless on (namespace, pod, model) {quarantined}",
             "Loads of {{ $labels.model }} fail in {{ $labels.pod }}: the eviction policy's log says why.",
             lasting="1m",
         ),
         alert(
             "TidegateModelQuarantined",
-            f"({since}{{{here}}})) or"
-            f' max by (namespace, pod) (tidegate_eviction_models{{{here}, state="quarantined"}}) > 0'
-            f" unless on (namespace, pod) ({since}{{{here}}}))",
+            f'{since} or max by (namespace, pod) (tidegate_eviction_models{{{here}, state="quarantined"}}) > 0'
+            f" unless on (namespace, pod) {quarantined}",
             "{{ with $labels.model }}{{ . }}{{ else }}A model{{ end }} failed to load too often in {{ $labels.pod }},"
             " and is not tried any more: the policy's list says why.",
             lasting="1m",

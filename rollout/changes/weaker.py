@@ -233,10 +233,10 @@ def _asked(objects: list[Tree], tree: Tree) -> Ways:
         if text(item, "spec", "mtls", "mode") == "STRICT":
             found[f"takes callers of the mesh alone by PeerAuthentication {name}"] = True
     for _, item in _named(objects, "PrometheusRule"):
-        for rule in (rule for group in items(item, "spec", "groups") for rule in items(group, "rules")):
-            if name := text(rule, "alert"):
-                promised = _PROMISED.search(text(rule, "expr"))
-                found[f"fires {name} ({text(rule, 'labels', 'severity')})"] = float(promised[1]) if promised else True
+        for each in (each for group in items(item, "spec", "groups") for each in items(group, "rules")):
+            if name := text(each, "alert"):
+                promised = _PROMISED.search(text(each, "expr"))
+                found[f"fires {name} ({text(each, 'labels', 'severity')})"] = float(promised[1]) if promised else True
     return found
 
 

@@ -247,6 +247,15 @@ CASES = [
         quiet=(10, 40),
     ),
     Case(
+        "TidegateOnDemandLoadFailed",
+        "not where it is not tried any more",
+        {
+            of(f"{POLICY}model_load_failures_total", **RESNET): "0x10 1 2 3x200",
+            of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "_x12 720x200",
+        },
+        quiet=(14, 20),
+    ),
+    Case(
         "TidegateModelQuarantined",
         "",
         {

@@ -134,9 +134,9 @@ SITUATIONS: dict[str, tuple[Callable[[Watched], Any], dict[str, str], int]] = {
         {"TidegateTableRefused": "proxy-1 refuses its access file"},
         300,
     ),
-    "a model cannot be loaded": (
+    "a model cannot be loaded, twice": (
         lambda it: called(it, zoo.BROKEN.name),
-        {"TidegateOnDemandLoadFailed": "Loads of unicorn fail in on-demand-main-0"},
+        {"TidegateModelQuarantined": "unicorn failed to load too often in on-demand-main-0"},
         60,
     ),
 }

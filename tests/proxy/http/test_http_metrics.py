@@ -162,8 +162,8 @@ async def test_the_readme_lists_every_metric_with_its_labels(tmp_path: Path) -> 
             listed[name.strip("`")] = {*labels.replace("`", "").split(", ")} - {""}, what
     named = {f"{name}_total" if each.type == "counter" else name: each for name, each in found.items()}
     series = {name + end: labels | {"le"} for name, (labels, _) in listed.items() for end in ("", "_bucket", "_count")}
-    for name, labels in asked_for("tidegate_proxy_"):
-        assert {*labels} <= series[name], f"an alert asks for {name} by {labels}"
+    for name, by in asked_for("tidegate_proxy_"):
+        assert {*by} <= series[name], f"an alert asks for {name} by {by}"
     assert {name: what for name, (_, what) in listed.items()} == {n: each.documentation for n, each in named.items()}
     for name, each in named.items():
         for sample in each.samples:

@@ -151,8 +151,8 @@ def believing(*sources: Object) -> Object:
 
 
 def test_alerts_that_go_and_promises_that_shrink_are_said() -> None:
-    def rules(**objectives: str) -> Object:
-        made_of = alert_rules(Place("prod", "inference-prod"), Objectives(**objectives))
+    def rules(availability: str = "99.9") -> Object:
+        made_of = alert_rules(Place("prod", "inference-prod"), Objectives(availability=availability))
         return made("PrometheusRule", "tidegate") | {"spec": {"groups": [{"name": "tidegate", "rules": made_of}]}}
 
     assert weaker([rules()], [rules(availability="99.5")]) == [

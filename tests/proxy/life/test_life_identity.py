@@ -34,16 +34,18 @@ async def status(here: RunningProxy | Caller, token: str) -> int:
 
 async def test_a_token_of_dev_is_nobodys_in_prod(tmp_path: Path) -> None:
     with issuer() as dev, issuer() as prod:
+        # Of tokens that are older than the keys it is known that none of these has signed them.
+        tokens = (
+            dev.token("alice", [GROUP]),
+            dev.token("alice", [GROUP], iss=prod.url),
+            prod.token("alice", [GROUP], iss=dev.url),
+            prod.token("alice", [GROUP], aud="inference-proxy-dev"),
+            prod.token("alice", [GROUP], aud=None),
+            prod.token("alice", [GROUP], key=dev.keys[0]),
+        )
         async with served(tmp_path, access=trusting([prod])) as here:
             assert await status(here, prod.token("alice", [GROUP])) == 200
-            for token in (
-                dev.token("alice", [GROUP]),
-                dev.token("alice", [GROUP], iss=prod.url),
-                prod.token("alice", [GROUP], iss=dev.url),
-                prod.token("alice", [GROUP], aud="inference-proxy-dev"),
-                prod.token("alice", [GROUP], aud=None),
-                prod.token("alice", [GROUP], key=dev.keys[0]),
-            ):
+            for token in tokens:
                 assert await status(here, token) == 401
             assert len(here.replica.asked) == 1
             assert not dev.asked, "who is not trusted is not asked either"

@@ -136,7 +136,8 @@ async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_th
     table = [routing.Model(name="echo", server="vision", pool="main", versions=shares)]
     good = (folder / "config.pbtxt").read_text()
     with not_run("A REAL TRITON"), triton(tmp_path / "triton", folder.parent, options=POLLING) as server:
-        (folder / "config.pbtxt").write_text("this is none {")
+        (tmp_path / "broken").write_text("this is none {")
+        (tmp_path / "broken").replace(folder / "config.pbtxt")  # Triton may be reading it: half of one is a good one
         shutil.copytree(folder / "1", folder / "2")
         async with running_proxy(tmp_path, server.http_port, models=table) as here:
             [watch] = here.pool.watches.values()
@@ -149,7 +150,8 @@ async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_th
             _, lines = await admin(here, METRICS_PATH)
             assert any(each.startswith("tidegate_proxy_load_failures{") and each.endswith(" 1.0") for each in lines)
             assert (await here.ask(request("/v2/models/echo/versions/1/infer", BODY))).status == 200
-            (folder / "config.pbtxt").write_text(good)
+            (tmp_path / "good").write_text(good)
+            (tmp_path / "good").replace(folder / "config.pbtxt")
             await until(lambda: not watch.failed, 30)
             assert (await told(here, "echo")).versions == (1, 2)
 

@@ -7,12 +7,12 @@ Dynamic thresholds: Choudhury and Hahne, IEEE/ACM TON 6(2), 1998.
 """
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 BULK_BYTES = 64 * 1024  # Where so many have come at once, others have their turn before more is read of a connection.
-ROOM = memoryview(bytearray(256 * 1024))  # What comes is read into this, and copied before anything else is read.
 CUT_SECONDS = 2.0
 """Seconds for which a call that ends before its answer keeps its slot from its caller. HTTP/1.1 has no way to cancel: a
 replica takes the request off its closed connection and works on it (Triton: triton-inference-server/server, issue
@@ -23,6 +23,16 @@ TIMES_FREE = 3
 most three quarters of them."""
 TIMES_FREE_FOR_CALLERS = 7
 """The same factor for callers: a caller gets seven eighths at most, so that one whose model hangs can call others."""
+
+
+class _Room(threading.local):
+    """What comes is read into this, and copied before the same loop reads anything else; each thread's loop has one."""
+
+    def __init__(self) -> None:
+        self.bytes = memoryview(bytearray(256 * 1024))
+
+
+ROOM = _Room()
 
 
 class Waiter(Protocol):

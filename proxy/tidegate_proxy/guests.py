@@ -110,12 +110,12 @@ class Guest(asyncio.BufferedProtocol):
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return room for what comes."""
-        return ROOM[:FIRST_BYTES] if self._is_new else ROOM
+        return ROOM.bytes[:FIRST_BYTES] if self._is_new else ROOM.bytes
 
     def buffer_updated(self, size: int) -> None:
         """Take what has come."""
         self.came += size
-        self.data_received(bytes(ROOM[:size]))
+        self.data_received(bytes(ROOM.bytes[:size]))
 
     def data_received(self, data: bytes) -> None:
         """Take what has come; for the protocols to override."""

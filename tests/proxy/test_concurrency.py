@@ -1,11 +1,12 @@
 """Long work is done by turns of those whose work it is."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 from tidegate_proxy import concurrency
-from tidegate_proxy.concurrency import ConcurrencyLimiter, InFlightCount, TurnQueue
+from tidegate_proxy.concurrency import ROOM, ConcurrencyLimiter, InFlightCount, TurnQueue
 
 
 class Waiting:
@@ -82,3 +83,11 @@ def test_a_step_that_fails_keeps_no_other_from_its_turn() -> None:
         return done
 
     assert asyncio.run(run()) == ["done"]
+
+
+def test_two_loops_read_into_rooms_of_their_own() -> None:
+    """What one reads would be overwritten by the other, which reads while Python does something else."""
+    with ThreadPoolExecutor(1) as other:
+        theirs = other.submit(lambda: ROOM.bytes).result()
+    assert theirs.obj is not ROOM.bytes.obj
+    assert ROOM.bytes.obj is ROOM.bytes.obj

@@ -100,11 +100,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return room for what comes: many answers may begin in one turn of the loop, and nobody take them."""
-        return ROOM[:BULK_BYTES] if self._between else ROOM
+        return ROOM.bytes[:BULK_BYTES] if self._between else ROOM.bytes
 
     def buffer_updated(self, size: int) -> None:
         """Take what has come."""
-        self.data_received(bytes(ROOM[:size]))
+        self.data_received(bytes(ROOM.bytes[:size]))
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, and hand it on."""

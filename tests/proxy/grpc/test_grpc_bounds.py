@@ -235,8 +235,6 @@ def test_many_connections_that_each_send_what_clients_do_are_no_chatter(
     monkeypatch.setattr(h2, "CONTROL_SECONDS", 3600.0)
     monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 1000)
     token = ("authorization", f"Bearer {one.token()}")
-    # Until it is known whose the first call is, which may take longer than many connections, all is their host's.
-    assert Peer(one).send(frame(HEADERS, 5, 1, request(token))).headers()["grpc-status"] != "16"
     for _ in range(30):
         peer, encoder = Peer(one), hpack.Encoder()
         peer.send(frame(PING, 0, 0, b"12345678") * 50)

@@ -22,7 +22,7 @@ _WHERE = "namespace, server, pool"
 def alert_rules(place: Place, objectives: Objectives) -> list[dict[str, Any]]:
     """Return recording rules and alerts on what servers, the proxy, the eviction policy and Prometheus itself measure.
 
-    A series that is missing is no zero: what cannot be read shows as `up`, not as quiet.
+    A series that is missing is no zero: a target that cannot be read shows as `up`, and no proxy at all as absent.
     """
     here = f'namespace="{place.namespace}"'
     return [*_records(here, objectives), *_burns(here, objectives), *_of_servers(here), *_of_proxies(here)]
@@ -156,7 +156,7 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
         ),
         alert(
             "TidegateServerRecycled",
-            f"increase(tidegate_eviction_recycles_total{{{here}}}[6h]) > 2.5",  # it is a bit more than what was counted
+            f"increase(tidegate_eviction_recycles_total{{{here}}}[6h]) > 2.5",  # of two it is a bit more than 2
             "The server of {{ $labels.pod }} was restarted {{ printf `%.0f` $value }} times in six hours for memory"
             " that models did not give back.",
         ),

@@ -39,11 +39,11 @@ class _Records(asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         """Have TLS take what has come, unless too much of what came before was for nothing."""
         self._size = size
+        too_much = self._fruitless > MOST_FRUITLESS
         if self._fruitless:
-            self._door.hear_fruitless(too_much=self._fruitless > MOST_FRUITLESS)
-            if self._fruitless > MOST_FRUITLESS:
-                return
-        self._tls.buffer_updated(size)
+            self._door.hear_fruitless(too_much=too_much)
+        if not too_much:
+            self._tls.buffer_updated(size)
 
     def eof_received(self) -> bool | None:
         """Pass it on."""

@@ -153,11 +153,11 @@ class Objectives(Section):
     """What callers may rely on over 30 days; alerts fire where it is broken too fast for that. 0 promises nothing."""
 
     availability: Percent = "99.9"
-    """Percent of calls that do not fail (5xx); those told to come again are none of these."""
+    """Percent of calls that do not fail: HTTP 5xx but for 503; gRPC UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, DATA_LOSS."""
     answered: Percent = "99"
-    """Percent of calls that are not told to come again: busy, or the proxy can hold no more."""
+    """Percent of calls that are not told to come again: HTTP 503, gRPC UNAVAILABLE."""
     latency: Percent = "95"
-    """Percent of calls that take at most `latencySeconds`, loads that they wait for included."""
+    """Percent of calls that take at most `latencySeconds`, waits for loads included; a stream is one call."""
     latency_seconds: Literal["0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30"] = "2.5"
     """Seconds that these calls take at most."""
 

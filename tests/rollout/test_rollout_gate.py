@@ -313,6 +313,15 @@ def test_alerts_that_fire_in_the_namespace_count_and_others_do_not(server: Serve
     assert gate.firing(asked, NOBODY, "prod") == ["ProxyDown"]
 
 
+@pytest.mark.parametrize(("severity", "counts"), [("critical", True), ("warning", True), ("info", False)])
+def test_an_alert_that_is_a_ticket_for_the_day_keeps_no_rollout_out(
+    server: Server, severity: str, counts: bool
+) -> None:
+    labels = {"alertname": "TidegateCallsFail", "namespace": "prod", "severity": severity}
+    server.answers[ASKED["prometheus"]] = 200, json.dumps({"data": {"alerts": [{"state": "firing", "labels": labels}]}})
+    assert bool(gate.firing(Alerts(kind="prometheus", url=server.url), NOBODY, "prod")) is counts
+
+
 @pytest.mark.parametrize("answer", ["", "[]", "nonsense", '{"data": {"alerts": [{}]}}', '{"data": {"alerts": [1]}}'])
 def test_an_answer_about_alerts_that_cannot_be_understood_is_none(server: Server, answer: str) -> None:
     server.answers["/api/v1/alerts"] = 200, answer

@@ -158,7 +158,6 @@ def test_the_right_alert_and_no_other_is_told_within_its_time_and_ends(
     with begin(watched):
         found = watched.wait(lambda there: {*expected} <= {*there}, lasting / SOONER + LATE_SECONDS)
         record_property("seconds", round(time.monotonic() - began, 1))
-        print(f"\n{what}: {round(time.monotonic() - began, 1)} s, {found}")
         assert {*found} == {*expected}
         for name, text in expected.items():
             assert text in found[name]

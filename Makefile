@@ -266,7 +266,7 @@ bench-lifecycle: .test ## Measure publishing against cp, sha256sum and rsync, re
 	@$(TEST) -m lab.bench.lifecycle $(BENCH)
 
 .PHONY: docs
-docs: .run ## Write what is generated: docs/definition.md, docs/guardrails.md, the schemas of the definition and of JSON=1
+docs: .run ## Write what is generated: docs/definition.md, guardrails.md, metrics.md, the schemas of the definition and of JSON=1
 	@$(RUN) -m stacks.reference
 	@$(RUN) -m rollout.json_document > docs/json.schema.json
 

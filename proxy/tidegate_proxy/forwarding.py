@@ -13,6 +13,7 @@ from tidegate_service.reasons import MOST, plain
 from .access.identity import Grant
 from .concurrency import ConcurrencyLimiter, InFlightCount, Waiter
 from .problems import Problem, ProblemType, lost
+from .residency.client import ASKING
 from .residency.leases import Lease
 from .shared_state import SharedState
 from .telemetry.meter import Meter
@@ -60,10 +61,13 @@ class Forwarding:
         self.lease = route.pool.leases.find(route.name, monotonic(), self.tried, self.sequence is not None)
         return self.lease is not None
 
-    async def acquire_lease(self) -> None:
-        """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
+    async def acquire_lease(self, request_id: bytes, traceparent: bytes) -> None:
+        """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile.
+
+        The policy is told for which request, and of which trace."""
         route = self.grant.route
         assert route.pool.leases is not None
+        ASKING.set((request_id, traceparent))
         self.loading, asked = True, monotonic()
         try:
             self.lease = await route.pool.leases.acquire(route.name, self.tried)
@@ -240,6 +244,7 @@ def call_record(
     problem: Problem | None,
     seconds: float,
     size: tuple[int, int],
+    traceparent: bytes,
 ) -> dict[str, Any]:
     """Return what logs and traces say of a call: `asked` are server and model, `size` is bytes in and out.
 
@@ -250,6 +255,7 @@ def call_record(
     return {
         "protocol": protocol,
         "requestId": request_id.decode(),
+        "traceId": traceparent[3:35].decode() or None,
         "verb": verb,
         "server": grant.route.server if grant else asked[0],
         "model": asked[1],

@@ -1,4 +1,5 @@
-"""What is written from the code, by `make docs`: the definition's page and JSON schema, and the guardrails' page."""
+"""What is written from the code, by `make docs`: the definition's page and JSON schema, those of
+guardrails, of metrics and of logs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,19 +8,21 @@ from policies.guardrails.page import page as guardrails_page
 
 from .page import page
 from .schema import definition_schema, schema_text
+from .telemetry import page as metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = Path("stacks/inference.yaml")
 PAGE = Path("docs/definition.md")
 SCHEMA = Path("docs/definition.schema.json")
 GUARDRAILS = Path("docs/guardrails.md")
+METRICS = Path("docs/metrics.md")
 
-__all__ = ["GUARDRAILS", "PAGE", "ROOT", "SCHEMA", "definition_schema", "files", "page", "stale", "write"]
+__all__ = ["GUARDRAILS", "METRICS", "PAGE", "ROOT", "SCHEMA", "definition_schema", "files", "page", "stale", "write"]
 
 
 def files(root: Path = ROOT) -> Mapping[Path, str]:
     """Return what the generated files must say, by their paths below `root`."""
-    return {PAGE: page(root / EXAMPLE), SCHEMA: schema_text(), GUARDRAILS: guardrails_page()}
+    return {PAGE: page(root / EXAMPLE), SCHEMA: schema_text(), GUARDRAILS: guardrails_page(), METRICS: metrics_page()}
 
 
 def stale(root: Path = ROOT) -> dict[Path, str]:

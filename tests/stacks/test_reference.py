@@ -76,7 +76,7 @@ def test_the_generated_files_are_those_of_the_model() -> None:
 def test_writing_changes_what_is_stale_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / reference.EXAMPLE).parent.mkdir()
     copyfile(EXAMPLE, tmp_path / reference.EXAMPLE)
-    assert reference.write(tmp_path) == [reference.PAGE, reference.SCHEMA, reference.GUARDRAILS]
+    assert reference.write(tmp_path) == [reference.PAGE, reference.SCHEMA, reference.GUARDRAILS, reference.METRICS]
     (tmp_path / reference.SCHEMA).write_text("{}")
     assert [*reference.stale(tmp_path)] == reference.write(tmp_path) == [reference.SCHEMA]
     assert reference.write(tmp_path) == []

@@ -274,7 +274,7 @@ class Call(CallerStream):
     async def _prepare(self, forwarding: Forwarding) -> None:
         """Wait for what is not at hand, the model's lease and its version; then take a slot."""
         if not forwarding.find_lease():
-            await forwarding.acquire_lease()
+            await forwarding.acquire_lease(self.request_id, self._outgoing.traceparent)
         if not self._find_version(forwarding):
             await forwarding.await_version()
         self._take_slot(forwarding)

@@ -13,7 +13,7 @@ from ..http2.sending import Stream
 from ..mirror import MirroredRequest
 from ..pools import Pool
 from ..residency.leases import Lease
-from ..telemetry.traces import Span
+from ..telemetry.traces import Span, parent
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
 from .proxy_call import GrpcContext
 from .response import CallerStream
@@ -45,6 +45,12 @@ class UpstreamRequest:
             self._span = tracer.begin(self._headers.trace_parents, self._headers.trace_states)
         return self._span
 
+    @property
+    def traceparent(self) -> bytes:
+        """The parent that the replica is told of: the proxy's own span, or what the caller sent."""
+        span = self.span()
+        return span.header if span is not None and span.sampled else parent(self._headers.trace_parents)
+
     def headers(self, pool: Pool, seconds: float) -> bytes:
         """Return what comes before the messages; the replica has so many seconds."""
         block = [first_headers(pool, self._headers.path)]
@@ -70,7 +76,7 @@ class UpstreamRequest:
 
     def ended(self, call: CallerStream, code: int, seconds: float, model: str | None, bytes_in: int) -> None:
         """Count, log and trace the end of the call with this status."""
-        shared, forwarding, called = self._context.shared, call.forwarding, None
+        shared, forwarding, called, waited = self._context.shared, call.forwarding, None, False
         if forwarding is not None:
             route = forwarding.grant.route
             if route.grpc_count is None:
@@ -78,13 +84,14 @@ class UpstreamRequest:
             route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
             principal = forwarding.grant.identity.principal
             shared.meter.called(principal.name, principal.source, "grpc", code)
-            called = route.server, route.name
+            called, waited = (route.server, route.name), forwarding.waited > 0
         weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
-        is_logged, span = shared.call_log.wants(weight, monotonic(), called), self.span()
+        is_logged, span = shared.call_log.wants(weight, monotonic(), called, waited=waited), self.span()
         if not is_logged and (span is None or not span.sampled):
             return
         name, size = self._method.name, (bytes_in, call.bytes_out)
-        said = call_record(forwarding, "grpc", call.request_id, name, (None, model), call.problem, seconds, size)
+        asked, trace = (None, model), self.traceparent
+        said = call_record(forwarding, "grpc", call.request_id, name, asked, call.problem, seconds, size, trace)
         if is_logged:
             shared.call_log.say(weight, {"status": code, **said})
         if shared.tracer is not None and span is not None:

@@ -17,7 +17,7 @@ from ..kinds import KINDS, as_told
 from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
 from ..shared_state import SharedState
 from ..targets import Target
-from ..telemetry.traces import Span
+from ..telemetry.traces import Span, http_parent
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import CLIENT_LEFT, problem_answer, whole_answer
@@ -213,7 +213,7 @@ class HttpRequest(HeadedRequest):
         """Wait for what is not at hand: the model's lease, the request's sequence, the version; then take a slot."""
         route, target = forwarding.grant.route, self.target
         if not forwarding.find_lease():
-            await forwarding.acquire_lease()
+            await forwarding.acquire_lease(self.request_id, http_parent(self.passed))
         if target.may_be_of_sequence and self._whole is None and route.must_know_sequence(target.version):
             await self._find_sequence(forwarding)
         if not forwarding.find_version(target.version, self.sticky):
@@ -362,7 +362,7 @@ class HttpRequest(HeadedRequest):
         if body.booking is not None:
             body.release()
         seconds = now - self.started
-        size, forwarding, called = self._own_bytes, self.forwarding, None
+        size, forwarding, called, waited = self._own_bytes, self.forwarding, None, False
         if forwarding is not None:
             size = size or forwarding.size
             forwarding.finish(now)
@@ -373,8 +373,8 @@ class HttpRequest(HeadedRequest):
             count.ended(status, seconds, body.received, size)
             principal = forwarding.grant.identity.principal
             shared.meter.called(principal.name, principal.source, "http", status)
-            called = route.server, route.name
-        is_logged = shared.call_log.wants(status, now, called)
+            called, waited = (route.server, route.name), forwarding.waited > 0
+        is_logged = shared.call_log.wants(status, now, called, waited=waited)
         if is_logged or self._span is not None:
             self._tell(status, seconds, (body.received, size), is_logged)
         self.caller.ended(self)
@@ -384,7 +384,8 @@ class HttpRequest(HeadedRequest):
     def _tell(self, status: int, seconds: float, size: tuple[int, int], is_logged: bool) -> None:
         asked = (self.target.server, self.target.model)
         verb, problem, shared = self.target.verb, self._problem, self.shared
-        said = call_record(self.forwarding, "http", self.request_id, verb, asked, problem, seconds, size)
+        trace = http_parent(self.passed)
+        said = call_record(self.forwarding, "http", self.request_id, verb, asked, problem, seconds, size, trace)
         if is_logged:
             shared.call_log.say(status, {"status": status, **said})
         if self._span is not None and shared.tracer is not None:

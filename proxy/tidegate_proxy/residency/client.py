@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic, time
 from typing import Any
@@ -14,7 +15,10 @@ from tidegate_contracts.message import Message
 from ..upstream.replica import Replica
 from ..upstream.request import Answer, NoAnswerError, send
 
+ASKING: ContextVar[tuple[bytes, bytes]] = ContextVar("asking", default=(b"", b""))
+"""The id of the request that a lease is asked for, and its `traceparent`: of the first of those that want the same."""
 _REASONS = lease.REASONS_HEADER.encode()
+_FOR = b"x-request-id", b"traceparent"
 _answers: TypeAdapter[lease.Answer] = TypeAdapter(lease.Answer)
 
 
@@ -107,6 +111,7 @@ class LeaseClient:
     async def _send(self, method: bytes, path: str, message: Message | None, seconds: float | None = None) -> Answer:
         body = b"" if message is None else message.model_dump_json(by_alias=True, exclude_none=True).encode()
         head = b"%b %b HTTP/1.1\r\nhost: %b\r\n%b: yes\r\n" % (method, path.encode(), self._host, _REASONS)
+        head += b"".join(b"%b: %b\r\n" % said for said in zip(_FOR, ASKING.get(), strict=True) if said[1])
         data = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body)
         try:
             async with asyncio.timeout(seconds):

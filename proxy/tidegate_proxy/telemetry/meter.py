@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Any
 
+from tidegate_contracts import metrics
+from tidegate_contracts.metrics import OTHERS
+
 from ..problems import Problem
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper bounds of the latency histogram's buckets."""
+SECONDS = metrics.SECONDS["calls"]
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +49,6 @@ class CallCount(Histogram):
         self.bytes_out += bytes_out
 
 
-OTHERS = "*"  # Label of all that have no series of their own; no model is called so.
 Caller = tuple[str, str]  # A principal's name, and what vouches for it.
 
 
@@ -145,8 +146,10 @@ def pieces(meter: Meter) -> Iterator[str]:
         (f'server="{server}",model="{model}",protocol="{protocol}"', count)
         for (server, model, protocol), count in list(meter.calls.items())
     ]
-    for name, kind, help_text, lines in _FAMILIES:
-        yield f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
+    for word, lines in _LINES.items():
+        of = metrics.PROXY[word]
+        name = of.series_name
+        yield f"# HELP {name} {of.text}\n# TYPE {name} {of.kind}\n"
         for start in range(0, len(counts), AT_ONCE):
             yield "".join(lines(name, labels, count) for labels, count in counts[start : start + AT_ONCE])
 
@@ -170,9 +173,9 @@ def _bytes_out(name: str, labels: str, count: CallCount) -> str:
     return f"{name}{{{labels}}} {count.bytes_out}\n"
 
 
-_FAMILIES: tuple[tuple[str, str, str, Callable[[str, str, CallCount], str]], ...] = (
-    ("tidegate_proxy_requests_total", "counter", "Calls that ended.", _requests),
-    ("tidegate_proxy_request_seconds", "histogram", "Seconds that calls took.", _seconds),
-    ("tidegate_proxy_request_bytes_total", "counter", "Bytes of request bodies.", _bytes_in),
-    ("tidegate_proxy_response_bytes_total", "counter", "Bytes of answers' bodies.", _bytes_out),
-)
+_LINES: dict[str, Callable[[str, str, CallCount], str]] = {
+    "requests": _requests,
+    "request_seconds": _seconds,
+    "request_bytes": _bytes_in,
+    "response_bytes": _bytes_out,
+}

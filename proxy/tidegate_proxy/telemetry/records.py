@@ -4,9 +4,12 @@ import logging
 from collections import Counter
 from typing import Any
 
+from tidegate_service.json_lines import LinesASecond
+
 SUCCESS_EVERY = 0.2  # Seconds between two logged calls that went well: a line costs more than the call's own work.
 FAILURES_A_SECOND = 50
-"""Calls that ended badly that are logged each second; the rest are counted, and their number is in the next line."""
+"""Calls that ended badly, or waited for their model, that are logged each second; the rest are counted, and the next
+line has their number."""
 log = logging.getLogger("tidegate_proxy.calls")
 
 
@@ -17,35 +20,27 @@ class CallLog:
     """
 
     _next_success = 0.0
-    _second = 0
-    _failures = 0
-    _unsaid = 0
 
     def __init__(self) -> None:
+        self._told = LinesASecond(FAILURES_A_SECOND)
         self._calls: Counter[tuple[str, str]] = Counter()  # By server and model, since the last line.
 
-    def wants(self, status: int, now: float, of: tuple[str, str] | None = None) -> bool:
-        """Tell whether a call that ended now is to be logged, `of` a server's model. `now` is monotonic seconds."""
+    def wants(self, status: int, now: float, of: tuple[str, str] | None = None, *, waited: bool = False) -> bool:
+        """Tell whether a call that ended now is to be logged, `of` a server's model, for which it may have `waited`.
+        `now` is monotonic seconds."""
         if of is not None:
             self._calls[of] += 1
-        if status < 400:
+        if status < 400 and not waited:
             if now < self._next_success:
                 return False
             self._next_success = now + SUCCESS_EVERY
             return True
-        if int(now) != self._second:
-            self._second, self._failures = int(now), 0
-        self._failures += 1
-        if self._failures > FAILURES_A_SECOND:
-            self._unsaid += 1
-            return False
-        return True
+        return self._told.wants(now)
 
     def say(self, status: int, call: dict[str, Any]) -> None:
         """Log a call, of which None is not said; `status` is HTTP's, or what it would be."""
         said = {name: value for name, value in call.items() if value is not None}
-        if self._unsaid:
-            said["notLogged"], self._unsaid = self._unsaid, 0
+        said |= self._told.left_out()
         self._say_calls(said)
         level = logging.WARNING if status >= 500 else logging.INFO
         log.log(level, "%s %s", call["protocol"], status, extra={"said": said})

@@ -53,6 +53,17 @@ class Span:
         return f"00-{self.trace}-{self.span}-01".encode()
 
 
+def parent(parents: list[bytes]) -> bytes:
+    """Return the one valid `traceparent` of these headers' values, or nothing."""
+    found = _PARENT.fullmatch(parents[0]) if len(parents) == 1 else None
+    return parents[0] if found is not None and _is_valid(found) else b""
+
+
+def http_parent(passed: bytes) -> bytes:
+    """Return the valid `traceparent` among the header lines that go on to a replica, or nothing."""
+    return parent(_HTTP[b"traceparent"].findall(passed))
+
+
 class Tracer:
     """Makes spans and sends them; nobody waits for it."""
 

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from tidegate_contracts import routing
-from tidegate_proxy.telemetry.meter import OTHERS, SECONDS, Histogram, Meter
-
-from tests.components.alerts import asked_for
+from tidegate_contracts import metrics, routing
+from tidegate_contracts.metrics import OTHERS
+from tidegate_proxy.telemetry.meter import SECONDS, Histogram, Meter
 
 from ..rigs.tables import CALLER, access_table
 from .running_proxy import (
@@ -147,27 +146,17 @@ async def test_callers_make_no_labels(here: RunningProxy, caller: Caller) -> Non
     assert sum(len(metric.samples) for metric in (await scrape(here)).values()) == before
 
 
-README = Path(__file__).resolve().parents[3] / "proxy" / "README.md"
-
-
-async def test_the_readme_lists_every_metric_with_its_labels(tmp_path: Path) -> None:
+async def test_what_is_told_is_what_the_catalogue_has(tmp_path: Path) -> None:
     async with served(tmp_path, otlp_endpoint="http://127.0.0.1:9", metrics_callers=9) as here:
         await here.ask()
         await here.ask(request("/v2/models/nobody/infer"))
         found = await scrape(here)
-    listed = {}
-    for row in README.read_text("utf-8").split("\n## Metrics\n")[1].split("\n## ")[0].splitlines():
-        if row.startswith("| `"):
-            name, labels, what = (cell.strip() for cell in row.strip("|").split("|"))
-            listed[name.strip("`")] = {*labels.replace("`", "").split(", ")} - {""}, what
-    named = {f"{name}_total" if each.type == "counter" else name: each for name, each in found.items()}
-    series = {name + end: labels | {"le"} for name, (labels, _) in listed.items() for end in ("", "_bucket", "_count")}
-    for name, by in asked_for("tidegate_proxy_"):
-        assert {*by} <= series[name], f"an alert asks for {name} by {by}"
-    assert {name: what for name, (_, what) in listed.items()} == {n: each.documentation for n, each in named.items()}
-    for name, each in named.items():
-        for sample in each.samples:
-            assert {*sample.labels} - {"le"} == listed[name][0], name
+    catalogue = {each.name: each for each in metrics.PROXY.values()}
+    assert {name: (each.type, each.documentation) for name, each in found.items()} == {
+        name: (each.kind, each.text) for name, each in catalogue.items()
+    }
+    for name, each in found.items():
+        assert all({*sample.labels} - {"le"} == {*catalogue[name].labels} for sample in each.samples), name
 
 
 @pytest.mark.parametrize("most", [0, 1])

@@ -92,3 +92,35 @@ async def test_a_line_says_what_the_call_waited_for_its_model(tmp_path: Path, ca
     assert 0.3 <= first["waitedSeconds"] <= first["seconds"]
     assert "waitedSeconds" not in second
     assert [each["calls"] for each in (first, second)] == [{"vision": {"a": 1}}] * 2
+
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+
+
+@pytest.mark.anyio
+async def test_a_call_is_found_by_its_id_and_its_trace_at_the_policy_that_loads_for_it_and_at_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tidegate_proxy.calls")
+    async with sites() as [site], estate(tmp_path, [site]) as here:
+        assert (await here.call("a", x_request_id="order-8", traceparent=PARENT)).status == 200
+        assert (await here.call("b", x_request_id="order-9", traceparent="nonsense")).status == 200
+    asked = [each.headers for each in site.policy.asked if each.line.startswith("POST /v1/leases/acquire")]
+    assert [(each.get("x-request-id"), each.get("traceparent")) for each in asked] == [
+        ("order-8", PARENT),
+        ("order-9", None),
+    ]
+    served = {each.headers["x-request-id"]: each.headers for each in site.triton.asked if "infer" in each.line}
+    assert served["order-8"]["traceparent"] == PARENT
+    assert [(each["requestId"], each.get("traceId")) for each in map(said, caplog.records)] == [
+        ("order-8", TRACE),
+        ("order-9", None),
+    ]
+
+
+def test_a_call_that_waited_for_its_model_is_logged_however_many_went_well_just_before() -> None:
+    log = CallLog()
+    assert log.wants(200, 5.0)
+    assert not log.wants(200, 5.01)
+    assert log.wants(200, 5.02, waited=True)

@@ -251,7 +251,7 @@ class PolicyFailed:
 class Recycling:
     """No new leases: the server is to be restarted once the last one has ended."""
 
-    reason: str
+    why: str
 
 
 Event = (

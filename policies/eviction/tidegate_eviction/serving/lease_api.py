@@ -1,24 +1,32 @@
 """The lease API: HTTP with the words of `tidegate_contracts.lease`."""
 
 import asyncio
+import logging
+from time import monotonic
 from typing import TypeVar
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from tidegate_contracts import lease
 from tidegate_contracts.message import Message
+from tidegate_service.json_lines import LinesASecond
 
 from .service import EvictionService
 
 BODY_BYTES = 8 << 20  # The largest message: a renewal of ten thousand models is a tenth of it.
+ACQUIRES_A_SECOND = 20  # So many leases that were not granted at once are logged; the others are counted.
+MOST_ID = 128  # Characters of a request's id: docs/proxy-api.md.
 Said = TypeVar("Said", bound=Message)
+log = logging.getLogger(__name__)
 
 
 def make_lease_api(service: EvictionService) -> FastAPI:
     """Return the HTTP application by which proxies acquire, renew and release leases."""
     app = FastAPI(title="Tidegate eviction policy: leases", openapi_url=None, redirect_slashes=False)
+    lines = LinesASecond(ACQUIRES_A_SECOND)
 
     @app.exception_handler(HTTPException)
     async def wrong(_: Request, error: HTTPException) -> Response:
@@ -26,8 +34,11 @@ def make_lease_api(service: EvictionService) -> FastAPI:
 
     @app.post(lease.ACQUIRE_PATH)
     async def acquire(request: Request) -> Response:
-        ask = await _message(request, lease.Acquire)
+        ask, begun = await _message(request, lease.Acquire), monotonic()
         answer = await service.acquire(ask, lambda: asyncio.create_task(_hung_up(request)))
+        at_once = isinstance(answer, lease.Granted) and not answer.waited_seconds
+        if not at_once and lines.wants(monotonic()):
+            _log_acquire(ask, answer, monotonic() - begun, request.headers, lines.left_out())
         if answer is None:
             return Response(status_code=499)  # there is no reader any more
         after = {"retry-after": str(max(1, -int(-answer.retry_after // 1)))} if isinstance(answer, lease.Busy) else {}
@@ -71,6 +82,22 @@ async def _message(request: Request, kind: type[Said]) -> Said:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the message"
         raise HTTPException(400, f"{where}: {first['msg']}") from None
+
+
+def _log_acquire(
+    ask: lease.Acquire, answer: lease.Answer | None, seconds: float, headers: Headers, left_out: dict[str, int]
+) -> None:
+    """Log a lease that was waited for, or refused, and for which request."""
+    outcome = "gone" if answer is None else "loaded" if isinstance(answer, lease.Granted) else answer.outcome
+    said = {
+        "event": "lease-asked", "model": ask.model, "holder": ask.holder, "outcome": outcome,
+        "reason": answer.reason if isinstance(answer, lease.Busy) else None,
+        "why": None if answer is None or isinstance(answer, lease.Granted) else answer.why,
+        "seconds": round(seconds, 6), "requestId": headers.get("x-request-id", "")[:MOST_ID],
+        "traceId": headers.get("traceparent", "")[3:35], **left_out,
+    }  # fmt: skip
+    told = {name: value for name, value in said.items() if value not in (None, "")}
+    log.info("%s was asked for: %s", ask.model, outcome, extra={"said": told})
 
 
 async def _hung_up(request: Request) -> None:

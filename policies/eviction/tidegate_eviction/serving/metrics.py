@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from pydantic.alias_generators import to_camel
-from tidegate_contracts import lease
+from tidegate_contracts import lease, metrics
 from tidegate_contracts.lease import State
 
 from ..core import messages
@@ -21,34 +21,11 @@ from ..server import MemoryReading
 from ..staging.stager import StagingCounts
 from .footprints import Footprints, Quarantine
 
-PREFIX = "tidegate_eviction_"
 NAMED_MODELS = 1000  # So many models have metrics of their own, by name, where nobody says otherwise.
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-TOTALS: Final = {
-    "requests": "Requests that went to resident models, as their holders say.",
-    "load_failures": "Loads that failed.",
-    "unload_failures": "Unloads that the server did not do.",
-    "overruns": "Times that more was loaded than there is room for.",
-    "margins_yielded": "First loads that began with less than their margin: all that could have gone for it is in use.",
-    "recycles": "Times that the server was to be restarted, for memory that did not come back.",
-    "policy_failures": "Times that a policy of one's own gave no answer that can be used.",
-    "renewals": "Renewals of leases.",
-    "releases": "Leases given back.",
-    "triton_losses": "Times that the server ended.",
-}
-HISTOGRAMS: Final = {
-    "wait_seconds": "Seconds that callers waited for a lease.",
-    "load_seconds": "Seconds that loads took, of those that went well.",
-    "freeing_seconds": "Seconds until memory came back after an unload.",
-}
-BY_MODEL: Final = {
-    "loads": ("Loads that went well.", ["model"]),
-    "load_failures": ("Loads that failed.", ["model"]),
-    "evictions": ("Unloads begun, by reason.", ["model", "reason"]),
-    "evicted_others": ("Models that were unloaded to make room for this one.", ["model"]),
-}
-"""What is counted of models by name."""
-OTHERS: Final = "*"  # Label of all models that have no series of their own; none is called so.
+_TOTALS: Final = (
+    "requests", "load_failures", "unload_failures", "overruns", "margins_yielded", "recycles", "policy_failures",
+    "renewals", "releases", "triton_losses",
+)  # fmt: skip
 _LINES: dict[type, tuple[int, str, str]] = {
     messages.LoadBegan: (logging.DEBUG, "%s is being loaded", ""),
     messages.MarginYielded: (logging.INFO, "%s begins its first load without its margin", "margins_yielded"),
@@ -76,26 +53,31 @@ class Counts:
 
     def __init__(self) -> None:
         self.registry = made = CollectorRegistry()
-        self.totals = {name: Counter(PREFIX + name, text, registry=made) for name, text in TOTALS.items()}
-        text = "Leases asked for, by outcome: hit where the model was resident."
-        self.acquires = Counter(f"{PREFIX}acquires", text, ["outcome"], registry=made)
+
+        def counter(word: str) -> Counter:
+            of = metrics.EVICTION[word]
+            return Counter(of.name, of.text, of.labels, registry=made)
+
+        self.totals = {name: counter(name) for name in _TOTALS}
+        self.acquires = counter("acquires")
         """Outcomes: hit (resident), loaded (waited for), the refusals' own words; gone: hung up while waiting."""
-        self.evictions = Counter(f"{PREFIX}evictions", "Unloads begun, by reason.", ["reason"], registry=made)
-        self.busy = Counter(f"{PREFIX}busy", "Leases not to be had just then, by why.", ["reason"], registry=made)
+        self.evictions = counter("evictions")
+        self.busy = counter("busy")
         self.by_model = {
-            name: Counter(f"{PREFIX}model_{name}", text, labels, registry=made)
-            for name, (text, labels) in BY_MODEL.items()
+            name: counter(f"model_{name}") for name in ("loads", "load_failures", "evictions", "evicted_others")
+        }
+        self.histograms = {
+            name: Histogram(of.name, of.text, of.labels, registry=made, buckets=metrics.SECONDS["loads"])
+            for name, of in metrics.EVICTION.items()
+            if of.kind == "histogram"
         }
         self._named: set[str] = set()
-        self.histograms = {
-            name: Histogram(PREFIX + name, text, registry=made, buckets=SECONDS) for name, text in HISTOGRAMS.items()
-        }
 
     def count(self, what: str, model: str, most: int, *labels: str) -> None:
         """Count what happened to a model, by its name where that is one of the first `most`."""
         if model not in self._named and len(self._named) < most:
             self._named.add(model)
-        self.by_model[what].labels(model if model in self._named else OTHERS, *labels).inc()
+        self.by_model[what].labels(model if model in self._named else metrics.OTHERS, *labels).inc()
 
     def keep(self, models: Set[str]) -> None:
         """Forget the names of all other models, and what was counted of them: models that are new may have names."""
@@ -135,71 +117,65 @@ class SnapshotCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every gauge, and how often settings were refused."""
         snapshot = self.snapshot
-        failures = "Times the settings were refused."
-        yield CounterMetricFamily(f"{PREFIX}settings_failures", failures, snapshot.settings_failures)
         listing, reading = snapshot.listing, snapshot.reading
+        yield _family("settings_failures", snapshot.settings_failures)
         yield from _staged(snapshot.staging)
-        for name, text, value in (
-            ("memory_used_bytes", "Memory in use, as it was read last.", reading.used_bytes),
-            ("memory_total_bytes", "Memory of the slice, as it was read last.", reading.total_bytes),
-            ("leases", "Leases that live.", snapshot.leases),
-            ("waiters", "Callers that wait for a lease.", sum(each.waiters for each in listing.models)),
-            ("triton_up", "1 while there is a connection to the server.", int(snapshot.server_is_up)),
-            ("settings_generation", "Times the settings were taken over.", snapshot.settings_generation),
-            ("settings_good", "1 while the settings file as it lies there is in use.", not snapshot.settings_error),
+        for name, value in (
+            ("memory_used_bytes", reading.used_bytes),
+            ("memory_total_bytes", reading.total_bytes),
+            ("leases", snapshot.leases),
+            ("waiters", sum(each.waiters for each in listing.models)),
+            ("triton_up", int(snapshot.server_is_up)),
+            ("settings_generation", snapshot.settings_generation),
+            ("settings_good", int(not snapshot.settings_error)),
         ):
             if value is not None:
-                yield GaugeMetricFamily(PREFIX + name, text, value)
+                yield _family(name, value)
         kinds = ("capacity", "resident", "loading", "freeing", "leaked", "free")
-        room = {(kind,): getattr(listing, f"{kind}_bytes") for kind in kinds}
-        yield _labelled("bytes", "Bytes of the slice, by what is there.", ["kind"], room)
-        sources = {(source,): source == reading.source for source in snapshot.memory_sources}
-        yield _labelled("memory_source", "1 for where readings of memory come from.", ["source"], sources)
+        yield _family("bytes", {(kind,): getattr(listing, f"{kind}_bytes") for kind in kinds})
+        sources = snapshot.memory_sources
+        yield _family("memory_source", {(source,): source == reading.source for source in sources})
         found = Counting(each.state for each in listing.models)
-        states = {(state,): found[state] for state in State}
-        yield _labelled("models", "Models in each state.", ["state"], states)
+        yield _family("models", {(state,): found[state] for state in State})
         named = sorted(listing.models, key=lambda each: each.model)[: snapshot.named_models]
-        state_of = {(each.model, each.state): 1 for each in named}
-        yield _labelled("model_state", "1 for the state that a model is in.", ["model", "state"], state_of)
-        known = [each for each in named if each.footprint_bytes is not None]
-        sizes = {(each.model, each.footprint_from): each.footprint_bytes for each in known}
-        text = "What a model takes, and how that is known."
-        yield _labelled("model_footprint_bytes", text, ["model", "from"], sizes)
-        took = {
-            (each.model,): snapshot.load_seconds[each.model] for each in named if each.model in snapshot.load_seconds
+        yield _family("model_state", {(each.model, each.state): 1 for each in named})
+        sizes = {
+            (each.model, each.footprint_from): each.footprint_bytes
+            for each in named
+            if each.footprint_bytes is not None
         }
-        text = "Seconds that the last load of a model took, also before a restart of the policy."
-        yield _labelled("model_load_seconds", text, ["model"], took)
+        yield _family("model_footprint_bytes", sizes)
+        yield _family("model_leases", {(each.model,): len(each.leases) for each in named if each.leases})
+        took = snapshot.load_seconds
+        yield _family("model_load_seconds", {(each.model,): took[each.model] for each in named if each.model in took})
         since = {
             (each.model,): snapshot.taken - each.state_seconds
             for each in named
             if each.state == State.QUARANTINED and each.state_seconds is not None
         }
-        text = "Unix time since when a model is not tried any more."
-        yield _labelled("model_quarantined_timestamp_seconds", text, ["model"], since)
+        yield _family("model_quarantined_timestamp_seconds", since)
 
 
 def _staged(near: StagingCounts | None) -> Iterator[Metric]:
     """Yield what was staged; without samples where nothing is."""
-    loads = CounterMetricFamily(f"{PREFIX}staging_loads", "Loads, by where their files were.", labels=["files"])
-    copied = CounterMetricFamily(f"{PREFIX}staging_copied_bytes", "Bytes that were copied near the server.", labels=[])
-    ahead = CounterMetricFamily(f"{PREFIX}staging_ahead", "Models that were staged before a load needed it.", labels=[])
-    gone = CounterMetricFamily(f"{PREFIX}staging_discarded", "Models whose files went for those of others.", labels=[])
-    room = {}
+    files: dict[tuple[str], int] = {}
+    counts: dict[str, Mapping[Any, float] | float] = {"copied_bytes": {}, "ahead": {}, "discarded": {}}
+    room: dict[tuple[str], int] = {}
     if near is not None:
-        for words, number in {"near": near.found, "copied": near.copied, "far": near.passed}.items():
-            loads.add_metric([words], number)
-        for family, number in ((copied, near.bytes), (ahead, near.ahead), (gone, near.discarded)):
-            family.add_metric([], number)
+        files = {("near",): near.found, ("copied",): near.copied, ("far",): near.passed}
+        counts = {"copied_bytes": near.bytes, "ahead": near.ahead, "discarded": near.discarded}
         room = {("used",): near.used_bytes, ("size",): near.size_bytes}
-    yield from (loads, copied, ahead, gone)
-    yield _labelled("staging_bytes", "Bytes that staged files take, and may take.", ["kind"], room)
+    yield _family("staging_loads", files)
+    for name, number in counts.items():
+        yield _family(f"staging_{name}", number)
+    yield _family("staging_bytes", room)
 
 
-def _labelled(name: str, text: str, labels: list[str], values: Mapping[Any, Any]) -> Metric:
-    """Return gauges by their labels' words."""
-    family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
-    for words, value in values.items():
+def _family(name: str, values: Mapping[Any, float] | float) -> Metric:
+    """Return a metric of the catalogue: by its labels' values, or the one value of a metric without labels."""
+    of = metrics.EVICTION[name]
+    family = (CounterMetricFamily if of.kind == "counter" else GaugeMetricFamily)(of.name, of.text, labels=of.labels)
+    for words, value in (values if isinstance(values, Mapping) else {(): values}).items():
         family.add_metric(words, value)
     return family
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,8 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 import uvicorn
-from tidegate_contracts import lease
-from tidegate_eviction.serving.lease_api import BODY_BYTES, make_lease_api
+from tidegate_contracts import lease, log_fields
+from tidegate_eviction.serving.lease_api import ACQUIRES_A_SECOND, BODY_BYTES, make_lease_api
 
 from ..rigs.running_policy import MIB, RunningPolicy, live
 from ..rigs.stand_in import StandIn
@@ -26,13 +27,13 @@ class Wire:
     """A client of the API."""
 
     def __init__(self, http: aiohttp.ClientSession, root: str) -> None:
-        self._http = http
+        self.http = http
         self.root = root
 
     async def post(self, path: str, said: Any, *headers: str) -> tuple[int, Any, Any]:
         """Return status, headers and what was answered."""
         body = said if isinstance(said, bytes) else json.dumps(said)
-        async with self._http.post(self.root + path, data=body, headers=dict.fromkeys(headers, "yes")) as answer:
+        async with self.http.post(self.root + path, data=body, headers=dict.fromkeys(headers, "yes")) as answer:
             text = await answer.read()
             return answer.status, answer.headers, json.loads(text) if text else None
 
@@ -152,3 +153,27 @@ async def test_why_a_load_failed_is_told_without_paths_and_tracebacks(tmp_path: 
         assert listed.why == listed.failed_why == "no model.py"
         assert listed.failed_seconds is not None
         assert 0 <= listed.failed_seconds < 10
+
+
+async def test_a_lease_that_was_waited_for_or_refused_is_logged_with_the_request_that_wanted_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tidegate_eviction.serving.lease_api")
+    told = {"x-request-id": "order-8", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    async with over_the_wire(tmp_path, StandIn({"a": MIB, "huge": 200 * MIB})) as (_, wire):
+        for model in ("a", "a", "huge"):
+            body = json.dumps({"holder": "p-1", "model": model})
+            async with wire.http.post(wire.root + lease.ACQUIRE_PATH, data=body, headers=told) as answer:
+                await answer.read()
+        for _ in range(2 * ACQUIRES_A_SECOND):
+            await wire.acquire("huge")
+    lines = [record.__dict__["said"] for record in caplog.records]
+    first, second = lines[:2]
+    assert first.pop("seconds") >= 0
+    assert first == {
+        "event": "lease-asked", "model": "a", "holder": "p-1", "outcome": "loaded",
+        "requestId": "order-8", "traceId": "0af7651916cd43dd8448eb211c80319c",
+    }  # fmt: skip
+    assert (second["outcome"], second["requestId"], "why" in second) == ("too-large", "order-8", True)
+    assert all(each.keys() <= log_fields.FIELDS.keys() for each in lines)
+    assert len(lines) < 2 + 2 * ACQUIRES_A_SECOND

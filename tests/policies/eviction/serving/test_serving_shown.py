@@ -3,14 +3,17 @@
 import io
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic.alias_generators import to_camel
 from rich.console import Console
+from tidegate_contracts import log_fields, metrics
 from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core import messages
@@ -46,9 +49,6 @@ def view(*models: Listed, **more: Any) -> Snapshot:
         "leases": 2,
     }
     return Snapshot(listing, **(said | more))
-
-
-README = Path(__file__).resolve().parents[4] / "policies" / "eviction" / "README.md"
 
 
 def samples(seen: Snapshot) -> Mapping[tuple[str, ...], float]:
@@ -154,16 +154,24 @@ def test_trouble_shows() -> None:
     assert (said["triton_up",], said["settings_good",], said["settings_failures_total",]) == (0, 0, 3)
 
 
-def test_the_readme_lists_every_metric() -> None:
-    seen = view(listed("a", footprint_bytes=1))
-    families = [*seen.counts.registry.collect(), *SnapshotCollector(seen).collect()]
-    rows = [
-        f"| `{family.name}{'_total' if family.type == 'counter' else ''}` | {family.documentation} |"
-        for family in families
-    ]
-    text = README.read_text("utf-8")
-    assert [row for row in rows if row not in text] == []
-    assert len([line for line in text.splitlines() if line.startswith("| `tidegate_eviction_")]) == len(rows)
+def test_what_is_told_is_what_the_catalogue_has() -> None:
+    counts = StagingCounts(found=5, used_bytes=500, size_bytes=900)
+    seen = view(listed("a", footprint_bytes=1, leases=(LeaseOf(holder="p", seconds_left=1.0, in_flight=0),)),
+                staging=counts)  # fmt: skip
+    said = [*seen.counts.registry.collect(), *SnapshotCollector(seen).collect()]
+    catalogue = {each.name: each for each in metrics.EVICTION.values()}
+    told = {each.name: (each.type, each.documentation) for each in said}
+    assert told == {name: (each.kind, each.text) for name, each in catalogue.items()}
+    for each in said:
+        assert {frozenset(sample.labels.keys() - {"le"}) for sample in each.samples} <= {
+            frozenset(catalogue[each.name].labels)
+        }, each.name
+
+
+def test_every_field_of_an_event_is_one_of_the_logs() -> None:
+    events = [each for each in get_args(messages.Event) if each is not messages.Answered]
+    said = {to_camel(field.name) for event in events for field in fields(event)}
+    assert said <= log_fields.FIELDS.keys()
 
 
 def test_what_alerts_ask_for_is_measured() -> None:

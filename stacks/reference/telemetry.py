@@ -1,0 +1,77 @@
+"""docs/metrics.md: every metric, and every field of the logs, as `tidegate_contracts` has them."""
+
+from collections.abc import Iterable, Mapping
+
+from tidegate_contracts import log_fields, metrics
+
+_HEAD = """# Metrics and logs
+
+`make docs` writes this page from `tidegate_contracts/metrics.py` and `log_fields.py`, from which the code takes names,
+labels and texts. What is alerted on stands in [runbooks.md](runbooks.md), what callers are told in
+[proxy-api.md](proxy-api.md), and what the words mean in [concepts.md](concepts.md).
+
+Names follow [Prometheus' conventions](https://prometheus.io/docs/practices/naming/): base units (seconds, bytes),
+`_total` for what only grows, `…_timestamp_seconds` for a time. No label is a caller's word. Prometheus adds
+`namespace` and `pod`. Histograms have fixed buckets: the Python client cannot write native histograms in the text
+format.
+
+**How many series there are.** *Series* says how many one process has at most; in practice a called model has some 30 in
+each proxy for a protocol, and 15 in its policy. `models` are those that have a name of their own: the first 1000 that
+are called (`proxy.metrics.models` says how many instead), or of a policy the first 1000 (`metricsModels` of a pool's
+`loading`), and for each server one more: the others, which are counted together as `*`; `tidegate_proxy_models_unnamed`
+says how many they are. A model that leaves the table, or the settings, gives its place to another, and what was
+counted of it is dropped. `callers` are 0 unless `proxy.metrics.callers` says how many have a name, as principals can be
+personal data; the others are `*`, too. `replicas` are those that are there now. Each proxy has its own first ones:
+while any are unnamed, a sum over proxies by model leaves calls out.
+"""
+_LOGS = """## Logs
+
+Proxy, eviction policy and observer write one JSON object a line to standard error. A rollout writes such lines to
+`logs/rollout.jsonl` beside its record ([rollout.md](rollout.md)). A field means the same wherever it stands, and is
+left out where there is nothing to say.
+
+**To follow a request**, take its `x-request-id`, the caller's own or the one in the answer, or the trace of its
+`traceparent`:
+
+```sh
+kubectl --namespace "$NS" logs --selector app.kubernetes.io/name=inference-proxy --tail -1 | grep order-8
+kubectl --namespace "$NS" logs --selector tidegate.dev/loading --container eviction-policy --tail -1 | grep order-8
+```
+
+The proxy logs calls that went well a few a second, those that failed or waited for their model up to 50 a second, and
+how many were left out. The policy has a line for each lease that was waited for or refused, with the id of the first
+call that wanted it; its lines about the load, and about what was evicted for it, name the model. Triton gets both
+headers; where it traces, its spans have the proxy's as their parent ([proxy.tracing](definition.md#proxy-tracing)).
+
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [_HEAD]
+    for title, families in (("The proxy's", metrics.PROXY), ("The eviction policy's", metrics.EVICTION)):
+        rows = ((f"`{each.series_name}`", each.kind, each.unit, _names(each.labels), _series(each), each.text)
+                for each in families.values())  # fmt: skip
+        parts += [f"## {title}\n", _table(("metric", "kind", "unit", "labels", "series", "what"), rows)]
+    labels = ((f"`{name}`", label.meaning, str(label.most)) for name, label in metrics.LABELS.items())
+    parts += ["## Labels\n", _table(("label", "what it says", "values at most"), labels), _LOGS + _fields()]
+    return "\n".join(parts)
+
+
+def _fields() -> str:
+    said: Mapping[str, str] = log_fields.ALWAYS | log_fields.FIELDS
+    return _table(("field", "what it says"), ((f"`{name}`", text) for name, text in said.items()))
+
+
+def _names(labels: Iterable[str]) -> str:
+    return ", ".join(f"`{label}`" for label in labels)
+
+
+def _series(family: metrics.Family) -> str:
+    number, words = family.most_series()
+    return " × ".join([*words, *([str(number)] if number > 1 or not words else [])])
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -265,6 +265,10 @@ bench-eviction: .test ## Measure how well the eviction policy chooses, how fast,
 bench-lifecycle: .test ## Measure publishing against cp, sha256sum and rsync, registering's memory, and a model endpoint's calls
 	@$(TEST) -m lab.bench.lifecycle $(BENCH)
 
+.PHONY: dashboards
+dashboards: .run ## Write Grafana's dashboards as JSON files to build/dashboards (DIR=<folder>)
+	@$(RUN) -m components.dashboards "$${DIR:-build/dashboards}"
+
 .PHONY: docs
 docs: .run ## Write what is generated: docs/definition.md, guardrails.md, metrics.md, the schemas of the definition and of JSON=1
 	@$(RUN) -m stacks.reference

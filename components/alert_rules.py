@@ -51,8 +51,10 @@ def _records(here: str, objectives: Objectives) -> list[dict[str, Any]]:
         "slow_calls": f"{seconds}count{{{here}}}[5m])) - {in_time}",
     }
     times = dict.fromkeys(time for _, burns in _BURNS for burn in burns for time in burn[1:])
+    buckets = f"sum by (namespace, le) (rate(tidegate_proxy_request_seconds_bucket{{{here}}}[5m]))"
     return [
         *(record(f"tidegate:{what}:rate5m", expression) for what, expression in rates.items()),
+        record("tidegate:request_seconds_bucket:rate5m", buckets),
         *(
             record(f"tidegate:{what}:ratio_{time}", f"{_over(here, what, time)} / {_over(here, 'calls', time)}")
             for what in [*rates][1:]

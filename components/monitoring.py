@@ -53,4 +53,19 @@ class Monitoring(pulumi.ComponentResource):
                 opts=child,
             ),
         )
+        if_true(args.dashboards, lambda: dashboards(name, args.dashboard_labels, place, child))
         self.register_outputs({})
+
+
+def dashboards(name: str, labels: Texts, place: Place, opts: pulumi.ResourceOptions) -> None:
+    """Declare Grafana's dashboards of the environment, each in a ConfigMap of its own."""
+    from .dashboards import DASHBOARDS  # Grafana's SDK is not loaded where there are none
+    from .dashboards.grafana import written
+
+    for each in DASHBOARDS:
+        k8s.core.v1.ConfigMap(
+            f"{name}-dashboard-{each.name}",
+            metadata=place.metadata(f"tidegate-dashboard-{each.name}", merged(labels, place.labels("monitoring"))),
+            data={f"tidegate-{place.namespace}-{each.name}.json": written(each, place.namespace)},
+            opts=opts,
+        )

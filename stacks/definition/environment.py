@@ -177,6 +177,11 @@ class Monitoring(Section):
     """Whether to make alert rules: docs/runbooks.md says what each means, and what to do."""
     objectives: Objectives = Objectives()
     """What callers may rely on."""
+    dashboards: bool = False
+    """Whether to make Grafana's dashboards, as ConfigMaps that its sidecar finds; `make dashboards` writes them as
+    files."""
+    dashboard_labels: Labels = Field(default_factory=lambda: {"grafana_dashboard": "1"})
+    """Labels by which Grafana's sidecar finds them."""
 
 
 class PullSecret(Named):

@@ -1,0 +1,67 @@
+"""What changes of an environment and of its models did: errors and times before and after, beside what was changed."""
+
+from .panel import BY, FAILED, HERE, RATE, Dashboard, Panel, Query, recorded_share, requests
+
+_VERSION = f"{BY}, model, version"
+_UNDONE = f"sum by ({_VERSION}) (rate(nv_inference_request_failure{{{HERE}}}{RATE}))"
+_MODEL = f"{BY}, server, model"
+
+ROLLOUT = Dashboard(
+    "rollout",
+    "Rollout",
+    "Waves, gates and promotions: what was changed when, and what callers met before and after.",
+    {
+        "Callers": (
+            Panel(
+                "Did the last promotion raise errors?",
+                "Share of the requests that Triton could not do, of the five models with the most, by version. The"
+                " line of a new version (its mark is violet) above that of the old one: `tidegate rollback`.",
+                (Query(f"topk(5, {_UNDONE} / ({_UNDONE} + sum by ({_VERSION}) (rate(nv_inference_request_success"
+                       f"{{{HERE}}}{RATE})) > 0))", "{{model}} {{version}}"),),
+                "percentunit", "lines", 12,
+            ),
+            Panel(
+                "Calls that fail, by model",
+                "Calls a second that fail, of the five models with the most. It rises at a mark: take that change"
+                " back, `make rollout BACK=1`, or `tidegate rollback`.",
+                (Query(f"topk(5, sum by ({_MODEL}) ({requests(HERE, FAILED)})) or tidegate:calls:rate5m{{{HERE}}} * 0",
+                       "{{namespace}} {{server}} {{model}}"),),
+                "reqps", "lines", 12,
+            ),
+            Panel(
+                "Calls told to come again",
+                "Share of the calls that are told busy. It rises while pods are started anew, and falls within"
+                " minutes.",
+                (recorded_share("refused_calls"),),
+                "percentunit", "lines", 12,
+            ),
+            Panel(
+                "Copies for a candidate version",
+                "Copies of requests a second that a candidate got, by what came of them. `failed` or `refused`: do not"
+                " promote it.",
+                (Query(f"sum by (model, outcome) (rate(tidegate_proxy_mirrored_total{{{HERE}}}{RATE}))"
+                       f" or sum by (namespace) (tidegate_proxy_mirrors_in_flight{{{HERE}}}) * 0",
+                       "{{model}} {{outcome}}"),),
+                "reqps", "stack", 12,
+            ),
+        ),
+        "Parts": (
+            Panel(
+                "Replicas that answer",
+                "Replicas of each pool that get calls. It falls for longer than a pod needs to start: the rollout"
+                " stands still.",
+                (Query(f"sum by ({BY}, server, pool) (max by ({BY}, server, pool, replica)"
+                       f' (tidegate_proxy_breaker{{{HERE}, state="closed"}}))', "{{namespace}} {{server}}/{{pool}}"),),
+                "short", "lines", 12,
+            ),
+            Panel(
+                "Tables taken over",
+                "How often each proxy has taken the routing table over: all of an environment do within two minutes.",
+                (Query(f'tidegate_proxy_config_generation{{{HERE}, file="routing"}}', "{{namespace}} {{pod}}"),),
+                "short", "lines", 12,
+            ),
+        ),
+    },
+    {"cluster": "tidegate_proxy_in_flight", "namespace": "tidegate_proxy_in_flight"},
+    "now-24h",
+)  # fmt: skip

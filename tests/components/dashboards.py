@@ -1,0 +1,50 @@
+"""What the dashboards ask, as Grafana would ask it."""
+
+import re
+from collections.abc import Iterator
+
+from components.alert_rules import alert_rules
+from components.dashboards import DASHBOARDS
+from components.dashboards.grafana import MARKS
+from components.dashboards.panel import Dashboard, Panel
+from components.place import Place
+from stacks.definition.environment import Objectives
+
+QUESTIONS = {
+    "which model is busy, and why": ("platform", "Which model is busy, and why"),
+    "who evicts whom": ("slice", "Who evicts whom"),
+    "did the last promotion raise errors": ("rollout", "Did the last promotion raise errors?"),
+    "which replica is slow": ("proxy", "Which replica is slow?"),
+    "will tonight's batch fit": ("slice", "Will tonight's batch fit?"),
+}
+"""What an engineer on call asks, and the dashboard and panel that answer it."""
+TRITON = {
+    "nv_inference_request_success", "nv_inference_request_failure", "nv_inference_request_duration_us",
+    "nv_inference_queue_duration_us", "nv_inference_compute_infer_duration_us", "nv_gpu_utilization",
+}  # fmt: skip
+RECORDED = {each["record"] for each in alert_rules(Place("prod", "inference"), Objectives()) if "record" in each}
+OTHERS = TRITON | RECORDED | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ALERTS"}
+
+
+def panels() -> Iterator[tuple[Dashboard, Panel]]:
+    """Yield every panel, with its dashboard."""
+    for dashboard in DASHBOARDS:
+        for row in dashboard.rows.values():
+            for panel in row:
+                yield dashboard, panel
+
+
+def asked(expression: str, rate: str = "1m", span: str = "5m", **chosen: str) -> str:
+    """Return what Grafana asks Prometheus, where a reader has chosen these values; all of the other variables'."""
+    said = expression.replace("$__rate_interval", rate).replace("$__range", span)
+    return re.sub(r"\$(\w+)", lambda found: chosen.get(found[1], ".*"), said)
+
+
+def expressions() -> list[tuple[str, str]]:
+    """Return every query of panels and marks, with a name."""
+    found = [
+        (f"{dashboard.name}: {panel.title} {number}", query.expression)
+        for dashboard, panel in panels()
+        for number, query in enumerate(panel.queries)
+    ]
+    return found + [(f"mark: {name}", expression) for name, (expression, _, _) in MARKS.items()]

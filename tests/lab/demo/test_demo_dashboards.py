@@ -1,0 +1,156 @@
+"""Every panel shows something of the demo under load, and no query is expensive with a thousand models."""
+
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import urllib3
+from tidegate_contracts.metrics import EVICTION, PROXY, SECONDS
+
+from components.alert_rules import alert_rules
+from components.place import Place
+from lab.demo.stage import CALLER, platform
+from lab.demo.visitor import Visitor
+from lab.local_plane.prometheus import DATA, NAMESPACE, installed, prometheus
+from stacks.definition.environment import Objectives
+from tests.components.dashboards import TRITON, asked, expressions, panels
+from tests.proxy.rigs.pytest_rigs import not_run
+
+pytestmark = pytest.mark.thorough
+LOAD_SECONDS = 40.0
+STEP = 5
+MODELS = ("sparrow", "ant", "bee", "cat", "dog", "unicorn", "whale")
+THOUSAND = 1000
+PODS = 3
+MINUTES = 30
+MOST_SERIES = 25_000
+"""Series that one query may touch with a thousand models in each of three pods: Grafana asks some ten at once."""
+
+
+def ask(url: str, path: str, **said: Any) -> Any:
+    answer = urllib3.request("GET", f"{url}/api/v1/{path}", fields=said, timeout=60.0).json()
+    assert answer["status"] == "success", (said, answer)
+    return answer["data"]
+
+
+@pytest.fixture(scope="module")
+def under_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, float]]:
+    """A Prometheus that has seen the demo under load, and since when."""
+    root = tmp_path_factory.mktemp("dashboards")
+    with not_run("THE DEMO WITH A PROMETHEUS"), ExitStack() as stack:
+        plane = stack.enter_context(platform(root / "plane"))
+        rules = alert_rules(Place("demo", NAMESPACE), Objectives())
+        there = stack.enter_context(prometheus(root / "prometheus", plane.pods, rules=rules))
+        began = time.time()
+        ended = threading.Event()
+
+        def call(models: tuple[str, ...]) -> None:
+            visitor = Visitor([each.http for each in plane.proxies], plane.keys[CALLER])
+            while not ended.is_set():
+                for model in models:
+                    visitor.want(model)
+
+        callers = [threading.Thread(target=call, args=(MODELS[first:] + MODELS[:first],)) for first in range(4)]
+        for each in callers:
+            each.start()
+        time.sleep(LOAD_SECONDS)
+        ended.set()
+        for each in callers:
+            each.join()
+        yield there.url, began
+
+
+@pytest.mark.parametrize(
+    ("title", "expression"),
+    [
+        pytest.param(panel.title, query.expression, id=f"{dashboard.name}: {panel.title} {number}")
+        for dashboard, panel in panels()
+        if not panel.needs
+        for number, query in enumerate(panel.queries)
+    ],
+)
+def test_a_panel_shows_something(under_load: tuple[str, float], title: str, expression: str) -> None:
+    url, began = under_load
+    said = asked(expression, rate="10s", span="60s")
+    data = ask(url, "query_range", query=said, start=began, end=time.time(), step=STEP)["result"]
+    assert data, f"{title} is empty: {said}"
+    values = [float(value) for series in data for _, value in series["values"]]
+    assert any(value == value for value in values), f"{title} has but NaN: {said}"
+
+
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, float]]:
+    """A Prometheus that has seen a thousand models at each of three proxies, policies and Tritons."""
+    root = tmp_path_factory.mktemp("thousand")
+    with not_run("PROMETHEUS"):
+        package = installed()
+        end = int(time.time()) // 60 * 60 - 120
+        text = root / "samples.txt"
+        text.write_text(openmetrics(end), "utf-8")
+        command = [str(package.path("promtool")), "tsdb", "create-blocks-from", "openmetrics", str(text)]
+        made = subprocess.run(
+            [*command, str(root / "prometheus" / DATA)], env=os.environ | package.environment(), capture_output=True,
+            text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert made.returncode == 0, made.stderr
+        with prometheus(root / "prometheus") as there:
+            yield there.url, float(end)
+
+
+def openmetrics(end: int) -> str:
+    """Return what would have been scraped each minute: every metric with labels, a thousand values of `model`."""
+    values = {
+        "server": ["main"], "pool": ["small"], "protocol": ["http", "grpc"], "status": ["200", "503"], "type": ["busy"],
+        "reason": ["no-room"], "principal": ["alice"], "source": ["api-key"], "how": ["reset"], "outcome": ["busy"],
+        "of": ["callers"], "state": ["resident"], "kind": ["capacity", "resident"], "from": ["measured"],
+        "files": ["near"],
+        "file": ["routing"], "issuer": ["one"], "version": ["1"],
+        "replica": [f"10.0.0.{pod}:8000" for pod in range(PODS)],
+        "model": [f"model-{number}" for number in range(THOUSAND)],
+    }  # fmt: skip
+    triton = {name: ("gauge", ["model", "version"]) for name in sorted(TRITON)}
+    families = triton | {
+        each.series_name: (each.kind, [*each.labels]) for each in [*PROXY.values(), *EVICTION.values()]
+    }
+    lines = []
+    for name, (kind, labels) in families.items():
+        lines.append(f"# TYPE {name.removesuffix('_total')} {'gauge' if kind == 'gauge' else 'unknown'}")
+        found = [""]
+        for label in labels:
+            found = [f'{each},{label}="{value}"' for each in found for value in values[label]]
+        bounds = [*map(str, SECONDS["calls"]), "+Inf"]
+        endings = [("_bucket", f',le="{bound}"') for bound in bounds] + [("_count", ""), ("_sum", "")]
+        for pod in range(PODS):
+            for ending, more in endings if kind == "histogram" else [("", "")]:
+                for each in found:
+                    series = f'{name}{ending}{{namespace="inference",pod="pod-{pod}"{each}{more}}}'
+                    lines += [
+                        f"{series} {minute} {end - 60 * (MINUTES - minute)}" for minute in range(0, MINUTES + 1, 5)
+                    ]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+@pytest.mark.parametrize(("name", "expression"), expressions(), ids=[name for name, _ in expressions()])
+def test_no_query_is_expensive_with_a_thousand_models(
+    thousand: tuple[str, float], name: str, expression: str, record_property: Any
+) -> None:
+    url, end = thousand
+    chosen = (
+        {"model": "model-7", "pod": "pod-1"} if not name.startswith(("platform", "proxy", "rollout", "mark")) else {}
+    )
+    said = asked(expression, rate="10m", span="30m", **chosen)
+    began = time.monotonic()
+    ask(url, "query_range", query=said, start=end - 1800, end=end, step=30)
+    record_property("seconds", round(time.monotonic() - began, 3))
+    touched = 0
+    for selector in re.findall(r"[a-zA-Z_:]+\{[^}]*\}", said):
+        counted = ask(url, "query", query=f"count({selector})", time=end)["result"]
+        touched += int(counted[0]["value"][1]) if counted else 0
+    record_property("series", touched)
+    assert touched <= MOST_SERIES, f"{said} touches {touched} series"

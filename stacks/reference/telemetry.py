@@ -1,10 +1,12 @@
-"""docs/metrics.md: every metric, and every field of the logs, as `tidegate_contracts` has them."""
+"""docs/metrics.md: every metric, every dashboard, and every field of the logs, as the code has them."""
 
 from collections.abc import Iterable, Mapping
 
 from tidegate_contracts import log_fields, metrics
 
-_HEAD = """# Metrics and logs
+from components.dashboards import DASHBOARDS
+
+_HEAD = """# Metrics, dashboards and logs
 
 `make docs` writes this page from `tidegate_contracts/metrics.py` and `log_fields.py`, from which the code takes names,
 labels and texts. What is alerted on stands in [runbooks.md](runbooks.md), what callers are told in
@@ -23,6 +25,24 @@ says how many they are. A model that leaves the table, or the settings, gives it
 counted of it is dropped. `callers` are 0 unless `proxy.metrics.callers` says how many have a name, as principals can be
 personal data; the others are `*`, too. `replicas` are those that are there now. Each proxy has its own first ones:
 while any are unnamed, a sum over proxies by model leaves calls out.
+"""
+_DASHBOARDS = """## Dashboards
+
+`monitoring: {dashboards: true}` puts Grafana's dashboards of an environment into its namespace, as ConfigMaps with the
+label that Grafana's sidecar looks for (`dashboardLabels`). `make dashboards` writes them as JSON files for any Grafana
+(11 or later), with all environments to choose from. They are written with Grafana's own SDK. Each panel says what a
+high value means, and what to do. Marks on the line of time tell when a version answered for the first time, when a
+routing table was taken over, and which alerts a rollout's gate would wait for. They go by the recording rules beside
+the alerts (`monitoring.rules`).
+
+| an engineer on call asks | dashboard | panel |
+| --- | --- | --- |
+| which model is busy, and why? | Platform | Which model is busy, and why |
+| who evicts whom? | Slice | Who evicts whom |
+| did the last promotion raise errors? | Rollout | Did the last promotion raise errors? |
+| which replica is slow? | Proxy | Which replica is slow? |
+| will tonight's batch fit? | Slice | Will tonight's batch fit? |
+
 """
 _LOGS = """## Logs
 
@@ -54,7 +74,15 @@ def page() -> str:
                 for each in families.values())  # fmt: skip
         parts += [f"## {title}\n", _table(("metric", "kind", "unit", "labels", "series", "what"), rows)]
     labels = ((f"`{name}`", label.meaning, str(label.most)) for name, label in metrics.LABELS.items())
-    parts += ["## Labels\n", _table(("label", "what it says", "values at most"), labels), _LOGS + _fields()]
+    rows = ((each.title, each.description, "; ".join(panel.title for row in each.rows.values() for panel in row))
+            for each in DASHBOARDS)  # fmt: skip
+    shown = _table(("dashboard", "what for", "panels"), rows)
+    parts += [
+        "## Labels\n",
+        _table(("label", "what it says", "values at most"), labels),
+        _DASHBOARDS + shown,
+        _LOGS + _fields(),
+    ]
     return "\n".join(parts)
 
 

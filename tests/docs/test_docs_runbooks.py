@@ -9,7 +9,9 @@ import yaml
 from tidegate.cli.app import app
 
 from components.alerts import RUNBOOKS
+from components.dashboards import DASHBOARDS
 from tests.components.alerts import EXPECTED
+from tests.components.dashboards import QUESTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTIONS = dict(
@@ -23,6 +25,13 @@ def alerts() -> dict[str, dict[str, str]]:
     rules = next(each for each in yaml.safe_load_all(EXPECTED.read_text("utf-8")) if each["kind"] == "PrometheusRule")
     found = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
     return {rule["alert"]: rule["annotations"] for rule in found}
+
+
+def test_each_question_of_who_is_on_call_leads_to_its_panel() -> None:
+    page = (ROOT / "docs/metrics.md").read_text("utf-8")
+    titles = {each.name: each.title for each in DASHBOARDS}
+    for question, (dashboard, panel) in QUESTIONS.items():
+        assert f"| {question}? | {titles[dashboard]} | {panel} |" in page
 
 
 def test_each_alert_leads_to_a_section_and_each_section_is_of_an_alert() -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from tidegate_contracts.message import Message
-from tidegate_contracts.whereabouts import VisibleModel
+from tidegate_contracts.whereabouts import SliceRoom, VisibleModel
 
 from .calling.inputs import signature_of
 from .calling.proxy import ProxyClient, model_path
@@ -37,6 +37,35 @@ class PlaneWhereabouts(Message):
     error: str = ""  # why nothing could be learned
     exit_code: int = 0  # with which `tidegate` ends for that
     models: tuple[FoundModel, ...] = ()
+
+
+class PlaneOverview(Message):
+    """An environment on one data plane, with its slices: as its proxy tells it, and nothing asked beside."""
+
+    environment: str
+    plane: str
+    proxy: str
+    error: str = ""  # why nothing could be learned
+    exit_code: int = 0  # with which `tidegate` ends for that
+    models: tuple[VisibleModel, ...] = ()
+    slices: tuple[SliceRoom, ...] = ()
+
+
+def overview(proxies: Sequence[KnownProxy]) -> list[PlaneOverview]:
+    """Return what sits where, of each proxy, with one question to each; one that cannot be asked says why."""
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(_overview, proxies))
+
+
+def _overview(proxy: KnownProxy) -> PlaneOverview:
+    about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
+    try:
+        with proxy.client(_ANSWER_SECONDS, waits=False) as client:
+            said = client.whereabouts()
+        about["environment"] = proxy.environment or said.environment
+        return PlaneOverview(**about, models=said.models, slices=said.slices)
+    except TidegateError as error:
+        return PlaneOverview(**about, error=str(error), exit_code=error.exit_code)
 
 
 def ask(proxies: Sequence[KnownProxy], model: str | None = None) -> list[PlaneWhereabouts]:

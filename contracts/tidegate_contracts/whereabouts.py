@@ -39,6 +39,7 @@ class Place(Message, extra="ignore"):
     evictable_in: float | None = None  # Seconds until it may be evicted; None where it may not be.
     leases: tuple[LeaseOf, ...] = ()  # Proxies that hold it, by their names.
     waiters: int = 0  # Requests for leases that wait for it.
+    footprint_bytes: int | None = None  # What it takes there, or would; None where nobody knows.
 
 
 class VisibleModel(Message, extra="ignore"):
@@ -55,8 +56,25 @@ class VisibleModel(Message, extra="ignore"):
     places: tuple[Place, ...] = ()
 
 
+class SliceRoom(Message, extra="ignore"):
+    """The memory of one replica that loads models on demand: what is there, and what takes it. Sizes are bytes."""
+
+    server: str
+    pool: str
+    replica: str
+    policy: str  # Its eviction policy, by name.
+    capacity_bytes: int
+    resident_bytes: int
+    loading_bytes: int
+    freeing_bytes: int
+    leaked_bytes: int
+    free_bytes: int
+
+
 class Whereabouts(Message, extra="ignore"):
     """Models of an environment, as one of its proxies sees them."""
 
     environment: str
     models: tuple[VisibleModel, ...]
+    slices: tuple[SliceRoom, ...] = ()
+    """Of the pools of these models, as far as their policies answer. Others' models take room in them, too."""

@@ -14,83 +14,8 @@ from typing import Final
 
 from fastapi import Request, Response
 
-_LOOK: Final = """
-:root { color-scheme: light dark; --line: #8886; }
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 80rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.3rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-td:nth-child(4) { white-space: nowrap; }
-td:last-child { overflow-wrap: anywhere; }
-.place td { border: 0; opacity: .75; }
-.resident td:nth-child(3) { color: #2e8b57; }
-.failed td:nth-child(3), .quarantined td:nth-child(3), .unreachable td:nth-child(3) { color: #c0392b; }
-"""
-_SCRIPT: Final = """
-"use strict";
-const find = (id) => document.getElementById(id);
+from . import overview
 
-function row(kind, at, name, where) {
-  const failures = (at.failures ?? []).map((each) => (each.version ? `version ${each.version}: ` : "") + each.why);
-  const held = (at.leases ?? []).map((each) => `held by ${each.holder}, ${each.inFlight} in flight`);
-  const waiting = at.waiters ? [`${at.waiters} wait for it`] : [];
-  const why = [...(failures.length ? failures : [at.why ?? ""]), ...held, ...waiting].filter(Boolean).join("; ");
-  const since = (at.since ?? "").replace("T", " ").replace("Z", " UTC");
-  const made = find("models").insertRow();
-  made.className = kind + " " + at.state;
-  for (const text of [name, where, at.state, since, (at.versions ?? []).join(", "), why])
-    made.insertCell().textContent = text;
-}
-
-async function look() {
-  const headers = { accept: "application/json" };
-  const key = find("key").value.trim();
-  if (key) headers.authorization = "Bearer " + key;
-  let told;
-  try {
-    const answer = await fetch(location.pathname, { headers, cache: "no-store" });
-    told = await answer.json();
-    if (!answer.ok) throw new Error(told.detail ?? `It answers ${answer.status}.`);
-  } catch (error) {
-    find("said").textContent = error.message;
-    return;
-  }
-  find("said").textContent = `${told.models.length} that you may inspect in ${told.environment}, as of ` +
-    new Date().toISOString().slice(0, 19).replace("T", " ") + " UTC";
-  find("models").replaceChildren();
-  for (const model of told.models) {
-    const [only, ...others] = model.places ?? [];
-    const alone = only && !others.length;
-    row("model", alone ? only : model, model.model, `${model.server}/${model.pool}`);
-    if (!alone) for (const place of model.places ?? []) row("place", place, "", place.replica);
-  }
-}
-
-find("who").addEventListener("submit", (event) => { event.preventDefault(); look(); });
-look();
-"""
-_MODELS: Final = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Models</title>
-<style>{_LOOK}</style>
-</head>
-<body>
-<h1>Models</h1>
-<form id="who">
-<label>Token or API key <input id="key" type="password" autocomplete="off"></label> <button>Look</button>
-</form>
-<p id="said" role="status"></p>
-<table>
-<thead><tr><th>Model<th>Server<th>State<th>Since<th>Versions<th>Why, and who holds it</tr></thead>
-<tbody id="models"></tbody>
-</table>
-<script>{_SCRIPT}</script>
-</body>
-</html>
-"""
 _START: Final = 'SwaggerUIBundle({ url: "openapi.json", dom_id: "#swagger-ui", validatorUrl: null });'
 _DOCUMENTATION: Final = f"""<!doctype html>
 <html lang="en">
@@ -120,7 +45,7 @@ def wants_page(request: Request) -> bool:
 
 def models_page() -> Response:
     """Return the page that shows where models are, of the address at which it is read."""
-    return _page(_MODELS, f"script-src {_hash(_SCRIPT)}; style-src {_hash(_LOOK)}")
+    return _page(overview.PAGE, f"script-src {_hash(overview.SCRIPT)}; style-src {_hash(overview.LOOK)}; img-src data:")
 
 
 def documentation() -> Response:

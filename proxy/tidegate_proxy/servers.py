@@ -79,12 +79,13 @@ class ServerQueries:
                 what = "server" if model is None else f"model {model!r}"
                 raise Problem(ProblemType.UNKNOWN, f"There is no such {what}, or none that is for you to see.")
             seen.sort(key=lambda route: (route.name, route.server))
-            tell, parts = await whereabouts(seen), []
+            (tell, slices), parts = await whereabouts(seen), []
             for some in _slices(seen, AT_ONCE):
                 await self._shared.long_work.turn(identity.in_flight)
                 parts.append(msgspec.json.encode(tell(some))[1:-1])
                 hold(len(parts[-1]))
-            said = b'{"environment":%b,"models":[%b]}' % (msgspec.json.encode(routes.environment), b",".join(parts))
+            ends = msgspec.json.encode(routes.environment), b",".join(parts), msgspec.json.encode(slices)
+            said = b'{"environment":%b,"models":[%b],"slices":%b}' % ends
             return Response(said, 200, {"cache-control": "no-store"}, "application/json")
 
     async def live(self, credential: bytes, server: str | None) -> None:

@@ -6,15 +6,17 @@ Looking loads nothing. A replica is asked of all its models at once, and once fo
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
+import msgspec
 from tidegate_contracts.lease import State
 from tidegate_service.reasons import plain
 
 from .pools import Pool
-from .residency.client import Listing, PolicyError
+from .residency.client import Listing, PolicyError, Room
 from .routes import Route
 from .upstream.breaker import FAILURES
 from .upstream.load_watch import LoadWatch
@@ -31,19 +33,38 @@ _Tell = Callable[[str], _Said]
 """Returns how a model is at one replica: what `tidegate_contracts.whereabouts.Place` has, but for the replica."""
 
 
-async def whereabouts(routes: Sequence[Route]) -> Callable[[Sequence[Route]], list[_Said]]:
-    """Ask where the models of these routes are; return what says it of some of them.
+@dataclass(frozen=True)
+class _Replica:
+    """How models are at one replica, and of a policy's, its memory."""
 
-    Each is told as `tidegate_contracts.whereabouts.VisibleModel` has it.
+    tell: _Tell
+    room: Room | None = None
+
+
+async def whereabouts(routes: Sequence[Route]) -> tuple[Callable[[Sequence[Route]], list[_Said]], list[_Said]]:
+    """Ask where the models of these routes are; return what says it of some of them, and the slices that they share.
+
+    Each is told as `tidegate_contracts.whereabouts.VisibleModel` and `SliceRoom` have it.
     """
-    pools = [*dict.fromkeys(route.pool for route in routes)]
+    pools = {route.pool: (route.server, route.pool.config.name) for route in routes}
     asked = dict(zip(pools, await asyncio.gather(*map(_ask_each, pools)), strict=True))
-    return lambda some: [_of_model(route, asked[route.pool]) for route in some]
+    slices = [
+        {"server": server, "pool": name, "replica": replica} | _json(at.room)
+        for pool, (server, name) in pools.items()
+        for replica, at in asked[pool].items()
+        if at.room is not None
+    ]
+    return lambda some: [_of_model(route, asked[route.pool]) for route in some], slices
 
 
-def _of_model(route: Route, asked: dict[str, _Tell]) -> _Said:
+def _json(room: Room) -> _Said:
+    said: _Said = msgspec.to_builtins(room)
+    return said
+
+
+def _of_model(route: Route, asked: dict[str, _Replica]) -> _Said:
     pool = route.pool
-    places = [{"replica": replica} | tell(route.name) for replica, tell in asked.items()]
+    places = [{"replica": replica} | at.tell(route.name) for replica, at in asked.items()]
     nowhere = {"state": "unreachable", "why": plain(pool.why_not_ready())}
     nearest = min(places, key=lambda place: _RANK[place["state"]], default=nowhere)
     own = {"state": nearest["state"], "since": nearest.get("since"), "why": nearest.get("why", "")}
@@ -51,18 +72,19 @@ def _of_model(route: Route, asked: dict[str, _Tell]) -> _Said:
     return about | own | {"versions": nearest.get("versions", ()), "places": places}
 
 
-async def _ask_each(pool: Pool) -> dict[str, _Tell]:
+async def _ask_each(pool: Pool) -> dict[str, _Replica]:
     replicas = list(pool.replicas)
     answers = await asyncio.gather(*(_ask(pool, replica) for replica in replicas))
     return {replica.name: answer for replica, answer in zip(replicas, answers, strict=True)}
 
 
-async def _ask(pool: Pool, replica: Replica) -> _Tell:
+async def _ask(pool: Pool, replica: Replica) -> _Replica:
     if replica.breaker.failures >= FAILURES:
         return _alike("unreachable", f"{replica.name} gets no calls: {replica.breaker.why}")
     if pool.leases is not None:
         try:
-            return _on_demand(await pool.leases.listing(replica))
+            listing = await pool.leases.listing(replica)
+            return _Replica(_on_demand(listing), listing.room)
         except PolicyError as error:
             return _alike("unseen", f"the eviction policy of {replica.name} gives no answer: {error}")
     if (watch := pool.watches.get(replica)) is None:
@@ -70,12 +92,12 @@ async def _ask(pool: Pool, replica: Replica) -> _Tell:
     await watch.look()
     if watch.seen_at is None:
         return _alike("unseen", f"what {replica.name} has loaded cannot be seen: {watch.why}")
-    return _preloaded(watch, int(monotonic() - watch.seen_at))
+    return _Replica(_preloaded(watch, int(monotonic() - watch.seen_at)))
 
 
-def _alike(state: str, why: str) -> _Tell:
+def _alike(state: str, why: str) -> _Replica:
     said = {"state": state, "why": plain(why)}
-    return lambda _: said
+    return _Replica(lambda _: said)
 
 
 def _on_demand(listing: Listing) -> _Tell:
@@ -89,7 +111,7 @@ def _on_demand(listing: Listing) -> _Tell:
         return {
             "state": listed.state, "since": _time(since), "why": plain(listed.why), "versions": listed.versions,
             "idleSeconds": listed.idle_seconds, "evictableIn": listed.evictable_in, "leases": listed.leases,
-            "waiters": listed.waiters, "failures": failures,
+            "waiters": listed.waiters, "failures": failures, "footprintBytes": listed.footprint_bytes,
         }  # fmt: skip
 
     return tell

@@ -74,9 +74,9 @@ def page() -> str:
                 for each in families.values())  # fmt: skip
         parts += [f"## {title}\n", _table(("metric", "kind", "unit", "labels", "series", "what"), rows)]
     labels = ((f"`{name}`", label.meaning, str(label.most)) for name, label in metrics.LABELS.items())
-    rows = ((each.title, each.description, "; ".join(panel.title for row in each.rows.values() for panel in row))
+    shown_rows = ((each.title, each.description, "; ".join(panel.title for row in each.rows.values() for panel in row))
             for each in DASHBOARDS)  # fmt: skip
-    shown = _table(("dashboard", "what for", "panels"), rows)
+    shown = _table(("dashboard", "what for", "panels"), shown_rows)
     parts += [
         "## Labels\n",
         _table(("label", "what it says", "values at most"), labels),

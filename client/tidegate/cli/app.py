@@ -14,6 +14,7 @@ from . import life
 from .calls import models, predict, status
 from .model import check, show
 from .output import DEFECT
+from .top import top
 from .why import why
 
 EPILOG = f"Exit codes: {'; '.join(f'{code.value} {code.meaning}' for code in ExitCode)}; {DEFECT} defect."
@@ -44,6 +45,7 @@ for group, command, words in (
     (app, predict, "Call a model."),
     (app, models, "Show which models there are, and where."),
     (app, status, "Show what is in memory, used, and hot."),
+    (app, top, "Show what sits in every slice, live."),
     (app, why, "Say where a model is, and why it does not answer."),
     (app, tune, "Find the best batches and instances."),
 ):

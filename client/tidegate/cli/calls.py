@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..calling.model import Model
     from ..calling.tensors import Answer
     from ..status import KnownProxy, ModelStatus, PlaneStatus, VersionStatus
-    from ..whereabouts import FoundModel, PlaneWhereabouts
+    from ..whereabouts import FoundModel, PlaneOverview, PlaneWhereabouts
 
 _SHOWN = 8  # values of an output that a table has
 _LONGEST = 200  # characters of a text that it has
@@ -164,7 +164,7 @@ def models(
         end(found, json)
 
 
-def end(planes: "Sequence[PlaneStatus | PlaneWhereabouts]", json: bool) -> None:
+def end(planes: "Sequence[PlaneStatus | PlaneWhereabouts | PlaneOverview]", json: bool) -> None:
     """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
     if failed := [each for each in planes if each.error]:
         said = (f"{each.environment or each.proxy} {each.plane}: {each.error}" for each in failed)

@@ -50,17 +50,31 @@ class Listed(msgspec.Struct, rename="camel"):
     evictable_in: float | None = None
     leases: tuple[_LeaseOf, ...] = ()
     waiters: int = 0
+    footprint_bytes: int | None = None
 
 
-class _Listing(msgspec.Struct):
+class Room(msgspec.Struct, rename="camel"):
+    """The slice's memory, as `lease.Listing` has it."""
+
+    policy: str
+    capacity_bytes: int
+    resident_bytes: int
+    loading_bytes: int
+    freeing_bytes: int
+    leaked_bytes: int
+    free_bytes: int
+
+
+class _Listing(Room):
     models: list[Listed]
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Every model as a policy sees it, by name, and when it said so (Unix time)."""
+    """Every model as a policy sees it, by name, the room that they take, and when it said so (Unix time)."""
 
     models: Mapping[str, Listed]
+    room: Room
     at: float
 
 
@@ -99,10 +113,11 @@ class LeaseClient:
         """Return every model as the policy sees it; raises PolicyError."""
         answer = await self._send(b"GET", lease.MODELS_PATH, None, seconds)
         try:
-            models = msgspec.json.decode(answer.body, type=_Listing).models
+            said = msgspec.json.decode(answer.body, type=_Listing)
         except msgspec.MsgspecError:
             raise _unreadable(answer) from None
-        return Listing({each.model: each for each in models}, time())
+        room = msgspec.convert(said, Room, from_attributes=True)
+        return Listing({each.model: each for each in said.models}, room, time())
 
     def close(self) -> None:
         """End the idle connections, and the others after their call."""

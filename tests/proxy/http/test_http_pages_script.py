@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import quickjs
 from tidegate_contracts.lease import LeaseOf
-from tidegate_contracts.whereabouts import Place, VersionFailure, VisibleModel, Whereabouts
+from tidegate_contracts.whereabouts import Place, SliceRoom, VersionFailure, VisibleModel, Whereabouts
 from tidegate_proxy.pages import models_page
 
 [SCRIPT] = re.findall(r"<script>(.+?)</script>", bytes(models_page().body).decode(), re.DOTALL)
@@ -19,13 +19,19 @@ const elements = {}, asked = [], document = {}, location = { pathname: "/inferen
 let answer;
 
 class Element {
-  textContent = ""; value = ""; children = []; listeners = {};
-  insertRow() { const made = new Element(); this.children.push(made); return made; }
-  insertCell() { return this.insertRow(); }
+  textContent = ""; value = ""; children = []; listeners = {}; attributes = {}; dataset = {}; style = {};
+  append(child) { this.children.push(child); child.parentNode = this; }
+  setAttribute(name, value) { this.attributes[name] = String(value); }
   replaceChildren() { this.children = []; }
   addEventListener(name, listener) { this.listeners[name] = listener; }
+  focus() { document.activeElement = this; }
 }
-document.getElementById = (id) => elements[id] ??= new Element();
+const every = (at) => [at, ...at.children.flatMap(every)];
+document.createElement = (kind) => Object.assign(new Element(), { kind });
+document.getElementById = (id) => Object.values(elements).flatMap(every).find((each) => each.id === id)
+  ?? (id.includes(" ") ? null : elements[id] ??= new Element());
+const timers = [];
+const setTimeout = (what) => timers.push(what);
 
 async function fetch(path, options) {
   asked.push({ path, ...options });
@@ -35,7 +41,12 @@ async function fetch(path, options) {
 
 function shown() {
   const rows = document.getElementById("models").children;
-  return rows.map((row) => [row.className, ...row.children.map((cell) => cell.textContent)]);
+  const text = (at) => at.textContent + at.children.map(text).join("");
+  return rows.map((row) => [row.className, ...row.children.map(text)]);
+}
+function blocks() {
+  return elements.slices.children.flatMap((part) => part.children[1].children)
+    .map((each) => [each.className, each.textContent, each.style.flex]);
 }
 """
 
@@ -76,8 +87,8 @@ def browser() -> Browser:
     return made
 
 
-def models(*found: VisibleModel) -> str:
-    return Whereabouts(environment="prod", models=found).model_dump_json(by_alias=True)
+def models(*found: VisibleModel, slices: tuple[SliceRoom, ...] = ()) -> str:
+    return Whereabouts(environment="prod", models=found, slices=slices).model_dump_json(by_alias=True)
 
 
 def model(name: str, *places: Place, **more: Any) -> VisibleModel:
@@ -86,26 +97,74 @@ def model(name: str, *places: Place, **more: Any) -> VisibleModel:
     return VisibleModel.model_validate(said | {"places": places} | more)
 
 
-def test_models_are_shown_with_where_they_are_and_why_not(browser: Browser) -> None:
-    held = Place(
-        replica="10.0.0.1", state="resident", since=SINCE, versions=(1, 2), waiters=3,
-        leases=(LeaseOf(holder="proxy-a", in_flight=4, seconds_left=9),),
-    )  # fmt: skip
-    failed = Place(
-        replica="10.0.0.2", state="failed", failures=(VersionFailure(version=2, since=SINCE, why="no such library"),)
-    )
-    browser.told(200, models(model("alone", held), model("two", held, failed), model("cold", why="nobody called it")))
+HELD = Place(
+    replica="10.0.0.1", state="resident", since=SINCE, versions=(1, 2), waiters=3, idle_seconds=130.0,
+    evictable_in=9.0, footprint_bytes=256 << 20, leases=(LeaseOf(holder="proxy-a", in_flight=4, seconds_left=9),),
+)  # fmt: skip
+FAILED = Place(
+    replica="10.0.0.2", state="failed", failures=(VersionFailure(version=2, since=SINCE, why="no such library"),)
+)
+ROOM = SliceRoom(
+    server="vision", pool="main", replica="10.0.0.1", policy="break-even", capacity_bytes=1 << 30,
+    resident_bytes=384 << 20, loading_bytes=0, freeing_bytes=0, leaked_bytes=64 << 20, free_bytes=576 << 20,
+)  # fmt: skip
+RESIDENT = ["resident", "2026-05-01 10:00:00 UTC", "256.0 MiB", "1 (4 in flight)", "2 min ago", "3 wait for it"]
+
+
+def test_models_are_shown_with_where_they_are_and_why_not_those_in_memory_first(browser: Browser) -> None:
+    browser.told(200, models(model("cold", why="nobody called it"), model("alone", HELD), model("two", HELD, FAILED)))
     browser.run(SCRIPT)
-    who = "held by proxy-a, 4 in flight; 3 wait for it"
-    resident = ["resident", "2026-05-01 10:00:00 UTC", "1, 2", who]
     assert browser.read("shown()") == [
-        ["model resident", "alone", "vision/main", *resident],
-        ["model resident", "two", "vision/main", "resident", "", "", ""],
-        ["place resident", "", "10.0.0.1", *resident],
-        ["place failed", "", "10.0.0.2", "failed", "", "", "version 2: no such library"],
-        ["model cold", "cold", "vision/main", "cold", "", "", "nobody called it"],
+        ["model resident", "alone", "vision/main", *RESIDENT],
+        ["model resident", "two", "vision/main", "resident", "", "", "", "", ""],
+        ["model cold", "cold", "vision/main", "cold", "", "", "", "", "nobody called it"],
     ]
-    assert browser.said.startswith("3 that you may inspect in prod, as of 2")
+    assert browser.said.startswith("3 models that you may inspect in prod, as of 2")
+
+
+def test_a_row_opens_what_is_known_of_its_model_at_each_replica_and_what_has_changed_since(browser: Browser) -> None:
+    browser.told(200, models(model("two", HELD, FAILED)))
+    browser.run(SCRIPT)
+    browser.run('document.getElementById("model vision/two").listeners.click()')
+    rows = browser.read("shown()")
+    assert rows[1] == [
+        "more resident", "10.0.0.1", "", *RESIDENT[:-1],
+        "3 wait for it; versions 1, 2; may go in 9 s; held by proxy-a, 4 in flight",
+    ]  # fmt: skip
+    assert rows[2][0:4] == ["more failed", "10.0.0.2", "", "failed"]
+    assert rows[2][-1] == "version 2: no such library; failed 2026-05-01 10:00:00 UTC"
+    assert rows[3] == ["more", "No change was seen since this page was opened."]
+    assert browser.read("document.activeElement.attributes") == {"aria-expanded": "true"}
+    browser.told(200, models(model("two", FAILED)))
+    browser.run("timers.pop()()")
+    assert browser.read("shown()")[-1][1].endswith("resident → failed")
+    browser.run('document.getElementById("model vision/two").listeners.click()')
+    assert len(browser.read("shown()")) == 1
+
+
+def test_a_slice_is_a_bar_of_its_models_by_size_and_of_others_and_what_leaked(browser: Browser) -> None:
+    browser.told(200, models(model("alone", HELD), model("elsewhere", FAILED), slices=(ROOM,)))
+    browser.run(SCRIPT)
+    assert browser.read("blocks()") == [
+        ["held", "alone", "0 1 25%"],
+        ["others", "others", "0 1 12.5%"],
+        ["leaked", "leaked", "0 1 6.25%"],
+        ["free", "576.0 MiB free", None],
+    ]
+    browser.run("elements.slices.children[0].children[1].children[0].listeners.click()")
+    assert browser.read("shown()")[1][1] == "10.0.0.1"
+
+
+def test_of_thousands_a_hundred_are_shown_and_more_as_they_are_asked_for_or_found(browser: Browser) -> None:
+    browser.told(200, models(*(model(f"model-{number}") for number in range(1000))))
+    browser.run(SCRIPT)
+    assert len(browser.read("shown()")) == 100
+    assert browser.read("[elements.rest.hidden, elements.rest.textContent]") == [False, "Show 100 more of 900"]
+    browser.run("elements.rest.listeners.click()")
+    assert len(browser.read("shown()")) == 200
+    browser.run('elements.word.value = " MODEL-99 "; elements.word.listeners.input()')
+    assert [row[1] for row in browser.read("shown()")] == ["model-99", *(f"model-99{digit}" for digit in range(10))]
+    assert browser.read("elements.rest.hidden") is True
 
 
 def test_whoever_looks_again_sees_what_is_there_then_by_his_key_and_at_the_same_address(browser: Browser) -> None:

@@ -1,0 +1,164 @@
+"""`tidegate top`: what sits in every slice now, as bars, and what each model is doing."""
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final
+
+from typer import Option
+
+from .calls import Environment, Plane, Proxy, end
+from .output import Json, answering, console, print_json, printable, size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from tidegate_contracts.whereabouts import Place, SliceRoom, VisibleModel
+
+    from ..whereabouts import PlaneOverview
+
+_COLOURS: Final = {"resident": "green", "draining": "yellow", "loading": "blue"}
+_IN_MEMORY: Final = ("resident", "draining", "loading", "unloading", "freeing")
+_ORDER: Final = (*_IN_MEMORY, "queued", "quarantined", "failed", "unreachable", "unseen", "cold", "unknown")
+_BAD: Final = ("quarantined", "failed", "unreachable")
+_SHADES: Final = "█▓▒"  # Neighbours differ, without colours too.
+
+
+def top(
+    environment: Environment = None,
+    plane: Plane = None,
+    proxy: Proxy = None,
+    every: Annotated[float, Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, Option("--once", help="Look once; so it does where there is no terminal.")] = False,
+    rows: Annotated[int, Option(min=1, help="Models to show of each environment, those in memory first.")] = 15,
+    json: Json = False,
+) -> None:
+    """Show what sits in every slice, who holds it, what loads and what fails; until Ctrl-C. Loads nothing."""
+    with answering():
+        from rich.console import Group
+        from rich.live import Live
+
+        from ..status import proxies
+        from ..whereabouts import overview
+
+        asked = proxies(environment, plane, proxy)
+        if json:
+            print_json(found := overview(asked))
+            end(found, json)
+            return
+        if once or not sys.stdout.isatty():
+            to = console()
+            for part in _shown(found := overview(asked), to.width, rows):
+                to.print(part)
+            end(found, json)
+            return
+        to = console()
+        try:
+            with Live(console=to, screen=True, auto_refresh=False) as live:
+                while True:
+                    began = time.monotonic()
+                    live.update(Group(*_shown(overview(asked), to.width, rows)), refresh=True)
+                    time.sleep(max(every, 5 * (time.monotonic() - began)))  # most of the proxy's time is for calls
+        except KeyboardInterrupt:
+            return
+
+
+def _shown(planes: "Sequence[PlaneOverview]", width: int, rows: int) -> "Iterable[RenderableType]":
+    from rich.text import Text
+
+    for each in planes:
+        at = f"{each.environment} on {each.plane}" if each.plane else each.environment or each.proxy
+        states = [model.state for model in each.models]
+        sums = ", ".join(f"{states.count(state)} {state}" for state in _ORDER if state in states)
+        sums = "cannot be asked" if each.error else sums or "no models that you may inspect"
+        yield Text(printable(f"{at}   {sums}"), style="bold")
+        for room in each.slices:
+            yield Text(printable(_title(room)))
+            yield _bar(room, each.models, width)
+        if each.models:
+            yield _table(each.models, rows)
+        if (more := len(each.models) - rows) > 0:
+            yield Text(f"and {more} more: `tidegate models`, or --rows", style="dim")
+        yield Text("")
+    yield Text(
+        "`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it.", style="dim"
+    )
+
+
+def _title(room: "SliceRoom") -> str:
+    used = room.capacity_bytes - room.free_bytes
+    leaked = f", {size(room.leaked_bytes)} leaked" if room.leaked_bytes else ""
+    where = f"{room.server}/{room.pool}  {room.replica}"
+    return f"{where}  {size(used)} of {size(room.capacity_bytes)}{leaked}  {room.policy}"
+
+
+def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "RenderableType":
+    """Return a line as wide as there is room for, with each model as wide as its share of the slice."""
+    from rich.text import Text
+
+    parts = []
+    for model in models:
+        for place in model.places if (model.server, model.pool) == (room.server, room.pool) else ():
+            if place.replica == room.replica and place.state in _IN_MEMORY and place.footprint_bytes:
+                parts.append((place.footprint_bytes, model.model, _COLOURS.get(place.state, "yellow")))
+    parts.sort(reverse=True)
+    others = room.resident_bytes + room.loading_bytes + room.freeing_bytes - sum(part[0] for part in parts)
+    if others > 0:
+        parts.append((others, "others", "white"))
+    if room.leaked_bytes:
+        parts.append((room.leaked_bytes, "leaked", "red"))
+    line, before = Text(no_wrap=True), 0
+    for number, (count, name, colour) in enumerate(parts):
+        after = before + count
+        cells = round(width * after / room.capacity_bytes) - round(width * before / room.capacity_bytes)
+        before = after
+        name = printable(name)
+        text = f" {name[: cells - 2]} " if cells > 3 else ""
+        fill = _SHADES[number % len(_SHADES)]
+        line.append(text, style=f"black on {colour}")
+        line.append(fill * (cells - len(text)), style=colour)
+    line.append("·" * max(0, width - len(line)), style="dim")
+    line.truncate(width)
+    return line
+
+
+def _table(models: "Sequence[VisibleModel]", rows: int) -> "RenderableType":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("MODEL", "SERVER", "STATE", "SINCE", "SIZE", "HELD BY", "LAST USE", "WHY"):
+        table.add_column(name, overflow="ellipsis", no_wrap=name != "WHY")
+    rank = {state: number for number, state in enumerate(_ORDER)}
+    ordered = sorted(models, key=lambda each: (rank.get(each.state, len(rank)), -_requests(each), each.model))
+    for model in ordered[:rows]:
+        nearest = next((place for place in model.places if place.state == model.state), None)
+        style = "red" if model.state in _BAD else "green" if model.state == "resident" else ""
+        table.add_row(*map(printable, _row(model, nearest)), style=style)
+    return table
+
+
+def _requests(model: "VisibleModel") -> int:
+    return sum(lease.in_flight for place in model.places for lease in place.leases)
+
+
+def _row(model: "VisibleModel", place: "Place | None") -> tuple[str, ...]:
+    about = f"{model.server}/{model.pool}"
+    since = "" if model.since is None else _ago((datetime.now(UTC) - model.since).total_seconds())
+    holders = sum(len(each.leases) for each in model.places)
+    held = f"{holders} ({_requests(model)} in flight)" if holders else ""
+    idle = min((each.idle_seconds for each in model.places if each.idle_seconds is not None), default=None)
+    waiters = sum(each.waiters for each in model.places)
+    bytes_ = place.footprint_bytes if place is not None else None
+    why = "; ".join(filter(None, (model.why, f"{waiters} wait for it" if waiters else "")))
+    return (
+        model.model, about, model.state, since, "" if bytes_ is None else size(bytes_), held,
+        "" if idle is None else f"{_ago(idle)} ago", why,
+    )  # fmt: skip
+
+
+def _ago(seconds: float) -> str:
+    """Return a time that has gone by in two or three words' room: 90 s, 5 min, 7 h, 3 d."""
+    for most, unit, of in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
+        if seconds < most:
+            return f"{seconds / of:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"

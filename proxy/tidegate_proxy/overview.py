@@ -1,0 +1,237 @@
+"""The page of models: slices as bars of what sits in them, and a row a model that opens what is known of it.
+
+Its script asks `/models` as whoever looks at it, and again every few seconds; what has changed meanwhile, it remembers.
+Thousands of models make few rows: those that take memory first, as many as are asked for, or that match a word.
+"""
+
+from typing import Final
+
+LOOK: Final = """
+:root { color-scheme: light dark; --line: #8886; --bad: #c0392b; --good: #1d7a45; --quiet: #6b6b6b; }
+@media (prefers-color-scheme: dark) { :root { --bad: #ff8a7a; --good: #6fd08c; --quiet: #a5a5a5; } }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 80rem; margin: 1.5rem auto; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1rem; margin: 1rem 0 .3rem; font-weight: 600; }
+h2 small, .quiet { color: var(--quiet); font-weight: 400; }
+form { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: end; margin: .8rem 0; }
+input, button { font: inherit; color: inherit; }
+.bar { display: flex; height: 2.6rem; border: 1px solid var(--line); border-radius: 6px; overflow: hidden; }
+.bar > * { min-width: 3px; box-sizing: border-box; border: 0; border-right: 1px solid #0004; padding: 0 .3rem;
+  overflow: hidden; white-space: nowrap; text-overflow: ellipsis; text-align: left; color: #111; font-size: .8rem; }
+.bar span { line-height: 2.6rem; }
+.bar .free { flex: 1 1 0; background: none; color: inherit; border: 0; }
+.bar .resident { background: #a9d8b5; } .bar .held { background: #6cbf86; } .bar .draining { background: #d7c96a; }
+.bar .loading { background: #8fc0ea; } .bar .unloading, .bar .freeing { background: #e6b47b; }
+.bar .leaked { background: #e08c86; } .bar .others { background: #c9c9c9; }
+button.name { border: 0; background: none; padding: 0; text-align: left; cursor: pointer; overflow-wrap: anywhere; }
+button.name::before { content: "\\25b8\\a0"; } button.name[aria-expanded=true]::before { content: "\\25be\\a0"; }
+:focus-visible { outline: 3px solid #3b82f6; outline-offset: -2px; }
+table { border-collapse: collapse; width: 100%; margin-top: .8rem; }
+th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td:nth-child(2), td:nth-child(4), td:nth-child(5), td:nth-child(7) { white-space: nowrap; }
+td:last-child { overflow-wrap: anywhere; white-space: normal; }
+tr.more td { border-bottom: 1px solid var(--line); padding-left: 1.6rem; }
+.resident td:nth-child(3) { color: var(--good); }
+.failed td:nth-child(3), .quarantined td:nth-child(3), .unreachable td:nth-child(3) { color: var(--bad); }
+@media (max-width: 48rem) {
+  thead { display: none; } tr, td { display: block; border: 0; padding: .05rem 0; }
+  tbody tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  tr.more td { border: 0; } td:empty { display: none; }
+  td[data-of]::before { content: attr(data-of) ": "; color: var(--quiet); }
+}
+"""
+SCRIPT: Final = """
+"use strict";
+const ROWS = 100, EVERY = 5000, CHANGES = 20;
+const MEMORY = ["resident", "draining", "loading", "unloading", "freeing"];
+const ORDER = [...MEMORY, "queued", "quarantined", "failed", "unreachable", "unseen", "cold", "unknown"];
+const COLUMNS = ["", "Server", "State", "Since", "Size", "Held by", "Last use", "Why"];
+const find = (id) => document.getElementById(id);
+const open = new Set(), past = new Map();
+let told = { models: [], slices: [] }, most = ROWS;
+
+const bytes = (size) => {
+  let at = 0;
+  for (; size >= 1024 && at < 4; at++) size /= 1024;
+  return `${at ? size.toFixed(1) : size} ${["B", "KiB", "MiB", "GiB", "TiB"][at]}`;
+};
+const ago = (seconds) => seconds < 120 ? `${Math.round(seconds)} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min`
+  : `${Math.round(seconds / 3600)} h`;
+const time = (text) => (text ?? "").slice(0, 19).replace("T", " ") + (text ? " UTC" : "");
+const of = (model) => `${model.server}/${model.model}`;
+const inFlight = (at) => (at.leases ?? []).reduce((sum, each) => sum + each.inFlight, 0);
+
+function make(kind, text, to) {
+  const made = document.createElement(kind);
+  if (text !== undefined) made.textContent = text;
+  if (to) to.append(made);
+  return made;
+}
+
+function slice(room) {
+  const part = make("section", undefined, find("slices"));
+  const title = make("h2", `${room.server}/${room.pool} `, part);
+  make("small", room.replica, title);
+  const kinds = ["resident", "loading", "freeing", "leaked", "free"].filter((kind) => room[kind + "Bytes"]);
+  const sums = kinds.map((kind) => `${kind} ${bytes(room[kind + "Bytes"])}`).join(", ");
+  const bar = make("div", undefined, part);
+  bar.className = "bar";
+  bar.setAttribute("role", "group");
+  bar.setAttribute("aria-label", `${sums} of ${bytes(room.capacityBytes)}`);
+  let others = room.residentBytes + room.loadingBytes + room.freeingBytes;
+  const block = (kind, size, text, title, does) => {
+    const made = make(does ? "button" : "span", text, bar);
+    made.className = kind;
+    made.title = title;
+    made.style.flex = `0 1 ${100 * size / room.capacityBytes}%`;
+    if (does) made.addEventListener("click", does);
+  };
+  for (const model of told.models) {
+    if (model.server !== room.server || model.pool !== room.pool) continue;
+    const at = model.places.find((each) => each.replica === room.replica && MEMORY.includes(each.state));
+    if (!at?.footprintBytes) continue;
+    others -= at.footprintBytes;
+    const held = at.state === "resident" && (at.leases ?? []).length ? "held" : at.state;
+    const title = `${model.model}: ${at.state}, ${bytes(at.footprintBytes)}, held by ${(at.leases ?? []).length}`;
+    block(held, at.footprintBytes, model.model, title, () => { open.add(of(model)); show(of(model)); });
+  }
+  if (others > 0) block("others", others, "others", `models that are not for you to see: ${bytes(others)}`);
+  if (room.leakedBytes) block("leaked", room.leakedBytes, "leaked", `did not come back: ${bytes(room.leakedBytes)}`);
+  make("span", `${bytes(room.freeBytes)} free`, bar).className = "free";
+  make("div", `${sums} of ${bytes(room.capacityBytes)}; policy ${room.policy}`, part).className = "quiet";
+}
+
+function cells(row, texts, first = 0) {
+  texts.forEach((text, at) => {
+    const made = make("td", text, row);
+    if (COLUMNS[first + at]) made.dataset.of = COLUMNS[first + at];
+  });
+}
+
+function words(model, at) {
+  const leases = at.leases ?? [];
+  const failures = (at.failures ?? []).map((each) => (each.version ? `version ${each.version}: ` : "") + each.why);
+  const held = leases.length ? `${leases.length} (${inFlight(at)} in flight)` : "";
+  const why = [...(failures.length ? failures : [at.why ?? ""]), at.waiters ? `${at.waiters} wait for it` : ""];
+  const size = at.footprintBytes ? bytes(at.footprintBytes) : "";
+  const use = at.idleSeconds === null || at.idleSeconds === undefined ? "" : `${ago(at.idleSeconds)} ago`;
+  return [at.state, time(at.since), size, held, use, why.filter(Boolean).join("; ")];
+}
+
+function row(model) {
+  const only = model.places?.length === 1 ? model.places[0] : null;
+  const made = make("tr", undefined, find("models"));
+  made.className = "model " + model.state;
+  const name = make("button", model.model, make("td", undefined, made));
+  name.className = "name";
+  name.id = "model " + of(model);
+  name.setAttribute("aria-expanded", open.has(of(model)));
+  name.addEventListener("click", () => {
+    if (!open.delete(of(model))) open.add(of(model));
+    show(of(model));
+  });
+  cells(made, [`${model.server}/${model.pool}`, ...words(model, only ?? model)], 1);
+  if (!open.has(of(model))) return;
+  for (const at of model.places ?? []) {
+    const more = make("tr", undefined, find("models"));
+    more.className = "more " + at.state;
+    const versions = (at.versions ?? []).length ? `versions ${at.versions.join(", ")}` : "";
+    const goes = at.evictableIn === null || at.evictableIn === undefined ? ""
+      : at.evictableIn > 0 ? `may go in ${ago(at.evictableIn)}` : "may go now";
+    const failed = (at.failures ?? []).map((each) => `failed ${time(each.since)}`);
+    const holders = (at.leases ?? []).map((each) => `held by ${each.holder}, ${each.inFlight} in flight`);
+    const [state, since, size, held, use, why] = words(model, at);
+    cells(more, [at.replica, "", state, since, size, held, use,
+      [why, versions, goes, ...failed, ...holders].filter(Boolean).join("; ")]);
+  }
+  const seen = make("td", undefined, make("tr", undefined, find("models")));
+  seen.parentNode.className = "more";
+  seen.colSpan = COLUMNS.length;
+  const changes = past.get(of(model)) ?? [];
+  seen.textContent = changes.length ? `Seen since this page was opened: ${changes.join("; ")}`
+    : "No change was seen since this page was opened.";
+}
+
+function show(focus) {
+  const before = focus ?? document.activeElement?.id?.replace(/^model /, "");
+  const word = find("word").value.trim().toLowerCase();
+  const match = told.models.filter((model) => of(model).toLowerCase().includes(word));
+  match.sort((one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state));
+  find("slices").replaceChildren();
+  for (const room of told.slices ?? []) slice(room);
+  find("models").replaceChildren();
+  for (const model of match.slice(0, most)) row(model);
+  const rest = match.length - most;
+  find("rest").hidden = rest <= 0;
+  find("rest").textContent = `Show ${Math.min(rest, ROWS)} more of ${rest}`;
+  if (before) find("model " + before)?.focus();
+}
+
+function remember(models) {
+  const now = new Date().toISOString();
+  const states = new Map(told.models.map((model) => [of(model), model.state]));
+  for (const model of models) {
+    const was = states.get(of(model));
+    if (was === undefined || was === model.state) continue;
+    past.set(of(model), [...(past.get(of(model)) ?? []), `${time(now)} ${was} → ${model.state}`].slice(-CHANGES));
+  }
+}
+
+async function look() {
+  const headers = { accept: "application/json" };
+  const key = find("key").value.trim();
+  if (key) headers.authorization = "Bearer " + key;
+  let said;
+  try {
+    const answer = await fetch(location.pathname, { headers, cache: "no-store" });
+    said = await answer.json();
+    if (!answer.ok) throw new Error(said.detail ?? `It answers ${answer.status}.`);
+  } catch (error) {
+    find("said").textContent = error.message;
+    return false;
+  }
+  find("said").textContent = `${said.models.length} models that you may inspect in ${said.environment}, as of ` +
+    time(new Date().toISOString());
+  remember(said.models);
+  told = said;
+  show();
+  return true;
+}
+
+async function again() {
+  const began = Date.now();
+  if (!document.hidden && told.environment) await look();
+  setTimeout(again, Math.max(EVERY, 10 * (Date.now() - began)));  // a tenth of the proxy's time at most
+}
+
+find("who").addEventListener("submit", (event) => { event.preventDefault(); look(); });
+find("word").addEventListener("input", () => { most = ROWS; show(); });
+find("rest").addEventListener("click", () => { most += ROWS; show(); });
+look();
+setTimeout(again, EVERY);
+"""
+PAGE: Final = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Models</title>
+<link rel="icon" href="data:,">
+<style>{LOOK}</style>
+</head>
+<body>
+<h1>Models</h1>
+<form id="who">
+<label>Token or API key <input id="key" type="password" autocomplete="off"></label> <button>Look</button>
+<label>Find <input id="word" type="search" autocomplete="off"></label>
+</form>
+<p id="said" role="status"></p>
+<div id="slices"></div>
+<table>
+<thead><tr><th>Model<th>Server<th>State<th>Since<th>Size<th>Held by<th>Last use<th>Why</tr></thead>
+<tbody id="models"></tbody>
+</table>
+<p><button id="rest" hidden></button></p>
+<script>{SCRIPT}</script>
+</body>
+</html>
+"""

@@ -1,0 +1,122 @@
+"""`tidegate top`: slices as bars, models as rows, and a proxy that cannot be asked hides no other."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate.cli.app import app
+from tidegate_contracts import environments as facts
+from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
+from typer.testing import CliRunner, Result
+
+from lab.local_plane.process import free_ports
+from tests.proxy.rigs.upstream import Caller, upstream
+
+WIDE = 160
+HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 wait for it"
+ROOM = {
+    "server": "gpu", "pool": "small", "replica": "10.0.0.1:8000", "policy": "break-even", "capacityBytes": 1600,
+    "residentBytes": 1000, "loadingBytes": 200, "freeingBytes": 0, "leakedBytes": 160, "freeBytes": 240,
+}  # fmt: skip
+
+
+def model(name: str, state: str = "resident", **place: Any) -> dict[str, Any]:
+    at = {"replica": "10.0.0.1:8000", "state": state} | place
+    return {
+        "model": name, "server": "gpu", "pool": "small", "loading": "on-demand", "state": state, "places": [at],
+        "why": place.get("why", ""),
+    }  # fmt: skip
+
+
+@contextmanager
+def planes(folder: Path, **said: Any) -> Iterator[None]:
+    """Data planes of one environment whose proxies say this; or do not run."""
+    with ExitStack() as stack:
+        made = []
+        for wave, (name, answer) in enumerate(said.items()):
+            url = f"127.0.0.1:{free_ports(1)[0]}"
+            if answer is not None:
+                url = stack.enter_context(upstream(saying(answer))).http
+            made.append(facts.Plane(name=name, wave=wave, proxy_url=f"http://{url}", servers=(), models=()))
+        known = facts.Environments(environments=(facts.Environment(name="prod", planes=tuple(made)),))
+        (folder / "environments.json").write_text(known.model_dump_json(by_alias=True))
+        yield
+
+
+def saying(answer: dict[str, Any]) -> Any:
+    def act(caller: Caller) -> None:
+        assert caller.request.path == WHEREABOUTS_PATH
+        caller.answer(json.dumps({"environment": "prod", "models": []} | answer).encode())
+
+    return act
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
+    monkeypatch.setenv("TIDEGATE_API_KEY", "tg_0")
+    monkeypatch.delenv("DOMINO_INFERENCE_PROXY", raising=False)
+    return tmp_path
+
+
+def top(*words: str) -> Result:
+    return CliRunner().invoke(app, ["top", *words])
+
+
+def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(folder: Path) -> None:
+    models = [model("ant", footprintBytes=600), model("bee", "loading", footprintBytes=200), model("cold", "cold")]
+    with planes(folder, east={"models": models, "slices": [ROOM]}):
+        done = top()
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["prod", "on", "east", "1", "resident,", "1", "loading,", "1", "cold"]
+    assert lines[1] == "gpu/small  10.0.0.1:8000  1.3 KiB of 1.6 KiB, 160 B leaked  break-even"
+    bar = lines[2]
+    assert len(bar) == WIDE
+    where = [bar.index(each) for each in (" ant ", " bee ", " others ", " leaked ")]
+    assert where == [0, 60, 80, 120]
+    assert bar.count("·") == 24
+
+
+def test_those_in_memory_come_first_then_who_fails_and_of_each_what_is_known(folder: Path) -> None:
+    held = [
+        {"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3},
+        {"holder": "proxy-2", "secondsLeft": 9.0, "inFlight": 1},
+    ]
+    models = [
+        model("cold", "cold"),
+        model("broken", "quarantined", why="no such \x1b[31mlibrary"),
+        model("held", leases=held, idleSeconds=300.0, waiters=2, footprintBytes=3 << 20),
+        model("ant"),
+    ]
+    with planes(folder, east={"models": models}):
+        done = top("--rows", "3")
+    rows = [line.split() for line in done.stdout.splitlines()[2:5]]
+    assert [row[0] for row in rows] == ["held", "ant", "broken"]
+    assert rows[0] == ["held", "gpu/small", "resident", *HELD.split(" ")]
+    assert rows[2][2:] == ["quarantined", "no", "such", "�[31mlibrary"]
+    assert "and 1 more: `tidegate models`" in done.stdout
+
+
+def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(folder: Path) -> None:
+    with planes(folder, east={"models": [model("ant")]}, west=None):
+        done = top()
+        said = json.loads(top("--json").stdout)
+    assert done.exit_code == 6
+    assert "prod on west   cannot be asked" in done.stdout
+    assert any(line.startswith("ant ") for line in done.stdout.splitlines())
+    assert "prod west: http://" in done.stderr
+    assert [(each["plane"], len(each["models"]), bool(each["error"])) for each in said] == [
+        ("east", 1, False),
+        ("west", 0, True),
+    ]
+
+
+def test_of_an_older_proxy_which_knows_no_slices_models_are_shown(folder: Path) -> None:
+    with planes(folder, east={"models": [model("ant")]}):
+        done = top()
+    assert done.exit_code == 0
+    assert [line.split()[:3] for line in done.stdout.splitlines()[2:3]] == [["ant", "gpu/small", "resident"]]

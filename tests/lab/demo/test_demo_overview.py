@@ -1,0 +1,132 @@
+"""The overview of the demo, in a terminal and in a real browser: at two widths, light and dark, with a keyboard.
+
+TIDEGATE_PICTURES=docs/pictures keeps what was seen, for the README.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tidegate.calling.credentials import API_KEY
+
+from lab.demo.stage import CALLER, platform
+from lab.demo.visitor import Visitor
+from lab.local_plane.chromium import Tab, chromium
+from lab.local_plane.environment import LocalEnvironment
+from tests.proxy.rigs.pytest_rigs import not_run
+
+pytestmark = [pytest.mark.thorough, pytest.mark.anyio]
+LOOKS = {"wide, light": (1280, 900, False), "narrow, dark": (390, 844, True)}
+QUICK_MILLISECONDS = 500  # To draw ten thousand models anew, on a busy machine; some 20 on a quiet one.
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEnvironment]:
+    with not_run("THE DEMO"), platform(tmp_path_factory.mktemp("overview")) as made:
+        visitor = Visitor([each.http for each in made.proxies], made.keys[CALLER])
+        for model in ("sparrow", "unicorn", "ant", "bee", "goat"):
+            visitor.want(model)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with not_run("A BROWSER"), ExitStack() as stack:
+        yield stack.enter_context(chromium(tmp_path_factory.mktemp("chromium")))
+
+
+@asynccontextmanager
+async def page(browser: str, plane: LocalEnvironment, look: str) -> AsyncIterator[Tab]:
+    width, height, dark = LOOKS[look]
+    async with Tab(browser) as tab:
+        await tab.look(f"http://{plane.proxies[0].http}/models", width, height, dark=dark)
+        await tab.until("document.readyState === 'complete' && find('said').textContent !== ''")
+        await tab.read("find('key').focus()")
+        await tab.write(plane.keys[CALLER])
+        await tab.press("Enter", "\r")
+        await tab.until("document.querySelectorAll('tr.resident').length > 0")
+        yield tab
+
+
+@pytest.mark.parametrize("look", LOOKS)
+async def test_a_browser_shows_slices_and_models_without_an_error_and_within_its_width(
+    browser: str, plane: LocalEnvironment, look: str, tmp_path: Path
+) -> None:
+    async with page(browser, plane, look) as tab:
+        assert await tab.read("document.querySelectorAll('.bar').length") == 1
+        assert "ant" in await tab.read("find('slices').textContent")
+        assert await tab.read("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+        colours = await tab.read("[getComputedStyle(document.body).color, getComputedStyle(find('said')).color]")
+        assert (colours[0] == "rgb(255, 255, 255)") == look.endswith("dark")
+        assert not [each for each in tab.errors if "401" not in each], "but for the first look, without a key"
+        folder = Path(os.environ.get("TIDEGATE_PICTURES") or tmp_path)
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"overview-{look.partition(',')[0]}.png"
+        await tab.read("document.querySelector('.bar button').click()")
+        await tab.read("document.activeElement.blur()")
+        await tab.read("find('key').value = ''")
+        await tab.picture(file)
+        assert file.stat().st_size > 10_000
+
+
+async def test_a_keyboard_is_enough(browser: str, plane: LocalEnvironment) -> None:
+    async with page(browser, plane, "wide, light") as tab:
+        await tab.read("find('key').focus()")
+        seen = []
+        for _ in range(40):
+            await tab.press("Tab")
+            where = await tab.read("document.activeElement.id || document.activeElement.className")
+            seen.append(where)
+            if where.startswith("model "):
+                break
+        assert {"word", "held", "resident"} & {*seen}
+        assert seen[-1].startswith("model ")
+        assert await tab.read("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        await tab.press("Enter", "\r")
+        assert await tab.read("document.activeElement.getAttribute('aria-expanded')") == "true"
+        assert await tab.read("document.querySelectorAll('tr.more').length") >= 2
+        assert await tab.read("document.activeElement.id") == seen[-1], "the cursor stays where it was"
+
+
+async def test_with_ten_thousand_models_it_stays_quick(browser: str, plane: LocalEnvironment) -> None:
+    async with page(browser, plane, "wide, light") as tab:
+        took = await tab.read(
+            """(() => {
+              const [one] = told.models;
+              told = { ...told, models: Array.from({ length: 10000 }, (_, at) => ({ ...one, model: `model-${at}` })) };
+              const began = performance.now();
+              show();
+              return performance.now() - began;
+            })()"""
+        )
+        assert took < QUICK_MILLISECONDS
+        assert await tab.read("document.querySelectorAll('tr.model').length") == 100
+
+
+def tidegate(plane: LocalEnvironment, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "tidegate", "top", "--proxy", f"http://{plane.proxies[0].http}", *words]
+    return subprocess.run(
+        command, env=os.environ | {API_KEY: plane.keys[CALLER]}, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+
+
+def test_a_terminal_shows_the_same(plane: LocalEnvironment) -> None:
+    done = tidegate(plane)
+    assert (done.returncode, done.stderr) == (0, "")
+    [title] = [line for line in done.stdout.splitlines() if " of " in line and "main" in line][:1]
+    assert "on-demand/main" in title
+    [row] = [line for line in done.stdout.splitlines() if line.startswith("ant ")]
+    assert "resident" in row
+    [bar] = [line for line in done.stdout.splitlines() if " ant " in line and line != row]
+    assert len(bar) == 160
+    said = json.loads(tidegate(plane, "--json").stdout)
+    [at] = said
+    assert {each["model"] for each in at["models"]} >= {"ant", "bee", "sparrow"}
+    [room] = at["slices"]
+    assert room["residentBytes"] > 0

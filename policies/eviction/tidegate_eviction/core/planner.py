@@ -127,7 +127,8 @@ class _QueuePass:
                 pool.plan_at = min(pool.plan_at, model.due)
 
     def _keep(self, queue: list[Model]) -> None:
-        """Keep room for pinned models, those with a warm window, and those that others were evicted for."""
+        """Keep room for pinned models, those with a warm window, and those that others were evicted for: of the latter,
+        where memory has leaked since, for those whose turn it is first, or all would wait for each other's room."""
         pool = self._pool
         protected = {
             piece
@@ -136,14 +137,18 @@ class _QueuePass:
             for piece in model.held
         }
         left = pool.settings.capacity_bytes - pool.memory.leaked - pool.ledger.size(protected)
+        made = pool.free + pool.ledger.pending
         for model in queue:
             needed = pool.needed(model)
             if pool.demanded(model) and model.failures.not_before <= pool.now:
                 if needed <= left:
                     left -= needed
                     self._kept[model.name] = needed
-            elif model.room_made:
+            elif model.room_made and needed <= made:
+                made -= needed
                 self._kept[model.name] = needed
+            else:
+                model.room_made = False
             if model.room_made:
                 self._in_turn.add(model.name)
 

@@ -42,7 +42,7 @@ $(foreach name,$(filter $(NAMES),$(SAID)),$(if $(value $(name)),,$(error $(name)
 
 # Where the program is: here, or where a platform of one's own has it, whose Makefile includes this one (`make init`).
 ROOT := $(if $(TIDEGATE),$(abspath $(TIDEGATE)),$(CURDIR))
-OF_THE_PROGRAM := attack bench bench-eviction bench-iac bench-lifecycle bench-proxy docs format fuzz lock mutation test test-all
+OF_THE_PROGRAM := attack bench bench-eviction bench-iac bench-lifecycle bench-proxy docs site format fuzz lock mutation test test-all
 ifneq ($(TIDEGATE),)
 $(if $(wildcard $(ROOT)/requirements/install.py),,$(error TIDEGATE=$(TIDEGATE) is no checkout of Tidegate))
 $(foreach goal,$(filter $(OF_THE_PROGRAM),$(MAKECMDGOALS)),$(error make $(goal) is about Tidegate itself: run it in a checkout of it))
@@ -269,10 +269,22 @@ bench-lifecycle: .test ## Measure publishing against cp, sha256sum and rsync, re
 dashboards: .run ## Write Grafana's dashboards as JSON files to build/dashboards (DIR=<folder>)
 	@$(RUN) -m components.dashboards "$${DIR:-build/dashboards}"
 
+# The commands of `tidegate`, as typer, which runs them, describes them.
+CLI_PAGE = { printf '\# Commands of tidegate\n\n`make docs` writes this page. The words are explained in [concepts.md](concepts.md).\n' \
+  && $(RUN) -m typer tidegate.cli.app utils docs --name tidegate | tail -n +2; }
+
+SITE = "$(shell '$(PYTHON)' '$(ROOT)/requirements/install.py' --where site)/bin/python"
+
+.PHONY: site
+site: ## Build the site of the documentation, which is read without a network, in build/site (DIR=<folder>)
+	@$(PYTHON) requirements/install.py site
+	@$(PYTHON) -m lab.site "$${DIR:-build/site}" --sphinx $(SITE)
+
 .PHONY: docs
-docs: .run ## Write what is generated: docs/definition.md, guardrails.md, metrics.md, the schemas of the definition and of JSON=1
+docs: .run ## Write what is generated: docs/definition.md, guardrails.md, metrics.md, cli.md, the schemas of the definition and of JSON=1
 	@$(RUN) -m stacks.reference
 	@$(RUN) -m rollout.json_document > docs/json.schema.json
+	@$(CLI_PAGE) > docs/cli.md
 
 .PHONY: format
 format: .test ## Put the code into its form
@@ -288,7 +300,7 @@ lock: .test ## Resolve all dependencies anew
 	@$(LOCK) client/pyproject.toml --all-extras --output-file requirements/client.txt
 	@$(LOCK) pyproject.toml proxy/pyproject.toml policies/eviction/pyproject.toml client/pyproject.toml \
 	  --all-extras --output-file requirements/test.txt
-	@$(LOCK) requirements/mlflow.in --output-file requirements/mlflow.txt
+	@for set in mlflow site; do $(LOCK) requirements/$$set.in --output-file requirements/$$set.txt; done
 	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done
 
 .PHONY: clean

@@ -34,6 +34,8 @@ with 2 whenever one of them fails, and prints its code: `make: *** [Makefile:…
 
 The policy pack runs with the `python3` that is on the PATH, which needs `pulumi` and `pulumi-policy`. After `make up`:
 
+<!-- not run: Pulumi's engine is in no package registry -->
+
 ```sh
 PATH="$PWD/.venv/bin:$PATH" pulumi preview --policy-pack policies/guardrails
 ```

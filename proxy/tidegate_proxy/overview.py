@@ -27,7 +27,7 @@ button.name::before { content: "\\25b8\\a0"; } button.name[aria-expanded=true]::
 :focus-visible { outline: 3px solid #3b82f6; outline-offset: -2px; }
 table { border-collapse: collapse; width: 100%; margin-top: .8rem; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-td:nth-child(2), td:nth-child(4), td:nth-child(5), td:nth-child(7) { white-space: nowrap; }
+td:nth-child(2), td:nth-child(4), td:nth-child(5), td:nth-child(6), td:nth-child(7) { white-space: nowrap; }
 td:last-child { overflow-wrap: anywhere; white-space: normal; }
 tr.more td { border-bottom: 1px solid var(--line); padding-left: 1.6rem; }
 .resident td:nth-child(3) { color: var(--good); }

@@ -53,6 +53,8 @@ left out where there is nothing to say.
 **To follow a request**, take its `x-request-id`, the caller's own or the one in the answer, or the trace of its
 `traceparent`:
 
+<!-- not run: it is for a cluster of yours -->
+
 ```sh
 kubectl --namespace "$NS" logs --selector app.kubernetes.io/name=inference-proxy --tail -1 | grep order-8
 kubectl --namespace "$NS" logs --selector tidegate.dev/loading --container eviction-policy --tail -1 | grep order-8

@@ -1,0 +1,135 @@
+"""Every command of the pages is one that there is, and every block of them is run by a test, or says that none does."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import typer
+from tidegate.cli.app import app
+from tidegate_eviction.__main__ import app as eviction
+from typer.core import TyperGroup
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", "CONTRIBUTING.md", "proxy/README.md", "policies/eviction/README.md", "client/README.md"]
+PAGES += [f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]+?) -->\n\n?)?^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+RUN = {
+    "README.md: make up     #": "tests/rollout/test_rollout_up.py",
+    "README.md: make demo ": "tests/lab/demo/test_demo_walk.py",
+    "README.md: make demo-lifecycle": "tests/lab/demo/test_demo_lifecycle.py",
+    "README.md: make init": "tests/rollout/init/test_init_platform.py",
+    "client/README.md: pip install": "tests/requirements/test_packages.py",
+    "docs/capacity.md: make trace PROMETHEUS": "tests/capacity/test_capacity_prometheus.py",
+    "docs/capacity.md: make trace LOGS": "tests/capacity/test_capacity_call_logs.py",
+    "docs/capacity.md: make plan": "tests/capacity/test_capacity_plan.py",
+    "docs/capacity.md: make advise": "tests/capacity/test_capacity_advise_command.py",
+    "docs/domino.md: make rollout": "tests/cluster/test_docs_domino.py",
+    "docs/eviction.md: python -m tidegate_eviction simulate": "tests/docs/test_docs_own_policy.py",
+    "docs/helm.md: make values": "tests/cluster/test_handover.py",
+    "docs/json.md: make check JSON=1": "tests/rollout/test_rollout_json.py",
+    "docs/models.md: ": "tests/docs/test_docs_models.py",
+    "docs/platform.md: make init": "tests/rollout/init/test_init_platform.py",
+    "docs/proxy-api.md: ": "tests/proxy/docs/test_docs_proxy_api.py",
+    "docs/simulator.md: pip install": "tests/requirements/test_packages.py",
+}
+"""By page and how a block begins: the test that runs what stands there, or the same with what a test has instead."""
+PROGRAMS = {
+    "cd", "curl", "do", "docker", "done", "export", "for", "git", "helm", "kubectl", "pip", "pulumi", "sort", "grep",
+    "printf", "cat", "cp", "rm", "mkdir", "python", "POD=$(kubectl",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of commands of a page."""
+
+    page: str
+    not_run: str | None
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}: {self.text}"
+
+    def lines(self) -> list[str]:
+        whole = self.text.replace("\\\n", " ")
+        whole = re.sub(r"<<'?(\w+)'?\n.*?^\1$", "", whole, flags=re.DOTALL | re.MULTILINE)
+        whole = re.sub(r"'\n.*?^'", "''", whole, flags=re.DOTALL | re.MULTILINE)  # a program that is fed to another
+        parts = [part for line in whole.splitlines() for part in re.split(r" && (?!\w+=)", line.partition(" #")[0])]
+        parts = [re.sub(r'^(?:[A-Z_]+=(?:"[^"]*"|[^\s$]*) )+', "", each) for each in parts]  # variables of one command
+        return [each.strip() for each in parts if each.strip() and not each.startswith((" ", "#"))]
+
+
+def blocks() -> list[Block]:
+    return [Block(page, *found) for page in PAGES for found in BLOCK.findall((ROOT / page).read_text("utf-8"))]
+
+
+BLOCKS = blocks()
+LINES = sorted({(block.page, line) for block in BLOCKS for line in block.lines()})
+MAKE = [(page, line) for page, line in LINES if line.startswith("make ")]
+TIDEGATE = [(page, line) for page, line in LINES if line.startswith("tidegate ")]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name.partition("\n")[0][:70])
+def test_a_block_is_run_by_a_test_or_says_why_none_does(block: Block) -> None:
+    by = [test for begins, test in RUN.items() if block.name.startswith(begins)]
+    assert len(by) + bool(block.not_run) == 1, "one of both"
+    assert not block.not_run or len(block.not_run.split()) >= 4
+
+
+@pytest.mark.parametrize(("begins", "test"), RUN.items())
+def test_what_is_said_to_be_run_is_there(begins: str, test: str) -> None:
+    assert any(block.name.startswith(begins) for block in BLOCKS)
+    assert (ROOT / test).exists()
+
+
+@pytest.mark.parametrize(("page", "line"), MAKE)
+def test_make_has_the_goal_and_the_settings(page: str, line: str) -> None:
+    del page
+    line = re.sub(r"<\w+>", "one", line).replace("…", "x").partition(" > ")[0]
+    words = [each for each in shlex.split(line)[1:] if not each.startswith("-")]
+    if "init" not in words:
+        words.append("RUN=python")
+    done = subprocess.run(
+        ["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("page", "line"), TIDEGATE)
+def test_tidegate_has_the_command_and_its_options(page: str, line: str) -> None:
+    del page
+    words = shlex.split(line.partition(" | ")[0])[1:]
+    at = typer.main.get_command(app)
+    while isinstance(at, TyperGroup) and words and not words[0].startswith("-"):
+        at = at.commands[words.pop(0)]
+    known = {option for each in at.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known
+
+
+def test_every_other_line_is_of_a_program_that_is_known() -> None:
+    others = [(page, line) for page, line in LINES if (page, line) not in (*MAKE, *TIDEGATE)]
+    for page, line in others:
+        words = line.split()
+        if words[:2] == ["python", "-m"]:
+            assert find_spec(words[2]) is not None, (page, line)
+            if words[2] == "tidegate_eviction":
+                assert words[3] in typer.main.get_command(eviction).commands, (page, line)  # type: ignore[attr-defined]
+        else:
+            assert words[0].lstrip("(") in PROGRAMS or words[0].startswith(("POD=$(", "#")), (page, line)
+
+
+def test_the_page_of_commands_is_what_typer_says_of_them() -> None:
+    command = [sys.executable, "-m", "typer", "tidegate.cli.app", "utils", "docs", "--name", "tidegate"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    said = done.stdout.partition("\n")[2]
+    assert (ROOT / "docs/cli.md").read_text("utf-8").rstrip("\n").endswith(said.rstrip("\n")), (
+        "make docs writes it anew"
+    )

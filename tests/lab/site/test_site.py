@@ -1,0 +1,95 @@
+"""The site has every page, leads nowhere that is not there, asks no other host, and is searched without a network."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.local_plane.chromium import Tab, chromium
+from lab.site import conf
+from tests.proxy.rigs.pytest_rigs import not_run
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    conf.stage(tmp_path / "pages")
+    monkeypatch.setattr(conf, "PAGES", tmp_path / "pages")
+    return tmp_path / "pages"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[concepts](concepts.md#a)", "[concepts](concepts.md#a)"),
+        ("[`proxy/`](../proxy/README.md)", "[`proxy/`](../proxy/README.md)"),
+        ("[`test.py`](../tests/test_rooms.py) shows it", "`test.py` shows it"),
+        ("[there](https://example.com/x.md)", "[there](https://example.com/x.md)"),
+        ("```sh\n[a](../tests/b.py)\n```\n", "```sh\n[a](../tests/b.py)\n```\n"),
+        ('<a id="x-y"></a>\n\n| <a id="z"></a>word |', "(x-y)=\n\n| []{#z}word |"),
+        ("<!-- not run: it needs a cluster -->\n", "*No test runs this: it needs a cluster.*\n\n"),
+    ],
+)
+def test_a_page_leads_to_pages_and_names_files_of_which_the_site_has_none(staged: Path, text: str, said: str) -> None:
+    assert conf.as_page(text, staged / "docs") == said
+
+
+def test_every_page_is_in_the_contents() -> None:
+    pages = {file.stem for file in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages == {line for line in conf.CONTENTS.splitlines() if re.fullmatch(r"[\w-]+", line)}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The site, built as `make site` does."""
+    folder = tmp_path_factory.mktemp("site") / "site"
+    install = [sys.executable, "requirements/install.py"]
+    with not_run("SPHINX"):
+        made = subprocess.run([*install, "site"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+        if made.returncode:
+            pytest.fail(f"NOT RUN: {made.stderr}")
+        where = subprocess.run([*install, "--where", "site"], cwd=ROOT, capture_output=True, text=True, check=True)
+        command = [sys.executable, "-m", "lab.site", str(folder), "--sphinx", f"{where.stdout.strip()}/bin/python"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), "each warning of Sphinx's is an error: links and anchors too"
+        yield folder
+
+
+@pytest.mark.thorough
+def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    for file in (ROOT / "docs").glob("*.md"):
+        assert (site / "docs" / f"{file.stem}.html").exists()
+    loads = re.compile(
+        r"""<(?:script|img|iframe)[^>]*src="(?:https?:)?//|<link[^>]*href="(?:https?:)?//|@import|url\(["']?//"""
+    )
+    for file in site.rglob("*.html"):
+        assert not loads.search(file.read_text("utf-8")), file
+    for style in site.rglob("*.css"):
+        assert not re.search(r"@import|url\([\"']?(?:https?:)?//", style.read_text("utf-8")), style
+
+
+@pytest.mark.thorough
+@pytest.mark.anyio
+async def test_it_is_read_and_searched_without_a_server(site: Path, tmp_path: Path) -> None:
+    with not_run("A BROWSER"), chromium(tmp_path / "chromium") as browser:
+        async with Tab(browser) as tab:
+            await tab.look(f"file://{site}/index.html", 1280, 900)
+            await tab.until("document.querySelector('h1')?.textContent.includes('Start here')")
+            assert await tab.read("document.querySelectorAll('article h2').length") == 4, (
+                "one way for each of four users"
+            )
+            await tab.look(f"file://{site}/search.html?q=quarantined", 1280, 900)
+            await tab.until("document.querySelectorAll('#search-results li a').length > 2")
+            await tab.look(f"file://{site}/docs/runbooks.html#tidegatemodelquarantined", 390, 844, dark=True)
+            await tab.until("document.getElementById('tidegatemodelquarantined') !== null")
+            assert await tab.read("document.documentElement.scrollWidth <= innerWidth + 1"), "it scrolls sideways"
+            assert not tab.errors
+            if folder := os.environ.get("TIDEGATE_PICTURES"):
+                await tab.look(f"file://{site}/index.html", 1280, 900)
+                await tab.until("document.querySelector('h1')?.textContent.includes('Start here')")
+                await tab.picture(Path(folder) / "site.png")

@@ -41,7 +41,7 @@ RUN = {
 """By page and how a block begins: the test that runs what stands there, or the same with what a test has instead."""
 PROGRAMS = {
     "cd", "curl", "do", "docker", "done", "export", "for", "git", "helm", "kubectl", "pip", "pulumi", "sort", "grep",
-    "printf", "cat", "cp", "rm", "mkdir", "python", "POD=$(kubectl",
+    "printf", "cat", "cp", "rm", "sed", "mkdir", "python", "POD=$(kubectl",
 }  # fmt: skip
 
 
@@ -60,7 +60,7 @@ class Block:
     def lines(self) -> list[str]:
         whole = self.text.replace("\\\n", " ")
         whole = re.sub(r"<<'?(\w+)'?\n.*?^\1$", "", whole, flags=re.DOTALL | re.MULTILINE)
-        whole = re.sub(r"'\n.*?^'", "''", whole, flags=re.DOTALL | re.MULTILINE)  # a program that is fed to another
+        whole = re.sub(r"'[^'\n]*\n[^']*'", "''", whole)  # a program, or JSON, that is fed to another
         parts = [part for line in whole.splitlines() for part in re.split(r" && (?!\w+=)", line.partition(" #")[0])]
         parts = [re.sub(r'^(?:[A-Z_]+=(?:"[^"]*"|[^\s$]*) )+', "", each) for each in parts]  # variables of one command
         return [each.strip() for each in parts if each.strip() and not each.startswith((" ", "#"))]

@@ -185,7 +185,10 @@ def simulate(
             table, notes = report.table(read, setting, rows), report.notes(rows, bound and compare and not tier)
             said = report.as_json(read, setting.capacity_bytes, replicas, rows)
             if plot:
-                report.plot_rows(plot, str(table.title), read, rows)
+                if compare:
+                    report.plot_rows(plot, str(table.title), read, rows)
+                else:
+                    report.plot_slice(plot, str(table.title), read, replicas * setting.capacity_bytes, rows[0].outcome)
         if as_json:
             print(json.dumps(said))
         else:

@@ -370,6 +370,7 @@ class SimulatedReplica:
         self._loading -= 1
         size, now = self._models[which].footprint_bytes, self._clock.now
         self._used_bytes += size
+        self._outcome.memory.append((now, which, size))
         ended = self._core.load_ended(command.number, now, measured_bytes=size, copied_seconds=copied)
         return [ended, *self._read()]
 
@@ -378,6 +379,7 @@ class SimulatedReplica:
             self._used_bytes -= self._models[which].footprint_bytes
             return self._read()
 
+        self._outcome.memory.append((self._clock.now, which, -self._models[which].footprint_bytes))
         ended = self._core.unload_ended(command.number, self._clock.now)
         return [ended, *self._after(self._setting.freeing_seconds, freed)]
 

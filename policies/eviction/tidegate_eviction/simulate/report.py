@@ -12,13 +12,15 @@ from rich.text import Text
 from ..units import bytes_text
 from .compare import ComparisonRow, SweepPoint
 from .engine import SimulationSetting
-from .trace import QUANTILES, SimulationError, Trace
+from .trace import QUANTILES, Outcome, SimulationError, Trace
 
 NOTES = {
     "offline": "Belady's rules know every request to come; they are no optimum where models differ in size and cost.",
     "libcachesim": "libCacheSim's caches load in no time, evict what is in use, and refuse no request.",
 }
 
+_APART = 15  # Models that a picture of a slice tells apart.
+_PARTS = 288  # Of a day, five minutes each.
 COUNTED: Final = ("requests", "hits", "busy", "too_large", "evictions", "policy_failures")
 
 
@@ -140,6 +142,36 @@ def plot_rows(path: Path, title: str, trace: Trace, rows: Sequence[ComparisonRow
             label = f"{row.name}: {row.outcome.load_seconds:,.0f} s{busy}"
             axes.step(hours, [*sums, sums[-1]], _STYLES[row.kind], where="post", label=label)
         axes.set(xlabel="hours", ylabel="seconds spent loading so far")
+
+
+def plot_slice(path: Path, title: str, trace: Trace, capacity_bytes: int, outcome: Outcome) -> None:
+    """Draw what sits in memory in the course of the trace, on average over each of `_PARTS` of it: the models with most
+    of it apart, the others together; and below how long was loaded. SimulationError if it cannot be written."""
+    end = max(trace.seconds[-1], outcome.memory[-1][0] if outcome.memory else 0.0)
+    part = end / _PARTS
+    held: dict[int, list[float]] = {which: [0.0] * _PARTS for _, which, _ in outcome.memory}
+    for at, which, size in outcome.memory:  # from then on there is so much more, or less
+        first = min(_PARTS - 1, int(at / part))
+        held[which][first] += size * (first + 1 - at / part)
+        for later in range(first + 1, _PARTS):
+            held[which][later] += size
+    shown = sorted(held, key=lambda which: -sum(held[which]))
+    layers = [held[which] for which in shown[:_APART]]
+    layers.append([sum(held[which][at] for which in shown[_APART:]) for at in range(_PARTS)])
+    names = [*(trace.models[which].name for which in shown[:_APART]), "others"]
+    hours = [(at + 0.5) * part / 3600 for at in range(_PARTS)]
+    with figure(path, title, 2, ncols=4, loc="upper left", bbox_to_anchor=(0, -0.03)) as (axes, below):
+        import matplotlib
+
+        layers = [[height / (1 << 30) for height in layer] for layer in layers]
+        axes.stackplot(
+            hours, layers, labels=names, linewidth=0, colors=matplotlib.colormaps["tab20"](range(_APART + 1))
+        )
+        axes.axhline(capacity_bytes / (1 << 30), color="black", linestyle="--", linewidth=1)
+        axes.set(ylabel="GiB in memory", ylim=(0, 1.05 * capacity_bytes / (1 << 30)))
+        loading = {"weights": [seconds for _, seconds in outcome.loads], "range": (0, end / 3600), "color": "#1f77b4"}
+        below.hist([at / 3600 for at, _ in outcome.loads], bins=96, **loading)
+        below.set(xlabel="hours", ylabel="seconds spent loading")
 
 
 def plot_sweep(path: Path, title: str, points: Sequence[SweepPoint]) -> None:

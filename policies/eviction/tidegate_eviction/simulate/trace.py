@@ -79,6 +79,8 @@ class Outcome:
     policy_failures: int = 0  # Choices that a policy of one's own failed at, …
     policy_failure: str = ""  # … and why it did at first.
     loads: list[tuple[float, float]] = field(default_factory=list)  # When each load began, and what it took.
+    memory: list[tuple[float, int, int]] = field(default_factory=list)
+    """When a model came into memory, or went: its place in the trace, and its bytes, negative where it went."""
     waits: "array[float]" = field(default_factory=lambda: array("d"))
     """What was added to each answered request, by waiting for room and for its load."""
     starts: "array[float]" = field(default_factory=lambda: array("d"))

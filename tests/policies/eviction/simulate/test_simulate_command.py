@@ -99,7 +99,11 @@ def test_what_needs_a_library_that_is_not_here_is_left_out_and_said(
 @pytest.mark.parametrize(("name", "begins"), [("p.png", b"\x89PNG"), ("p.svg", b"<?xml")])
 def test_plots_are_what_their_names_say(small: Path, name: str, begins: bytes) -> None:
     file = small.with_name(name)
-    for more in (("--capacity", "8M", "--compare", "--no-bound"), ("--policy", "lru", "--sweep", "capacity")):
+    for more in (
+        ("--capacity", "8M", "--compare", "--no-bound"),
+        ("--policy", "lru", "--sweep", "capacity"),
+        ("--policy", "lru", "--capacity", "8M"),
+    ):
         result = run("simulate", "--trace", small, "--plot", file, *more)
         assert result.exit_code == 0, result.output
         assert file.read_bytes().startswith(begins)

@@ -251,7 +251,11 @@ class Recorder(Recording):
 
     def checksum(self, tree: Any) -> str:
         """Record the checksum of a tree."""
-        return self.token(File(_plain(tree), checksum=True))
+        return self.token(File(_plain(tree), checksum="tree"))
+
+    def text_checksum(self, tree: Any) -> str:
+        """Record the checksum of a file's text."""
+        return self.token(File(_plain(tree), checksum="text"))
 
     def _keys(self, part: Any) -> Iterator[str]:
         """Yield the keys that a mapping may have."""

@@ -80,7 +80,7 @@ class File:
     """The text of a JSON file, or the checksum of what it would hold."""
 
     tree: Any
-    checksum: bool = False
+    checksum: Literal["", "tree", "text"] = ""  # Of its values, or of its text.
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,8 @@ class Recording(ABC):
         bound = re.findall(r"range \$(\w+) :=", text)
         free = sorted(set(re.findall(r"\$([a-z]\w*)", text)) - set(bound))
         whole = "\n".join([*(f"{{{{- ${variable} := .{variable} }}}}" for variable in free), text])
+        if (same := next((each for each, written in self.helpers.items() if written == whole), None)) is not None:
+            name = same
         names = (name if number == 1 else f"{name}.{number}" for number in itertools.count(1))
         name = next(each for each in names if self.helpers.setdefault(each, whole) == whole)
         handed = " ".join(f'"{variable}" ${variable}' for variable in free)

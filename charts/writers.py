@@ -253,8 +253,10 @@ class YamlWriter(Writer):
     def _file(self, start: str, key: str, mark: File, indent: int) -> Lines:
         name = f"tidegate.{key.rpartition('/')[2]}"
         included = self.recording.named(name, JsonWriter(self.recording).whole(mark.tree))
-        if mark.checksum:
+        if mark.checksum == "tree":
             yield f"{start} {{{{ {included} | fromYaml | toJson | sha256sum | quote }}}}"
+        elif mark.checksum == "text":
+            yield f'{start} {{{{ {included} | fromYaml | toPrettyJson | printf "%s\\n" | sha256sum | quote }}}}'
         else:
             yield f"{start} |"
             yield action(f"{included} | fromYaml | toPrettyJson | nindent {indent + 2}", indent + 2)

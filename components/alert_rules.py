@@ -200,6 +200,11 @@ def _of_proxies(here: str) -> list[dict[str, Any]]:
             " and goes on with the last good one: its log says why.",
         ),
         alert(
+            "TidegateDrift",
+            f"tidegate_proxy_config_edited{{{here}}} == 1",
+            "{{ $labels.pod }} goes by another {{ $labels.file }} table than the one that was rolled out.",
+        ),
+        alert(
             "TidegateProxyFull",
             f"{held} > 0.9",
             "What {{ $labels.of }} make {{ $labels.pod }} hold is {{ $value | humanizePercentage }} of what they may:"

@@ -18,7 +18,7 @@ from .exposure import certificate, expose
 from .kinds import by_kind
 from .place import ROLE, Place
 from .proxy_files import access_table, proxy_settings, routing_table
-from .values import checksum, each, either, joined, json_text, merged, none_if_empty, total, when, whole
+from .values import checksum, each, either, joined, json_text, merged, none_if_empty, text_checksum, total, when, whole
 
 CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"
 """Pod annotation that changes with the settings, so that new settings start new pods."""
@@ -54,8 +54,12 @@ class Proxy(pulumi.ComponentResource):
             f"{name}-routing",
             metadata=place.metadata(ROUTING, labels),
             data={
-                proxy_process.ROUTING_FILE: json_text(routing_table(place, servers)),
-                proxy_process.ACCESS_FILE: json_text(access_table(args)),
+                name + ending: text
+                for name, table in (
+                    (proxy_process.ROUTING_FILE, routing_table(place, servers)),
+                    (proxy_process.ACCESS_FILE, access_table(args)),
+                )
+                for ending, text in (("", json_text(table)), (proxy_process.CHECKSUM, text_checksum(table)))
             },
             opts=child,
         )

@@ -206,6 +206,13 @@ def json_text(tree: Any) -> str:
     return _json(tree, indent=2) + "\n"
 
 
+def text_checksum(tree: Any) -> str:
+    """Return the SHA-256 of a file's text, as `json_text` writes it."""
+    if (recorder := RECORDER.get()) is not None:
+        return cast("str", recorder.text_checksum(tree))
+    return hashlib.sha256(json_text(tree).encode()).hexdigest()
+
+
 def checksum(tree: Any) -> str:
     """Return the SHA-256 of a tree, which changes when anything in it does."""
     if (recorder := RECORDER.get()) is not None:

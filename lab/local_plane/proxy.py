@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 from tidegate_contracts import proxy_process, routing
@@ -53,7 +54,11 @@ def write_tables(root: Path, *tables: routing.RoutingTable | routing.AccessTable
     for table in tables:
         is_routing = isinstance(table, routing.RoutingTable)
         name = proxy_process.ROUTING_FILE if is_routing else proxy_process.ACCESS_FILE
-        replace_file(folder / name, table.model_dump_json(by_alias=True))
+        text = table.model_dump_json(by_alias=True)
+        replace_file(
+            folder / f"{name}{proxy_process.CHECKSUM}", sha256(text.encode()).hexdigest()
+        )  # read with the table
+        replace_file(folder / name, text)
 
 
 @contextmanager

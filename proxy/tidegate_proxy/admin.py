@@ -56,6 +56,7 @@ class MeterCollector(Collector):
         yield _family("config_generation", ((each.name, each.generation) for each in files))
         yield _family("config_failures", ((each.name, each.failures) for each in files))
         yield _family("config_good", ((each.name, int(not each.last_error)) for each in files))
+        yield _family("config_edited", ((each.name, int(each.is_edited)) for each in files))
         ends = self._config.certificate_expires
         yield _family("certificate_expires_timestamp_seconds", () if ends is None else ends)
         yield _family("issuer_keys_trusted_seconds", self._config.authorizer.keys_trusted().items())

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ class WatchedFile:
     generation: int = 0  # How many times it was taken over.
     failures: int = 0
     last_error: str = ""
+    is_edited: bool = False  # Whether it is another one than its checksum, which lies beside it, is of.
     _seen: object = None
     _is_unread: bool = False
     """Whether it could not be read: a disk may fail, or a process have too many files open, and then not."""
@@ -143,6 +145,7 @@ class WatchedFile:
             raise TableError(f"it cannot be read: {error.strerror}") from None
         self._is_unread = False
         await self._use(data)
+        self.is_edited = await loop.run_in_executor(None, self._differs, data)
         self.generation += 1
         self.last_error = ""
 
@@ -166,6 +169,13 @@ class WatchedFile:
             log.exception("%s could not be used, the last good one stays", self.path)
         else:
             log.info("%s was read again", self.path)
+
+    def _differs(self, data: object) -> bool:
+        try:
+            said = self.path.with_name(self.path.name + proxy_process.CHECKSUM).read_text("ascii", "replace").strip()
+        except OSError:
+            return False
+        return isinstance(data, bytes) and sha256(data).hexdigest() != said
 
     def _fingerprint(self) -> object:
         try:

@@ -378,6 +378,21 @@ CASES = [
         quiet=(4, 8, 21),
     ),
     Case(
+        "TidegateDrift",
+        "",
+        {of("tidegate_proxy_config_edited", pod="proxy-a", file="routing"): until("1", before="0")},
+        {
+            15: [
+                (
+                    "warning",
+                    {"pod": "proxy-a", "file": "routing"},
+                    "proxy-a goes by another routing table than the one that was rolled out.",
+                )
+            ]
+        },
+        quiet=(4, 8, 21),
+    ),
+    Case(
         "TidegateProxyFull",
         "",
         {

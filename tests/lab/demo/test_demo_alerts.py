@@ -94,9 +94,9 @@ def ended(plane: LocalEnvironment, part: str) -> Iterator[None]:
 
 
 @contextmanager
-def nonsense(plane: LocalEnvironment) -> Iterator[None]:
-    file = next(plane.proxies[0].root.rglob("access.json"))
-    file.write_text("nonsense")
+def edited(plane: LocalEnvironment, name: str, text: str | None = None) -> Iterator[None]:
+    file = next(plane.proxies[0].root.rglob(f"{name}.json"))
+    file.write_text(f"{file.read_text()}\n" if text is None else text)
     try:
         yield
     finally:
@@ -130,8 +130,13 @@ SITUATIONS: dict[str, tuple[Callable[[Watched], Any], dict[str, str], int]] = {
         120,
     ),
     "a proxy refuses its table": (
-        lambda it: nonsense(it.plane),
+        lambda it: edited(it.plane, "access", "nonsense"),
         {"TidegateTableRefused": "proxy-1 refuses its access file"},
+        300,
+    ),
+    "a table is edited by hand": (
+        lambda it: edited(it.plane, "routing"),
+        {"TidegateDrift": "proxy-1 goes by another routing table"},
         300,
     ),
     "a model cannot be loaded, twice": (

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from tidegate_contracts import metrics, routing
+from tidegate_contracts import metrics, proxy_process, routing
 from tidegate_contracts.metrics import OTHERS
 from tidegate_proxy.telemetry.meter import SECONDS, Histogram, Meter
 
@@ -236,3 +237,17 @@ def test_each_bucket_has_all_that_took_at_most_so_long(taken: list[float]) -> No
     expected: list[tuple[str, float]] = [(str(bound), sum(each <= bound for each in taken)) for bound in SECONDS]
     assert histogram.cumulative() == [*expected, ("+Inf", len(taken))]
     assert histogram.seconds == sum(taken)
+
+
+async def test_a_table_that_was_edited_by_hand_is_told_until_it_is_as_it_was_rolled_out(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        assert value(await scrape(here), "config_edited", file="routing") == 0, "nobody has said what it was"
+        file = next(here.root.rglob(proxy_process.ROUTING_FILE))
+        text = file.read_bytes()
+        file.with_name(file.name + proxy_process.CHECKSUM).write_text(sha256(text).hexdigest() + "\n")
+        watched = next(each for each in here.proxy.config.watched if each.name == "routing")
+        for content, is_edited in ((text + b"\n", True), (text, False)):
+            file.write_bytes(content)
+            await watched.load()
+            assert value(await scrape(here), "config_edited", file="routing") == is_edited
+        assert value(await scrape(here), "config_edited", file="api-keys") == 0

@@ -10,28 +10,27 @@ from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from .panel import HERE, Dashboard, Panel, Query
+from .panel import BY, HERE, Dashboard, Panel, Query
 
 _TAG = "tidegate"
 _HEIGHT, _OF_FIGURES = 8, 5  # Of Grafana's rows of 30 pixels.
 _SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
-_ANSWERED = f"nv_inference_request_success{{{HERE}}}[5m]"
+_ANSWERS = f"sum by ({BY}, model, version) (nv_inference_request_success{{{HERE}}}%s) > 0"
 MARKS = {
-    "A version answers for the first time": (
-        f"sum by (model, version) (rate({_ANSWERED})) > 0 unless"
-        f" sum by (model, version) (rate({_ANSWERED} offset 10m)) > 0",
+    "A version answers that was not there before": (
+        " unless ".join(_ANSWERS % ago for ago in ("", " offset 10m", " offset 2h", " offset 1d")),
         "purple",
-        "{{model}} version {{version}}",
+        "{{namespace}} {{model}} version {{version}}",
     ),
     "The routing table is taken over": (
-        f'sum by (namespace) (changes(tidegate_proxy_config_generation{{{HERE}, file="routing"}}[1m])) > 0',
+        f'sum by ({BY}) (changes(tidegate_proxy_config_generation{{{HERE}, file="routing"}}[5m])) > 0',
         "blue",
         "{{namespace}}",
     ),
     "A gate would wait: an alert": (
-        f'ALERTS{{alertname=~"Tidegate.*", alertstate="firing", severity!="info", {HERE}}}',
+        f'ALERTS{{alertstate="firing", severity!="info", {HERE}}}',
         "red",
-        "{{alertname}}",
+        "{{namespace}} {{alertname}}",
     ),
 }
 """What every dashboard marks on the line of time: its query, its colour, and what a mark says."""

@@ -58,9 +58,13 @@ def requests(where: str, statuses: tuple[str, str] | None = None) -> str:
     return f"({' or '.join(found)})"
 
 
+def grown(series: str, time: str = "[$__range]") -> str:
+    """Return by how much counters have grown; one that was not there at the beginning has grown from nothing."""
+    return f"(increase({series}{time}) > 0 or {series} > 0 unless {series} offset {time[1:-1]})"
+
+
 def recorded_share(what: str) -> Query:
-    """Return the share of calls that went so, as recording rules keep it: thousands of models are not summed up"
-    " anew."""
+    """Return the share of calls that went so, as recording rules keep it: models are not summed up each time."""
     return Query(f"tidegate:{what}:rate5m{{{HERE}}} / on ({BY}) tidegate:calls:rate5m{{{HERE}}}",
                  "{{cluster}} {{namespace}}")  # fmt: skip
 
@@ -68,7 +72,7 @@ def recorded_share(what: str) -> Query:
 def quantiles(metric: str, where: str, by: str, legend: str, *of: float) -> tuple[Query, ...]:
     """Return a query for each of these quantiles of a histogram."""
     return tuple(
-        Query(f"histogram_quantile({each}, sum by ({by}, le) (rate({metric}_bucket{{{where}}}{RATE})))",
-              f"p{round(100 * each)} {legend}".strip())
+        Query(f"histogram_quantile({each}, sum by ({BY}, {by}, le) (rate({metric}_bucket{{{where}}}{RATE})))",
+              f"p{round(100 * each)} {{{{namespace}}}} {legend}")
         for each in of
     )  # fmt: skip

@@ -1,9 +1,11 @@
 """Is it well: traffic, errors, time, and the slices, by environment and data plane."""
 
-from .panel import BY, HERE, Dashboard, Panel, Query, recorded_share, requests
+from .panel import BY, HERE, Dashboard, Panel, Query, grown, recorded_share, requests
 
 _RESIDENT = f'tidegate_eviction_model_state{{{HERE}, state="resident"}}'
 _IN = "cluster, namespace, pod"
+
+_BUSY = f'tidegate_proxy_model_problems_total{{{HERE}, type="busy"}}'
 
 PLATFORM = Dashboard(
     "platform",
@@ -28,7 +30,7 @@ PLATFORM = Dashboard(
             Panel(
                 "Pools without a replica",
                 "Pools whose models nobody answers for. More than none: the runbook of TidegatePoolGone.",
-                (Query(f"sum by ({BY}) (1 - min by ({BY}, server, pool) (tidegate_proxy_pool_ready{{{HERE}}}))",
+                (Query(f"sum by ({BY}) (1 - max by ({BY}, server, pool) (tidegate_proxy_pool_ready{{{HERE}}}))",
                        "{{namespace}}"),),
                 "short", "figure", 6,
             ),
@@ -53,7 +55,7 @@ PLATFORM = Dashboard(
                 " model it is. 502 and 504: the server fails or hangs. 500: a defect of the proxy, which is in its"
                 " log.",
                 (Query(f"sum by ({BY}, protocol, status) ({requests(HERE, ('5..', '2|4|8|13|14|15'))})"
-                       f" or tidegate:calls:rate5m{{{HERE}}} * 0",
+                       f" or on ({BY}) tidegate:calls:rate5m{{{HERE}}} * 0",
                        "{{namespace}} {{protocol}} {{status}}"),),
                 "reqps", "stack",
             ),
@@ -72,9 +74,7 @@ PLATFORM = Dashboard(
                 "Calls that were told busy in the time shown, by model and reason (docs/proxy-api.md, Busy). `no-room`:"
                 " what is resident is in use; `loading` and `queued`: loads take longer than callers wait;"
                 " `queue-full`: too many calls at once; `no-replica`, `policy-silent`: a part is gone.",
-                (Query(f"topk(20, sum by ({BY}, server, model, reason)"
-                       f' (increase(tidegate_proxy_model_problems_total{{{HERE},'
-                       ' type="busy"}[$__range])))', "calls"),),
+                (Query(f"topk(20, sum by ({BY}, server, model, reason) ({grown(_BUSY)}))", "calls"),),
                 "short", "table", 24,
             ),
         ),

@@ -1,9 +1,10 @@
 """The proxies: whether they are full, what they hold, what they cannot reach, and which replica is slow."""
 
-from .panel import HERE, RATE, Dashboard, Panel, Query, quantiles
+from .panel import BY, HERE, RATE, Dashboard, Panel, Query, quantiles
 
-_AT = "server, pool, replica"
-_ANSWERED = f"sum by (namespace, pod) (rate(nv_inference_request_success{{{HERE}}}{RATE}) > 0)"
+_POOL = f"{BY}, server, pool"
+_AT = f"{_POOL}, replica"
+_ANSWERED = f"sum by ({BY}, pod) (rate(nv_inference_request_success{{{HERE}}}{RATE}) > 0)"
 
 PROXY = Dashboard(
     "proxy",
@@ -23,8 +24,8 @@ PROXY = Dashboard(
                 "Calls that wait",
                 "Calls that wait for a place, or for a cold model. The first grows: see Places in use. The second: see"
                 " Slice.",
-                (Query(f"sum by (namespace) (tidegate_proxy_waiting{{{HERE}}})", "{{namespace}} for a place"),
-                 Query(f"sum by (namespace, server, pool) (tidegate_proxy_lease_waiting{{{HERE}}})",
+                (Query(f"sum by ({BY}) (tidegate_proxy_waiting{{{HERE}}})", "{{namespace}} for a place"),
+                 Query(f"sum by ({_POOL}) (tidegate_proxy_lease_waiting{{{HERE}}})",
                        "{{namespace}} {{server}}/{{pool}} for a model")),
                 "short",
             ),
@@ -33,14 +34,14 @@ PROXY = Dashboard(
                 "Share of the memory that callers may make a proxy hold. Near 1: calls are refused as `full`; large"
                 " bodies at once, or answers that are not taken. More memory for the proxy, or fewer at once.",
                 (Query(f"tidegate_proxy_held_bytes{{{HERE}}} / tidegate_proxy_held_limit_bytes{{{HERE}}}",
-                       "{{pod}} {{of}}"),),
+                       "{{namespace}} {{pod}} {{of}}"),),
                 "percentunit",
             ),
             Panel(
                 "Ended so that others go on",
                 "Connections and calls a second that were cut, by why. `room`: many connections that do not say who"
                 " they are; `chatter`: frames that move nothing. Somebody floods the proxy: see its log.",
-                (Query(f"sum by (of) (rate(tidegate_proxy_cut_total{{{HERE}}}{RATE}))", "{{of}}"),),
+                (Query(f"sum by ({BY}, of) (rate(tidegate_proxy_cut_total{{{HERE}}}{RATE}))", "{{namespace}} {{of}}"),),
                 "reqps",
             ),
         ),
@@ -49,7 +50,7 @@ PROXY = Dashboard(
                 "Which replica is slow?",
                 "Seconds that Triton takes for a request, by pod: its queue and computing. One far above the others:"
                 " look at its node and its log, and delete the pod.",
-                (Query(f"sum by (namespace, pod) (rate(nv_inference_request_duration_us{{{HERE}}}{RATE}))"
+                (Query(f"sum by ({BY}, pod) (rate(nv_inference_request_duration_us{{{HERE}}}{RATE}))"
                        f" / {_ANSWERED} / 1e6",
                        "{{namespace}} {{pod}}"),),
                 "s", "lines", 12,
@@ -58,29 +59,30 @@ PROXY = Dashboard(
                 "Calls at each replica",
                 "Calls under way at a replica. One far above the others is slow, or hangs.",
                 (Query(f"sum by ({_AT}) (tidegate_proxy_replica_in_flight{{{HERE}}})",
-                       "{{server}}/{{pool}} {{replica}}"),),
+                       "{{namespace}} {{server}}/{{pool}} {{replica}}"),),
                 "short", "lines", 12,
             ),
             Panel(
                 "Breakers",
                 "Replicas by the state of their circuit breaker. Not closed: it gives no answers, TidegateBreakerOpen.",
-                (Query(f"count by (server, pool, state)"
+                (Query(f"count by ({_POOL}, state)"
                        f" (count by ({_AT}, state) (tidegate_proxy_breaker{{{HERE}}} == 1))",
-                       "{{server}}/{{pool}} {{state}}"),),
+                       "{{namespace}} {{server}}/{{pool}} {{state}}"),),
                 "short", "stack",
             ),
             Panel(
                 "Calls without an answer",
                 "Calls a second that a replica gave no answer to, by how.",
-                (Query(f"sum by (server, how) (rate(tidegate_proxy_upstream_errors_total{{{HERE}}}{RATE}))"
-                       f" or sum by (namespace) (tidegate_proxy_in_flight{{{HERE}}}) * 0", "{{server}} {{how}}"),),
+                (Query(f"sum by ({BY}, server, how) (rate(tidegate_proxy_upstream_errors_total{{{HERE}}}{RATE}))"
+                       f" or on ({BY}) sum by ({BY}) (tidegate_proxy_in_flight{{{HERE}}}) * 0",
+                       "{{namespace}} {{server}} {{how}}"),),
                 "reqps",
             ),
             Panel(
                 "Policies that are silent",
                 "Replicas whose eviction policy gives no answer: nothing is loaded there. TidegatePolicySilent.",
-                (Query(f"sum by (server, pool) (min by ({_AT}) (tidegate_proxy_policy_silent{{{HERE}}}))",
-                       "{{server}}/{{pool}}"),),
+                (Query(f"sum by ({_POOL}) (min by ({_AT}) (tidegate_proxy_policy_silent{{{HERE}}}))",
+                       "{{namespace}} {{server}}/{{pool}}"),),
             ),
         ),
         "Leases": (
@@ -94,8 +96,8 @@ PROXY = Dashboard(
                 "Spills",
                 "Calls a second that asked a second replica, because the first had no room. Many: models want more"
                 " memory.",
-                (Query(f"sum by (server, pool) (rate(tidegate_proxy_lease_spills_total{{{HERE}}}{RATE}))",
-                       "{{server}}/{{pool}}"),),
+                (Query(f"sum by ({_POOL}) (rate(tidegate_proxy_lease_spills_total{{{HERE}}}{RATE}))",
+                       "{{namespace}} {{server}}/{{pool}}"),),
                 "reqps",
             ),
         ),
@@ -104,26 +106,27 @@ PROXY = Dashboard(
                 "Files that are refused",
                 "Proxies that go on with the last good table, by file: TidegateTableRefused. More than none: the log"
                 " says why.",
-                (Query(f"sum by (namespace, file) (1 - tidegate_proxy_config_good{{{HERE}}})",
+                (Query(f"sum by ({BY}, file) (1 - tidegate_proxy_config_good{{{HERE}}})",
                        "{{namespace}} {{file}}"),),
             ),
             Panel(
                 "Reloads",
-                "How often each proxy has taken a file over. Proxies of one environment that differ for more than two"
-                " minutes: one does not see the new table.",
-                (Query(f"tidegate_proxy_config_generation{{{HERE}}}", "{{pod}} {{file}}"),),
+                "How often proxies have taken a file over, in each quarter of an hour. After a rollout all of an"
+                " environment do, within two minutes: one that did not does not see the new table.",
+                (Query(f"changes(tidegate_proxy_config_generation{{{HERE}}}[15m])", "{{namespace}} {{pod}} {{file}}"),),
             ),
             Panel(
                 "Certificate",
                 "Seconds until it ends. Below two weeks: who renews it?",
-                (Query(f"min by (namespace) (tidegate_proxy_certificate_expires_timestamp_seconds{{{HERE}}}) - time()",
+                (Query(f"min by ({BY}) (tidegate_proxy_certificate_expires_timestamp_seconds{{{HERE}}}) - time()",
                        "{{namespace}}"),),
                 "s", "figure", 4, needs="proxy.tls",
             ),
             Panel(
                 "Issuers' keys",
                 "Seconds that the keys of an issuer are trusted yet. It falls: the issuer cannot be reached.",
-                (Query(f"min by (issuer) (tidegate_proxy_issuer_keys_trusted_seconds{{{HERE}}})", "{{issuer}}"),),
+                (Query(f"min by ({BY}, issuer) (tidegate_proxy_issuer_keys_trusted_seconds{{{HERE}}})",
+                       "{{namespace}} {{issuer}}"),),
                 "s", "figure", 4, needs="an issuer of tokens",
             ),
         ),

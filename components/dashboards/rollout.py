@@ -4,6 +4,8 @@ from .panel import BY, FAILED, HERE, RATE, Dashboard, Panel, Query, recorded_sha
 
 _VERSION = f"{BY}, model, version"
 _UNDONE = f"sum by ({_VERSION}) (rate(nv_inference_request_failure{{{HERE}}}{RATE}))"
+_DONE = f"sum by ({_VERSION}) (rate(nv_inference_request_success{{{HERE}}}{RATE}))"
+_WORST = f"topk(5, sum by ({BY}, model) (rate(nv_inference_request_failure{{{HERE}}}{RATE})))"
 _MODEL = f"{BY}, server, model"
 
 ROLLOUT = Dashboard(
@@ -14,17 +16,18 @@ ROLLOUT = Dashboard(
         "Callers": (
             Panel(
                 "Did the last promotion raise errors?",
-                "Share of the requests that Triton could not do, of the five models with the most, by version. The"
+                "Share of the requests that Triton could not do, by version, of the five models with most of them. The"
                 " line of a new version (its mark is violet) above that of the old one: `tidegate rollback`.",
-                (Query(f"topk(5, {_UNDONE} / ({_UNDONE} + sum by ({_VERSION}) (rate(nv_inference_request_success"
-                       f"{{{HERE}}}{RATE})) > 0))", "{{model}} {{version}}"),),
+                (Query(f"{_UNDONE} / ({_UNDONE} + {_DONE} > 0) and on ({BY}, model) {_WORST}",
+                       "{{namespace}} {{model}} {{version}}"),),
                 "percentunit", "lines", 12,
             ),
             Panel(
                 "Calls that fail, by model",
                 "Calls a second that fail, of the five models with the most. It rises at a mark: take that change"
                 " back, `make rollout BACK=1`, or `tidegate rollback`.",
-                (Query(f"topk(5, sum by ({_MODEL}) ({requests(HERE, FAILED)})) or tidegate:calls:rate5m{{{HERE}}} * 0",
+                (Query(f"topk(5, sum by ({_MODEL}) ({requests(HERE, FAILED)}))"
+                       f" or on ({BY}) tidegate:calls:rate5m{{{HERE}}} * 0",
                        "{{namespace}} {{server}} {{model}}"),),
                 "reqps", "lines", 12,
             ),
@@ -39,8 +42,8 @@ ROLLOUT = Dashboard(
                 "Copies for a candidate version",
                 "Copies of requests a second that a candidate got, by what came of them. `failed` or `refused`: do not"
                 " promote it.",
-                (Query(f"sum by (model, outcome) (rate(tidegate_proxy_mirrored_total{{{HERE}}}{RATE}))"
-                       f" or sum by (namespace) (tidegate_proxy_mirrors_in_flight{{{HERE}}}) * 0",
+                (Query(f"sum by ({BY}, model, outcome) (rate(tidegate_proxy_mirrored_total{{{HERE}}}{RATE}))"
+                       f" or on ({BY}) sum by ({BY}) (tidegate_proxy_mirrors_in_flight{{{HERE}}}) * 0",
                        "{{model}} {{outcome}}"),),
                 "reqps", "stack", 12,
             ),
@@ -56,8 +59,10 @@ ROLLOUT = Dashboard(
             ),
             Panel(
                 "Tables taken over",
-                "How often each proxy has taken the routing table over: all of an environment do within two minutes.",
-                (Query(f'tidegate_proxy_config_generation{{{HERE}, file="routing"}}', "{{namespace}} {{pod}}"),),
+                "How often each proxy has taken a routing table over in each quarter of an hour: after a change all of"
+                " an environment do.",
+                (Query(f'changes(tidegate_proxy_config_generation{{{HERE}, file="routing"}}[15m])',
+                       "{{namespace}} {{pod}}"),),
                 "short", "lines", 12,
             ),
         ),

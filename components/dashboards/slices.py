@@ -1,16 +1,22 @@
 """One slice: who sits in it, who waits for it, who evicts whom, and whether more fits."""
 
-from .panel import HERE, RATE, Dashboard, Panel, Query, quantiles
+from .panel import BY, HERE, RATE, Dashboard, Panel, Query, grown, quantiles
 
 _POD = f'{HERE}, pod=~"$pod"'
-_IN = "cluster, namespace, pod"
+_IN = f"{BY}, pod"
 _RESIDENT = f'tidegate_eviction_model_state{{{_POD}, state="resident"}}'
 _SIZES = f"tidegate_eviction_model_footprint_bytes{{{_POD}}}"
 _LEASED = f"sum by ({_IN}) ({_SIZES} and on ({_IN}, model) tidegate_eviction_model_leases{{{_POD}}} > 0)"
 
+_OTHERS = f"tidegate_eviction_model_evicted_others_total{{{_POD}}}"
+_FOR_ROOM = f'tidegate_eviction_model_evictions_total{{{_POD}, reason="room"}}'
+
 
 def _bytes(kind: str) -> Query:
-    return Query(f'sum by (pod) (tidegate_eviction_bytes{{{_POD}, kind="{kind}"}})', f"{{{{pod}}}} {kind}")
+    return Query(
+        f'sum by ({BY}, pod) (tidegate_eviction_bytes{{{_POD}, kind="{kind}"}})',
+        f"{{{{namespace}}}} {{{{pod}}}} {kind}",
+    )
 
 
 SLICE = Dashboard(
@@ -23,7 +29,8 @@ SLICE = Dashboard(
                 "Models in memory",
                 "Bytes of each resident model, one on the other. Bands that come and go: the slice is too small for"
                 " what is called. A band that never goes is pinned or always in use.",
-                (Query(f"topk(40, sum by (pod, model) ({_SIZES} and on ({_IN}, model) {_RESIDENT}))", "{{model}}"),),
+                (Query(f"topk(40, sum by ({BY}, pod, model) ({_SIZES} and on ({_IN}, model) {_RESIDENT}))",
+                       "{{namespace}} {{model}}"),),
                 "bytes", "stack", 12,
             ),
             Panel(
@@ -32,28 +39,33 @@ SLICE = Dashboard(
                 " `leaked` grows: the runbook of TidegateMemoryLeaked. `used` far above `resident`: something else"
                 " uses the GPU.",
                 (*map(_bytes, ("capacity", "resident", "loading", "freeing", "leaked")),
-                 Query(f"sum by (pod) (tidegate_eviction_memory_used_bytes{{{_POD}}})", "{{pod}} used, as measured")),
+                 Query(f"sum by ({BY}, pod) (tidegate_eviction_memory_used_bytes{{{_POD}}})",
+                       "{{namespace}} {{pod}} used, as measured")),
                 "bytes", "lines", 12,
             ),
             Panel(
                 "Will tonight's batch fit?",
                 "What there is, what is in use now, and the most that was in use in the next twelve hours as they were"
-                " a day ago. The third beside what the batch needs is more than the first: it does not fit; move it,"
-                " or add a replica.",
-                (Query(f'sum by ({_IN}) (tidegate_eviction_bytes{{{_POD}, kind="capacity"}})', "{{pod}} there is"),
-                 Query(f"{_LEASED} or sum by ({_IN}) (tidegate_eviction_leases{{{_POD}}}) * 0", "{{pod}} in use now"),
+                " a day ago. Without the third nobody knows yet. The third beside what the batch needs is more than"
+                " the first: it does not fit; move it, or add a replica.",
+                (Query(f'sum by ({_IN}) (tidegate_eviction_bytes{{{_POD}, kind="capacity"}})',
+                       "{{namespace}} {{pod}} there is"),
+                 Query(f"{_LEASED} or sum by ({_IN}) (tidegate_eviction_leases{{{_POD}}}) * 0",
+                       "{{namespace}} {{pod}} in use now"),
                  Query(f"max_over_time(({_LEASED})[12h:5m] offset 12h)"
-                       f" or sum by ({_IN}) (tidegate_eviction_leases{{{_POD}}}) * 0", "{{pod}} in use a day ago")),
+                       f" or sum by ({_IN}) (tidegate_eviction_leases{{{_POD}}} offset 1d) * 0",
+                       "{{namespace}} {{pod}} in use a day ago")),
                 "bytes", "figure", 12,
             ),
             Panel(
                 "Busy GPU",
                 "Share of the time in which the slice computes. High with queues in Triton: more replicas. Low with"
                 " calls told busy: memory is short, not computing.",
-                (Query(f"avg by (pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{_POD}}})"
-                       f" or avg by (pod) (nv_gpu_utilization{{{_POD}}})",
-                       "{{pod}}"),),
-                "percentunit", "lines", 12, needs="a GPU, and the DCGM exporter for MIG slices",
+                (Query(f"avg by ({BY}, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{_POD}}})"
+                       f" or avg by ({BY}, pod) (nv_gpu_utilization{{{_POD}}})",
+                       "{{namespace}} {{pod}}"),),
+                "percentunit", "lines", 12,
+                needs="a GPU, and for MIG slices the DCGM exporter, scraped with honorLabels",
             ),
         ),
         "Loads": (
@@ -62,27 +74,27 @@ SLICE = Dashboard(
                 "In the time shown: how often a model had others evicted, and how often it was evicted to make room."
                 " Two models high in both columns take turns: one needs another pool. The log's `wantedBy` names the"
                 " pairs.",
-                (Query("topk(20, sum by (model)"
-                       f" (increase(tidegate_eviction_model_evicted_others_total{{{_POD}}}[$__range])))",
-                       "had others evicted"),
-                 Query("topk(20, sum by (model) (increase(tidegate_eviction_model_evictions_total"
-                       f'{{{_POD}, reason="room"}}[$__range])))', "was evicted")),
+                (Query(f"topk(20, sum by ({BY}, model) ({grown(_OTHERS)}))", "had others evicted"),
+                 Query(f"topk(20, sum by ({BY}, model) ({grown(_FOR_ROOM)}))", "was evicted")),
                 "short", "table", 12,
             ),
             Panel(
                 "Loading",
                 "Share of the time in which models are loaded. Half of it with evictions: it thrashes, the runbook of"
                 " TidegateThrash.",
-                (Query(f"sum by (pod) (rate(tidegate_eviction_load_seconds_sum{{{_POD}}}{RATE}))", "{{pod}}"),),
+                (Query(f"sum by ({BY}, pod) (rate(tidegate_eviction_load_seconds_sum{{{_POD}}}{RATE}))",
+                       "{{namespace}} {{pod}}"),),
                 "percentunit", "lines", 6,
             ),
             Panel(
                 "Queue of loads",
                 "Models that are loaded, wait for it, or are not tried any more. A queue that stays: loads are slow,"
                 " or memory is short.",
-                (Query(f'sum by (pod, state) (tidegate_eviction_models{{{_POD}, state=~"queued|loading|quarantined"}})',
-                       "{{pod}} {{state}}"),
-                 Query(f"sum by (pod) (tidegate_eviction_waiters{{{_POD}}})", "{{pod}} callers that wait")),
+                (Query(f"sum by ({BY}, pod, state) (tidegate_eviction_models"
+                       f'{{{_POD}, state=~"queued|loading|quarantined"}})',
+                       "{{namespace}} {{pod}} {{state}}"),
+                 Query(f"sum by ({BY}, pod) (tidegate_eviction_waiters{{{_POD}}})",
+                       "{{namespace}} {{pod}} callers that wait")),
                 "short", "lines", 6,
             ),
             Panel(
@@ -95,27 +107,30 @@ SLICE = Dashboard(
                 "Evictions",
                 "Models that were unloaded, by why, in each quarter of an hour. Many for `room`: the slice is too"
                 " small.",
-                (Query(f"sum by (pod, reason) (increase(tidegate_eviction_evictions_total{{{_POD}}}[15m]))"
-                       f" or sum by (pod) (tidegate_eviction_leases{{{_POD}}}) * 0", "{{pod}} {{reason}}"),),
+                (Query(f"sum by ({BY}, pod, reason) (increase(tidegate_eviction_evictions_total{{{_POD}}}[15m]))"
+                       f" or on ({BY}, pod) sum by ({BY}, pod) (tidegate_eviction_leases{{{_POD}}}) * 0",
+                       "{{namespace}} {{pod}} {{reason}}"),),
                 "short", "stack", 6,
             ),
             Panel(
                 "Leases",
                 "Leases that proxies hold. Falls to none while there are calls: proxies cannot reach the policy.",
-                (Query(f"sum by (pod) (tidegate_eviction_leases{{{_POD}}})", "{{pod}}"),),
+                (Query(f"sum by ({BY}, pod) (tidegate_eviction_leases{{{_POD}}})", "{{namespace}} {{pod}}"),),
                 "short", "lines", 6,
             ),
             Panel(
                 "Warm, loaded, refused",
                 "Requests for leases a second, by what came of them. `hit` is warm. `busy` beyond a few: see Why.",
-                (Query(f"sum by (outcome) (rate(tidegate_eviction_acquires_total{{{_POD}}}{RATE}))", "{{outcome}}"),),
+                (Query(f"sum by ({BY}, outcome) (rate(tidegate_eviction_acquires_total{{{_POD}}}{RATE}))",
+                       "{{namespace}} {{outcome}}"),),
                 "reqps", "stack", 6,
             ),
             Panel(
                 "Why leases are not to be had",
                 "Requests for leases a second that were refused for now, by reason: docs/proxy-api.md, Busy.",
-                (Query(f"sum by (reason) (rate(tidegate_eviction_busy_total{{{_POD}}}{RATE}))"
-                       f" or sum(tidegate_eviction_leases{{{_POD}}}) * 0", "{{reason}}"),),
+                (Query(f"sum by ({BY}, reason) (rate(tidegate_eviction_busy_total{{{_POD}}}{RATE}))"
+                       f" or on ({BY}) sum by ({BY}) (tidegate_eviction_leases{{{_POD}}}) * 0",
+                       "{{namespace}} {{reason}}"),),
                 "reqps", "stack", 6,
             ),
         ),

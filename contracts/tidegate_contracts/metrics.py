@@ -32,7 +32,7 @@ class Label:
 LABELS: Final = {
     "server": Label("server of the definition", "servers"),
     "pool": Label("pool of the server", "pools", ("server",)),
-    "replica": Label("pod of the pool", "replicas", ("server", "pool")),
+    "replica": Label("replica of the pool, by host and port", "replicas", ("server", "pool")),
     "model": Label(f"model; `{OTHERS}`: all that have no series of their own", "models", ("server",)),
     "version": Label("version of the model", 100),
     "protocol": Label("`http` or `grpc`", 2),

@@ -11,7 +11,7 @@ LOOK: Final = """
 @media (prefers-color-scheme: dark) { :root { --bad: #ff8a7a; --good: #6fd08c; --quiet: #a5a5a5; } }
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 80rem; margin: 1.5rem auto; padding: 0 1rem; }
 h1 { font-size: 1.3rem; } h2 { font-size: 1rem; margin: 1rem 0 .3rem; font-weight: 600; }
-h2 small, .quiet { color: var(--quiet); font-weight: 400; }
+.bad { color: var(--bad); } h2 small, .quiet { color: var(--quiet); font-weight: 400; }
 form { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: end; margin: .8rem 0; }
 input, button { font: inherit; color: inherit; }
 .bar { display: flex; height: 2.6rem; border: 1px solid var(--line); border-radius: 6px; overflow: hidden; }
@@ -47,7 +47,7 @@ const ORDER = [...MEMORY, "queued", "quarantined", "failed", "unreachable", "uns
 const COLUMNS = ["", "Server", "State", "Since", "Size", "Held by", "Last use", "Why"];
 const find = (id) => document.getElementById(id);
 const open = new Set(), past = new Map();
-let told = { models: [], slices: [] }, most = ROWS;
+let told = { models: [], slices: [] }, most = ROWS, looks = 0;
 
 const bytes = (size) => {
   let at = 0;
@@ -67,13 +67,27 @@ function make(kind, text, to) {
   return made;
 }
 
+function part(at) {
+  const made = make("section", undefined, find("slices"));
+  make("small", at.replica, make("h2", `${at.server}/${at.pool} `, made));
+  return made;
+}
+
+/* Replicas of on-demand pools that do not say what sits in them: nobody may take them for empty. */
+function untold() {
+  const found = new Map();
+  for (const model of told.models) for (const at of model.loading === "on-demand" ? model.places ?? [] : []) {
+    if (!["unseen", "unreachable"].includes(at.state)) continue;
+    found.set(`${model.server}/${model.pool} ${at.replica}`, { ...model, replica: at.replica, why: at.why });
+  }
+  return found.values();
+}
+
 function slice(room) {
-  const part = make("section", undefined, find("slices"));
-  const title = make("h2", `${room.server}/${room.pool} `, part);
-  make("small", room.replica, title);
+  const here = part(room);
   const kinds = ["resident", "loading", "freeing", "leaked", "free"].filter((kind) => room[kind + "Bytes"]);
   const sums = kinds.map((kind) => `${kind} ${bytes(room[kind + "Bytes"])}`).join(", ");
-  const bar = make("div", undefined, part);
+  const bar = make("div", undefined, here);
   bar.className = "bar";
   bar.setAttribute("role", "group");
   bar.setAttribute("aria-label", `${sums} of ${bytes(room.capacityBytes)}`);
@@ -83,7 +97,9 @@ function slice(room) {
     made.className = kind;
     made.title = title;
     made.style.flex = `0 1 ${100 * size / room.capacityBytes}%`;
-    if (does) made.addEventListener("click", does);
+    if (!does) return;
+    made.id = `block ${room.replica} ${text}`;
+    made.addEventListener("click", does);
   };
   for (const model of told.models) {
     if (model.server !== room.server || model.pool !== room.pool) continue;
@@ -92,12 +108,18 @@ function slice(room) {
     others -= at.footprintBytes;
     const held = at.state === "resident" && (at.leases ?? []).length ? "held" : at.state;
     const title = `${model.model}: ${at.state}, ${bytes(at.footprintBytes)}, held by ${(at.leases ?? []).length}`;
-    block(held, at.footprintBytes, model.model, title, () => { open.add(of(model)); show(of(model)); });
+    block(held, at.footprintBytes, model.model, title, () => {
+      open.add(of(model));
+      find("word").value = "";
+      most = Math.max(most, sorted().indexOf(model) + 1);
+      show("model " + of(model), true);
+    });
   }
-  if (others > 0) block("others", others, "others", `models that are not for you to see: ${bytes(others)}`);
+  const rest = "models that are not for you to see, and what is kept for first loads";
+  if (others > 0) block("others", others, "others", `${rest}: ${bytes(others)}`);
   if (room.leakedBytes) block("leaked", room.leakedBytes, "leaked", `did not come back: ${bytes(room.leakedBytes)}`);
   make("span", `${bytes(room.freeBytes)} free`, bar).className = "free";
-  make("div", `${sums} of ${bytes(room.capacityBytes)}; policy ${room.policy}`, part).className = "quiet";
+  make("div", `${sums} of ${bytes(room.capacityBytes)}; policy ${room.policy}`, here).className = "quiet";
 }
 
 function cells(row, texts, first = 0) {
@@ -117,8 +139,16 @@ function words(model, at) {
   return [at.state, time(at.since), size, held, use, why.filter(Boolean).join("; ")];
 }
 
+/* What is known of a model at all its replicas together. */
+function whole(model) {
+  const places = model.places ?? [], nearest = places.find((at) => at.state === model.state);
+  const idle = places.map((at) => at.idleSeconds).filter((each) => each !== null && each !== undefined);
+  return { ...model, leases: places.flatMap((at) => at.leases ?? []), footprintBytes: nearest?.footprintBytes,
+    failures: places.flatMap((at) => at.failures ?? []), idleSeconds: idle.length ? Math.min(...idle) : null,
+    waiters: places.reduce((sum, at) => sum + (at.waiters ?? 0), 0) };
+}
+
 function row(model) {
-  const only = model.places?.length === 1 ? model.places[0] : null;
   const made = make("tr", undefined, find("models"));
   made.className = "model " + model.state;
   const name = make("button", model.model, make("td", undefined, made));
@@ -127,9 +157,9 @@ function row(model) {
   name.setAttribute("aria-expanded", open.has(of(model)));
   name.addEventListener("click", () => {
     if (!open.delete(of(model))) open.add(of(model));
-    show(of(model));
+    show(name.id);
   });
-  cells(made, [`${model.server}/${model.pool}`, ...words(model, only ?? model)], 1);
+  cells(made, [`${model.server}/${model.pool}`, ...words(model, whole(model))], 1);
   if (!open.has(of(model))) return;
   for (const at of model.places ?? []) {
     const more = make("tr", undefined, find("models"));
@@ -151,56 +181,67 @@ function row(model) {
     : "No change was seen since this page was opened.";
 }
 
-function show(focus) {
-  const before = focus ?? document.activeElement?.id?.replace(/^model /, "");
+function sorted() {
   const word = find("word").value.trim().toLowerCase();
   const match = told.models.filter((model) => of(model).toLowerCase().includes(word));
-  match.sort((one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state));
+  return match.sort((one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state));
+}
+
+function show(focus, goes = false) {
+  const before = focus ?? document.activeElement?.id, match = sorted();
   find("slices").replaceChildren();
   for (const room of told.slices ?? []) slice(room);
+  for (const at of untold()) {
+    const why = make("div", at.why || "it does not say what sits in it", part(at));
+    why.className = "bad";
+  }
   find("models").replaceChildren();
   for (const model of match.slice(0, most)) row(model);
   const rest = match.length - most;
   find("rest").hidden = rest <= 0;
   find("rest").textContent = `Show ${Math.min(rest, ROWS)} more of ${rest}`;
-  if (before) find("model " + before)?.focus();
+  if (before) find(before)?.focus({ preventScroll: !goes });  // the reader stays where he is
 }
 
 function remember(models) {
-  const now = new Date().toISOString();
-  const states = new Map(told.models.map((model) => [of(model), model.state]));
-  for (const model of models) {
-    const was = states.get(of(model));
-    if (was === undefined || was === model.state) continue;
-    past.set(of(model), [...(past.get(of(model)) ?? []), `${time(now)} ${was} → ${model.state}`].slice(-CHANGES));
+  const now = new Date().toISOString(), states = new Map();
+  const name = (model, at) => of(model) + " " + at.replica;
+  for (const model of told.models) for (const at of model.places ?? []) states.set(name(model, at), at.state);
+  for (const model of models) for (const at of model.places ?? []) {
+    const was = states.get(name(model, at));
+    if (was === undefined || was === at.state) continue;
+    const change = `${time(now)} ${at.replica} ${was} → ${at.state}`;
+    past.set(of(model), [...(past.get(of(model)) ?? []), change].slice(-CHANGES));
   }
 }
 
 async function look() {
-  const headers = { accept: "application/json" };
+  const headers = { accept: "application/json" }, mine = ++looks;
   const key = find("key").value.trim();
   if (key) headers.authorization = "Bearer " + key;
-  let said;
   try {
     const answer = await fetch(location.pathname, { headers, cache: "no-store" });
-    said = await answer.json();
-    if (!answer.ok) throw new Error(said.detail ?? `It answers ${answer.status}.`);
+    const said = await answer.json().catch(() => ({}));
+    if (mine !== looks) return;  // somebody has asked again meanwhile, with another key it may be
+    if (answer.status === 401 || answer.status === 403) told = { models: [], slices: [] };
+    if (!answer.ok || !said.models) throw new Error(said.detail ?? `It answers ${answer.status}.`);
+    find("said").textContent = `${said.models.length} models that you may inspect in ${said.environment}, as of ` +
+      time(new Date().toISOString());
+    remember(said.models);
+    told = said;
   } catch (error) {
-    find("said").textContent = error.message;
-    return false;
+    if (mine === looks) find("said").textContent = error.message;
   }
-  find("said").textContent = `${said.models.length} models that you may inspect in ${said.environment}, as of ` +
-    time(new Date().toISOString());
-  remember(said.models);
-  told = said;
-  show();
-  return true;
+  if (mine === looks) show();
 }
 
 async function again() {
   const began = Date.now();
-  if (!document.hidden && told.environment) await look();
-  setTimeout(again, Math.max(EVERY, 10 * (Date.now() - began)));  // a tenth of the proxy's time at most
+  try {
+    if (!document.hidden && told.environment) await look();
+  } finally {
+    setTimeout(again, Math.max(EVERY, 10 * (Date.now() - began)));  // a tenth of the proxy's time at most
+  }
 }
 
 find("who").addEventListener("submit", (event) => { event.preventDefault(); look(); });

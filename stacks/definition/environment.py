@@ -178,8 +178,8 @@ class Monitoring(Section):
     objectives: Objectives = Objectives()
     """What callers may rely on."""
     dashboards: bool = False
-    """Whether to make Grafana's dashboards, as ConfigMaps that its sidecar finds; `make dashboards` writes them as
-    files."""
+    """Whether to make Grafana's dashboards beside the operator's objects, as ConfigMaps that its sidecar finds; `make
+    dashboards` writes them as files."""
     dashboard_labels: Labels = Field(default_factory=lambda: {"grafana_dashboard": "1"})
     """Labels by which Grafana's sidecar finds them."""
 

@@ -28,12 +28,12 @@ while any are unnamed, a sum over proxies by model leaves calls out.
 """
 _DASHBOARDS = """## Dashboards
 
-`monitoring: {dashboards: true}` puts Grafana's dashboards of an environment into its namespace, as ConfigMaps with the
-label that Grafana's sidecar looks for (`dashboardLabels`). `make dashboards` writes them as JSON files for any Grafana
-(11 or later), with all environments to choose from. They are written with Grafana's own SDK. Each panel says what a
-high value means, and what to do. Marks on the line of time tell when a version answered for the first time, when a
-routing table was taken over, and which alerts a rollout's gate would wait for. They go by the recording rules beside
-the alerts (`monitoring.rules`).
+`monitoring: {operator: true, dashboards: true}` puts Grafana's dashboards of an environment into its namespace, as
+ConfigMaps with the label that Grafana's sidecar looks for (`dashboardLabels`). `make dashboards` writes them as JSON
+files for any Grafana (11 or later), with all environments to choose from. They are written with Grafana's own SDK. Each
+panel says what a high value means, and what to do. Marks on the line of time tell when a version answers that was not
+there before (not ten minutes, two hours or a day ago), when a routing table was taken over, and which alerts a
+rollout's gate would wait for. They go by the recording rules beside the alerts (`monitoring.rules`).
 
 | an engineer on call asks | dashboard | panel |
 | --- | --- | --- |
@@ -60,10 +60,11 @@ kubectl --namespace "$NS" logs --selector app.kubernetes.io/name=inference-proxy
 kubectl --namespace "$NS" logs --selector tidegate.dev/loading --container eviction-policy --tail -1 | grep order-8
 ```
 
-The proxy logs calls that went well a few a second, those that failed or waited for their model up to 50 a second, and
-how many were left out. The policy has a line for each lease that was waited for or refused, with the id of the first
-call that wanted it; its lines about the load, and about what was evicted for it, name the model. Triton gets both
-headers; where it traces, its spans have the proxy's as their parent ([proxy.tracing](definition.md#proxy-tracing)).
+The proxy logs calls that went well a few a second, those that waited for their model up to 20 and those that failed up
+to 50 a second, and how many were left out. The policy has a line for leases that were waited for or refused, up to 20 a
+second, with the id of the first call that wanted it; its lines about the load, and about what was evicted for it, name
+the model. Triton gets both headers; where it traces, its spans have the proxy's as their parent
+([proxy.tracing](definition.md#proxy-tracing)).
 
 """
 

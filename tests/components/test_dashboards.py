@@ -55,6 +55,8 @@ def test_a_panel_asks_for_what_is_measured_in_its_unit_and_says_what_to_do(dashb
         assert {*re.findall(r"\$(\w+)", query.expression)} <= {"__rate_interval", "__range", *dashboard.variables}
         for label in re.findall(r"\{\{(\w+)\}\}", query.legend):
             assert label in query.expression or not re.search(r"\b(sum|max|min|avg|count) by", query.expression)
+        for labels in re.findall(r"\b(?:sum|max|min|avg|count) by \(([^)]*)\)", query.expression):
+            assert labels.startswith("cluster, namespace"), "environments and data planes are not mixed"
     units = {
         SERIES[name].unit for query in panel.queries for name in NAME.findall(query.expression)[:1] if name in SERIES
     }

@@ -37,6 +37,7 @@ RUN = {
     "docs/platform.md: make init": "tests/rollout/init/test_init_platform.py",
     "docs/proxy-api.md: ": "tests/proxy/docs/test_docs_proxy_api.py",
     "docs/simulator.md: pip install": "tests/requirements/test_packages.py",
+    "docs/simulator.md: python -m": "tests/policies/eviction/simulate/test_simulate_command.py",
 }
 """By page and how a block begins: the test that runs what stands there, or the same with what a test has instead."""
 PROGRAMS = {

@@ -21,6 +21,8 @@ _COLOURS: Final = {"resident": "green", "draining": "yellow", "loading": "blue"}
 _IN_MEMORY: Final = ("resident", "draining", "loading", "unloading", "freeing")
 _ORDER: Final = (*_IN_MEMORY, "queued", "quarantined", "failed", "unreachable", "unseen", "cold", "unknown")
 _BAD: Final = ("quarantined", "failed", "unreachable")
+_ROWS: Final = 15  # of models, where there is no terminal
+_LONGEST_PAUSE: Final = 10.0  # seconds between two looks, for proxies that answer slowly
 _SHADES: Final = "█▓▒"  # Neighbours differ, without colours too.
 
 
@@ -30,7 +32,9 @@ def top(
     proxy: Proxy = None,
     every: Annotated[float, Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, Option("--once", help="Look once; so it does where there is no terminal.")] = False,
-    rows: Annotated[int, Option(min=1, help="Models to show of each environment, those in memory first.")] = 15,
+    rows: Annotated[
+        int | None, Option(min=1, help="Models to show of each environment, those in memory first; as many as fit.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show what sits in every slice, who holds it, what loads and what fails; until Ctrl-C. Loads nothing."""
@@ -48,7 +52,7 @@ def top(
             return
         if once or not sys.stdout.isatty():
             to = console()
-            for part in _shown(found := overview(asked), to.width, rows):
+            for part in _shown(found := overview(asked), to.width, rows or _ROWS):
                 to.print(part)
             end(found, json)
             return
@@ -57,13 +61,25 @@ def top(
             with Live(console=to, screen=True, auto_refresh=False) as live:
                 while True:
                     began = time.monotonic()
-                    live.update(Group(*_shown(overview(asked), to.width, rows)), refresh=True)
-                    time.sleep(max(every, 5 * (time.monotonic() - began)))  # most of the proxy's time is for calls
+                    found = overview(asked)
+                    fit = rows or _that_fit(found, to.height)
+                    live.update(Group(*_shown(found, to.width, fit, errors=True)), refresh=True)
+                    took = time.monotonic() - began
+                    time.sleep(max(every, min(5 * took, _LONGEST_PAUSE)))  # most of the proxy's time is for calls
         except KeyboardInterrupt:
             return
 
 
-def _shown(planes: "Sequence[PlaneOverview]", width: int, rows: int) -> "Iterable[RenderableType]":
+def _that_fit(planes: "Sequence[PlaneOverview]", height: int) -> int:
+    """Return how many models of each environment fit into so many lines; one at least."""
+    fixed = 1 + sum(5 + 2 * len(each.slices) + len(each.error.splitlines()) for each in planes)
+    return max(1, (height - fixed) // max(1, len(planes)))
+
+
+def _shown(
+    planes: "Sequence[PlaneOverview]", width: int, rows: int, *, errors: bool = False
+) -> "Iterable[RenderableType]":
+    """Yield what is seen; `errors`: why a proxy cannot be asked, too, where nobody else says so."""
     from rich.text import Text
 
     for each in planes:
@@ -72,9 +88,13 @@ def _shown(planes: "Sequence[PlaneOverview]", width: int, rows: int) -> "Iterabl
         sums = ", ".join(f"{states.count(state)} {state}" for state in _ORDER if state in states)
         sums = "cannot be asked" if each.error else sums or "no models that you may inspect"
         yield Text(printable(f"{at}   {sums}"), style="bold")
+        if errors and each.error:
+            yield Text(printable(each.error), style="red")
         for room in each.slices:
             yield Text(printable(_title(room)))
             yield _bar(room, each.models, width)
+        for where, why in _untold(each).items():
+            yield Text(printable(f"{where}  {why}"), style="red")
         if each.models:
             yield _table(each.models, rows)
         if (more := len(each.models) - rows) > 0:
@@ -83,6 +103,16 @@ def _shown(planes: "Sequence[PlaneOverview]", width: int, rows: int) -> "Iterabl
     yield Text(
         "`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it.", style="dim"
     )
+
+
+def _untold(plane: "PlaneOverview") -> dict[str, str]:
+    """Return replicas of on-demand pools that do not say what sits in them, with why: none may be taken for empty."""
+    return {
+        f"{model.server}/{model.pool}  {place.replica}": place.why or "it does not say what sits in it"
+        for model in plane.models
+        for place in (model.places if model.loading == "on-demand" else ())
+        if place.state in ("unseen", "unreachable")
+    }
 
 
 def _title(room: "SliceRoom") -> str:
@@ -102,14 +132,16 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
             if place.replica == room.replica and place.state in _IN_MEMORY and place.footprint_bytes:
                 parts.append((place.footprint_bytes, model.model, _COLOURS.get(place.state, "yellow")))
     parts.sort(reverse=True)
-    others = room.resident_bytes + room.loading_bytes + room.freeing_bytes - sum(part[0] for part in parts)
-    if others > 0:
+    used = room.resident_bytes + room.loading_bytes + room.freeing_bytes
+    if (others := used - sum(part[0] for part in parts)) > 0:  # also what is kept for first loads
         parts.append((others, "others", "white"))
     if room.leaked_bytes:
         parts.append((room.leaked_bytes, "leaked", "red"))
-    line, before = Text(no_wrap=True), 0
+    # Parts that ensembles share are in the size of each of them.
+    scale = min(1.0, used / max(1, sum(part[0] for part in parts if part[1] != "leaked")))
+    line, before = Text(no_wrap=True), 0.0
     for number, (count, name, colour) in enumerate(parts):
-        after = before + count
+        after = before + count * (1.0 if name == "leaked" else scale)
         cells = round(width * after / room.capacity_bytes) - round(width * before / room.capacity_bytes)
         before = after
         name = printable(name)

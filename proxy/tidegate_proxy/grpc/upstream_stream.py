@@ -76,7 +76,7 @@ class UpstreamRequest:
 
     def ended(self, call: CallerStream, code: int, seconds: float, model: str | None, bytes_in: int) -> None:
         """Count, log and trace the end of the call with this status."""
-        shared, forwarding, called, waited = self._context.shared, call.forwarding, None, False
+        shared, forwarding, called, waited = self._context.shared, call.forwarding, None, 0.0
         if forwarding is not None:
             route = forwarding.grant.route
             if route.grpc_count is None:
@@ -84,7 +84,7 @@ class UpstreamRequest:
             route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
             principal = forwarding.grant.identity.principal
             shared.meter.called(principal.name, principal.source, "grpc", code)
-            called, waited = (route.server, route.name), forwarding.waited > 0
+            called, waited = (route.server, route.name), forwarding.waited
         weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
         is_logged, span = shared.call_log.wants(weight, monotonic(), called, waited=waited), self.span()
         if not is_logged and (span is None or not span.sampled):

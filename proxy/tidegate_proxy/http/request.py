@@ -362,7 +362,7 @@ class HttpRequest(HeadedRequest):
         if body.booking is not None:
             body.release()
         seconds = now - self.started
-        size, forwarding, called, waited = self._own_bytes, self.forwarding, None, False
+        size, forwarding, called, waited = self._own_bytes, self.forwarding, None, 0.0
         if forwarding is not None:
             size = size or forwarding.size
             forwarding.finish(now)
@@ -373,7 +373,7 @@ class HttpRequest(HeadedRequest):
             count.ended(status, seconds, body.received, size)
             principal = forwarding.grant.identity.principal
             shared.meter.called(principal.name, principal.source, "http", status)
-            called, waited = (route.server, route.name), forwarding.waited > 0
+            called, waited = (route.server, route.name), forwarding.waited
         is_logged = shared.call_log.wants(status, now, called, waited=waited)
         if is_logged or self._span is not None:
             self._tell(status, seconds, (body.received, size), is_logged)

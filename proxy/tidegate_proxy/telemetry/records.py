@@ -8,8 +8,9 @@ from tidegate_service.json_lines import LinesASecond
 
 SUCCESS_EVERY = 0.2  # Seconds between two logged calls that went well: a line costs more than the call's own work.
 FAILURES_A_SECOND = 50
-"""Calls that ended badly, or waited for their model, that are logged each second; the rest are counted, and the next
-line has their number."""
+"""Calls that ended badly that are logged each second; the rest are counted, and the next line has their number."""
+WAITED_A_SECOND = 20  # The same of calls that went well after a wait for their model.
+WAITED_SECONDS = 0.1  # A shorter one is a question to a policy that has the model in memory.
 log = logging.getLogger("tidegate_proxy.calls")
 
 
@@ -22,25 +23,27 @@ class CallLog:
     _next_success = 0.0
 
     def __init__(self) -> None:
-        self._told = LinesASecond(FAILURES_A_SECOND)
+        self._failures, self._waits = LinesASecond(FAILURES_A_SECOND), LinesASecond(WAITED_A_SECOND)
         self._calls: Counter[tuple[str, str]] = Counter()  # By server and model, since the last line.
 
-    def wants(self, status: int, now: float, of: tuple[str, str] | None = None, *, waited: bool = False) -> bool:
-        """Tell whether a call that ended now is to be logged, `of` a server's model, for which it may have `waited`.
-        `now` is monotonic seconds."""
+    def wants(self, status: int, now: float, of: tuple[str, str] | None = None, *, waited: float = 0.0) -> bool:
+        """Tell whether a call that ended now is to be logged, `of` a server's model, for which it `waited` so many
+        seconds. `now` is monotonic seconds."""
         if of is not None:
             self._calls[of] += 1
-        if status < 400 and not waited:
+        if status < 400 and waited >= WAITED_SECONDS and self._waits.wants(now):
+            return True
+        if status < 400:
             if now < self._next_success:
                 return False
             self._next_success = now + SUCCESS_EVERY
             return True
-        return self._told.wants(now)
+        return self._failures.wants(now)
 
     def say(self, status: int, call: dict[str, Any]) -> None:
         """Log a call, of which None is not said; `status` is HTTP's, or what it would be."""
         said = {name: value for name, value in call.items() if value is not None}
-        said |= self._told.left_out()
+        said |= self._failures.left_out()
         self._say_calls(said)
         level = logging.WARNING if status >= 500 else logging.INFO
         log.log(level, "%s %s", call["protocol"], status, extra={"said": said})

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from tidegate.cli.app import app
+from tidegate.cli.top import _that_fit
+from tidegate.whereabouts import PlaneOverview
 from tidegate_contracts import environments as facts
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner, Result
@@ -113,6 +115,25 @@ def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(folder: Path) -
         ("east", 1, False),
         ("west", 0, True),
     ]
+
+
+def test_a_replica_that_does_not_say_what_sits_in_it_is_told(folder: Path) -> None:
+    silent = model("ant") | {"places": [{"replica": "10.0.0.9:8000", "state": "unseen", "why": "the policy is silent"}]}
+    with planes(folder, east={"models": [silent], "slices": [ROOM]}):
+        done = top()
+    assert "gpu/small  10.0.0.9:8000  the policy is silent" in done.stdout.splitlines()
+
+
+def test_parts_that_ensembles_share_do_not_push_the_rest_out_of_the_bar(folder: Path) -> None:
+    models = [model("ant", footprintBytes=1100), model("bee", footprintBytes=1100)]
+    with planes(folder, east={"models": models, "slices": [ROOM]}):
+        bar = top().stdout.splitlines()[2]
+    assert (bar.index(" ant "), bar.index(" leaked "), bar.count("·")) == (60, 120, 24)
+
+
+def test_as_many_models_are_shown_as_fit_into_the_terminal() -> None:
+    planes = [PlaneOverview(environment="prod", plane=name, proxy="x") for name in ("east", "west")]
+    assert [_that_fit(planes, height) for height in (5, 41, 51)] == [1, 15, 20]
 
 
 def test_of_an_older_proxy_which_knows_no_slices_models_are_shown(folder: Path) -> None:

@@ -26,6 +26,11 @@ pytestmark = pytest.mark.thorough
 LOAD_SECONDS = 40.0
 STEP = 5
 MODELS = ("sparrow", "ant", "bee", "cat", "dog", "unicorn", "whale")
+QUIET = {
+    "Alerts", "Calls without an answer", "Copies for a candidate version", "Calls that fail, by model",
+    "Will tonight's batch fit?", "Failed, and told to come again",
+}  # fmt: skip
+"""Panels of what does not happen in half a minute of the demo: they show that it is none."""
 THOUSAND = 1000
 PODS = 3
 MINUTES = 30
@@ -73,11 +78,13 @@ def under_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
         for dashboard, panel in panels()
         if not panel.needs
         for number, query in enumerate(panel.queries)
+        if "offset 12h" not in query.expression  # of what was a day ago nobody knows here
     ],
 )
 def test_a_panel_shows_something(under_load: tuple[str, float], title: str, expression: str) -> None:
     url, began = under_load
-    said = asked(expression, rate="10s", span="60s")
+    real = expression if title in QUIET else re.split(r" or (?:on \(|sum by|vector\()", expression)[0]
+    said = asked(real, rate="10s", span="60s")
     data = ask(url, "query_range", query=said, start=began, end=time.time(), step=STEP)["result"]
     assert data, f"{title} is empty: {said}"
     values = [float(value) for series in data for _, value in series["values"]]

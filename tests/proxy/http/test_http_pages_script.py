@@ -93,7 +93,8 @@ def models(*found: VisibleModel, slices: tuple[SliceRoom, ...] = ()) -> str:
 
 def model(name: str, *places: Place, **more: Any) -> VisibleModel:
     state = places[0].state if places else "cold"
-    said = {"model": name, "server": "vision", "pool": "main", "loading": "on-demand", "state": state}
+    said: dict[str, Any] = {"model": name, "server": "vision", "pool": "main", "loading": "on-demand", "state": state}
+    said |= {"since": places[0].since} if places else {}
     return VisibleModel.model_validate(said | {"places": places} | more)
 
 
@@ -116,7 +117,13 @@ def test_models_are_shown_with_where_they_are_and_why_not_those_in_memory_first(
     browser.run(SCRIPT)
     assert browser.read("shown()") == [
         ["model resident", "alone", "vision/main", *RESIDENT],
-        ["model resident", "two", "vision/main", "resident", "", "", "", "", ""],
+        [
+            "model resident",
+            "two",
+            "vision/main",
+            *RESIDENT[:5],
+            "version 2: no such library; 3 wait for it",
+        ],
         ["model cold", "cold", "vision/main", "cold", "", "", "", "", "nobody called it"],
     ]
     assert browser.said.startswith("3 models that you may inspect in prod, as of 2")
@@ -135,9 +142,9 @@ def test_a_row_opens_what_is_known_of_its_model_at_each_replica_and_what_has_cha
     assert rows[2][-1] == "version 2: no such library; failed 2026-05-01 10:00:00 UTC"
     assert rows[3] == ["more", "No change was seen since this page was opened."]
     assert browser.read("document.activeElement.attributes") == {"aria-expanded": "true"}
-    browser.told(200, models(model("two", FAILED)))
+    browser.told(200, models(model("two", HELD.model_copy(update={"state": "failed"}), FAILED)))
     browser.run("timers.pop()()")
-    assert browser.read("shown()")[-1][1].endswith("resident → failed")
+    assert browser.read("shown()")[-1][1].endswith("10.0.0.1 resident → failed")
     browser.run('document.getElementById("model vision/two").listeners.click()')
     assert len(browser.read("shown()")) == 1
 
@@ -179,18 +186,53 @@ def test_whoever_looks_again_sees_what_is_there_then_by_his_key_and_at_the_same_
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "said", "left"),
     [
-        (401, '{"detail": "Say who you are."}', "Say who you are."),
-        (502, "{}", "It answers 502."),
-        (0, "", "the proxy is not there"),
+        (401, '{"detail": "Say who you are."}', "Say who you are.", 0),
+        (502, "<html>bad gateway</html>", "It answers 502.", 1),
+        (200, "{}", "It answers 200.", 1),
+        (0, "", "the proxy is not there", 1),
     ],
 )
-def test_why_nothing_can_be_shown_is_said_and_what_was_shown_stays(
-    browser: Browser, status: int, body: str, said: str
+def test_why_nothing_can_be_shown_is_said_and_what_was_shown_stays_but_for_who_may_not_see_it(
+    browser: Browser, status: int, body: str, said: str, left: int
 ) -> None:
     browser.told(200, models(model("there")))
     browser.run(SCRIPT)
     browser.told(status, body)
     browser.look()
-    assert (browser.said, len(browser.read("shown()"))) == (said, 1)
+    assert (browser.said, len(browser.read("shown()"))) == (said, left)
+    timers = browser.read("timers.length")
+    browser.run("timers.pop()()")
+    assert browser.read("timers.length") == timers, "it looks again later, whatever came of it"
+
+
+def test_a_replica_that_does_not_say_what_sits_in_it_is_told_beside_the_slices(browser: Browser) -> None:
+    silent = Place(replica="10.0.0.3", state="unseen", why="the eviction policy of 10.0.0.3 gives no answer")
+    browser.told(200, models(model("alone", HELD, silent), slices=(ROOM,)))
+    browser.run(SCRIPT)
+    assert browser.read("elements.slices.children.map((each) => each.children.at(-1).textContent)")[1] == silent.why
+
+
+def test_an_answer_that_is_overtaken_by_one_for_another_key_is_not_shown(browser: Browser) -> None:
+    browser.told(200, models(model("of-a")))
+    browser.run(SCRIPT)
+    browser.context.eval("""
+      const late = [], answers = fetch;
+      fetch = (...said) => new Promise((go) => late.push(() => go(answers(...said))));
+    """)
+    browser.look("key-a")
+    browser.look("key-b")
+    browser.told(200, models(model("of-b")))
+    browser.run("late[1]()")
+    browser.told(200, models(model("of-a"), model("of-a-too")))
+    browser.run("late[0]()")
+    assert [row[1] for row in browser.read("shown()")] == ["of-b"]
+
+
+def test_a_block_shows_its_model_though_another_word_was_looked_for(browser: Browser) -> None:
+    browser.told(200, models(*(model(f"cold-{number}") for number in range(150)), model("alone", HELD), slices=(ROOM,)))
+    browser.run(SCRIPT)
+    browser.run('elements.word.value = "cold"; elements.word.listeners.input()')
+    browser.run("elements.slices.children[0].children[1].children[0].listeners.click()")
+    assert browser.read("[elements.word.value, document.activeElement.id]") == ["", "model vision/alone"]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_proxy.telemetry.records import FAILURES_A_SECOND, SUCCESS_EVERY, CallLog
+from tidegate_contracts import log_fields
+from tidegate_proxy.telemetry.records import FAILURES_A_SECOND, SUCCESS_EVERY, WAITED_A_SECOND, CallLog
 
 from ..residency.estate import estate
 from ..residency.standin import sites
@@ -103,7 +104,7 @@ async def test_a_call_is_found_by_its_id_and_its_trace_at_the_policy_that_loads_
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tidegate_proxy.calls")
-    async with sites() as [site], estate(tmp_path, [site]) as here:
+    async with sites(load_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
         assert (await here.call("a", x_request_id="order-8", traceparent=PARENT)).status == 200
         assert (await here.call("b", x_request_id="order-9", traceparent="nonsense")).status == 200
     asked = [each.headers for each in site.policy.asked if each.line.startswith("POST /v1/leases/acquire")]
@@ -113,6 +114,7 @@ async def test_a_call_is_found_by_its_id_and_its_trace_at_the_policy_that_loads_
     ]
     served = {each.headers["x-request-id"]: each.headers for each in site.triton.asked if "infer" in each.line}
     assert served["order-8"]["traceparent"] == PARENT
+    assert all(said(each).keys() <= FIELDS for each in caplog.records)
     assert [(each["requestId"], each.get("traceId")) for each in map(said, caplog.records)] == [
         ("order-8", TRACE),
         ("order-9", None),
@@ -123,4 +125,14 @@ def test_a_call_that_waited_for_its_model_is_logged_however_many_went_well_just_
     log = CallLog()
     assert log.wants(200, 5.0)
     assert not log.wants(200, 5.01)
-    assert log.wants(200, 5.02, waited=True)
+    assert not log.wants(200, 5.02, waited=0.01), "its model was in memory"
+    assert log.wants(200, 5.02, waited=0.5)
+
+
+def test_calls_that_waited_take_no_lines_from_those_that_failed() -> None:
+    log = CallLog()
+    assert sum(log.wants(200, 5.0, waited=1.0) for _ in range(500)) == WAITED_A_SECOND + 1, "and one that went well"
+    assert sum(log.wants(503, 5.0) for _ in range(500)) == FAILURES_A_SECOND
+
+
+FIELDS = log_fields.ALWAYS.keys() | log_fields.FIELDS.keys()

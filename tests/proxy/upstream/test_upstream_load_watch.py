@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from tidegate_contracts import routing
+from tidegate_contracts import log_fields, routing
 from tidegate_contracts.proxy_process import METRICS_PATH, server_ready_path
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Place, Whereabouts
 from tidegate_proxy.upstream import load_watch
@@ -55,6 +55,7 @@ async def test_a_version_that_cannot_be_loaded_is_told_with_its_reason_and_calls
     assert (place.state, place.replica) == ("resident", here.pool.replicas[0].name)
     assert [(each.version, each.why) for each in place.failures] == [(2, WHY)]
     [line] = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert vars(line)["said"].keys() <= log_fields.FIELDS.keys()
     assert vars(line)["said"]["version"] == "2"
     assert vars(line)["said"]["why"] == WHY
     assert vars(line)["said"]["pool"] == "main"

@@ -143,6 +143,7 @@ class _QueuePass:
             if pool.demanded(model) and model.failures.not_before <= pool.now:
                 if needed <= left:
                     left -= needed
+                    made -= needed
                     self._kept[model.name] = needed
             elif model.room_made and needed <= made:
                 made -= needed

@@ -148,7 +148,7 @@ def plot_slice(path: Path, title: str, trace: Trace, capacity_bytes: int, outcom
     """Draw what sits in memory in the course of the trace, on average over each of `_PARTS` of it: the models with most
     of it apart, the others together; and below how long was loaded. SimulationError if it cannot be written."""
     end = max(trace.seconds[-1], outcome.memory[-1][0] if outcome.memory else 0.0)
-    part = end / _PARTS
+    part = (end or 1.0) / _PARTS
     held: dict[int, list[float]] = {which: [0.0] * _PARTS for _, which, _ in outcome.memory}
     for at, which, size in outcome.memory:  # from then on there is so much more, or less
         first = min(_PARTS - 1, int(at / part))
@@ -169,7 +169,11 @@ def plot_slice(path: Path, title: str, trace: Trace, capacity_bytes: int, outcom
         )
         axes.axhline(capacity_bytes / (1 << 30), color="black", linestyle="--", linewidth=1)
         axes.set(ylabel="GiB in memory", ylim=(0, 1.05 * capacity_bytes / (1 << 30)))
-        loading = {"weights": [seconds for _, seconds in outcome.loads], "range": (0, end / 3600), "color": "#1f77b4"}
+        loading = {
+            "weights": [seconds for _, seconds in outcome.loads],
+            "range": (0, _PARTS * part / 3600),
+            "color": "#1f77b4",
+        }
         below.hist([at / 3600 for at, _ in outcome.loads], bins=96, **loading)
         below.set(xlabel="hours", ylabel="seconds spent loading")
 

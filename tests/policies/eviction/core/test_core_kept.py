@@ -8,7 +8,7 @@ from tidegate_eviction.core.messages import Allowed, Load, LoadFailed, Quarantin
 
 from .books import RULES, specs
 from .world import World
-from .worlds import full, had, started, unloads
+from .worlds import full, had, started, unloads, used
 
 ENSEMBLES = {**specs({"pair": 10, "trio": 10, "alone": 40}), **specs({"part": 30, "more": 10}, callable=False)}
 ENSEMBLES["pair"] = replace(ENSEMBLES["pair"], parts=("part",))
@@ -52,6 +52,22 @@ def test_room_that_a_pinned_model_waits_for_is_not_given_to_others() -> None:
     world.end_of_requests()
     world.until(lambda: world.states["p"] == "resident")
     had(world, "a")
+
+
+def test_room_that_was_made_for_one_model_and_is_a_pinned_ones_now_keeps_neither_waiting() -> None:
+    world = started(specs({"a": 50, "b": 50, "m": 50, "d": 50}), replace(RULES, measures=True))
+    used(world, "a")
+    had(world, "b", "p2")
+    world.advance(60.0)
+    world.renew("p2")
+    world.ask("p1", "m", 5.0)
+    assert unloads(world) == ["a"]
+    world.change("d", pinned=True)
+    for _ in range(30):
+        world.finish()
+        world.advance(1.0)
+        world.renew("p2")
+    assert "resident" in (world.states["d"], world.states["m"]), "50 bytes are free, and two models want them"
 
 
 # Warm windows

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -19,6 +20,9 @@ SMALL = trace_of(
     *((1_000_000 * size, 1.0 + size, 0.25) for size in range(1, 6)),
 )
 """15 MB of models."""
+
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
@@ -94,6 +98,32 @@ def test_what_needs_a_library_that_is_not_here_is_left_out_and_said(
     # libCacheSim needs numpy, too, where it was not imported before.
     assert left_out in "".join(line for line in result.stderr.splitlines() if line.startswith("NOT COMPARED"))
     assert ("× bound" in result.stdout) == (library != "numpy")
+
+
+def test_a_trace_of_one_instant_can_be_drawn(tmp_path: Path) -> None:
+    trace = tmp_path / "once.csv"
+    trace.write_text("m,a,10,100,100\n0,a\n")
+    result = run("simulate", "--trace", trace, "--policy", "lru", "--capacity", "20M", "--plot", tmp_path / "p.svg")
+    assert result.exit_code == 0, result.output
+
+
+def test_the_day_that_the_readme_shows_is_as_it_says(tmp_path: Path) -> None:
+    text = (ROOT / "docs/simulator.md").read_text("utf-8").partition("pictures/slice-over-a-day.png")[2]
+    block = text.partition("```sh\n")[2].partition("```")[0].replace("\\\n", " ")
+    made, played = (
+        line.removeprefix("python -m tidegate_eviction ").replace("zoo.csv.gz", str(tmp_path / "zoo.csv.gz"))
+        for line in block.splitlines()
+    )
+    assert run(*shlex.split(made)).exit_code == 0
+    words = shlex.split(played)
+    words[words.index("--plot") + 1] = str(tmp_path / "day.png")
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    [row] = json.loads(result.stdout)["rows"]
+    assert (row["requests"], row["busy"], row["too_large"]) == (17_919, 0, 0)
+    assert round(100 * row["hits"] / row["requests"]) == 96
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert "17,919 requests to 20 models, with room\nfor 60 % of them: 96 % of the requests" in readme
 
 
 @pytest.mark.parametrize(("name", "begins"), [("p.png", b"\x89PNG"), ("p.svg", b"<?xml")])

@@ -2,6 +2,7 @@
 
 import zlib
 
+from ..malloc import give_freed_memory_back
 from ..memory import UNPACKER_BYTES, Booking, Holder
 from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
@@ -11,6 +12,7 @@ MOST_DRAINED = 1024 * 1024  # Bytes of a refused body that are read to save the 
 MOST_UNSENT = 256 * 1024  # Bytes of a body that wait for a connection before its sender is held.
 PART_BYTES = 64  # What a part of a body takes beside its bytes.
 STEP = 256 * 1024  # Bytes that one step unpacks: about a millisecond's work.
+FREED_AT_ONCE = 16 * 1024 * 1024  # Bytes of a body's parts after which the system gets them back.
 MOST_UNPACKED = 8 * 1024 * 1024  # Bytes of a body's JSON, unpacked, that is read in one piece.
 _PACKED_STEP = 64 * 1024
 
@@ -133,10 +135,16 @@ class RequestBody(Body):
         if self.chunked:
             return self.parts[1] if len(self.parts) > 1 else b""  # the one chunk stands behind its size
         if len(self.parts) > 1:
-            joined = bytearray()
+            joined, freed = bytearray(), 0
             self.parts.reverse()
             while self.parts:  # each goes as it is joined: a long body would be there twice
-                joined += self.parts.pop()
+                part = self.parts.pop()
+                joined += part
+                freed += len(part)
+                if freed >= FREED_AT_ONCE:  # what was freed in small pieces stays with the process else
+                    del part
+                    give_freed_memory_back()
+                    freed = 0
             self.parts.append(joined)
         return self.parts[0] if self.parts else b""
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tidegate_contracts.proxy_process import CHECKSUM
+
 from components.apply_order import apply_key
 from stacks.resolve import settings
 
@@ -119,8 +121,14 @@ def _immutable(kind: str, old: Mapping[str, Any], path: Sequence[str]) -> Sequen
 
 
 def field_changes(old: KubernetesObject, new: KubernetesObject) -> list[FieldChange]:
-    """Return every field in which two versions of an object differ; what may be a secret is `Hidden` in it."""
-    return list(_walk(hidden(old), hidden(new), ()))
+    """Return every field in which two versions of an object differ; what may be a secret is `Hidden` in it.
+
+    The checksum of a file that differs, too, says nothing more.
+    """
+    found = list(_walk(hidden(old), hidden(new), ()))
+    files = {str(each.path[1]) for each in found if each.path[0] == "data" and len(each.path) > 1}
+    checksums = {("data", f"{file}{CHECKSUM}") for file in files}
+    return [each for each in found if tuple(each.path) not in checksums]
 
 
 def _walk(old: Any, new: Any, path: tuple[Step, ...]) -> Iterator[FieldChange]:

@@ -27,8 +27,9 @@ def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]
     objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
     for (kind, name), item in objects.items():
         item["metadata"].get("annotations", {}).pop(ANNOTATION, None)
-        item.get("data", {}).pop("routing.json", None)
-        item.get("data", {}).pop("access.json", None)
+        for table in ("routing.json", "access.json"):
+            item.get("data", {}).pop(table, None)
+            item.get("data", {}).pop(f"{table}.sha256", None)
         if (kind, name) == ("Deployment", "inference-proxy"):
             pods = item["spec"]["template"]["spec"]
             pods["volumes"] = [volume for volume in pods["volumes"] if volume["name"] != "upstream-ca"]

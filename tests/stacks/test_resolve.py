@@ -135,8 +135,8 @@ def without_identity(objects: list[KubernetesObject], stack: Stack) -> Any:
     text = json.dumps(objects).replace(stack.namespace, "NAMESPACE")
     for quote in ('"', '\\"'):
         text = text.replace(f"{quote}{stack.environment.name}{quote}", f"{quote}ENVIRONMENT{quote}")
-    # The checksum is of settings of which one is the environment's name.
-    return json.loads(re.sub(rf'("{CONFIG_CHECKSUM}": )"\w+"', r'\1""', text))
+    # The checksums are of settings and tables that have the environment's name.
+    return json.loads(re.sub(rf'("(?:{CONFIG_CHECKSUM}|\w+\.json\.sha256)": )"\w+"', r'\1""', text))
 
 
 def reference_tree() -> Tree:

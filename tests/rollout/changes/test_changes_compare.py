@@ -151,3 +151,12 @@ def test_stacks_that_change_alike_are_shown_once() -> None:
     assert text.count("spec.a 1 → 2") == 1
     assert "two: 1 changed – the same as one" in text
     assert "three" not in text
+
+
+def test_the_checksum_of_a_file_says_nothing_beside_the_file_and_something_alone() -> None:
+    head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tables"}}
+    old = head | {"data": {"a.json": "1\n", "a.json.sha256": "x"}}
+    whole = head | {"data": {"a.json": "2\n", "a.json.sha256": "y"}}
+    alone = head | {"data": {"a.json": "1\n", "a.json.sha256": "y"}}
+    assert [each.path[:2] for each in field_changes(old, whole)] == [("data", "a.json")]
+    assert [each.path for each in field_changes(old, alone)] == [("data", "a.json.sha256")]

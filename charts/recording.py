@@ -216,8 +216,7 @@ class Recording(ABC):
         bound = re.findall(r"range \$(\w+) :=", text)
         free = sorted(set(re.findall(r"\$([a-z]\w*)", text)) - set(bound))
         whole = "\n".join([*(f"{{{{- ${variable} := .{variable} }}}}" for variable in free), text])
-        if (same := next((each for each, written in self.helpers.items() if written == whole), None)) is not None:
-            name = same
+        name = next((each for each, written in self.helpers.items() if written == whole), name)
         names = (name if number == 1 else f"{name}.{number}" for number in itertools.count(1))
         name = next(each for each in names if self.helpers.setdefault(each, whole) == whole)
         handed = " ".join(f'"{variable}" ${variable}' for variable in free)

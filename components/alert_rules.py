@@ -4,7 +4,7 @@ from typing import Any
 
 from stacks.definition.environment import Objectives
 
-from .alerts import alert, record
+from .alerts import FAILED, REFUSED, alert, record
 from .kinds import KINDS
 from .place import Place
 
@@ -31,7 +31,7 @@ def alert_rules(place: Place, objectives: Objectives) -> list[dict[str, Any]]:
 def _records(here: str, objectives: Objectives) -> list[dict[str, Any]]:
     """Return what goes wrong, as calls a second, and as shares of all calls over each time that alerts look at.
 
-    Statuses are HTTP's and gRPC's (docs/proxy-api.md). What has not gone wrong yet has no series, and is none.
+    What has not gone wrong yet has no series, and is none.
     """
     total = f"sum by (namespace) (rate(tidegate_proxy_requests_total{{{here}}}[5m]))"
 
@@ -46,8 +46,8 @@ def _records(here: str, objectives: Objectives) -> list[dict[str, Any]]:
     in_time = f'{seconds}bucket{{{here}, le=~"{objectives.latency_seconds}([.]0)?"}}[5m]))'
     rates = {
         "calls": total,
-        "failed_calls": calls("50[0124567]", "2|4|13|15"),
-        "refused_calls": calls("503", "14"),
+        "failed_calls": calls(*FAILED),
+        "refused_calls": calls(*REFUSED),
         "slow_calls": f"{seconds}count{{{here}}}[5m])) - {in_time}",
     }
     times = dict.fromkeys(time for _, burns in _BURNS for burn in burns for time in burn[1:])

@@ -3,6 +3,8 @@
 from typing import Any
 
 RUNBOOKS = "https://tidegate.dev/docs/runbooks.md"  # A section for each alert.
+FAILED, REFUSED = ("50[0124567]", "2|4|13|15"), ("503", "14")
+"""Calls that fail, and calls that are told to come again, by their statuses: HTTP's and gRPC's (docs/proxy-api.md)."""
 
 
 def alert(

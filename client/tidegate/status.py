@@ -169,15 +169,20 @@ class ModelStatus(Message):
         return busy, rate, sum(each.requests for each in self.versions)
 
 
-class PlaneStatus(Message):
-    """One environment on one data plane."""
+class AskedPlane(Message):
+    """One environment on one data plane, as its proxy was asked about it."""
 
     environment: str
     plane: str
     proxy: str
-    caller: str = ""  # the name by which the proxy knows the caller
     error: str = ""  # why nothing could be learned
     exit_code: int = 0  # with which `tidegate` ends for that
+
+
+class PlaneStatus(AskedPlane):
+    """How much its models are used."""
+
+    caller: str = ""  # the name by which the proxy knows the caller
     unavailable: tuple[str, ...] = ()  # pools that gave no statistics, as `server/pool`
     models: tuple[ModelStatus, ...] = ()  # the hottest first
 

@@ -5,13 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
-from tidegate_contracts.message import Message
 from tidegate_contracts.whereabouts import SliceRoom, VisibleModel
 
 from .calling.inputs import signature_of
 from .calling.proxy import ProxyClient, model_path
 from .errors import NotFoundError, TidegateError
-from .status import KnownProxy
+from .status import AskedPlane, KnownProxy
 
 _AT_ONCE: Final = 8
 _ANSWER_SECONDS: Final = 15.0
@@ -28,25 +27,15 @@ class FoundModel(VisibleModel):
     max_batch: int | None = None  # rows that a request may have; 0: it takes no batches
 
 
-class PlaneWhereabouts(Message):
-    """The models of an environment on one data plane."""
+class PlaneWhereabouts(AskedPlane):
+    """Its models, each asked further."""
 
-    environment: str
-    plane: str
-    proxy: str
-    error: str = ""  # why nothing could be learned
-    exit_code: int = 0  # with which `tidegate` ends for that
     models: tuple[FoundModel, ...] = ()
 
 
-class PlaneOverview(Message):
-    """An environment on one data plane, with its slices: as its proxy tells it, and nothing asked beside."""
+class PlaneOverview(AskedPlane):
+    """Its models and slices, as the proxy tells them, and nothing asked beside."""
 
-    environment: str
-    plane: str
-    proxy: str
-    error: str = ""  # why nothing could be learned
-    exit_code: int = 0  # with which `tidegate` ends for that
     models: tuple[VisibleModel, ...] = ()
     slices: tuple[SliceRoom, ...] = ()
 

@@ -1,6 +1,7 @@
 """One model's life: its calls, where it is warm, what it waits for, and its versions."""
 
-from .panel import BY, FAILED, HERE, RATE, REFUSED, Dashboard, Panel, Query, grown, quantiles, requests
+from ..alerts import FAILED, REFUSED
+from .panel import BY, HERE, RATE, Dashboard, Panel, Query, grown, quantiles, requests
 
 _CALLS = f'{HERE}, server=~"$server", model=~"$model"'
 _HELD = f'{HERE}, model=~"$model"'  # What policies and Tritons tell names no server of the definition.
@@ -60,11 +61,9 @@ MODEL = Dashboard(
             Panel(
                 "Failed, and told to come again",
                 "Calls in the time shown. Failed ones after a promotion: compare versions below, and roll back.",
-                (Query(f"sum(increase(tidegate_proxy_requests_total{{{_CALLS}}}[$__range]))", "calls"),
-                 Query(_all(FAILED),
-                       "failed"),
-                 Query(_all(REFUSED),
-                       "told to come again")),
+                (Query(f"sum({grown(f'tidegate_proxy_requests_total{{{_CALLS}}}')})", "calls"),
+                 Query(_all(FAILED), "failed"),
+                 Query(_all(REFUSED), "told to come again")),
                 "short", "figure",
             ),
         ),
@@ -97,8 +96,8 @@ MODEL = Dashboard(
             ),
             Panel(
                 "Waits",
-                "Seconds that calls of its pool waited for a cold model. More than `waitSeconds` less than half of the"
-                " time: loads are too slow, see Load time, and stage files near the GPU.",
+                "Seconds that calls of its server's pools waited for a cold model. Near `waitSeconds`: loads are slow,"
+                " or wait for room; see Load time, and stage files near the GPU.",
                 quantiles("tidegate_proxy_lease_wait_seconds", f'{HERE}, server=~"$server"', "server, pool",
                           "{{server}}/{{pool}}", 0.5, 0.95),
                 "s",

@@ -8,9 +8,7 @@ HERE = 'cluster=~"$cluster", namespace=~"$namespace"'
 """Where a dashboard looks. `cluster` is a label of a Prometheus that sees several; without it every value matches."""
 RATE = "[$__rate_interval]"
 BY = "cluster, namespace"
-FAILED = ("50[0124567]", "2|4|13|15")
-REFUSED = ("503", "14")
-"""Statuses of HTTP and of gRPC: docs/proxy-api.md, and the alerts."""
+BY_POD = f"{BY}, pod"
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,8 @@
 """Is it well: traffic, errors, time, and the slices, by environment and data plane."""
 
-from .panel import BY, HERE, Dashboard, Panel, Query, grown, recorded_share, requests
+from .panel import BY, BY_POD, HERE, Dashboard, Panel, Query, grown, recorded_share, requests
 
 _RESIDENT = f'tidegate_eviction_model_state{{{HERE}, state="resident"}}'
-_IN = "cluster, namespace, pod"
-
 _BUSY = f'tidegate_proxy_model_problems_total{{{HERE}, type="busy"}}'
 
 PLATFORM = Dashboard(
@@ -83,7 +81,7 @@ PLATFORM = Dashboard(
                 "Memory in use",
                 "Share of a slice's memory that models take. Full is right for models on demand; with evictions beside"
                 " it (Slice, Loads) it is too small.",
-                (Query(f'tidegate_eviction_bytes{{{HERE}, kind="resident"}} / on ({_IN})'
+                (Query(f'tidegate_eviction_bytes{{{HERE}, kind="resident"}} / on ({BY_POD})'
                        f' tidegate_eviction_bytes{{{HERE}, kind="capacity"}}', "{{namespace}} {{pod}}"),),
                 "percentunit", "lines", 8,
             ),
@@ -91,8 +89,8 @@ PLATFORM = Dashboard(
                 "Who sits in them",
                 "Models in memory and what each takes. A large one that few call is better off with a slice of its own,"
                 " or not at all: `make advise`.",
-                (Query(f"topk(50, sum by ({_IN}, model) (tidegate_eviction_model_footprint_bytes{{{HERE}}} and on"
-                       f" ({_IN}, model) {_RESIDENT}))", "bytes"),),
+                (Query(f"topk(50, sum by ({BY_POD}, model) (tidegate_eviction_model_footprint_bytes{{{HERE}}} and on"
+                       f" ({BY_POD}, model) {_RESIDENT}))", "bytes"),),
                 "bytes", "table", 16,
             ),
         ),

@@ -1,6 +1,7 @@
 """What changes of an environment and of its models did: errors and times before and after, beside what was changed."""
 
-from .panel import BY, FAILED, HERE, RATE, Dashboard, Panel, Query, recorded_share, requests
+from ..alerts import FAILED
+from .panel import BY, HERE, RATE, Dashboard, Panel, Query, recorded_share, requests
 
 _VERSION = f"{BY}, model, version"
 _UNDONE = f"sum by ({_VERSION}) (rate(nv_inference_request_failure{{{HERE}}}{RATE}))"

@@ -1,12 +1,11 @@
 """One slice: who sits in it, who waits for it, who evicts whom, and whether more fits."""
 
-from .panel import BY, HERE, RATE, Dashboard, Panel, Query, grown, quantiles
+from .panel import BY, BY_POD, HERE, RATE, Dashboard, Panel, Query, grown, quantiles
 
 _POD = f'{HERE}, pod=~"$pod"'
-_IN = f"{BY}, pod"
 _RESIDENT = f'tidegate_eviction_model_state{{{_POD}, state="resident"}}'
 _SIZES = f"tidegate_eviction_model_footprint_bytes{{{_POD}}}"
-_LEASED = f"sum by ({_IN}) ({_SIZES} and on ({_IN}, model) tidegate_eviction_model_leases{{{_POD}}} > 0)"
+_LEASED = f"sum by ({BY_POD}) ({_SIZES} and on ({BY_POD}, model) tidegate_eviction_model_leases{{{_POD}}} > 0)"
 
 _OTHERS = f"tidegate_eviction_model_evicted_others_total{{{_POD}}}"
 _FOR_ROOM = f'tidegate_eviction_model_evictions_total{{{_POD}, reason="room"}}'
@@ -14,7 +13,7 @@ _FOR_ROOM = f'tidegate_eviction_model_evictions_total{{{_POD}, reason="room"}}'
 
 def _bytes(kind: str) -> Query:
     return Query(
-        f'sum by ({BY}, pod) (tidegate_eviction_bytes{{{_POD}, kind="{kind}"}})',
+        f'sum by ({BY_POD}) (tidegate_eviction_bytes{{{_POD}, kind="{kind}"}})',
         f"{{{{namespace}}}} {{{{pod}}}} {kind}",
     )
 
@@ -29,7 +28,7 @@ SLICE = Dashboard(
                 "Models in memory",
                 "Bytes of each resident model, one on the other. Bands that come and go: the slice is too small for"
                 " what is called. A band that never goes is pinned or always in use.",
-                (Query(f"topk(40, sum by ({BY}, pod, model) ({_SIZES} and on ({_IN}, model) {_RESIDENT}))",
+                (Query(f"topk(40, sum by ({BY_POD}, model) ({_SIZES} and on ({BY_POD}, model) {_RESIDENT}))",
                        "{{namespace}} {{model}}"),),
                 "bytes", "stack", 12,
             ),
@@ -39,7 +38,7 @@ SLICE = Dashboard(
                 " `leaked` grows: the runbook of TidegateMemoryLeaked. `used` far above `resident`: something else"
                 " uses the GPU.",
                 (*map(_bytes, ("capacity", "resident", "loading", "freeing", "leaked")),
-                 Query(f"sum by ({BY}, pod) (tidegate_eviction_memory_used_bytes{{{_POD}}})",
+                 Query(f"sum by ({BY_POD}) (tidegate_eviction_memory_used_bytes{{{_POD}}})",
                        "{{namespace}} {{pod}} used, as measured")),
                 "bytes", "lines", 12,
             ),
@@ -48,12 +47,12 @@ SLICE = Dashboard(
                 "What there is, what is in use now, and the most that was in use in the next twelve hours as they were"
                 " a day ago. Without the third nobody knows yet. The third beside what the batch needs is more than"
                 " the first: it does not fit; move it, or add a replica.",
-                (Query(f'sum by ({_IN}) (tidegate_eviction_bytes{{{_POD}, kind="capacity"}})',
+                (Query(f'sum by ({BY_POD}) (tidegate_eviction_bytes{{{_POD}, kind="capacity"}})',
                        "{{namespace}} {{pod}} there is"),
-                 Query(f"{_LEASED} or sum by ({_IN}) (tidegate_eviction_leases{{{_POD}}}) * 0",
+                 Query(f"{_LEASED} or sum by ({BY_POD}) (tidegate_eviction_leases{{{_POD}}}) * 0",
                        "{{namespace}} {{pod}} in use now"),
                  Query(f"max_over_time(({_LEASED})[12h:5m] offset 12h)"
-                       f" or sum by ({_IN}) (tidegate_eviction_leases{{{_POD}}} offset 1d) * 0",
+                       f" or sum by ({BY_POD}) (tidegate_eviction_leases{{{_POD}}} offset 1d) * 0",
                        "{{namespace}} {{pod}} in use a day ago")),
                 "bytes", "figure", 12,
             ),
@@ -61,8 +60,8 @@ SLICE = Dashboard(
                 "Busy GPU",
                 "Share of the time in which the slice computes. High with queues in Triton: more replicas. Low with"
                 " calls told busy: memory is short, not computing.",
-                (Query(f"avg by ({BY}, pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{_POD}}})"
-                       f" or avg by ({BY}, pod) (nv_gpu_utilization{{{_POD}}})",
+                (Query(f"avg by ({BY_POD}) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{_POD}}})"
+                       f" or avg by ({BY_POD}) (nv_gpu_utilization{{{_POD}}})",
                        "{{namespace}} {{pod}}"),),
                 "percentunit", "lines", 12,
                 needs="a GPU, and for MIG slices the DCGM exporter, scraped with honorLabels",
@@ -82,7 +81,7 @@ SLICE = Dashboard(
                 "Loading",
                 "Share of the time in which models are loaded. Half of it with evictions: it thrashes, the runbook of"
                 " TidegateThrash.",
-                (Query(f"sum by ({BY}, pod) (rate(tidegate_eviction_load_seconds_sum{{{_POD}}}{RATE}))",
+                (Query(f"sum by ({BY_POD}) (rate(tidegate_eviction_load_seconds_sum{{{_POD}}}{RATE}))",
                        "{{namespace}} {{pod}}"),),
                 "percentunit", "lines", 6,
             ),
@@ -90,10 +89,10 @@ SLICE = Dashboard(
                 "Queue of loads",
                 "Models that are loaded, wait for it, or are not tried any more. A queue that stays: loads are slow,"
                 " or memory is short.",
-                (Query(f"sum by ({BY}, pod, state) (tidegate_eviction_models"
+                (Query(f"sum by ({BY_POD}, state) (tidegate_eviction_models"
                        f'{{{_POD}, state=~"queued|loading|quarantined"}})',
                        "{{namespace}} {{pod}} {{state}}"),
-                 Query(f"sum by ({BY}, pod) (tidegate_eviction_waiters{{{_POD}}})",
+                 Query(f"sum by ({BY_POD}) (tidegate_eviction_waiters{{{_POD}}})",
                        "{{namespace}} {{pod}} callers that wait")),
                 "short", "lines", 6,
             ),
@@ -107,15 +106,15 @@ SLICE = Dashboard(
                 "Evictions",
                 "Models that were unloaded, by why, in each quarter of an hour. Many for `room`: the slice is too"
                 " small.",
-                (Query(f"sum by ({BY}, pod, reason) (increase(tidegate_eviction_evictions_total{{{_POD}}}[15m]))"
-                       f" or on ({BY}, pod) sum by ({BY}, pod) (tidegate_eviction_leases{{{_POD}}}) * 0",
+                (Query(f"sum by ({BY_POD}, reason) (increase(tidegate_eviction_evictions_total{{{_POD}}}[15m]))"
+                       f" or on ({BY}, pod) sum by ({BY_POD}) (tidegate_eviction_leases{{{_POD}}}) * 0",
                        "{{namespace}} {{pod}} {{reason}}"),),
                 "short", "stack", 6,
             ),
             Panel(
                 "Leases",
                 "Leases that proxies hold. Falls to none while there are calls: proxies cannot reach the policy.",
-                (Query(f"sum by ({BY}, pod) (tidegate_eviction_leases{{{_POD}}})", "{{namespace}} {{pod}}"),),
+                (Query(f"sum by ({BY_POD}) (tidegate_eviction_leases{{{_POD}}})", "{{namespace}} {{pod}}"),),
                 "short", "lines", 6,
             ),
             Panel(

@@ -181,10 +181,9 @@ class Listed(Message):
     waiters: int = 0
 
 
-class Listing(Message):
-    """What sits in a slice now."""
+class Room(Message):
+    """A slice's memory, and the eviction policy that keeps it."""
 
-    incarnation: str
     policy: str
     capacity_bytes: int
     resident_bytes: int
@@ -192,4 +191,10 @@ class Listing(Message):
     freeing_bytes: int
     leaked_bytes: int
     free_bytes: int
+
+
+class Listing(Room):
+    """What sits in a slice now."""
+
+    incarnation: str
     models: tuple[Listed, ...]

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pydantic import AwareDatetime
 
-from .lease import LeaseOf, State
+from .lease import LeaseOf, Room, State
 from .message import Message
 
 WHEREABOUTS_PATH: Final = "/models"
@@ -56,19 +56,12 @@ class VisibleModel(Message, extra="ignore"):
     places: tuple[Place, ...] = ()
 
 
-class SliceRoom(Message, extra="ignore"):
-    """The memory of one replica that loads models on demand: what is there, and what takes it. Sizes are bytes."""
+class SliceRoom(Room, extra="ignore"):
+    """The memory of one replica that loads models on demand: what is there, and what takes it."""
 
     server: str
     pool: str
     replica: str
-    policy: str  # Its eviction policy, by name.
-    capacity_bytes: int
-    resident_bytes: int
-    loading_bytes: int
-    freeing_bytes: int
-    leaked_bytes: int
-    free_bytes: int
 
 
 class Whereabouts(Message, extra="ignore"):

@@ -55,9 +55,9 @@ def write_tables(root: Path, *tables: routing.RoutingTable | routing.AccessTable
         is_routing = isinstance(table, routing.RoutingTable)
         name = proxy_process.ROUTING_FILE if is_routing else proxy_process.ACCESS_FILE
         text = table.model_dump_json(by_alias=True)
-        replace_file(
-            folder / f"{name}{proxy_process.CHECKSUM}", sha256(text.encode()).hexdigest()
-        )  # read with the table
+        # First, for it is read once the table has changed.
+        checksum = sha256(text.encode()).hexdigest()
+        replace_file(folder / f"{name}{proxy_process.CHECKSUM}", checksum)
         replace_file(folder / name, text)
 
 

@@ -1,7 +1,6 @@
 """`python -m lab.site FOLDER` builds the site of the documentation: it is read as files, and asks no other host."""
 
 import argparse
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,10 +15,7 @@ said = parser.parse_args()
 with TemporaryDirectory() as pages:
     stage(Path(pages))
     command = [said.sphinx, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "html"]
-    done = subprocess.run(
-        [*command, "-c", str(ROOT / "lab/site"), pages, str(said.folder)],
-        env=os.environ | {"TIDEGATE_PAGES": os.path.realpath(pages)}, check=False,
-    )  # fmt: skip
+    done = subprocess.run([*command, "-c", str(ROOT / "lab/site"), pages, str(said.folder)], check=False)
 if done.returncode:
     sys.exit("The site was not built whole: the lines above say which page is wrong.")
 to_root = f'<!doctype html><title>Tidegate</title><meta http-equiv="refresh" content="0; url={root_doc}.html">\n'

@@ -1,13 +1,11 @@
 """How Sphinx builds the site of the documentation from the Markdown of the repository: `make site`."""
 
-import os
 import re
 import shutil
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGES: Final = Path(os.environ.get("TIDEGATE_PAGES", ""))  # A copy of the pages, where they lie as in the repository.
 SOURCES: Final = (
     "docs/*.md", "docs/pictures/*", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "proxy/README.md",
     "policies/eviction/README.md", "client/README.md", "charts/tidegate/README.md",
@@ -31,7 +29,6 @@ suppress_warnings = ["misc.highlighting_failure", "myst.header"]
 
 def stage(pages: Path) -> None:
     """Copy the pages to a folder, where they lie as in the repository: links between them are what they are there."""
-    shutil.rmtree(pages, ignore_errors=True)
     for pattern in SOURCES:
         for file in sorted(ROOT.glob(pattern)):
             to = pages / file.relative_to(ROOT)
@@ -39,14 +36,14 @@ def stage(pages: Path) -> None:
             shutil.copyfile(file, to)
 
 
-def as_page(text: str, home: Path) -> str:
-    """Return a page's text as the site has it: a link to a source file, which is not there, is its words alone; anchors
-    and what no test runs are said in Sphinx's words."""
+def as_page(text: str, pages: Path, home: Path) -> str:
+    """Return the text of a page, which lies in the folder `home` of all `pages`, as the site has it: a link to a source
+    file, which is not there, is its words alone; anchors and what no test runs are said in Sphinx's words."""
 
     def link(found: re.Match[str]) -> str:
         words, path, _ = found.groups()
         target = (home / path).resolve()
-        return words if not target.is_relative_to(PAGES) or not target.exists() else found[0]
+        return words if not target.is_relative_to(pages) or not target.exists() else found[0]
 
     parts, end = [], 0
     for code in _CODE.finditer(text):
@@ -65,7 +62,8 @@ def setup(app: Any) -> None:
     """Have pages changed as they are read."""
 
     def read(app: Any, name: str, source: list[str]) -> None:
-        source[0] = as_page(source[0], (Path(app.srcdir) / name).parent)
+        pages = Path(app.srcdir).resolve()
+        source[0] = as_page(source[0], pages, (pages / name).parent)
         if name == root_doc:
             source[0] += CONTENTS
 

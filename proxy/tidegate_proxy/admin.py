@@ -1,15 +1,16 @@
 """The admin port: probes and metrics. It has a thread of its own, so that load on the API cannot delay them."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from time import monotonic
 
 from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from tidegate_contracts import metrics, proxy_process
+from tidegate_service.exposition import Samples, family
 
 from .config import LiveConfig
 from .shared_state import SharedState
@@ -17,7 +18,10 @@ from .telemetry.meter import Meter, pieces
 from .upstream.load_watch import MOST_TOLD
 
 PAUSE_SECONDS = 0.0005  # Between two pieces of the metrics.
-Samples = Iterable[tuple[str | Sequence[str], float]]
+
+
+def _family(name: str, samples: Samples | float) -> Metric:
+    return family(metrics.PROXY[name], samples)
 
 
 class MeterCollector(Collector):
@@ -92,17 +96,6 @@ class MeterCollector(Collector):
         told = [(at, each) for at, watch in watches for each in list(watch.failed.items())[:MOST_TOLD]]
         since = (((*at, *key), failure.since) for at, (key, failure) in told)
         yield _family("load_failed_timestamp_seconds", since)
-
-
-def _family(name: str, samples: Samples | float) -> Metric:
-    """Return a metric of the catalogue: with these samples by its labels' values, or with the one that it has."""
-    of = metrics.PROXY[name]
-    made = (CounterMetricFamily if of.kind == "counter" else GaugeMetricFamily)(of.name, of.text, labels=of.labels)
-    if isinstance(samples, int | float):
-        samples = [((), samples)]
-    for said, value in list(samples):  # as they are now: calls go on counting on the other thread
-        made.add_metric([said] if isinstance(said, str) else said, value)
-    return made
 
 
 def make_admin(

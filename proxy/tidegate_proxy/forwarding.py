@@ -64,7 +64,8 @@ class Forwarding:
     async def acquire_lease(self, request_id: bytes, traceparent: bytes) -> None:
         """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile.
 
-        The policy is told for which request, and of which trace."""
+        The policy is told for which request, and of which trace.
+        """
         route = self.grant.route
         assert route.pool.leases is not None
         ASKING.set((request_id, traceparent))

@@ -15,8 +15,8 @@ from .output import File, Json, Text, Texts, answering, moment, note, print_json
 if TYPE_CHECKING:
     from ..calling.model import Model
     from ..calling.tensors import Answer
-    from ..status import KnownProxy, ModelStatus, PlaneStatus, VersionStatus
-    from ..whereabouts import FoundModel, PlaneOverview, PlaneWhereabouts
+    from ..status import AskedPlane, KnownProxy, ModelStatus, PlaneStatus, VersionStatus
+    from ..whereabouts import FoundModel
 
 _SHOWN = 8  # values of an output that a table has
 _LONGEST = 200  # characters of a text that it has
@@ -164,7 +164,7 @@ def models(
         end(found, json)
 
 
-def end(planes: "Sequence[PlaneStatus | PlaneWhereabouts | PlaneOverview]", json: bool) -> None:
+def end(planes: "Sequence[AskedPlane]", json: bool) -> None:
     """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
     if failed := [each for each in planes if each.error]:
         said = (f"{each.environment or each.proxy} {each.plane}: {each.error}" for each in failed)

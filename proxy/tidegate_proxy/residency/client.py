@@ -54,7 +54,7 @@ class Listed(msgspec.Struct, rename="camel"):
 
 
 class Room(msgspec.Struct, rename="camel"):
-    """The slice's memory, as `lease.Listing` has it."""
+    """`lease.Room`, read as fast as `Listed`."""
 
     policy: str
     capacity_bytes: int

@@ -31,14 +31,14 @@ class CallLog:
         seconds. `now` is monotonic seconds."""
         if of is not None:
             self._calls[of] += 1
-        if status < 400 and waited >= WAITED_SECONDS and self._waits.wants(now):
+        if status >= 400:
+            return self._failures.wants(now)
+        if waited >= WAITED_SECONDS and self._waits.wants(now):
             return True
-        if status < 400:
-            if now < self._next_success:
-                return False
-            self._next_success = now + SUCCESS_EVERY
-            return True
-        return self._failures.wants(now)
+        if now < self._next_success:
+            return False
+        self._next_success = now + SUCCESS_EVERY
+        return True
 
     def say(self, status: int, call: dict[str, Any]) -> None:
         """Log a call, of which None is not said; `status` is HTTP's, or what it would be."""

@@ -1,8 +1,7 @@
 """`tidegate top`: slices as bars, models as rows, and a proxy that cannot be asked hides no other."""
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,12 @@ import pytest
 from tidegate.cli.app import app
 from tidegate.cli.top import _that_fit
 from tidegate.whereabouts import PlaneOverview
-from tidegate_contracts import environments as facts
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner, Result
 
-from lab.local_plane.process import free_ports
-from tests.proxy.rigs.upstream import Caller, upstream
+from tests.proxy.rigs.upstream import Caller
+
+from . import proxies
 
 WIDE = 160
 HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 wait for it"
@@ -33,19 +32,9 @@ def model(name: str, state: str = "resident", **place: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@contextmanager
-def planes(folder: Path, **said: Any) -> Iterator[None]:
+def planes(folder: Path, **said: Any) -> AbstractContextManager[None]:
     """Data planes of one environment whose proxies say this; or do not run."""
-    with ExitStack() as stack:
-        made = []
-        for wave, (name, answer) in enumerate(said.items()):
-            url = f"127.0.0.1:{free_ports(1)[0]}"
-            if answer is not None:
-                url = stack.enter_context(upstream(saying(answer))).http
-            made.append(facts.Plane(name=name, wave=wave, proxy_url=f"http://{url}", servers=(), models=()))
-        known = facts.Environments(environments=(facts.Environment(name="prod", planes=tuple(made)),))
-        (folder / "environments.json").write_text(known.model_dump_json(by_alias=True))
-        yield
+    return proxies.planes(folder, {name: None if answer is None else saying(answer) for name, answer in said.items()})
 
 
 def saying(answer: dict[str, Any]) -> Any:

@@ -1,8 +1,7 @@
 """`tidegate why`: one answer about one model from every proxy, whatever one of them has to say."""
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,13 @@ import pytest
 from tidegate import Tidegate
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode, NotFoundError, UsageError
-from tidegate_contracts import environments as facts
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 from typer.testing import CliRunner, Result
 
-from lab.local_plane.process import free_ports
-from tests.proxy.rigs.upstream import Caller, upstream
+from tests.proxy.rigs.upstream import Caller
+
+from . import proxies
 
 SINCE = "2026-03-01T10:20:30Z"
 HELD = {
@@ -33,19 +32,9 @@ BROKEN = {
 UNKNOWN = Problem(ProblemType.UNKNOWN, "There is no model 'fraud', or it is not for you to see.")
 
 
-@contextmanager
-def planes(folder: Path, **said: Any) -> Iterator[None]:
+def planes(folder: Path, **said: Any) -> AbstractContextManager[None]:
     """Data planes of one environment whose proxies say this of any model: places, a problem; or do not run."""
-    with ExitStack() as stack:
-        made = []
-        for wave, (name, answer) in enumerate(said.items()):
-            url = f"127.0.0.1:{free_ports(1)[0]}"
-            if answer is not None:
-                url = stack.enter_context(upstream(saying(answer))).http
-            made.append(facts.Plane(name=name, wave=wave, proxy_url=f"http://{url}", servers=(), models=()))
-        known = facts.Environments(environments=(facts.Environment(name="prod", planes=tuple(made)),))
-        (folder / "environments.json").write_text(known.model_dump_json(by_alias=True))
-        yield
+    return proxies.planes(folder, {name: None if answer is None else saying(answer) for name, answer in said.items()})
 
 
 def saying(answer: Any) -> Any:

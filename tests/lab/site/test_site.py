@@ -17,10 +17,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    conf.stage(tmp_path / "pages")
-    monkeypatch.setattr(conf, "PAGES", tmp_path / "pages")
-    return tmp_path / "pages"
+def staged(tmp_path: Path) -> Path:
+    conf.stage(tmp_path)
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,7 @@ def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_page_leads_to_pages_and_names_files_of_which_the_site_has_none(staged: Path, text: str, said: str) -> None:
-    assert conf.as_page(text, staged / "docs") == said
+    assert conf.as_page(text, staged, staged / "docs") == said
 
 
 def test_every_page_is_in_the_contents() -> None:

@@ -9,11 +9,12 @@ from time import time
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from pydantic.alias_generators import to_camel
 from tidegate_contracts import lease, metrics
 from tidegate_contracts.lease import State
+from tidegate_service.exposition import Samples, family
 
 from ..core import messages
 from ..core.messages import ModelSpec
@@ -171,13 +172,8 @@ def _staged(near: StagingCounts | None) -> Iterator[Metric]:
     yield _family("staging_bytes", room)
 
 
-def _family(name: str, values: Mapping[Any, float] | float) -> Metric:
-    """Return a metric of the catalogue: by its labels' values, or the one value of a metric without labels."""
-    of = metrics.EVICTION[name]
-    family = (CounterMetricFamily if of.kind == "counter" else GaugeMetricFamily)(of.name, of.text, labels=of.labels)
-    for words, value in (values if isinstance(values, Mapping) else {(): values}).items():
-        family.add_metric(words, value)
-    return family
+def _family(name: str, samples: Samples | float) -> Metric:
+    return family(metrics.EVICTION[name], samples)
 
 
 def render(snapshot: Snapshot) -> bytes:

@@ -5,6 +5,7 @@ from typing import Any
 from stacks.definition.environment import Objectives
 
 from .alerts import FAILED, REFUSED, alert, record
+from .args import PoolPrice
 from .kinds import KINDS
 from .place import Place
 
@@ -26,6 +27,12 @@ def alert_rules(place: Place, objectives: Objectives) -> list[dict[str, Any]]:
     """
     here = f'namespace="{place.namespace}"'
     return [*_records(here, objectives), *_burns(here, objectives), *_of_servers(here), *_of_proxies(here)]
+
+
+def price_rule(place: Place, price: PoolPrice) -> dict[str, Any]:
+    """Return a rule that says what a replica of a pool costs an hour."""
+    labels = {"namespace": place.namespace, "server": price.server, "pool": price.pool, "currency": price.currency}
+    return {**record("tidegate:replica_price:per_hour", f"vector({price.per_hour})"), "labels": labels}
 
 
 def _records(here: str, objectives: Objectives) -> list[dict[str, Any]]:

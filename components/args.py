@@ -25,6 +25,7 @@ from stacks.definition.models import Model
 from stacks.definition.pods import Pods
 from stacks.definition.policies import SettingName
 from stacks.definition.pools import Pool
+from stacks.definition.prices import Currency
 from stacks.definition.proxy import REPLICAS, CertificateIssuer
 from stacks.definition.proxy import Proxy as ProxySettings
 from stacks.definition.servers import Identity
@@ -159,6 +160,26 @@ class ClaimArgs(Section):
     """Its name, in the environment's namespace."""
 
 
+class PoolPrice(Section):
+    """What a replica of a pool costs, where its device has a price."""
+
+    server: ServiceLabel
+    """Server, as metrics call it."""
+    pool: DnsLabel
+    """Pool, as metrics call it."""
+    per_hour: Annotated[str, form(r"^\d{1,7}(\.\d{1,4})?$", 'a text, such as "1.1429", of an amount')]
+    """Money for one replica an hour."""
+    currency: Currency
+    """Currency of it."""
+
+
+class MonitoringArgs(MonitoringSettings):
+    """Metrics, alerts and dashboards."""
+
+    prices: tuple[PoolPrice, ...] = ()
+    """What replicas cost, for the dashboards: what the inventory says of their devices."""
+
+
 class EnvironmentArgs(Section):
     """A resolved environment: one environment on one data plane."""
 
@@ -188,7 +209,7 @@ class EnvironmentArgs(Section):
     """Integration with a Domino platform."""
     mesh: Mesh | None = None
     """Istio settings, where the cluster runs with it."""
-    monitoring: MonitoringSettings | None = None
+    monitoring: MonitoringArgs | None = None
     """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
 
     @property

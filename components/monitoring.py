@@ -4,20 +4,20 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, proxy_process
 
-from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.proxy import PROXY
 
-from .alert_rules import alert_rules
+from .alert_rules import alert_rules, price_rule
+from .args import MonitoringArgs
 from .kinds import KINDS
 from .place import Place, Texts
-from .values import if_true, merged
+from .values import each, if_true, joined, merged
 
 
 class Monitoring(pulumi.ComponentResource):
     """PodMonitors for proxies, Tritons and eviction policies, and a PrometheusRule."""
 
     def __init__(
-        self, name: str, args: MonitoringSettings, place: Place, opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: MonitoringArgs, place: Place, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         """Declare monitors and alerts."""
         super().__init__("tidegate:components:Monitoring", name, None, opts)
@@ -42,6 +42,7 @@ class Monitoring(pulumi.ComponentResource):
             suffix = f"-{number + 1}" if number else ""
             monitor(f"inference-servers{suffix}", place.server_selector, "metrics", path)
         monitor("eviction-policies", place.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)
+        rules = joined(alert_rules(place, args.objectives), each(args.prices, lambda price: price_rule(place, price)))
         if_true(
             args.rules,
             lambda: k8s.apiextensions.CustomResource(
@@ -49,7 +50,7 @@ class Monitoring(pulumi.ComponentResource):
                 api_version="monitoring.coreos.com/v1",
                 kind="PrometheusRule",
                 metadata=place.metadata("tidegate", labels),
-                spec={"groups": [{"name": "tidegate", "rules": alert_rules(place, args.objectives)}]},
+                spec={"groups": [{"name": "tidegate", "rules": rules}]},
                 opts=child,
             ),
         )
@@ -62,10 +63,10 @@ def dashboards(name: str, labels: Texts, place: Place, opts: pulumi.ResourceOpti
     from .dashboards import DASHBOARDS  # Grafana's SDK is not loaded where there are none
     from .dashboards.grafana import written
 
-    for each in DASHBOARDS:
+    for dashboard in DASHBOARDS:
         k8s.core.v1.ConfigMap(
-            f"{name}-dashboard-{each.name}",
-            metadata=place.metadata(f"tidegate-dashboard-{each.name}", merged(labels, place.labels("monitoring"))),
-            data={f"tidegate-{place.namespace}-{each.name}.json": written(each, place.namespace)},
+            f"{name}-dashboard-{dashboard.name}",
+            metadata=place.metadata(f"tidegate-dashboard-{dashboard.name}", merged(labels, place.labels("monitoring"))),
+            data={f"tidegate-{place.namespace}-{dashboard.name}.json": written(dashboard, place.namespace)},
             opts=opts,
         )

@@ -1,8 +1,11 @@
 """Is it well: traffic, errors, time, and the slices, by environment and data plane."""
 
+from policies.guardrails.money import HOURS_A_MONTH
+
 from .panel import BY, BY_POD, HERE, Dashboard, Panel, Query, grown, recorded_share, requests
 
 _RESIDENT = f'tidegate_eviction_model_state{{{HERE}, state="resident"}}'
+_REPLICAS = f"count by ({BY}, server, pool) (max by ({BY}, server, pool, replica) (tidegate_proxy_breaker{{{HERE}}}))"
 _BUSY = f'tidegate_proxy_model_problems_total{{{HERE}, type="busy"}}'
 
 PLATFORM = Dashboard(
@@ -92,6 +95,16 @@ PLATFORM = Dashboard(
                 (Query(f"topk(50, sum by ({BY_POD}, model) (tidegate_eviction_model_footprint_bytes{{{HERE}}} and on"
                        f" ({BY_POD}, model) {_RESIDENT}))", "bytes"),),
                 "bytes", "table", 16,
+            ),
+            Panel(
+                "Money a month",
+                "What the replicas that run now cost in 730 hours, by the inventory's prices; pools without a price are"
+                " not in it. Much of it with little in use: `make plan` says what would do.",
+                (Query(f"sum by ({BY}, server, pool, currency) ({HOURS_A_MONTH} *"
+                       f" tidegate:replica_price:per_hour{{{HERE}}} * on ({BY}, server, pool) group_left ()"
+                       f" {_REPLICAS})", "{{namespace}} {{server}}/{{pool}} {{currency}}"),),
+                "short", "figure", 24,
+                needs="prices in the inventory (docs/capacity.md, Prices)",
             ),
         ),
     },

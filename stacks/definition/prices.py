@@ -9,6 +9,8 @@ from policies.guardrails.money import CURRENCY
 from .base import Section, Text, form
 from .guardrails import Day
 
+Currency = Annotated[str, form(r"^[A-Z]{3}$", "a currency by its code in ISO 4217, such as USD or EUR")]
+
 
 class Price(Section):
     """What one GPU costs."""
@@ -16,7 +18,7 @@ class Price(Section):
     per_hour: Annotated[float, Field(ge=0, le=100_000)]
     """Money for one whole GPU an hour. A slice costs its part of it: the larger of its shares of seven compute slices
     and eight memory slices."""
-    currency: Annotated[str, form(r"^[A-Z]{3}$", "a currency by its code in ISO 4217, such as USD or EUR")] = CURRENCY
+    currency: Currency = CURRENCY
     """Currency, the same for all prices of a definition."""
     source: Text
     """Where the price is from: an address, an offer, a contract."""

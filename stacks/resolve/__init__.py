@@ -14,8 +14,17 @@ from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel
 
-from components.args import EnvironmentArgs, NamespaceArgs, NetworkBoundaryArgs, ProxyArgs, TlsArgs
+from components.args import (
+    EnvironmentArgs,
+    MonitoringArgs,
+    NamespaceArgs,
+    NetworkBoundaryArgs,
+    PoolPrice,
+    ProxyArgs,
+    TlsArgs,
+)
 from policies import guardrails
+from policies.guardrails.money import price_of
 from policies.guardrails.settings import Kind
 
 from ..definition.base import extended
@@ -23,7 +32,7 @@ from ..definition.datasets import ClaimDataset
 from ..definition.environment import Reach, lies_within
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.proxy import PROXY, REPLICAS, CertificateIssuer, ProxyTls, SecretTls
-from ..devices import currency, prices
+from ..devices import currency, device, devices_per_replica, prices
 from ..images_lock import ImagesLock
 from ..stack import Stack
 from . import settings
@@ -53,7 +62,7 @@ def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
         network=_network(stack),
         domino=platform.domino,
         mesh=platform.mesh,
-        monitoring=platform.monitoring if platform.monitoring.operator else None,
+        monitoring=_monitoring(stack) if platform.monitoring.operator else None,
     )
 
 
@@ -150,6 +159,19 @@ def _network(stack: Stack) -> NetworkBoundaryArgs:
     )
     prometheus = stack.platform.monitoring.prometheus
     return extended(NetworkBoundaryArgs, network, reach=reach, prometheus=prometheus)
+
+
+def _monitoring(stack: Stack) -> MonitoringArgs:
+    known, found = prices(stack.data_plane.gpus), []
+    for server, pool in [(each, pool) for each in stack.platform.servers for pool in each.pools]:
+        kind, product = device(pool.placement), getattr(pool.placement, "product", None) or ""
+        price = price_of(known, kind.profile or kind.kind, product) if kind else None
+        if price is not None:
+            per_hour = f"{price * devices_per_replica(pool.placement):.4f}"
+            unit = currency(stack.data_plane.gpus)
+            said = PoolPrice.model_construct(server=server.name, pool=pool.name, per_hour=per_hour, currency=unit)
+            found.append(said)
+    return extended(MonitoringArgs, stack.platform.monitoring, prices=tuple(found))
 
 
 _NEVER_BY_RANGE = (

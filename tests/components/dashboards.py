@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from components.alert_rules import alert_rules
+from components.alert_rules import alert_rules, price_rule
+from components.args import PoolPrice
 from components.dashboards import DASHBOARDS
 from components.dashboards.grafana import MARKS
 from components.dashboards.panel import Dashboard, Panel
@@ -22,7 +23,10 @@ TRITON = {
     "nv_inference_request_success", "nv_inference_request_failure", "nv_inference_request_duration_us",
     "nv_inference_queue_duration_us", "nv_inference_compute_infer_duration_us", "nv_gpu_utilization",
 }  # fmt: skip
-RECORDED = {each["record"] for each in alert_rules(Place("prod", "inference"), Objectives()) if "record" in each}
+PLACE = Place("prod", "inference")
+PRICE = PoolPrice(server="main", pool="small", perHour="1.25", currency="EUR")
+RULES = [*alert_rules(PLACE, Objectives()), price_rule(PLACE, PRICE)]
+RECORDED = {each["record"] for each in RULES if "record" in each}
 OTHERS = TRITON | RECORDED | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ALERTS"}
 
 

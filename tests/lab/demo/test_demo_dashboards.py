@@ -13,10 +13,12 @@ import pytest
 import urllib3
 from tidegate_contracts.metrics import EVICTION, PROXY, SECONDS
 
-from components.alert_rules import alert_rules
+from components.alert_rules import alert_rules, price_rule
+from components.args import PoolPrice
 from components.place import Place
 from lab.demo.stage import CALLER, platform
 from lab.demo.visitor import Visitor
+from lab.local_plane.environment import ON_DEMAND, POOL
 from lab.local_plane.prometheus import DATA, NAMESPACE, installed, prometheus
 from stacks.definition.environment import Objectives
 from tests.components.dashboards import TRITON, asked, expressions, panels
@@ -50,7 +52,9 @@ def under_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     root = tmp_path_factory.mktemp("dashboards")
     with not_run("THE DEMO WITH A PROMETHEUS"), ExitStack() as stack:
         plane = stack.enter_context(platform(root / "plane"))
-        rules = alert_rules(Place("demo", NAMESPACE), Objectives())
+        place = Place("demo", NAMESPACE)
+        price = PoolPrice(server=ON_DEMAND, pool=POOL, perHour="1.25", currency="EUR")
+        rules = [*alert_rules(place, Objectives()), price_rule(place, price)]
         there = stack.enter_context(prometheus(root / "prometheus", plane.pods, rules=rules))
         began = time.time()
         ended = threading.Event()
@@ -76,7 +80,7 @@ def under_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     [
         pytest.param(panel.title, query.expression, id=f"{dashboard.name}: {panel.title} {number}")
         for dashboard, panel in panels()
-        if not panel.needs
+        if not panel.needs or "price" in panel.needs
         for number, query in enumerate(panel.queries)
         if "offset 12h" not in query.expression  # of what was a day ago nobody knows here
     ],

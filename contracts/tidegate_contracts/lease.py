@@ -18,6 +18,8 @@ MODELS_PATH: Final = "/v1/models"
 """GET: `Listing`. POST to `MODELS_PATH/{model}/retry`: take a model out of quarantine."""
 REASONS_HEADER: Final = "tidegate-reasons"
 """A header of a holder's messages, with any value: it reads `Busy.reason`, which is told to nobody else."""
+BUSY_SECONDS: Final = 300.0  # So far back a listing counts who was told busy.
+MOST_BUSY: Final = 100
 RENEWALS_PER_LEASE: Final = 3  # A holder renews so many times within a lease, so that one lost message loses nothing.
 
 Seconds = Annotated[float, Field(ge=0)]
@@ -179,6 +181,8 @@ class Listed(Message):
     versions: tuple[int, ...] = ()
     leases: tuple[LeaseOf, ...] = ()
     waiters: int = 0
+    busy: int = 0
+    """How often it was told busy in the last `BUSY_SECONDS`, `MOST_BUSY` at most; proxies ask once for many calls."""
 
 
 class Room(Message):

@@ -133,11 +133,14 @@ function words(model, at) {
   const leases = at.leases ?? [];
   const failures = (at.failures ?? []).map((each) => (each.version ? `version ${each.version}: ` : "") + each.why);
   const held = leases.length ? `${leases.length} (${inFlight(at)} in flight)` : "";
-  const why = [...(failures.length ? failures : [at.why ?? ""]), at.waiters ? `${at.waiters} wait for it` : ""];
+  const why = [...(failures.length ? failures : [at.why ?? ""]), at.waiters ? `${at.waiters} wait for it` : "",
+    at.busy ? `told busy ${at.busy} times in five minutes` : ""];
   const size = at.footprintBytes ? bytes(at.footprintBytes) : "";
   const use = at.idleSeconds === null || at.idleSeconds === undefined ? "" : `${ago(at.idleSeconds)} ago`;
   return [at.state, time(at.since), size, held, use, why.filter(Boolean).join("; ")];
 }
+
+const sum = (places, of) => places.reduce((all, at) => all + (at[of] ?? 0), 0);
 
 /* What is known of a model at all its replicas together. */
 function whole(model) {
@@ -145,7 +148,7 @@ function whole(model) {
   const idle = places.map((at) => at.idleSeconds).filter((each) => each !== null && each !== undefined);
   return { ...model, leases: places.flatMap((at) => at.leases ?? []), footprintBytes: nearest?.footprintBytes,
     failures: places.flatMap((at) => at.failures ?? []), idleSeconds: idle.length ? Math.min(...idle) : null,
-    waiters: places.reduce((sum, at) => sum + (at.waiters ?? 0), 0) };
+    waiters: sum(places, "waiters"), busy: sum(places, "busy") };
 }
 
 function row(model) {

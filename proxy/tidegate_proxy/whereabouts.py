@@ -111,7 +111,8 @@ def _on_demand(listing: Listing) -> _Tell:
         return {
             "state": listed.state, "since": _time(since), "why": plain(listed.why), "versions": listed.versions,
             "idleSeconds": listed.idle_seconds, "evictableIn": listed.evictable_in, "leases": listed.leases,
-            "waiters": listed.waiters, "failures": failures, "footprintBytes": listed.footprint_bytes,
+            "waiters": listed.waiters, "busy": listed.busy, "failures": failures,
+            "footprintBytes": listed.footprint_bytes,
         }  # fmt: skip
 
     return tell

@@ -181,7 +181,9 @@ def _row(model: "VisibleModel", place: "Place | None") -> tuple[str, ...]:
     idle = min((each.idle_seconds for each in model.places if each.idle_seconds is not None), default=None)
     waiters = sum(each.waiters for each in model.places)
     bytes_ = place.footprint_bytes if place is not None else None
-    why = "; ".join(filter(None, (model.why, f"{waiters} wait for it" if waiters else "")))
+    busy = sum(each.busy for each in model.places)
+    lately = f"told busy {busy} times in five minutes" if busy else ""
+    why = "; ".join(filter(None, (model.why, f"{waiters} wait for it" if waiters else "", lately)))
     return (
         model.model, about, model.state, since, "" if bytes_ is None else size(bytes_), held,
         "" if idle is None else f"{_ago(idle)} ago", why,

@@ -50,6 +50,7 @@ class Listed(msgspec.Struct, rename="camel"):
     evictable_in: float | None = None
     leases: tuple[_LeaseOf, ...] = ()
     waiters: int = 0
+    busy: int = 0
     footprint_bytes: int | None = None
 
 

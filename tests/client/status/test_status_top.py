@@ -17,7 +17,7 @@ from tests.proxy.rigs.upstream import Caller
 from . import proxies
 
 WIDE = 160
-HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 wait for it"
+HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 wait for it; told busy 7 times in five minutes"
 ROOM = {
     "server": "gpu", "pool": "small", "replica": "10.0.0.1:8000", "policy": "break-even", "capacityBytes": 1600,
     "residentBytes": 1000, "loadingBytes": 200, "freeingBytes": 0, "leakedBytes": 160, "freeBytes": 240,
@@ -80,7 +80,7 @@ def test_those_in_memory_come_first_then_who_fails_and_of_each_what_is_known(fol
     models = [
         model("cold", "cold"),
         model("broken", "quarantined", why="no such \x1b[31mlibrary"),
-        model("held", leases=held, idleSeconds=300.0, waiters=2, footprintBytes=3 << 20),
+        model("held", leases=held, idleSeconds=300.0, waiters=2, busy=7, footprintBytes=3 << 20),
         model("ant"),
     ]
     with planes(folder, east={"models": models}):

@@ -6,7 +6,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,18 +101,25 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, fl
     """A Prometheus that has seen a thousand models at each of three proxies, policies and Tritons."""
     root = tmp_path_factory.mktemp("thousand")
     with not_run("PROMETHEUS"):
-        package = installed()
         end = int(time.time()) // 60 * 60 - 120
-        text = root / "samples.txt"
-        text.write_text(openmetrics(end), "utf-8")
-        command = [str(package.path("promtool")), "tsdb", "create-blocks-from", "openmetrics", str(text)]
-        made = subprocess.run(
-            [*command, str(root / "prometheus" / DATA)], env=os.environ | package.environment(), capture_output=True,
-            text=True, timeout=300, check=False,
-        )  # fmt: skip
-        assert made.returncode == 0, made.stderr
-        with prometheus(root / "prometheus") as there:
-            yield there.url, float(end)
+        with seen(root, openmetrics(end)) as url:
+            yield url, float(end)
+
+
+@contextmanager
+def seen(root: Path, samples: str) -> Iterator[str]:
+    """Return where a Prometheus answers that has these samples, in OpenMetrics' text format."""
+    package = installed()
+    text = root / "samples.txt"
+    text.write_text(samples, "utf-8")
+    command = [str(package.path("promtool")), "tsdb", "create-blocks-from", "openmetrics", str(text)]
+    made = subprocess.run(
+        [*command, str(root / "prometheus" / DATA)], env=os.environ | package.environment(), capture_output=True,
+        text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    with prometheus(root / "prometheus") as there:
+        yield there.url
 
 
 def openmetrics(end: int) -> str:
@@ -165,3 +173,33 @@ def test_no_query_is_expensive_with_a_thousand_models(
         touched += int(counted[0]["value"][1]) if counted else 0
     record_property("series", touched)
     assert touched <= MOST_SERIES, f"{said} touches {touched} series"
+
+
+def test_whether_tonights_batch_fits_is_told_by_what_was_in_use_a_day_ago(tmp_path: Path) -> None:
+    end = int(time.time()) // 60 * 60 - 120
+    busy = range(end - 20 * 3600, end - 18 * 3600)  # the batch of the day before
+    series = (
+        ("tidegate_eviction_leases", "", 0, 2),
+        ("tidegate_eviction_model_footprint_bytes", "ant", 100, 100),
+        ("tidegate_eviction_model_footprint_bytes", "bee", 50, 50),
+        ("tidegate_eviction_model_leases", "ant", 0, 1),
+        ("tidegate_eviction_model_leases", "bee", 0, 1),
+    )
+    lines = [
+        line
+        for name, model, at_rest, then in series
+        for line in (
+            f"# TYPE {name} gauge",
+            *(
+                f'{name}{{namespace="inference",pod="pod-0",model="{model}"}} {then if at in busy else at_rest} {at}'
+                for at in range(end - 26 * 3600, end + 1, 60)
+            ),
+        )
+    ]
+    [panel] = [panel for _, panel in panels() if panel.title == "Will tonight's batch fit?"]
+    with not_run("PROMETHEUS"), seen(tmp_path, "\n".join([*lines, "# EOF", ""])) as url:
+        now, a_day_ago = (
+            ask(url, "query", query=asked(query.expression), time=end)["result"][0]["value"][1]
+            for query in panel.queries[1:]
+        )
+    assert (now, a_day_ago) == ("0", "150")

@@ -99,7 +99,7 @@ def model(name: str, *places: Place, **more: Any) -> VisibleModel:
 
 
 HELD = Place(
-    replica="10.0.0.1", state="resident", since=SINCE, versions=(1, 2), waiters=3, idle_seconds=130.0,
+    replica="10.0.0.1", state="resident", since=SINCE, versions=(1, 2), waiters=3, busy=7, idle_seconds=130.0,
     evictable_in=9.0, footprint_bytes=256 << 20, leases=(LeaseOf(holder="proxy-a", in_flight=4, seconds_left=9),),
 )  # fmt: skip
 FAILED = Place(
@@ -109,7 +109,8 @@ ROOM = SliceRoom(
     server="vision", pool="main", replica="10.0.0.1", policy="break-even", capacity_bytes=1 << 30,
     resident_bytes=384 << 20, loading_bytes=0, freeing_bytes=0, leaked_bytes=64 << 20, free_bytes=576 << 20,
 )  # fmt: skip
-RESIDENT = ["resident", "2026-05-01 10:00:00 UTC", "256.0 MiB", "1 (4 in flight)", "2 min ago", "3 wait for it"]
+WHY = "3 wait for it; told busy 7 times in five minutes"
+RESIDENT = ["resident", "2026-05-01 10:00:00 UTC", "256.0 MiB", "1 (4 in flight)", "2 min ago", WHY]
 
 
 def test_models_are_shown_with_where_they_are_and_why_not_those_in_memory_first(browser: Browser) -> None:
@@ -122,7 +123,7 @@ def test_models_are_shown_with_where_they_are_and_why_not_those_in_memory_first(
             "two",
             "vision/main",
             *RESIDENT[:5],
-            "version 2: no such library; 3 wait for it",
+            f"version 2: no such library; {WHY}",
         ],
         ["model cold", "cold", "vision/main", "cold", "", "", "", "", "nobody called it"],
     ]
@@ -136,7 +137,7 @@ def test_a_row_opens_what_is_known_of_its_model_at_each_replica_and_what_has_cha
     rows = browser.read("shown()")
     assert rows[1] == [
         "more resident", "10.0.0.1", "", *RESIDENT[:-1],
-        "3 wait for it; versions 1, 2; may go in 9 s; held by proxy-a, 4 in flight",
+        f"{WHY}; versions 1, 2; may go in 9 s; held by proxy-a, 4 in flight",
     ]  # fmt: skip
     assert rows[2][0:4] == ["more failed", "10.0.0.2", "", "failed"]
     assert rows[2][-1] == "version 2: no such library; failed 2026-05-01 10:00:00 UTC"

@@ -258,6 +258,7 @@ def _too_large(pool: Pool, model: Model) -> wire.TooLarge | None:
 
 def busy(pool: Pool, model: Model) -> wire.Busy:
     """Return when it is worth while to ask again, and remember that room is wanted."""
+    model.busy_at.append(pool.now)
     if pool.leaving:
         return wire.Busy(retry_after=1.0, reason="leaving", why="this replica is about to leave")
     if pool.recycling:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegate_contracts.lease import RENEWALS_PER_LEASE, State
+from tidegate_contracts.lease import MOST_BUSY, RENEWALS_PER_LEASE, State
 
 from ..policies import Candidate
 from .accounting import CapacityLedger, FootprintTable, MemoryEstimate
@@ -96,6 +96,7 @@ class Model:
     operation: Operation = NO_OPERATION
     failures: Failures = field(default_factory=Failures)
     refused: int = 0  # Callers that were told busy since it was last resident.
+    busy_at: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_BUSY))  # When any were told so, lately.
     suspect: bool = False  # The server ended while several were being loaded: it is loaded alone next time.
     queued_at: float = 0.0
     room_made: bool = False  # Room is reserved for it until it is loaded: others were evicted for it, as a rule.

@@ -287,6 +287,7 @@ class Residency:
             evictable_in=max(0.0, model.evictable_at - now) if resident and model.evictable_at < math.inf else None,
             versions=model.versions if resident or model.state is State.DRAINING else (),
             pinned=model.pinned, leases=leases, waiters=len(model.waiters),
+            busy=sum(at > now - lease.BUSY_SECONDS for at in model.busy_at),
         )  # fmt: skip
 
     def _at_once(self, found: Model | None, name: str, holder: str) -> lease.Granted | lease.Refusal | None:

@@ -181,3 +181,18 @@ def test_a_policy_that_fails_is_told_and_the_least_recently_used_go() -> None:
     assert isinstance(answer, Ticket)
     assert PolicyFailed("mine", "KeyError: 'no such model'") in step.events
     assert [command.model for command in step.commands if isinstance(command, Unload)] == ["a", "b"]
+
+
+def test_a_listing_says_who_was_told_busy_in_the_last_five_minutes() -> None:
+    world = started(specs({"x": 20, "a": 20}), replace(RULES, loads_at_once=1))
+    world.ask("p1", "x", None)
+    for _ in range(3):
+        assert isinstance(world.ask("p1", "a", 0.0), lease.Busy)
+        world.advance(1.0)
+
+    def busy() -> dict[str, int]:
+        return {each.model: each.busy for each in world.residency.listing(world.now).models}
+
+    assert busy() == {"x": 0, "a": 3}
+    world.now += lease.BUSY_SECONDS - 1.5
+    assert busy() == {"x": 0, "a": 1}

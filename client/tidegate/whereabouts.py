@@ -40,16 +40,17 @@ class PlaneOverview(AskedPlane):
     slices: tuple[SliceRoom, ...] = ()
 
 
-def overview(proxies: Sequence[KnownProxy]) -> list[PlaneOverview]:
-    """Return what sits where, of each proxy, with one question to each; one that cannot be asked says why."""
+def overview(proxies: Sequence[KnownProxy], seconds: float = _ANSWER_SECONDS) -> list[PlaneOverview]:
+    """Return what sits where, of each proxy, with one question to each; one that gives no answer in so many seconds, or
+    cannot be asked, says why."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return list(threads.map(_overview, proxies))
+        return list(threads.map(lambda proxy: _overview(proxy, seconds), proxies))
 
 
-def _overview(proxy: KnownProxy) -> PlaneOverview:
+def _overview(proxy: KnownProxy, seconds: float) -> PlaneOverview:
     about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
     try:
-        with proxy.client(_ANSWER_SECONDS, waits=False) as client:
+        with proxy.client(seconds, waits=False) as client:
             said = client.whereabouts()
         about["environment"] = proxy.environment or said.environment
         return PlaneOverview(**about, models=said.models, slices=said.slices)

@@ -189,6 +189,7 @@ class Room(Message):
     """A slice's memory, and the eviction policy that keeps it."""
 
     policy: str
+    pod: str = ""  # Where that is.
     capacity_bytes: int
     resident_bytes: int
     loading_bytes: int

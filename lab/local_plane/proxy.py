@@ -23,7 +23,7 @@ SETTINGS = {
     "connect_timeout_seconds": "2",
     "request_timeout_seconds": "30",
     "drain_seconds": "5",
-    "log_level": "warning",
+    "log_level": "info",
     "tls": "false",
     "api_keys": "false",
 }

@@ -17,6 +17,7 @@ from .residency.client import ASKING
 from .residency.leases import Lease
 from .shared_state import SharedState
 from .telemetry.meter import Meter
+from .telemetry.records import WAITED_SECONDS
 from .upstream.breaker import FAILURES, Trial
 from .upstream.replica import Replica
 
@@ -268,7 +269,7 @@ def call_record(
         "pool": grant.route.pool.config.name if grant else None,
         "replica": where(problem, forwarding) or None,
         "seconds": round(seconds, 6),
-        "waitedSeconds": (forwarding is not None and round(forwarding.waited, 6)) or None,
+        "waitedSeconds": round(forwarding.waited, 6) if forwarding and forwarding.waited >= WAITED_SECONDS else None,
         "bytesIn": size[0],
         "bytesOut": size[1],
     }

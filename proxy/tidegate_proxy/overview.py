@@ -31,7 +31,9 @@ td:nth-child(2), td:nth-child(4), td:nth-child(5), td:nth-child(6), td:nth-child
 td:last-child { overflow-wrap: anywhere; white-space: normal; }
 tr.more td { border-bottom: 1px solid var(--line); padding-left: 1.6rem; }
 .resident td:nth-child(3) { color: var(--good); }
-.failed td:nth-child(3), .quarantined td:nth-child(3), .unreachable td:nth-child(3) { color: var(--bad); }
+.troubled td:nth-child(8), .failed td:nth-child(3), .quarantined td:nth-child(3), .unreachable td:nth-child(3),
+.unseen td:nth-child(3) { color: var(--bad); }
+.old { opacity: .45; }
 @media (max-width: 48rem) {
   thead { display: none; } tr, td { display: block; border: 0; padding: .05rem 0; }
   tbody tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
@@ -43,11 +45,11 @@ SCRIPT: Final = """
 "use strict";
 const ROWS = 100, EVERY = 5000, CHANGES = 20;
 const MEMORY = ["resident", "draining", "loading", "unloading", "freeing"];
-const ORDER = [...MEMORY, "queued", "quarantined", "failed", "unreachable", "unseen", "cold", "unknown"];
+const ORDER = ["quarantined", "failed", "unreachable", "unseen", ...MEMORY, "queued", "cold", "unknown"];
 const COLUMNS = ["", "Server", "State", "Since", "Size", "Held by", "Last use", "Why"];
 const find = (id) => document.getElementById(id);
 const open = new Set(), past = new Map();
-let told = { models: [], slices: [] }, most = ROWS, looks = 0;
+let told = { models: [], slices: [] }, most = ROWS, looks = 0, asOf = "";
 
 const bytes = (size) => {
   let at = 0;
@@ -69,7 +71,7 @@ function make(kind, text, to) {
 
 function part(at) {
   const made = make("section", undefined, find("slices"));
-  make("small", at.replica, make("h2", `${at.server}/${at.pool} `, made));
+  make("small", at.pod || at.replica, make("h2", `${at.server}/${at.pool} `, made));
   return made;
 }
 
@@ -133,13 +135,14 @@ function words(model, at) {
   const leases = at.leases ?? [];
   const failures = (at.failures ?? []).map((each) => (each.version ? `version ${each.version}: ` : "") + each.why);
   const held = leases.length ? `${leases.length} (${inFlight(at)} in flight)` : "";
-  const why = [...(failures.length ? failures : [at.why ?? ""]), at.waiters ? `${at.waiters} wait for it` : "",
-    at.busy ? `told busy ${at.busy} times in five minutes` : ""];
+  const why = [...(failures.length ? failures : [at.why ?? ""]), at.waiters ? `${at.waiters} waiting` : "",
+    at.busy ? `told busy in five minutes: ${at.busy}` : ""];
   const size = at.footprintBytes ? bytes(at.footprintBytes) : "";
   const use = at.idleSeconds === null || at.idleSeconds === undefined ? "" : `${ago(at.idleSeconds)} ago`;
   return [at.state, time(at.since), size, held, use, why.filter(Boolean).join("; ")];
 }
 
+const isTroubled = (model) => (model.places ?? []).some((at) => at.busy || (at.failures ?? []).length);
 const sum = (places, of) => places.reduce((all, at) => all + (at[of] ?? 0), 0);
 
 /* What is known of a model at all its replicas together. */
@@ -153,7 +156,7 @@ function whole(model) {
 
 function row(model) {
   const made = make("tr", undefined, find("models"));
-  made.className = "model " + model.state;
+  made.className = `model ${model.state}${isTroubled(model) ? " troubled" : ""}`;
   const name = make("button", model.model, make("td", undefined, made));
   name.className = "name";
   name.id = "model " + of(model);
@@ -187,7 +190,8 @@ function row(model) {
 function sorted() {
   const word = find("word").value.trim().toLowerCase();
   const match = told.models.filter((model) => of(model).toLowerCase().includes(word));
-  return match.sort((one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state));
+  const rank = (model) => isTroubled(model) ? -1 : ORDER.indexOf(model.state);
+  return match.sort((one, other) => rank(one) - rank(other));
 }
 
 function show(focus, goes = false) {
@@ -228,14 +232,19 @@ async function look() {
     if (mine !== looks) return;  // somebody has asked again meanwhile, with another key it may be
     if (answer.status === 401 || answer.status === 403) told = { models: [], slices: [] };
     if (!answer.ok || !said.models) throw new Error(said.detail ?? `It answers ${answer.status}.`);
-    find("said").textContent = `${said.models.length} models that you may inspect in ${said.environment}, as of ` +
-      time(new Date().toISOString());
+    asOf = time(new Date().toISOString());
+    const number = said.models.length;
+    find("said").textContent = `${number} models that you may inspect in ${said.environment}, as of ${asOf}`;
+    find("said").className = "";
     remember(said.models);
     told = said;
   } catch (error) {
-    if (mine === looks) find("said").textContent = error.message;
+    if (mine !== looks) return;
+    find("said").textContent = error.message + (told.models.length ? ` What is below was so at ${asOf}.` : "");
+    find("said").className = "bad";
   }
-  if (mine === looks) show();
+  for (const part of ["slices", "models"]) find(part).className = find("said").className && "old";
+  show();
 }
 
 async function again() {

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import msgspec
@@ -80,13 +80,15 @@ async def _ask_each(pool: Pool) -> dict[str, _Replica]:
 
 async def _ask(pool: Pool, replica: Replica) -> _Replica:
     if replica.breaker.failures >= FAILURES:
-        return _alike("unreachable", f"{replica.name} gets no calls: {replica.breaker.why}")
+        why = f"{replica.name} gets no calls: {replica.breaker.why}"
+        return _alike("unreachable", why, replica.breaker.open_seconds(monotonic()))
     if pool.leases is not None:
         try:
             listing = await pool.leases.listing(replica)
             return _Replica(_on_demand(listing), listing.room)
         except PolicyError as error:
-            return _alike("unseen", f"the eviction policy of {replica.name} gives no answer: {error}")
+            why = f"the eviction policy of {replica.name} gives no answer: {error}"
+            return _alike("unseen", why, pool.leases.silent_seconds(replica))
     if (watch := pool.watches.get(replica)) is None:
         return _alike("unseen", f"{replica.name} does not tell which models it has loaded")
     await watch.look()
@@ -95,8 +97,9 @@ async def _ask(pool: Pool, replica: Replica) -> _Replica:
     return _Replica(_preloaded(watch, int(monotonic() - watch.seen_at)))
 
 
-def _alike(state: str, why: str) -> _Replica:
-    said = {"state": state, "why": plain(why)}
+def _alike(state: str, why: str, seconds: float | None = None) -> _Replica:
+    """Return how every model is at a replica, for so many seconds, where that is known."""
+    said = {"state": state, "why": plain(why), "since": _time(None if seconds is None else time() - seconds)}
     return _Replica(lambda _: said)
 
 

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = {"resident": "green", "draining": "yellow", "loading": "blue"}
 _IN_MEMORY: Final = ("resident", "draining", "loading", "unloading", "freeing")
-_ORDER: Final = (*_IN_MEMORY, "queued", "quarantined", "failed", "unreachable", "unseen", "cold", "unknown")
-_BAD: Final = ("quarantined", "failed", "unreachable")
+_BAD: Final = ("quarantined", "failed", "unreachable", "unseen")
+_ORDER: Final = (*_BAD, *_IN_MEMORY, "queued", "cold", "unknown")
 _ROWS: Final = 15  # of models, where there is no terminal
 _LONGEST_PAUSE: Final = 10.0  # seconds between two looks, for proxies that answer slowly
+_ANSWER_SECONDS: Final = 3.0  # that a proxy may take, where others are looked at, too
 _SHADES: Final = "█▓▒"  # Neighbours differ, without colours too.
 
 
@@ -41,9 +42,10 @@ def top(
     with answering():
         from rich.console import Group
         from rich.live import Live
+        from rich.text import Text
 
         from ..status import proxies
-        from ..whereabouts import overview
+        from ..whereabouts import PlaneOverview, overview
 
         asked = proxies(environment, plane, proxy)
         if json:
@@ -59,20 +61,33 @@ def top(
         to = console()
         try:
             with Live(console=to, screen=True, auto_refresh=False) as live:
+                known: dict[str, tuple[float, PlaneOverview]] = {}
                 while True:
                     began = time.monotonic()
-                    found = overview(asked)
+                    found = [_or_before(each, known, began) for each in overview(asked, _ANSWER_SECONDS)]
                     fit = rows or _that_fit(found, to.height)
-                    live.update(Group(*_shown(found, to.width, fit, errors=True)), refresh=True)
+                    clock = Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
+                    live.update(Group(clock, *_shown(found, to.width, fit, errors=True)), refresh=True)
                     took = time.monotonic() - began
                     time.sleep(max(every, min(5 * took, _LONGEST_PAUSE)))  # most of the proxy's time is for calls
         except KeyboardInterrupt:
             return
 
 
+def _or_before(found: "PlaneOverview", known: "dict[str, tuple[float, PlaneOverview]]", now: float) -> "PlaneOverview":
+    """Return what was found, or of a proxy that gives no answer what it said last, and how long ago that was."""
+    if not found.error:
+        known[found.proxy] = now, found
+    elif found.proxy in known:
+        then, before = known[found.proxy]
+        why = f"{found.error.splitlines()[0]}\nWhat is below was so {_ago(now - then)} ago."
+        return before.model_copy(update={"error": why})
+    return found
+
+
 def _that_fit(planes: "Sequence[PlaneOverview]", height: int) -> int:
     """Return how many models of each environment fit into so many lines; one at least."""
-    fixed = 1 + sum(5 + 2 * len(each.slices) + len(each.error.splitlines()) for each in planes)
+    fixed = 2 + sum(5 + 2 * len(each.slices) + len(each.error.splitlines()) for each in planes)
     return max(1, (height - fixed) // max(1, len(planes)))
 
 
@@ -86,6 +101,11 @@ def _shown(
         at = f"{each.environment} on {each.plane}" if each.plane else each.environment or each.proxy
         states = [model.state for model in each.models]
         sums = ", ".join(f"{states.count(state)} {state}" for state in _ORDER if state in states)
+        for what, number in (
+            ("failed to load", sum(_has_failed(model) for model in each.models)),
+            ("told busy", sum(_busy(model) > 0 for model in each.models)),
+        ):
+            sums += f", {number} {what}" if number else ""
         sums = "cannot be asked" if each.error else sums or "no models that you may inspect"
         yield Text(printable(f"{at}   {sums}"), style="bold")
         if errors and each.error:
@@ -118,7 +138,7 @@ def _untold(plane: "PlaneOverview") -> dict[str, str]:
 def _title(room: "SliceRoom") -> str:
     used = room.capacity_bytes - room.free_bytes
     leaked = f", {size(room.leaked_bytes)} leaked" if room.leaked_bytes else ""
-    where = f"{room.server}/{room.pool}  {room.replica}"
+    where = f"{room.server}/{room.pool}  {room.pod or room.replica}"
     return f"{where}  {size(used)} of {size(room.capacity_bytes)}{leaked}  {room.policy}"
 
 
@@ -161,16 +181,32 @@ def _table(models: "Sequence[VisibleModel]", rows: int) -> "RenderableType":
     for name in ("MODEL", "SERVER", "STATE", "SINCE", "SIZE", "HELD BY", "LAST USE", "WHY"):
         table.add_column(name, overflow="ellipsis", no_wrap=name != "WHY")
     rank = {state: number for number, state in enumerate(_ORDER)}
-    ordered = sorted(models, key=lambda each: (rank.get(each.state, len(rank)), -_requests(each), each.model))
+    ordered = sorted(
+        models,
+        key=lambda each: (not _is_troubled(each), rank.get(each.state, len(rank)), -_requests(each), each.model),
+    )
     for model in ordered[:rows]:
         nearest = next((place for place in model.places if place.state == model.state), None)
-        style = "red" if model.state in _BAD else "green" if model.state == "resident" else ""
+        is_bad = model.state in _BAD or _is_troubled(model)
+        style = "red" if is_bad else "green" if model.state == "resident" else ""
         table.add_row(*map(printable, _row(model, nearest)), style=style)
     return table
 
 
 def _requests(model: "VisibleModel") -> int:
     return sum(lease.in_flight for place in model.places for lease in place.leases)
+
+
+def _has_failed(model: "VisibleModel") -> bool:
+    return any(place.failures for place in model.places)
+
+
+def _is_troubled(model: "VisibleModel") -> bool:
+    return _has_failed(model) or _busy(model) > 0
+
+
+def _busy(model: "VisibleModel") -> int:
+    return sum(place.busy for place in model.places)
 
 
 def _row(model: "VisibleModel", place: "Place | None") -> tuple[str, ...]:
@@ -181,9 +217,9 @@ def _row(model: "VisibleModel", place: "Place | None") -> tuple[str, ...]:
     idle = min((each.idle_seconds for each in model.places if each.idle_seconds is not None), default=None)
     waiters = sum(each.waiters for each in model.places)
     bytes_ = place.footprint_bytes if place is not None else None
-    busy = sum(each.busy for each in model.places)
-    lately = f"told busy {busy} times in five minutes" if busy else ""
-    why = "; ".join(filter(None, (model.why, f"{waiters} wait for it" if waiters else "", lately)))
+    failures = "; ".join(dict.fromkeys(each.why for place in model.places for each in place.failures))
+    lately = f"told busy in five minutes: {busy}" if (busy := _busy(model)) else ""
+    why = "; ".join(filter(None, (model.why or failures, f"{waiters} waiting" if waiters else "", lately)))
     return (
         model.model, about, model.state, since, "" if bytes_ is None else size(bytes_), held,
         "" if idle is None else f"{_ago(idle)} ago", why,

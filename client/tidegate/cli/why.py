@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 
 _MEANING: Final = {
+    "unreachable": "calls find no server there (docs/runbooks.md, TidegateBreakerOpen)",
+    "unseen": "what is loaded there is not told (docs/runbooks.md, TidegatePolicySilent)",
     "cold": "it is not in memory, and its next call loads it",
     "queued": "it is wanted, and not in memory yet",
     "loading": "its server is loading it",
@@ -20,7 +22,8 @@ _MEANING: Final = {
     "quarantined": "it failed too often, and is not loaded until it changes or is released by hand "
     "(python -m tidegate_eviction retry MODEL, in the pod's container eviction-policy)",
 }
-"""What a state of a replica with an eviction policy means to callers; the others say why themselves."""
+"""What a state of a replica means to callers; the others say why themselves."""
+_AGAIN: Final = "its load failed, and its next call tries it again"
 
 
 def why(
@@ -72,5 +75,7 @@ def _reasons_at(place: "Place") -> list[str]:
         for each in place.failures
     ]
     is_told = any(each.why in place.why for each in place.failures)
-    words = [_MEANING.get(place.state, ""), "" if is_told else place.why.removeprefix(f"{place.replica} ")]
-    return failures + [f"{place.replica}: {': '.join(filter(None, words))}"] * any(words)
+    meaning = _AGAIN if place.failures and place.state == "cold" else _MEANING.get(place.state, "")
+    words = [meaning, "" if is_told else place.why.removeprefix(f"{place.replica} ")]
+    told = failures + [f"{place.replica}: {': '.join(filter(None, words))}"] * any(words)
+    return told + [f"{place.replica}: in five minutes {place.busy} requests were told busy"] * (place.busy > 0)

@@ -86,7 +86,8 @@ class UpstreamRequest:
             shared.meter.called(principal.name, principal.source, "grpc", code)
             called, waited = (route.server, route.name), forwarding.waited
         weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
-        is_logged, span = shared.call_log.wants(weight, monotonic(), called, waited=waited), self.span()
+        is_logged = shared.call_log.wants(weight, monotonic(), called, seconds=seconds, waited=waited)
+        span = self.span()
         if not is_logged and (span is None or not span.sampled):
             return
         name, size = self._method.name, (bytes_in, call.bytes_out)

@@ -374,7 +374,7 @@ class HttpRequest(HeadedRequest):
             principal = forwarding.grant.identity.principal
             shared.meter.called(principal.name, principal.source, "http", status)
             called, waited = (route.server, route.name), forwarding.waited
-        is_logged = shared.call_log.wants(status, now, called, waited=waited)
+        is_logged = shared.call_log.wants(status, now, called, seconds=seconds, waited=waited)
         if is_logged or self._span is not None:
             self._tell(status, seconds, (body.received, size), is_logged)
         self.caller.ended(self)

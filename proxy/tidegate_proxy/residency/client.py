@@ -64,9 +64,10 @@ class Room(msgspec.Struct, rename="camel"):
     freeing_bytes: int
     leaked_bytes: int
     free_bytes: int
+    pod: str = ""
 
 
-class _Listing(Room):
+class _Listing(Room, kw_only=True):
     models: list[Listed]
 
 

@@ -189,6 +189,11 @@ class LeaseManager:
         """Return for each replica whether its policy gives no answer."""
         return {replica.name: here.silent > 0 for replica, here in list(self.table.replicas.items())}
 
+    def silent_seconds(self, replica: Replica) -> float | None:
+        """Return for how many seconds the policy of a replica has given no answer; None where it has."""
+        here = self.table.replicas.get(replica)
+        return monotonic() - here.silent_since if here is not None and here.silent else None
+
     # --- asking
     async def _first_answers(self) -> None:
         """Wait, when the proxy has just started, until the policies have said what is resident: warm replicas first."""

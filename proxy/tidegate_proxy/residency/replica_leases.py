@@ -48,6 +48,7 @@ class ReplicaLeases:
     resident: frozenset[str] = frozenset()  # Models that a lease is granted on at once, as of the last renewal.
     accepts: bool = True  # Whether the policy grants new leases.
     silent: int = 0  # Renewals in a row that had no answer.
+    silent_since: float = 0.0  # When the first of them was.
     _doubted: float = 0.0
     _hurried: float = 0.0
     _left: bool = False
@@ -185,6 +186,8 @@ class ReplicaLeases:
         self.incarnation = incarnation
 
     def _unanswered(self, why: str) -> None:
+        if not self.silent:
+            self.silent_since = monotonic()
         self.silent += 1
         if self.silent == MOST_SILENT:
             log.warning("the eviction policy of %s gives no answer: %s", self.replica.name, why)

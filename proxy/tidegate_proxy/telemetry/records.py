@@ -9,7 +9,8 @@ from tidegate_service.json_lines import LinesASecond
 SUCCESS_EVERY = 0.2  # Seconds between two logged calls that went well: a line costs more than the call's own work.
 FAILURES_A_SECOND = 50
 """Calls that ended badly that are logged each second; the rest are counted, and the next line has their number."""
-WAITED_A_SECOND = 20  # The same of calls that went well after a wait for their model.
+SLOW_A_SECOND = 20  # The same of calls that went well, and were slow, or waited for their model.
+SLOW_SECONDS = 1.0
 WAITED_SECONDS = 0.1  # A shorter one is a question to a policy that has the model in memory.
 log = logging.getLogger("tidegate_proxy.calls")
 
@@ -23,17 +24,19 @@ class CallLog:
     _next_success = 0.0
 
     def __init__(self) -> None:
-        self._failures, self._waits = LinesASecond(FAILURES_A_SECOND), LinesASecond(WAITED_A_SECOND)
+        self._failures, self._slow = LinesASecond(FAILURES_A_SECOND), LinesASecond(SLOW_A_SECOND)
         self._calls: Counter[tuple[str, str]] = Counter()  # By server and model, since the last line.
 
-    def wants(self, status: int, now: float, of: tuple[str, str] | None = None, *, waited: float = 0.0) -> bool:
-        """Tell whether a call that ended now is to be logged, `of` a server's model, for which it `waited` so many
-        seconds. `now` is monotonic seconds."""
+    def wants(
+        self, status: int, now: float, of: tuple[str, str] | None = None, *, seconds: float = 0.0, waited: float = 0.0
+    ) -> bool:
+        """Tell whether a call that ended now is to be logged, `of` a server's model: it took so many seconds, and
+        `waited` for the model for so many of them. `now` is monotonic seconds."""
         if of is not None:
             self._calls[of] += 1
         if status >= 400:
             return self._failures.wants(now)
-        if waited >= WAITED_SECONDS and self._waits.wants(now):
+        if (waited >= WAITED_SECONDS or seconds >= SLOW_SECONDS) and self._slow.wants(now):
             return True
         if now < self._next_success:
             return False

@@ -119,6 +119,10 @@ class Breaker:
             return "closed"
         return "half-open" if self._trial is not None or now >= self._until else "open"
 
+    def open_seconds(self, now: float) -> float:
+        """Return for how many seconds it has been open, if it is."""
+        return now - self._opened
+
     def opens_in(self, now: float) -> float:
         """Return the seconds until a request may be tried."""
         if self.failures < FAILURES:

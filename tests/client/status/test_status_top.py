@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tidegate.cli.app import app
-from tidegate.cli.top import _that_fit
+from tidegate.cli.top import _or_before, _that_fit
 from tidegate.whereabouts import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner, Result
@@ -17,7 +17,7 @@ from tests.proxy.rigs.upstream import Caller
 from . import proxies
 
 WIDE = 160
-HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 wait for it; told busy 7 times in five minutes"
+HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 waiting; told busy in five minutes: 7"
 ROOM = {
     "server": "gpu", "pool": "small", "replica": "10.0.0.1:8000", "policy": "break-even", "capacityBytes": 1600,
     "residentBytes": 1000, "loadingBytes": 200, "freeingBytes": 0, "leakedBytes": 160, "freeBytes": 240,
@@ -72,7 +72,7 @@ def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(folder: Pa
     assert bar.count("·") == 24
 
 
-def test_those_in_memory_come_first_then_who_fails_and_of_each_what_is_known(folder: Path) -> None:
+def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each_what_is_known(folder: Path) -> None:
     held = [
         {"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3},
         {"holder": "proxy-2", "secondsLeft": 9.0, "inFlight": 1},
@@ -82,12 +82,16 @@ def test_those_in_memory_come_first_then_who_fails_and_of_each_what_is_known(fol
         model("broken", "quarantined", why="no such \x1b[31mlibrary"),
         model("held", leases=held, idleSeconds=300.0, waiters=2, busy=7, footprintBytes=3 << 20),
         model("ant"),
+        model("failed", "cold", failures=[{"why": "no CUDA", "since": "2026-05-01T10:00:00Z"}]),
     ]
     with planes(folder, east={"models": models}):
-        done = top("--rows", "3")
-    rows = [line.split() for line in done.stdout.splitlines()[2:5]]
-    assert [row[0] for row in rows] == ["held", "ant", "broken"]
+        done = top("--rows", "4")
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("1 quarantined, 2 resident, 2 cold, 1 failed to load, 1 told busy")
+    rows = [line.split() for line in lines[2:6]]
+    assert [row[0] for row in rows] == ["held", "failed", "broken", "ant"]
     assert rows[0] == ["held", "gpu/small", "resident", *HELD.split(" ")]
+    assert rows[1][2:] == ["cold", "no", "CUDA"]
     assert rows[2][2:] == ["quarantined", "no", "such", "�[31mlibrary"]
     assert "and 1 more: `tidegate models`" in done.stdout
 
@@ -122,7 +126,17 @@ def test_parts_that_ensembles_share_do_not_push_the_rest_out_of_the_bar(folder: 
 
 def test_as_many_models_are_shown_as_fit_into_the_terminal() -> None:
     planes = [PlaneOverview(environment="prod", plane=name, proxy="x") for name in ("east", "west")]
-    assert [_that_fit(planes, height) for height in (5, 41, 51)] == [1, 15, 20]
+    assert [_that_fit(planes, height) for height in (5, 42, 52)] == [1, 15, 20]
+
+
+def test_of_a_proxy_that_answers_no_more_its_last_answer_is_shown_with_its_age() -> None:
+    before = PlaneOverview(environment="prod", plane="east", proxy="x", slices=(), models=())
+    away = PlaneOverview(environment="prod", plane="east", proxy="x", error="no answer in 3 s\ndo: wait")
+    known: dict[str, tuple[float, PlaneOverview]] = {}
+    assert _or_before(away, known, 1.0) is away, "nothing is known of it yet"
+    assert _or_before(before, known, 2.0) is before
+    shown = _or_before(away, known, 14.0)
+    assert shown.error == "no answer in 3 s\nWhat is below was so 12 s ago."
 
 
 def test_of_an_older_proxy_which_knows_no_slices_models_are_shown(folder: Path) -> None:

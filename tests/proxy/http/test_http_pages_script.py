@@ -109,25 +109,28 @@ ROOM = SliceRoom(
     server="vision", pool="main", replica="10.0.0.1", policy="break-even", capacity_bytes=1 << 30,
     resident_bytes=384 << 20, loading_bytes=0, freeing_bytes=0, leaked_bytes=64 << 20, free_bytes=576 << 20,
 )  # fmt: skip
-WHY = "3 wait for it; told busy 7 times in five minutes"
+WHY = "3 waiting; told busy in five minutes: 7"
 RESIDENT = ["resident", "2026-05-01 10:00:00 UTC", "256.0 MiB", "1 (4 in flight)", "2 min ago", WHY]
 
 
-def test_models_are_shown_with_where_they_are_and_why_not_those_in_memory_first(browser: Browser) -> None:
-    browser.told(200, models(model("cold", why="nobody called it"), model("alone", HELD), model("two", HELD, FAILED)))
+def test_models_are_shown_with_where_they_are_and_why_not_those_in_trouble_first(browser: Browser) -> None:
+    warm = HELD.model_copy(update={"busy": 0})
+    cold, calm = model("cold", why="nobody called it"), model("calm", warm)
+    browser.told(200, models(cold, calm, model("alone", HELD), model("two", HELD, FAILED)))
     browser.run(SCRIPT)
     assert browser.read("shown()") == [
-        ["model resident", "alone", "vision/main", *RESIDENT],
+        ["model resident troubled", "alone", "vision/main", *RESIDENT],
         [
-            "model resident",
+            "model resident troubled",
             "two",
             "vision/main",
             *RESIDENT[:5],
             f"version 2: no such library; {WHY}",
         ],
+        ["model resident", "calm", "vision/main", *RESIDENT[:5], "3 waiting"],
         ["model cold", "cold", "vision/main", "cold", "", "", "", "", "nobody called it"],
     ]
-    assert browser.said.startswith("3 models that you may inspect in prod, as of 2")
+    assert browser.said.startswith("4 models that you may inspect in prod, as of 2")
 
 
 def test_a_row_opens_what_is_known_of_its_model_at_each_replica_and_what_has_changed_since(browser: Browser) -> None:
@@ -202,7 +205,10 @@ def test_why_nothing_can_be_shown_is_said_and_what_was_shown_stays_but_for_who_m
     browser.run(SCRIPT)
     browser.told(status, body)
     browser.look()
-    assert (browser.said, len(browser.read("shown()"))) == (said, left)
+    assert len(browser.read("shown()")) == left
+    assert browser.said.startswith(said)
+    assert ("What is below was so at 2" in browser.said) is bool(left), "what is old does not look as if it were new"
+    assert browser.read("[elements.said.className, elements.models.className]") == ["bad", "old"]
     timers = browser.read("timers.length")
     browser.run("timers.pop()()")
     assert browser.read("timers.length") == timers, "it looks again later, whatever came of it"

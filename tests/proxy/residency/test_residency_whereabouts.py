@@ -61,4 +61,7 @@ async def test_a_model_whose_replicas_answer_nothing_is_unreachable_and_says_why
         await site.triton.close()
         await until(lambda: here.pool.why_not_ready() != "")
         assert (await seen(here))["a"].state == "unreachable"
-        assert "gets no calls: " in (await seen(here))["a"].why
+        gone = (await seen(here))["a"]
+        assert "gets no calls: " in gone.why
+        assert gone.since is not None
+        assert 0 <= (datetime.now(UTC) - gone.since).total_seconds() < 30

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts import log_fields
-from tidegate_proxy.telemetry.records import FAILURES_A_SECOND, SUCCESS_EVERY, WAITED_A_SECOND, CallLog
+from tidegate_proxy.telemetry.records import FAILURES_A_SECOND, SLOW_A_SECOND, SUCCESS_EVERY, CallLog
 
 from ..residency.estate import estate
 from ..residency.standin import sites
@@ -127,11 +127,12 @@ def test_a_call_that_waited_for_its_model_is_logged_however_many_went_well_just_
     assert not log.wants(200, 5.01)
     assert not log.wants(200, 5.02, waited=0.01), "its model was in memory"
     assert log.wants(200, 5.02, waited=0.5)
+    assert log.wants(200, 5.03, seconds=1.5), "it was slow, wherever that was"
 
 
 def test_calls_that_waited_take_no_lines_from_those_that_failed() -> None:
     log = CallLog()
-    assert sum(log.wants(200, 5.0, waited=1.0) for _ in range(500)) == WAITED_A_SECOND + 1, "and one that went well"
+    assert sum(log.wants(200, 5.0, waited=1.0) for _ in range(500)) == SLOW_A_SECOND + 1, "and one that went well"
     assert sum(log.wants(503, 5.0) for _ in range(500)) == FAILURES_A_SECOND
 
 

@@ -228,8 +228,8 @@ class Residency:
         at = self._pool.next_deadline()
         return None if at == math.inf else at
 
-    def listing(self, now: float) -> lease.Listing:
-        """Return every model, by name, and the room they take together."""
+    def listing(self, now: float, pod: str = "") -> lease.Listing:
+        """Return every model, by name, and the room they take together, in a pod of this name."""
         pool, ledger = self._pool, self._pool.ledger
         now = max(now, pool.now)
         loading = sum(
@@ -239,7 +239,7 @@ class Residency:
         return lease.Listing(
             incarnation=self.incarnation, policy=pool.settings.policy.name, capacity_bytes=pool.settings.capacity_bytes,
             resident_bytes=ledger.total - loading - ledger.pending, loading_bytes=loading, freeing_bytes=ledger.pending,
-            leaked_bytes=pool.memory.leaked, free_bytes=max(0, pool.free), models=models,
+            leaked_bytes=pool.memory.leaked, free_bytes=max(0, pool.free), models=models, pod=pod,
         )  # fmt: skip
 
     @property

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import platform
 import random
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -212,7 +213,7 @@ class EvictionService:
 
     def listing(self) -> lease.Listing:
         """Return what sits in the slice."""
-        return self.residency.listing(monotonic())
+        return self.residency.listing(monotonic(), platform.node())
 
     # What the driver reports (`ServerEvents`)
 

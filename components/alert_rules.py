@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stacks.definition.environment import Objectives
+from stacks.definition.environment import RUNBOOKS, Objectives
 
 from .alerts import FAILED, REFUSED, alert, record
 from .args import PoolPrice
@@ -20,13 +20,17 @@ _POOL = "{{ $labels.server }}/{{ $labels.pool }}"
 _WHERE = "namespace, server, pool"
 
 
-def alert_rules(place: Place, objectives: Objectives) -> list[dict[str, Any]]:
+def alert_rules(place: Place, objectives: Objectives, runbooks: str = RUNBOOKS) -> list[dict[str, Any]]:
     """Return recording rules and alerts on what servers, the proxy, the eviction policy and Prometheus itself measure.
 
-    A series that is missing is no zero: a target that cannot be read shows as `up`, and no proxy at all as absent.
+    A series that is missing is no zero: a target that cannot be read shows as `up`, and no proxy at all as absent. Each
+    alert leads to its section of the page `runbooks`.
     """
     here = f'namespace="{place.namespace}"'
-    return [*_records(here, objectives), *_burns(here, objectives), *_of_servers(here), *_of_proxies(here)]
+    alerts = [*_burns(here, objectives), *_of_servers(here), *_of_proxies(here)]
+    for each in alerts:
+        each["annotations"]["runbook_url"] = f"{runbooks}#{each['alert'].lower()}"
+    return [*_records(here, objectives), *alerts]
 
 
 def price_rule(place: Place, price: PoolPrice) -> dict[str, Any]:

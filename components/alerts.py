@@ -2,7 +2,6 @@
 
 from typing import Any
 
-RUNBOOKS = "https://tidegate.dev/docs/runbooks.md"  # A section for each alert.
 FAILED, REFUSED = ("50[0124567]", "2|4|13|15"), ("503", "14")
 """Calls that fail, and calls that are told to come again, by their statuses: HTTP's and gRPC's (docs/proxy-api.md)."""
 
@@ -17,7 +16,7 @@ def alert(
         "expr": expression,
         "for": lasting,
         "labels": {"severity": severity},
-        "annotations": {"summary": summary, "runbook_url": f"{RUNBOOKS}#{name.lower()}"},
+        "annotations": {"summary": summary},
     }
 
 

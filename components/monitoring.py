@@ -42,7 +42,10 @@ class Monitoring(pulumi.ComponentResource):
             suffix = f"-{number + 1}" if number else ""
             monitor(f"inference-servers{suffix}", place.server_selector, "metrics", path)
         monitor("eviction-policies", place.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)
-        rules = joined(alert_rules(place, args.objectives), each(args.prices, lambda price: price_rule(place, price)))
+        rules = joined(
+            alert_rules(place, args.objectives, args.runbooks),
+            each(args.prices, lambda price: price_rule(place, price)),
+        )
         if_true(
             args.rules,
             lambda: k8s.apiextensions.CustomResource(

@@ -106,6 +106,7 @@ def _panel(of: Panel) -> Any:
     made: Any
     if of.shape == "figure":
         made = stat.Panel().height(_OF_FIGURES).graph_mode(common_models.BigValueGraphMode.AREA)
+        made = made.thresholds(dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(_colours(of)))
     elif of.shape == "table":
         made = (
             table.Panel().height(_HEIGHT).with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
@@ -126,6 +127,15 @@ def _panel(of: Panel) -> Any:
     for number, query in enumerate(of.queries):
         made = made.with_target(_target(query, chr(65 + number), of.shape))
     return made
+
+
+def _colours(of: Panel) -> list[models.Threshold]:
+    """Return the colours of a figure, each from a value on; the first has none. Grafana's own are red from 80 on."""
+    if of.red_from is not None:
+        return [models.Threshold(color="green"), models.Threshold(value=of.red_from, color="red")]
+    if of.red_below is not None:
+        return [models.Threshold(color="red"), models.Threshold(value=of.red_below, color="green")]
+    return [models.Threshold(color="text")]
 
 
 def _target(of: Query, ref: str, shape: str) -> prometheus.Dataquery:

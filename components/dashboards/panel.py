@@ -29,6 +29,8 @@ class Panel:
     unit: str = "short"  # Of Grafana's units.
     shape: Literal["lines", "stack", "figure", "table"] = "lines"
     width: int = 8  # Of 24.
+    red_from: float | None = None  # A figure that is so high is red;
+    red_below: float | None = None  # … or one that is lower than this.
     needs: str = ""  # What else must be in the cluster for it to show anything.
 
 

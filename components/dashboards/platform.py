@@ -6,6 +6,9 @@ from .panel import BY, BY_POD, HERE, Dashboard, Panel, Query, grown, recorded_sh
 
 _RESIDENT = f'tidegate_eviction_model_state{{{HERE}, state="resident"}}'
 _REPLICAS = f"count by ({BY}, server, pool) (max by ({BY}, server, pool, replica) (tidegate_proxy_breaker{{{HERE}}}))"
+_MONTH = (
+    f"{HOURS_A_MONTH} * tidegate:replica_price:per_hour{{{HERE}}} * on ({BY}, server, pool) group_left () {_REPLICAS}"
+)
 _BUSY = f'tidegate_proxy_model_problems_total{{{HERE}, type="busy"}}'
 
 PLATFORM = Dashboard(
@@ -19,28 +22,28 @@ PLATFORM = Dashboard(
                 "Share of calls that end with an error of a server. High: callers get no answers. See which model it is"
                 " below, then the dashboard Model; the runbook of TidegateCallsFail says what else.",
                 (recorded_share("failed_calls"),),
-                "percentunit", "figure", 6,
+                "percentunit", "figure", 6, red_from=0.01,
             ),
             Panel(
                 "Calls told to come again",
                 "Share of calls that are told busy. High: models do not find room, or a pool is gone. The table below"
                 " says which model and why; `make advise` says what to change.",
                 (recorded_share("refused_calls"),),
-                "percentunit", "figure", 6,
+                "percentunit", "figure", 6, red_from=0.01,
             ),
             Panel(
                 "Pools without a replica",
                 "Pools whose models nobody answers for. More than none: the runbook of TidegatePoolGone.",
                 (Query(f"sum by ({BY}) (1 - max by ({BY}, server, pool) (tidegate_proxy_pool_ready{{{HERE}}}))",
                        "{{namespace}}"),),
-                "short", "figure", 6,
+                "short", "figure", 6, red_from=1,
             ),
             Panel(
                 "Alerts",
                 "Alerts of Tidegate's that fire, without those that a ticket is enough for. Each has a runbook.",
                 (Query('count(ALERTS{alertname=~"Tidegate.*", alertstate="firing", severity!="info", '
                        f"{HERE}}}) or vector(0)", "firing"),),
-                "short", "figure", 6,
+                "short", "figure", 6, red_from=1,
             ),
         ),
         "Traffic": (
@@ -100,10 +103,10 @@ PLATFORM = Dashboard(
                 "Money a month",
                 "What the replicas that run now cost in 730 hours, by the inventory's prices; pools without a price are"
                 " not in it. Much of it with little in use: `make plan` says what would do.",
-                (Query(f"sum by ({BY}, server, pool, currency) ({HOURS_A_MONTH} *"
-                       f" tidegate:replica_price:per_hour{{{HERE}}} * on ({BY}, server, pool) group_left ()"
-                       f" {_REPLICAS})", "{{namespace}} {{server}}/{{pool}} {{currency}}"),),
-                "short", "figure", 24,
+                (Query(f"sum by ({BY}, currency) ({_MONTH})", "{{namespace}} {{currency}}"),
+                 Query(f"sum by ({BY}, server, pool, currency) ({_MONTH})",
+                       "{{namespace}} {{server}}/{{pool}} {{currency}}")),
+                "locale", "figure", 24,
                 needs="prices in the inventory (docs/capacity.md, Prices)",
             ),
         ),

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -24,6 +24,7 @@ from .base import (
 from .proxy import HttpUrl
 
 _ALONE = "cidr stands alone: labels cannot be joined to an address range"
+RUNBOOKS: Final = "https://tidegate.dev/docs/runbooks.md"
 _WHO = "say who: namespaceLabels (and podLabels), or a cidr"
 _BY_WHOM = "say which pods may reach it: by, or one server"
 _ONE_SERVER = "server stands alone: it is instead of by"
@@ -177,9 +178,11 @@ class Monitoring(Section):
     """Whether to make alert rules: docs/runbooks.md says what each means, and what to do."""
     objectives: Objectives = Objectives()
     """What callers may rely on."""
+    runbooks: HttpUrl = RUNBOOKS
+    """Page that alerts lead to: of a site of your own (`make site`), such as https://docs.example.com/runbooks.html."""
     dashboards: bool = False
-    """Whether to make Grafana's dashboards beside the operator's objects, as ConfigMaps that its sidecar finds; `make
-    dashboards` writes them as files."""
+    """Whether to make Grafana's dashboards as ConfigMaps that its sidecar finds; they show what the operator's objects
+    have read. `make dashboards` writes them as files."""
     dashboard_labels: Labels = Field(default_factory=lambda: {"grafana_dashboard": "1"})
     """Labels by which Grafana's sidecar finds them."""
 

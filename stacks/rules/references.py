@@ -230,3 +230,14 @@ def images_have_a_digest(definition: Definition) -> Iterator[Problem]:
                 why = "A tag can be moved. A cluster takes no image without a digest, except in local environments."
                 do = "Run `make pin` where the registry can be reached."
                 yield stack.source.problem(("images", index), what, why=why, do=do, severity="advisory")
+
+
+def dashboards_have_what_they_show(stack: Stack) -> Iterator[Problem]:
+    """Dashboards ask for what PodMonitors have read, and the platform's goes by recording rules."""
+    monitoring = stack.platform.monitoring
+    if not monitoring.dashboards or (monitoring.operator and monitoring.rules):
+        return
+    lacking = "rules: false leaves their recording rules out" if monitoring.operator else "operator is not true"
+    what = f"nothing would be on the dashboards, or they would not be made: {lacking}"
+    do = "Say operator: true and no rules: false, or leave dashboards out; `make dashboards` writes them as files."
+    yield stack.source.problem(("monitoring", "dashboards"), what, do=do)

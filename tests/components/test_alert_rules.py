@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from components.alert_rules import alert_rules
-from components.alerts import RUNBOOKS
 from components.place import Place
 from lab.local_plane.process import CannotBeHadError
 from lab.local_plane.prometheus import installed
-from stacks.definition.environment import Objectives
+from stacks.definition.environment import RUNBOOKS, Objectives
 
 NAMESPACE = "inference-prod"
 POOL = {"server": "main", "pool": "small"}

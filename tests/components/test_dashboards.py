@@ -126,3 +126,19 @@ def test_make_dashboards_writes_each_as_a_file_and_says_which_folder_it_cannot_w
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
     assert "cannot be written" in done.stderr
     assert "DIR=" in done.stderr
+
+
+def test_a_figure_is_red_where_it_is_bad_and_nowhere_else() -> None:
+    for dashboard in DASHBOARDS:
+        of = {panel.title: panel for row in dashboard.rows.values() for panel in row}
+        for made in json.loads(written(dashboard))["panels"]:
+            if made["type"] != "stat":
+                continue
+            panel, defaults = of[made["title"]], made["fieldConfig"]["defaults"]
+            steps = [(step["color"], step["value"]) for step in defaults["thresholds"]["steps"]]
+            if panel.red_from is not None:
+                assert steps == [("green", None), ("red", panel.red_from)]
+            elif panel.red_below is not None:
+                assert steps == [("red", None), ("green", panel.red_below)]
+            else:
+                assert steps == [("text", None)]

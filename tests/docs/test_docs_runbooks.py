@@ -8,8 +8,8 @@ import typer
 import yaml
 from tidegate.cli.app import app
 
-from components.alerts import RUNBOOKS
 from components.dashboards import DASHBOARDS
+from stacks.definition.environment import RUNBOOKS
 from tests.components.alerts import EXPECTED
 from tests.components.dashboards import QUESTIONS
 

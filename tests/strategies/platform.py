@@ -312,4 +312,10 @@ dominos = st.sampled_from(
     + [{"principalUrl": f"{scheme}://identity.domino-edge.svc/principal"} for scheme in ("http", "https")]
 )
 meshes = st.sampled_from([{"mode": "istio"}, {"mode": "istio", "mtls": "STRICT", "namespace": "mesh"}])
-monitorings = st.sampled_from([{}, {"operator": True}, {"operator": True, "rules": False, "labels": {"release": "x"}}])
+monitorings = st.sampled_from(
+    [
+        {},
+        {"operator": True, "runbooks": "https://docs.example.com/runbooks.html"},
+        {"operator": True, "rules": False, "labels": {"release": "x"}},
+    ]
+)

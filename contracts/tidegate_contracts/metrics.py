@@ -40,12 +40,26 @@ LABELS: Final = {
     "type": Label("type of the problem: docs/proxy-api.md, Problems", 16),
     "reason": Label("why, in one word", 16),
     "principal": Label("who calls, as access rules name him", "callers"),
-    "source": Label("what vouches for the caller, or where readings come from", 4),
+    "source": Label(
+        "of a caller: `api-key`, `domino`, or the issuer that vouches for him; of readings: where memory is read", 4
+    ),
     "how": Label("how the answer failed: `timeout`, `reset`, or the name of an error", 12),
-    "outcome": Label("what came of it, in one word", 9),
-    "of": Label("which part, or why", 4),
-    "state": Label("state", 9),
-    "kind": Label("what the bytes are", 6),
+    "outcome": Label(
+        "of a lease that was asked for: `hit` (it was in memory), `loaded`, `granted`, `busy`, `unknown`, `too-large`, "
+        "`quarantined`, `gone` (its caller left); of a copy, or of a span, what came of it",
+        9,
+    ),
+    "of": Label(
+        "of bytes: `callers`, `strangers`; of what was ended so that others go on: `room` (of strangers), `held` (too "
+        "much), `answer` (not taken), `chatter`",
+        4,
+    ),
+    "state": Label(
+        "of a model: as `tidegate models` has it; of a breaker: `closed`, `open`, `half-open` (one call tries)", 9
+    ),
+    "kind": Label(
+        "of bytes: `capacity`, `resident`, `loading`, `freeing`, `leaked`, `free`; of staged files: `used`, `size`", 6
+    ),
     "from": Label("how it is known", 1),
     "files": Label("`near`: on the node; `copied`: copied first; `far`: from the volume", 3),
     "file": Label("which of the mounted files", 4),

@@ -14,8 +14,8 @@ labels and texts. What is alerted on stands in [runbooks.md](runbooks.md), what 
 
 Names follow [Prometheus' conventions](https://prometheus.io/docs/practices/naming/): base units (seconds, bytes),
 `_total` for what only grows, `…_timestamp_seconds` for a time. No label is a caller's word. Prometheus adds
-`namespace` and `pod`. Histograms have fixed buckets: the Python client cannot write native histograms in the text
-format.
+`namespace` and `pod`. Histograms have fixed buckets (the Python client cannot write native histograms in the text
+format), which end, in seconds, at CALLS in the proxy, and at LOADS in the policy.
 
 **How many series there are.** *Series* says how many one process has at most; in practice a called model has some 30 in
 each proxy for a protocol, and 15 in its policy. `models` are those that have a name of their own: the first 1000 that
@@ -33,7 +33,15 @@ ConfigMaps with the label that Grafana's sidecar looks for (`dashboardLabels`). 
 files for any Grafana (11 or later), with all environments to choose from. They are written with Grafana's own SDK. Each
 panel says what a high value means, and what to do. Marks on the line of time tell when a version answers that was not
 there before (not ten minutes, two hours or a day ago), when a routing table was taken over, and which alerts a
-rollout's gate would wait for. They go by the recording rules beside the alerts (`monitoring.rules`).
+rollout's gate would wait for. They go by the recording rules beside the alerts (`monitoring.rules`), whose series are
+called `tidegate:…`; the PrometheusRule that `make up` renders has them all.
+
+Files are imported by *Dashboards, New, Import*, or lie in a folder that is provisioned; the first list of each
+dashboard chooses the Prometheus. In a Prometheus of several clusters each series has to have the label `cluster`
+(`externalLabels` of each cluster's own). Grafana's sidecar looks only into its own namespace unless it is told to look
+into all (`sidecar.dashboards.searchNamespace: ALL` in Grafana's chart). **Money a month** is on Platform where the
+inventory has prices ([capacity.md](capacity.md#prices)): it is what runs now, and the series
+`tidegate:replica_price:per_hour` says what a replica of each pool costs.
 
 | an engineer on call asks | dashboard | panel |
 | --- | --- | --- |
@@ -56,12 +64,21 @@ left out where there is nothing to say.
 <!-- not run: it is for a cluster of yours -->
 
 ```sh
-kubectl --namespace "$NS" logs --selector app.kubernetes.io/name=inference-proxy --tail -1 | grep order-8
+kubectl --namespace "$NS" logs --selector app.kubernetes.io/name=inference-proxy --since 9h --tail -1 | grep order-8
 kubectl --namespace "$NS" logs --selector tidegate.dev/loading --container eviction-policy --tail -1 | grep order-8
 ```
 
-The proxy logs calls that went well a few a second, those that waited for their model up to 20 and those that failed up
-to 50 a second, and how many were left out. The policy has a line for leases that were waited for or refused, up to 20 a
+A line of the proxy such as `"seconds": 4.1, "waitedSeconds": 3.9` says that the call waited for its model to be loaded,
+for which the policy's line says why: `queuedSeconds` for room, and the load's own `seconds`. Without `waitedSeconds`
+(it was less than a tenth of a second) the time went by at the `replica`: its queue and computing are on the dashboard
+Model.
+A log goes with its pod (`--previous` has that of a container that was started again): whoever asks in the morning
+needs a collector of logs; its fields are those below. `--prefix` says which pod each line is of.
+
+**Not every call has a line.** The proxy logs calls that went well a few a second; those that took a second or more, or
+waited for their model, up to 20 a second; those that failed up to 50, and how many were left out. For each of them
+there is [proxy.tracing](definition.md#proxy-tracing), or the caller's own log. The policy has a line
+for leases that were waited for or refused, up to 20 a
 second, with the id of the first call that wanted it; its lines about the load, and about what was evicted for it, name
 the model. Triton gets both headers; where it traces, its spans have the proxy's as their parent
 ([proxy.tracing](definition.md#proxy-tracing)).
@@ -71,7 +88,8 @@ the model. Triton gets both headers; where it traces, its spans have the proxy's
 
 def page() -> str:
     """Return the page."""
-    parts = [_HEAD]
+    buckets = {name.upper(): ", ".join(f"{each:g}" for each in each_of) for name, each_of in metrics.SECONDS.items()}
+    parts = [_HEAD.replace("CALLS", buckets["CALLS"]).replace("LOADS", buckets["LOADS"])]
     for title, families in (("The proxy's", metrics.PROXY), ("The eviction policy's", metrics.EVICTION)):
         rows = ((f"`{each.series_name}`", each.kind, each.unit, _names(each.labels), _series(each), each.text)
                 for each in families.values())  # fmt: skip

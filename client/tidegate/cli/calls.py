@@ -167,7 +167,7 @@ def models(
 def end(planes: "Sequence[AskedPlane]", json: bool) -> None:
     """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
     if failed := [each for each in planes if each.error]:
-        said = (f"{each.environment or each.proxy} {each.plane}: {each.error}" for each in failed)
+        said = (f"{f'{each.environment} {each.plane}'.strip() or each.proxy}: {each.error}" for each in failed)
         for text in () if json else hints_once(said):
             note(text)
         codes = {each.exit_code for each in failed}

@@ -116,7 +116,7 @@ def _shown(
         for where, why in _untold(each).items():
             yield Text(printable(f"{where}  {why}"), style="red")
         if each.models:
-            yield _table(each.models, rows)
+            yield _table(each.models, rows, wraps=not errors)
         if (more := len(each.models) - rows) > 0:
             yield Text(f"and {more} more: `tidegate models`, or --rows", style="dim")
         yield Text("")
@@ -174,12 +174,12 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
     return line
 
 
-def _table(models: "Sequence[VisibleModel]", rows: int) -> "RenderableType":
+def _table(models: "Sequence[VisibleModel]", rows: int, *, wraps: bool) -> "RenderableType":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for name in ("MODEL", "SERVER", "STATE", "SINCE", "SIZE", "HELD BY", "LAST USE", "WHY"):
-        table.add_column(name, overflow="ellipsis", no_wrap=name != "WHY")
+        table.add_column(name, overflow="ellipsis", no_wrap=not wraps or name != "WHY")
     rank = {state: number for number, state in enumerate(_ORDER)}
     ordered = sorted(
         models,

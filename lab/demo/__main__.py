@@ -19,6 +19,7 @@ from lab.local_plane.process import CannotBeHadError, ProcessError
 from lab.local_plane.prometheus import Prometheus, prometheus
 
 from . import playing, walk
+from .alerts import rules
 from .keeper import Keeper
 from .lifecycle import scenes as life
 from .lifecycle.notebook import write_shell
@@ -105,7 +106,7 @@ def _scraped(made: LocalEnvironment) -> Iterator[Prometheus | None]:
     """Have a Prometheus remember what there is to measure; None where this machine can have none, which is told."""
     with ExitStack() as stack:
         try:
-            seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods))
+            seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods, rules=rules()))
         except CannotBeHadError as error:
             print(f"Nothing remembers what is called, so that no trace can be made of it: {error}.", flush=True)
             seen = None

@@ -10,6 +10,7 @@ from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.prometheus import Prometheus
 
 from . import playing, zoo
+from .alerts import SOONER
 from .playing import Played, Scene, claim
 from .scenes import SCENES
 from .show import Show
@@ -86,6 +87,7 @@ def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
         "What this proxy tells operators of its servers, 1 and closed while all is well":
             f"curl -s http://{proxy.admin}/metrics | grep -E '^tidegate_proxy_(pool_ready|breaker)'",
         f"Where each model is (as a page: http://{proxy.http}/models)": f'{tidegate} models --proxy "$TIDEGATE_URL"',
+        "What sits in every slice, and what is in trouble, until Ctrl-C": f'{tidegate} top --proxy "$TIDEGATE_URL"',
         "Why one is not in memory, or who keeps it there": f'{tidegate} why {zoo.BROKEN.name} --proxy "$TIDEGATE_URL"',
         slice_: f"{module} tidegate_eviction list --address {platform.policy.leases}",
     }  # fmt: skip
@@ -104,6 +106,8 @@ def _recorded(seen: Prometheus, module: str) -> dict[str, str]:
     return {
         f"Calls of the zoo, which a Prometheus remembers ({seen.url})":
             f"for model in {models} {models}; do {called}; sleep 1.5; done",
+        f"Alerts, which fire {SOONER} times as soon here as in a cluster (as a page: {seen.url}/alerts)":
+            f"curl -s {seen.url}/api/v1/alerts",
         "All that was called, as a trace, and what the simulator makes of it (docs/capacity.md)":
             f'make -sC {shlex.quote(str(ROOT))} trace PROMETHEUS={seen.url} TRACE="$PWD/zoo.csv.gz" && {played}',
     }  # fmt: skip

@@ -71,7 +71,7 @@ function make(kind, text, to) {
 
 function part(at) {
   const made = make("section", undefined, find("slices"));
-  make("small", at.pod || at.replica, make("h2", `${at.server}/${at.pool} `, made));
+  make("small", at.pod ? `${at.pod} (${at.replica})` : at.replica, make("h2", `${at.server}/${at.pool} `, made));
   return made;
 }
 

@@ -138,7 +138,8 @@ def _untold(plane: "PlaneOverview") -> dict[str, str]:
 def _title(room: "SliceRoom") -> str:
     used = room.capacity_bytes - room.free_bytes
     leaked = f", {size(room.leaked_bytes)} leaked" if room.leaked_bytes else ""
-    where = f"{room.server}/{room.pool}  {room.pod or room.replica}"
+    at = f"{room.pod} ({room.replica})" if room.pod else room.replica
+    where = f"{room.server}/{room.pool}  {at}"
     return f"{where}  {size(used)} of {size(room.capacity_bytes)}{leaked}  {room.policy}"
 
 

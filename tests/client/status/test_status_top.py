@@ -19,7 +19,8 @@ from . import proxies
 WIDE = 160
 HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 waiting; told busy in five minutes: 7"
 ROOM = {
-    "server": "gpu", "pool": "small", "replica": "10.0.0.1:8000", "policy": "break-even", "capacityBytes": 1600,
+    "server": "gpu", "pool": "small", "replica": "10.0.0.1:8000", "policy": "break-even", "pod": "gpu-small-0",
+    "capacityBytes": 1600,
     "residentBytes": 1000, "loadingBytes": 200, "freeingBytes": 0, "leakedBytes": 160, "freeBytes": 240,
 }  # fmt: skip
 
@@ -64,7 +65,7 @@ def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(folder: Pa
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["prod", "on", "east", "1", "resident,", "1", "loading,", "1", "cold"]
-    assert lines[1] == "gpu/small  10.0.0.1:8000  1.3 KiB of 1.6 KiB, 160 B leaked  break-even"
+    assert lines[1] == "gpu/small  gpu-small-0 (10.0.0.1:8000)  1.3 KiB of 1.6 KiB, 160 B leaked  break-even"
     bar = lines[2]
     assert len(bar) == WIDE
     where = [bar.index(each) for each in (" ant ", " bee ", " others ", " leaked ")]

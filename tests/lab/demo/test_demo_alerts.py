@@ -1,7 +1,6 @@
 """What alerts say of the demo when something is done to it: the right one, and no other, reaches an Alertmanager."""
 
 import os
-import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -12,33 +11,20 @@ from typing import Any
 import pytest
 import urllib3
 
-from components.alert_rules import alert_rules
-from components.place import Place
 from lab.demo import zoo
+from lab.demo.alerts import SOONER, rules
 from lab.demo.stage import CALLER, platform
 from lab.demo.visitor import Visitor
 from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import Process
-from lab.local_plane.prometheus import NAMESPACE, alertmanager, prometheus
+from lab.local_plane.prometheus import alertmanager, prometheus
 from lab.local_plane.proxy import write_tables
-from stacks.definition.environment import Objectives
 from tests.proxy.rigs.pytest_rigs import not_run
 
 pytestmark = pytest.mark.thorough
-SOONER = 10  # Times as soon as in a cluster an alert fires here, once its condition holds.
 LATE_SECONDS = 15.0  # How much longer it may take: the proxy's own questions, three readings, a busy machine.
 ENDS_SECONDS = 90.0
 QUIET_SECONDS = 12.0  # For which nothing fires where all is well.
-MINUTES = re.compile(r"(\d+)m")
-
-
-def rules() -> list[dict[str, Any]]:
-    """Return the rules of an environment, whose alerts fire ten times as soon."""
-    made = alert_rules(Place("demo", NAMESPACE), Objectives())
-    return [
-        each | {"for": f"{60 * int(MINUTES.fullmatch(each['for'])[1]) // SOONER}s"} if "for" in each else each  # type: ignore[index]
-        for each in made
-    ]
 
 
 @dataclass

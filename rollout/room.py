@@ -121,7 +121,7 @@ def saving(now: Cost, room: Room) -> str:
     if not room.endpoints.month or now.month is None:
         return instead
     part = 1 - now.month / room.endpoints.month
-    return f"{instead}, {abs(part):.0%} {'saved' if part >= 0 else 'more'}"
+    return f"{instead}, {part:.0%} saved" if part >= 0 else f"{instead}; the slices cost {-part:.0%} more"
 
 
 def difference(before: Cost, after: Cost) -> str:

@@ -14,7 +14,7 @@ _BUSY = f'tidegate_proxy_model_problems_total{{{HERE}, type="busy"}}'
 PLATFORM = Dashboard(
     "platform",
     "Platform",
-    "Is it well? All environments and data planes at once. It goes by recording rules, which stand beside the alerts.",
+    "Is it well? Of the environments and data planes that are chosen above. It goes by the rules beside the alerts.",
     {
         "Is it well": (
             Panel(

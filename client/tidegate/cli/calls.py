@@ -185,9 +185,13 @@ def _show(plane: "PlaneStatus", *, watched: bool) -> None:
     note(f"{at}: counts are of one replica of each pool, since it loaded the model")
     for pool in plane.unavailable:
         note(f"{at}: the pool {pool} gives no statistics now")
+    said: dict[str, list[str]] = {}
     for model in plane.models:
         if model.why:
-            note(f"{model.model}: {model.why}")
+            said.setdefault(model.why, []).append(model.model)
+    for why, models in said.items():
+        note(f"{', '.join(models)}: {why}")
+    for model in plane.models:
         if model.state == "absent":
             why = "no version of it is in memory: nobody has deployed it here, or Triton cannot load it"
             do = f"tidegate history {model.model} tells who brought what; `tidegate deploy` or `promote` brings it"

@@ -52,7 +52,7 @@ def test_an_endpoint_for_a_model_is_the_cheapest_slice_that_holds_it_in_nine_ten
     # Of 1g.10gb four, at a seventh of a GPU; the model of 14Gi wants a 2g.20gb (1g.20gb is cheaper, at a quarter).
     assert found.endpoints == cost(4, 1.0, "USD") + cost(1, 7 * 0.25, "USD")
     assert saving(cost(1, 2.875, "USD"), found) == "one endpoint for each of 5 models: $4,198, 50% saved"
-    assert saving(cost(1, 11.5, "USD"), found) == "one endpoint for each of 5 models: $4,198, 100% more"
+    assert saving(cost(1, 11.5, "USD"), found) == "one endpoint for each of 5 models: $4,198; the slices cost 100% more"
 
 
 def test_without_prices_there_are_device_hours_and_no_money() -> None:

@@ -37,7 +37,7 @@ def change(price: Any) -> StackChange:
 @pytest.mark.parametrize(
     ("price", "costs", "told", "headline"),
     [
-        (PRICE, "$4,745 → $5,475 (+$730)", "$4,198, 30% more", " · a month $4,745 → $5,475 (+$730)"),
+        (PRICE, "$4,745 → $5,475 (+$730)", "$4,198; the slices cost 30% more", " · a month $4,745 → $5,475 (+$730)"),
         (None, "2,190 device hours → 2,920 device hours (+730 device hours)", "3,650 device hours", ""),
     ],
     ids=["priced", "not priced"],

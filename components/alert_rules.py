@@ -34,9 +34,9 @@ def alert_rules(place: Place, objectives: Objectives, runbooks: str = RUNBOOKS) 
 
 
 def price_rule(place: Place, price: PoolPrice) -> dict[str, Any]:
-    """Return a rule that says what a replica of a pool costs an hour."""
+    """Return a rule that says what a replica of a pool costs a month."""
     labels = {"namespace": place.namespace, "server": price.server, "pool": price.pool, "currency": price.currency}
-    return {**record("tidegate:replica_price:per_hour", f"vector({price.per_hour})"), "labels": labels}
+    return {**record("tidegate:replica_price:per_month", f"vector({price.per_month})"), "labels": labels}
 
 
 def _records(here: str, objectives: Objectives) -> list[dict[str, Any]]:

@@ -167,8 +167,8 @@ class PoolPrice(Section):
     """Server, as metrics call it."""
     pool: DnsLabel
     """Pool, as metrics call it."""
-    per_hour: Annotated[str, form(r"^\d{1,7}(\.\d{1,4})?$", 'a text, such as "1.1429", of an amount')]
-    """Money for one replica an hour."""
+    per_month: Annotated[str, form(r"^\d{1,9}(\.\d\d?)?$", 'a text, such as "834.29", of an amount')]
+    """Money for one replica a month of 730 hours."""
     currency: Currency
     """Currency of it."""
 

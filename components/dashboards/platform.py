@@ -1,14 +1,10 @@
 """Is it well: traffic, errors, time, and the slices, by environment and data plane."""
 
-from policies.guardrails.money import HOURS_A_MONTH
-
 from .panel import BY, BY_POD, HERE, Dashboard, Panel, Query, grown, recorded_share, requests
 
 _RESIDENT = f'tidegate_eviction_model_state{{{HERE}, state="resident"}}'
 _REPLICAS = f"count by ({BY}, server, pool) (max by ({BY}, server, pool, replica) (tidegate_proxy_breaker{{{HERE}}}))"
-_MONTH = (
-    f"{HOURS_A_MONTH} * tidegate:replica_price:per_hour{{{HERE}}} * on ({BY}, server, pool) group_left () {_REPLICAS}"
-)
+_MONTH = f"tidegate:replica_price:per_month{{{HERE}}} * on ({BY}, server, pool) group_left () {_REPLICAS}"
 _BUSY = f'tidegate_proxy_model_problems_total{{{HERE}, type="busy"}}'
 
 PLATFORM = Dashboard(

@@ -41,7 +41,7 @@ dashboard chooses the Prometheus. In a Prometheus of several clusters each serie
 (`externalLabels` of each cluster's own). Grafana's sidecar looks only into its own namespace unless it is told to look
 into all (`sidecar.dashboards.searchNamespace: ALL` in Grafana's chart). **Money a month** is on Platform where the
 inventory has prices ([capacity.md](capacity.md#prices)): it is what runs now, and the series
-`tidegate:replica_price:per_hour` says what a replica of each pool costs.
+`tidegate:replica_price:per_month` says what a replica of each pool costs.
 
 | an engineer on call asks | dashboard | panel |
 | --- | --- | --- |

@@ -24,7 +24,7 @@ from components.args import (
     TlsArgs,
 )
 from policies import guardrails
-from policies.guardrails.money import price_of
+from policies.guardrails.money import HOURS_A_MONTH, price_of
 from policies.guardrails.settings import Kind
 
 from ..definition.base import extended
@@ -167,9 +167,9 @@ def _monitoring(stack: Stack) -> MonitoringArgs:
         kind, product = device(pool.placement), getattr(pool.placement, "product", None) or ""
         price = price_of(known, kind.profile or kind.kind, product) if kind else None
         if price is not None:
-            per_hour = f"{price * devices_per_replica(pool.placement):.4f}"
+            month = f"{HOURS_A_MONTH * price * devices_per_replica(pool.placement):.2f}"
             unit = currency(stack.data_plane.gpus)
-            said = PoolPrice.model_construct(server=server.name, pool=pool.name, per_hour=per_hour, currency=unit)
+            said = PoolPrice.model_construct(server=server.name, pool=pool.name, per_month=month, currency=unit)
             found.append(said)
     return extended(MonitoringArgs, stack.platform.monitoring, prices=tuple(found))
 

@@ -24,7 +24,7 @@ TRITON = {
     "nv_inference_queue_duration_us", "nv_inference_compute_infer_duration_us", "nv_gpu_utilization",
 }  # fmt: skip
 PLACE = Place("prod", "inference")
-PRICE = PoolPrice(server="main", pool="small", perHour="1.25", currency="EUR")
+PRICE = PoolPrice(server="main", pool="small", perMonth="912.5", currency="EUR")
 RULES = [*alert_rules(PLACE, Objectives()), price_rule(PLACE, PRICE)]
 RECORDED = {each["record"] for each in RULES if "record" in each}
 OTHERS = TRITON | RECORDED | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ALERTS"}

@@ -54,7 +54,7 @@ def under_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     with not_run("THE DEMO WITH A PROMETHEUS"), ExitStack() as stack:
         plane = stack.enter_context(platform(root / "plane"))
         place = Place("demo", NAMESPACE)
-        price = PoolPrice(server=ON_DEMAND, pool=POOL, perHour="1.25", currency="EUR")
+        price = PoolPrice(server=ON_DEMAND, pool=POOL, perMonth="912.5", currency="EUR")
         rules = [*alert_rules(place, Objectives()), price_rule(place, price)]
         there = stack.enter_context(prometheus(root / "prometheus", plane.pods, rules=rules))
         began = time.time()

@@ -14,8 +14,8 @@ from ..problems import Problem, ProblemType
 Bytes = bytes | bytearray | memoryview
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _KEY = b'"model"'
-_NAMED = re.compile(rb'(?<!\\)"model"\s*:\s*"([^"\\]{1,127})"')
-"""A key `model` and its name, at whatever depth: behind a backslash it would be a part of a text."""
+_NAMED = re.compile(rb'"model"\s*:\s*"([^"\\]{1,127})"')
+"""A key `model` and its name, at whatever depth; behind a backslash it is the end of another key."""
 MOST_NAMED = 100  # Such keys in one body, those of tools' parameters among them.
 
 
@@ -52,7 +52,8 @@ def read(body: Bytes) -> tuple[Call, int]:
 def _name_at(body: bytearray) -> int:
     """Return where the model's name begins: each key is given a name of its own meanwhile, and a parser finds which
     of them are outermost."""
-    named = [(found.start(), found.start(1)) for found in islice(_NAMED.finditer(body), MOST_NAMED + 1)]
+    found = islice(_NAMED.finditer(body), MOST_NAMED + 1)
+    named = [(each.start(), each.start(1)) for each in found if body[each.start() - 1 : each.start()] != b"\\"]
     outermost = []
     if len(named) <= MOST_NAMED:
         try:

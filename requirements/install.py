@@ -1,7 +1,7 @@
 """Makes the virtual environment of a locked requirements file, once, in the user's cache folder.
 
     python requirements/install.py run|test            makes it, and links .venv to it
-    python requirements/install.py mlflow|triton|dynamo  makes that of a server which tests start
+    python requirements/install.py mlflow|triton|…     makes that of a server which tests start
     python requirements/install.py site                makes that of what builds the site of the documentation
     python requirements/install.py --where run|test    prints where it is
 

@@ -32,13 +32,12 @@ class Call(msgspec.Struct):
 
 
 _call = msgspec.json.Decoder(Call)
+_STAND_INS = [f"!~?{number:02}" for number in range(MOST_NAMED)]  # As long as `model`, and nobody's keys.
+_fields = {"model": "model"} | {f"key{number}": name for number, name in enumerate(_STAND_INS)}
+_one = (msgspec.Raw | msgspec.UnsetType, msgspec.UNSET)
 _outermost = msgspec.json.Decoder(
-    msgspec.defstruct(
-        "Outermost",
-        [(name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET)
-         for name in ("model", *(f"key{number:02}" for number in range(MOST_NAMED)))],
-    )
-)  # fmt: skip
+    msgspec.defstruct("Outermost", [(field, *_one) for field in _fields], rename=_fields.__getitem__)
+)
 
 
 def read(body: Bytes) -> tuple[Call, int]:
@@ -57,8 +56,8 @@ def _name_at(body: bytearray) -> int:
     outermost = []
     if len(named) <= MOST_NAMED:
         try:
-            for number, (key, _) in enumerate(named):
-                body[key : key + len(_KEY)] = b'"key%02d"' % number
+            for (key, _), stand_in in zip(named, _STAND_INS, strict=False):
+                body[key : key + len(_KEY)] = f'"{stand_in}"'.encode()
             others, *keys = msgspec.structs.astuple(_outermost.decode(body))
         finally:
             for key, _ in named:

@@ -72,8 +72,11 @@ class OpenAIKind:
         raise NotImplementedError
 
     def ready_path(self, model: str) -> bytes:
-        """Return where Dynamo answers 200 while it has a worker for a model; its `/health` does without any."""
-        return f"/v1/models/{model}/ready".encode()
+        """Return where Dynamo answers 200 while it has a worker for a model; its `/health` does without any.
+
+        So does its `/v1/models/{model}/ready`, which says no in the body alone.
+        """
+        return f"/v1/models/{model}".encode()
 
     def config_path(self, _model: str) -> bytes:
         """Return where a server lists its models, which is all that it tells of them."""

@@ -224,6 +224,14 @@ async def test_a_servers_own_error_passes_as_it_is(tmp_path: Path) -> None:
         assert (reply.status, reply.body) == (404, said)
 
 
+async def test_an_answer_has_one_request_id_whatever_the_server_repeats(tmp_path: Path) -> None:
+    act = raw(head(b"X-Request-Id: mine", b"x-request-id: mine", b"content-length: 2"), b"{}")
+    async with served(tmp_path, act, table=table(MODELS)) as here, here.caller() as caller:
+        await caller.send(chat(x_request_id="mine"))
+        _, lines = await caller.head()
+        assert [line for line in lines if line.lower().startswith("x-request-id")] == ["x-request-id: mine"]
+
+
 async def test_a_server_hears_that_its_caller_has_left(tmp_path: Path) -> None:
     start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
     act = raw(start, *[b"3\r\na\n\n\r\n"] * 1000, pause=0.02)

@@ -19,7 +19,7 @@ _NAMED = re.compile(rb'"model"\s*:\s*"([^"\\]{1,127})"')
 MOST_NAMED = 100  # Such keys in one body, those of tools' parameters among them.
 
 
-class Call(msgspec.Struct):
+class ModelCall(msgspec.Struct):
     """What is read of a body."""
 
     model: str
@@ -31,7 +31,7 @@ class Call(msgspec.Struct):
         return bytes(self.stream) not in (b"false", b"null")
 
 
-_call = msgspec.json.Decoder(Call)
+_call = msgspec.json.Decoder(ModelCall)
 _STAND_INS = [f"!~?{number:02}" for number in range(MOST_NAMED)]  # As long as `model`, and nobody's keys.
 _fields = {"model": "model"} | {f"key{number}": name for number, name in enumerate(_STAND_INS)}
 _one = (msgspec.Raw | msgspec.UnsetType, msgspec.UNSET)
@@ -40,7 +40,7 @@ _outermost = msgspec.json.Decoder(
 )
 
 
-def read(body: Bytes) -> tuple[Call, int]:
+def read(body: Bytes) -> tuple[ModelCall, int]:
     """Return what a body asks, and where its model's name begins; raises Problem."""
     try:
         return _call.decode(body), _name_at(body if isinstance(body, bytearray) else bytearray(body))

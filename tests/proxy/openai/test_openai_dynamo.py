@@ -5,6 +5,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -30,8 +32,13 @@ from .tables import access, model, openai_server, table
 
 MODELS = (model("chat", {1: 20, 2: 80}), model("plain"), model("gone"))
 MESSAGES: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "word1 word2"}]
+PAGE = (Path(__file__).resolve().parents[3] / "docs/proxy-api.md").read_text("utf-8")
 TOKENS = 300  # Of a long answer, which takes about two seconds.
-ACCESS = access(("owner", ["*"], ["infer", "inspect"]), ("guest", ["plain"], ["inspect"]))
+ACCESS = access(
+    ("owner", ["*"], ["infer", "inspect"]),
+    ("reader", ["chat", "plain"], ["infer", "inspect"]),
+    ("guest", ["plain"], ["inspect"]),
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class Place:
 def place(folder: Path, server: Dynamo, allowed: routing.AccessTable = ACCESS) -> Iterator[Place]:
     folder.mkdir()
     write_tables(folder, table(MODELS, openai_server(host=HOST, port=server.http_port)), allowed)
-    keys = {who: new_key() for who in ("owner", "guest")}
+    keys = {who: new_key() for who in ("owner", "reader", "guest")}
     for who, key in keys.items():
         write_key(folder, key, who)
     with proxy(folder, settings={"api_keys": "true"}) as running:
@@ -159,6 +166,14 @@ def test_errors_are_those_that_the_client_knows(here: Place) -> None:
         called(here.client(default_headers={"request-timeout": "0.3"}), "plain")
     assert (late.value.status_code, late.value.code) == (504, "deadline-exceeded")
     until(lambda: here.in_flight("plain") == 0, 1.0)
+
+
+def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:
+    section = PAGE.split("\n## OpenAI's API\n")[1].split("\n## ")[0]
+    [(program, shown)] = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", section, re.DOTALL)
+    variables = os.environ | {"TIDEGATE_URL": f"http://{here.proxy.http}", "TIDEGATE_KEY": here.keys["reader"]}
+    done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (shown, 0), done.stderr
 
 
 def test_a_caller_that_leaves_frees_the_engine(here: Place) -> None:

@@ -20,7 +20,7 @@ VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
 )
 NAMES = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True)
-STYLES = st.fixed_dictionaries(
+STYLES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "indent": st.sampled_from([None, 0, 3, "\t"]),
         "separators": st.sampled_from([None, (",", ":"), (" , ", " \n: ")]),

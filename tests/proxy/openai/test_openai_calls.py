@@ -158,10 +158,10 @@ async def test_requests_are_counted_by_the_model_in_the_body_and_told_when_to_co
 
 
 async def test_a_model_on_several_servers_is_called_by_naming_one(tmp_path: Path) -> None:
-    models = (model("both"), model("both", server="other"), model("one", server="other"))
+    models = [model("both"), model("both", server="other"), model("one", server="other")]
     other = openai_server("other")
     triton = openai_server("vision").model_copy(update={"kind": "triton"})
-    models += (model("image", server="vision"),)
+    models.append(model("image", server="vision"))
     async with served(tmp_path, table=table(models, openai_server(), other, triton)) as here:
         reply = await here.ask(chat("both"))
         assert error(reply) == (400, "invalid_request_error", "malformed")

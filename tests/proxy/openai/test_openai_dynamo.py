@@ -102,7 +102,7 @@ def test_a_chat_a_completion_a_response_and_tools_are_answered(here: Place) -> N
     assert chat._request_id
     assert client.completions.create(model="plain", prompt="word1", max_tokens=5).choices[0].text
     assert client.responses.create(model="plain", input="word1", max_output_tokens=16).output_text
-    parameters = {"type": "object", "properties": {"model": {"type": "string"}}}
+    parameters: dict[str, object] = {"type": "object", "properties": {"model": {"type": "string"}}}
     tool: ChatCompletionFunctionToolParam = {"type": "function", "function": {"name": "f", "parameters": parameters}}
     answer = client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=5, tools=[tool])
     assert answer.model == "plain"

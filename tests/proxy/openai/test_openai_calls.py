@@ -242,6 +242,18 @@ async def test_a_server_hears_that_its_caller_has_left(tmp_path: Path) -> None:
         await until(lambda: here.replica.left == 1, 5)
 
 
+async def test_a_server_that_does_not_say_that_it_is_alive_gets_no_calls_though_its_port_takes_connections(
+    tmp_path: Path,
+) -> None:
+    async with upstream() as replica:
+        servers = openai_server(port=replica.port)
+        async with running_proxy(tmp_path, replica, table=table(MODELS, servers), access=ACCESS) as here:
+            assert (await here.ask(chat())).status == 200
+            replica.is_alive = False
+            await until(here.pool.why_not_ready, 5)
+            assert error(await here.ask(chat())) == (503, "server_error", "busy")
+
+
 async def test_a_long_body_is_held_until_it_is_sent_and_no_longer(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with served(tmp_path, answering(go_on=go_on), table=table(MODELS)) as here:

@@ -15,7 +15,7 @@ from typing import Any
 from .process import HOST, Process, free_ports, running
 from .wheels import environment
 
-GLIBC = (2, 34)
+GLIBC = (2, 28)
 READY_SECONDS = 60.0
 WORDS = 4000  # The engine draws tokens of so many; of those that there are not, nothing is read.
 _LOOPBACK = {

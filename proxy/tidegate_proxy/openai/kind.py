@@ -5,6 +5,7 @@ The body names the model. A version N of the model `m`, where shares choose one,
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,16 +13,25 @@ from tidegate_service.reasons import told
 
 from ..pools import Pool
 from ..problems import Problem, ProblemType
-from ..targets import NAME_PATTERN, ModelListing, Target, is_name
+from ..targets import NAME_PATTERN, Address, ModelListing, Target, is_name
 from ..upstream.load_watch import IndexQuestion
 from ..upstream.request import Answer
 from .body import Bytes, read
 
 NAME = "openai"
-_PATH = re.compile(
-    rf"(?:/servers/(?P<server>{NAME_PATTERN}))?/v1/(?P<verb>chat/completions|completions|embeddings|responses)"
-)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+_BODY = {
+    "type": "object",
+    "required": ["model"],
+    "properties": {"model": {"type": "string", "pattern": f"^{NAME_PATTERN}$"}, "stream": {"type": "boolean"}},
+}
+_CALLS = {
+    "chat/completions": "Have a model answer a chat",
+    "completions": "Have a model go on with a text",
+    "embeddings": "Have a model turn texts into vectors",
+    "responses": "Have a model answer, as OpenAI's newer API has it",
+}
+_PATH = re.compile(rf"(?:/servers/(?P<server>{NAME_PATTERN}))?/v1/(?P<verb>{'|'.join(_CALLS)})")
 
 
 def _tell(model: str, server: str) -> bytes:
@@ -33,6 +43,11 @@ class OpenAIKind:
     """What the proxy knows of such servers."""
 
     root = "/v1"
+    addresses: tuple[Address, ...] = (
+        *(Address("post", f"/v1/{verb}", summary, _BODY) for verb, summary in _CALLS.items()),
+        Address("get", "/v1/models", "The models that you may inspect"),
+        Address("get", "/v1/models/{model}", "One of them"),
+    )
     listing: ModelListing | None = ModelListing(
         "/v1/models", _tell, lambda told: b'{"object":"list","data":[%b]}' % told
     )
@@ -42,10 +57,9 @@ class OpenAIKind:
 
     def understand(self, path: str) -> Target | None:
         """Return what a path asks, of which model its body tells; None for a path that is none of the API's."""
-        match = _PATH.fullmatch(path)
-        return (
-            None if match is None else Target(NAME, match["verb"], b"POST", "infer", "", match["server"], in_body=True)
-        )
+        if (match := _PATH.fullmatch(path)) is None:
+            return None
+        return Target(NAME, match["verb"], b"POST", "infer", "", match["server"], in_body=True)
 
     def open_body(self, target: Target, body: Bytes) -> tuple[Target, Callable[[str | None], list[Bytes]]]:
         """Return what a body asks, and its parts with the name of a version; raises Problem."""
@@ -53,10 +67,7 @@ class OpenAIKind:
         if not is_name(call.model):
             raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
         whole, behind = memoryview(body), at + len(call.model)
-        asked = Target(
-            NAME, target.verb, target.method, target.action, call.model, target.server,
-            mirrored=True, streams=call.streams,
-        )  # fmt: skip
+        asked = replace(target, model=call.model, in_body=False, mirrored=True, streams=call.streams)
 
         def of_version(version: str | None) -> list[Bytes]:
             return [whole] if version is None else [whole[:behind], f"-v{version}".encode(), whole[behind:]]

@@ -193,6 +193,18 @@ async def test_models_are_listed_that_the_caller_may_inspect_and_no_server_is_as
     assert not here.replica.asked
 
 
+async def test_every_documented_address_answers_and_takes_no_other_method(here: RunningProxy) -> None:
+    document = (await here.ask(request("/openapi.json", method="GET"))).json()
+    paths = {path: said for path, said in document["paths"].items() if "/v1/" in path}
+    assert len(paths) == 12
+    for path, said in paths.items():
+        method, address = ("POST" if "post" in said else "GET"), path.format(server=SERVER, model="plain")
+        assert (await here.ask(request(address, body("plain"), method))).status == 200, path
+        refused = await here.ask(request(address, method="PUT"))
+        assert error(refused) == (405, "invalid_request_error", "method-not-allowed")
+        assert refused.headers["allow"] == method
+
+
 async def test_events_come_as_they_are_made_and_errors_among_them_without_paths(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     first, bad, end = (

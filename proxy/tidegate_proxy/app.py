@@ -4,7 +4,7 @@ Nothing here reads a body: calls of models, which have bodies, never come here.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import product
 
 from fastapi import FastAPI, Request, Response
@@ -12,11 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 
+from .kinds import KINDS, ServerKind, tell_problem
 from .openapi import document
 from .pages import ASSETS, asset, documentation, models_page, wants_page
-from .problems import CONTENT_TYPE, TWO_CREDENTIALS, Problem, ProblemType
+from .problems import TWO_CREDENTIALS, Problem, ProblemType
 from .servers import ServerQueries, as_it_is
-from .targets import ANYTHING, is_name
+from .targets import ANYTHING, ModelListing, is_name
 from .telemetry.meter import Meter
 
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
@@ -38,7 +39,9 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         problem = _problem(request, request_id, error)
         meter.problem(problem)
         headers = {name.decode(): value.decode() for name, value in problem.headers()}
-        return Response(problem.body(request_id), problem.type.status, headers, CONTENT_TYPE)
+        path = request.scope["path"].removeprefix(request.scope["root_path"])
+        media_type, body = tell_problem(path, problem, request_id)
+        return Response(body, problem.type.status, headers, media_type)
 
     for error in (Problem, HTTPException, Exception):
         app.add_exception_handler(error, tell)
@@ -111,7 +114,21 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         # Each call of a model that is spelled as the protocol has it was taken before.
         raise _misspelling(request)
 
+    def tell_models(kind: ServerKind, listing: ModelListing) -> Callable[[Request], Awaitable[Response]]:
+        async def tell(request: Request) -> Response:
+            model = request.path_params.get("model")
+            if model is not None and not is_name(model):
+                raise _misspelling(request)
+            await count_for_caller(request)
+            return await servers.listing(*_asked(request), model, kind, listing)
+
+        return tell
+
     for prefix in ("", "/servers/{server}"):
+        for kind in KINDS.values():
+            if (listing := kind.listing) is not None:
+                for path in (listing.path, f"{listing.path}/{{model}}"):
+                    app.add_api_route(prefix + path, tell_models(kind, listing), methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/live", live, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/ready", is_ready, methods=["GET"])
         for path in (WHEREABOUTS_PATH, f"{WHEREABOUTS_PATH}/", f"{WHEREABOUTS_PATH}/{{model}}"):

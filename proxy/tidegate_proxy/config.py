@@ -297,7 +297,7 @@ class LiveConfig:
             seconds, most = self._settings.connect_timeout_seconds, self._settings.concurrency * WAITING_FOR_EACH
             ready_path, holder = KINDS[kind].ready_path, new_holder_name()
             leases = LeaseManager(server, told, ready_path, holder, self._meter, seconds, most)
-        live_path, index = KINDS[kind].live_path, KINDS[kind].index
+        live_path, index, speaks_grpc = KINDS[kind].live_path, KINDS[kind].index, KINDS[kind].speaks_grpc
 
         def is_called(model: str) -> bool:
             return any(route.pool.config.name == told.name for route in self.routes.find(server, model))
@@ -306,7 +306,9 @@ class LiveConfig:
             return self.routes.expected.get((server, told.name), ())
 
         find, silenced = self._find, lambda replica: self.silenced(replica)
-        return Pool(server, told, live_path, find, leases, silenced, index, is_called, expected)
+        return Pool(
+            server, told, live_path, find, leases, silenced, index, is_called, expected, speaks_grpc=speaks_grpc
+        )
 
     def _leave(self, pool: Pool) -> None:
         if pool.leases is not None:

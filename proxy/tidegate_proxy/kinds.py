@@ -3,23 +3,30 @@
 `routing.Server.kind` names the kind of each server. Everything that is true of one kind alone stands in its folder.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
+from .openai.kind import OpenAIKind
 from .pools import Pool
-from .targets import LONGEST, Target, origin_form, plain_path, without_path
+from .problems import CONTENT_TYPE, Problem
+from .targets import LONGEST, Address, ModelListing, Target, origin_form, plain_path, without_path
 from .triton.kind import TritonKind
 from .upstream.load_watch import IndexQuestion
 from .upstream.request import Answer
 
 Bytes = bytes | bytearray | memoryview
 Unpacked = Callable[[bytes, int | None], Awaitable[Bytes]]
+OfVersion = Callable[[str | None], list[Bytes]]  # Returns the body for a version of the model, None for none.
 
 
 class ServerKind(Protocol):
     """How servers of a kind are asked, and how what they say is read."""
 
+    root: str  # What the addresses of its protocol begin with: problems are told there as the protocol has it.
+    addresses: tuple[Address, ...]  # Those that are documented beside KServe v2's.
+    listing: ModelListing | None  # How the proxy tells which models there are; None: that has no address.
     live_path: bytes  # Where a replica answers 200 while it is alive, whatever it loads.
     index: IndexQuestion | None
     """How a replica that loads its models by itself is asked which it could not load; None: that cannot be asked."""
@@ -29,8 +36,8 @@ class ServerKind(Protocol):
     def understand(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is none of this kind's."""
 
-    def open_body(self, body: Bytes) -> tuple[Target, memoryview]:
-        """Return what the body of a target that is `in_body` asks, and the body to send on; raises Problem."""
+    def open_body(self, target: Target, body: Bytes) -> tuple[Target, OfVersion]:
+        """Return what the body of a target that is `in_body` asks, and what to send on for it; raises Problem."""
 
     def path(self, target: Target, version: str | None) -> bytes:
         """Return the path at the server; None leaves the version to it."""
@@ -66,6 +73,9 @@ class ServerKind(Protocol):
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
         """Tell whether a gRPC status, and the headers that carry its message, say so."""
 
+    def tell_problem(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
+        """Return how a problem of the proxy's own is told: its media type and body."""
+
     def plain_error(self, body: bytes) -> tuple[bytes, str]:
         """Return the body of an answer that tells an error as callers may have it, and the error's text.
 
@@ -73,12 +83,20 @@ class ServerKind(Protocol):
         """
 
 
-KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind()}
+KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind(), "openai": OpenAIKind()}
+_ROOT = re.compile(r"(?:/servers/[^/]*)?(/[^/]*)")
 
 
 def as_told(answer: Answer, kind: ServerKind) -> Answer:
     """Return a server's answer as callers may have it."""
     return replace(answer, body=kind.plain_error(answer.body)[0]) if answer.status >= 400 else answer
+
+
+def tell_problem(path: str, problem: Problem, request_id: str) -> tuple[str, bytes]:
+    """Return how a problem is told at an address: as the protocol has it that it is of, else by RFC 9457."""
+    root = match[1] if (match := _ROOT.match(path)) else ""
+    kind = next((kind for kind in KINDS.values() if kind.root == root), None)
+    return (CONTENT_TYPE, problem.body(request_id)) if kind is None else kind.tell_problem(problem, request_id)
 
 
 def understand(path: str | None) -> Target | None:

@@ -7,9 +7,10 @@ from typing import Any
 
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Whereabouts
 
+from .kinds import KINDS, ServerKind
 from .problems import CONTENT_TYPE, TYPE_ROOT, ProblemType
 from .servers import UNAVAILABLE_HEADER
-from .targets import NAME_PATTERN, VERSION_PATTERN
+from .targets import NAME_PATTERN, VERSION_PATTERN, Address
 
 _MEDIA = "application/json"
 DESCRIPTION = """
@@ -53,6 +54,11 @@ def document() -> _Json:
         for path, summary, parameters in (("", _MODELS, named), ("/{model}", _MODEL_PLACES, [*named, _MODEL])):
             operation = _operation(summary, _ref("Whereabouts"), _FOR_CALLERS, "models")
             paths[f"{prefix}{WHEREABOUTS_PATH}{path}"] = {"get": operation | {"parameters": parameters}}
+        for kind in KINDS.values():
+            for address in kind.addresses:
+                of_model = [_MODEL] if "{model}" in address.path else []
+                parameters = [*named, *of_model, *(_HEADERS if address.body else [])]
+                paths[prefix + address.path] = {address.method: _address(address, kind) | {"parameters": parameters}}
         for version, also in (("", []), ("/versions/{version}", [_VERSION])):
             for tail, method, summary, answer in _MODEL_PATHS:
                 operation = _model_call(tail, summary, answer, method)
@@ -105,6 +111,19 @@ def _model_call(tail: str, summary: str, answer: _Json, method: str = "post") ->
         made["requestBody"]["description"] = said
         made["requestBody"]["content"] |= binary
         responses["200"]["content"] |= binary
+    return made
+
+
+def _address(address: Address, kind: ServerKind) -> _Json:
+    """Return an operation of a kind of server with a protocol of its own, in which problems are told, too."""
+    made = _operation(address.summary, _object(), _FOR_CALLS if address.body else _FOR_CALLERS, tag=kind.root[1:])
+    for status, said in made["responses"].items():
+        if status != "200":
+            said["content"] = {_MEDIA: {"schema": _object()}}
+    if address.body is not None:
+        made["responses"]["200"]["content"]["text/event-stream"] = {"schema": {}}
+        made["responses"]["default"] = {"description": "An error of the server's own"}
+        made["requestBody"] = {"required": True, "content": {_MEDIA: {"schema": address.body}}}
     return made
 
 

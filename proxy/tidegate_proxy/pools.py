@@ -85,8 +85,10 @@ class Pool:
         index: IndexQuestion | None = None,
         is_called: Callable[[str], bool] = lambda _: True,
         expected: Callable[[], Collection[tuple[str, str]]] = tuple,
+        *,
+        speaks_grpc: bool = True,
     ) -> None:
-        """`silenced` is called with each replica that answers nothing any more; for the last two see `LoadWatch`."""
+        """`silenced` is called with each replica that answers nothing any more; for the last three see `LoadWatch`."""
         self.server = server
         self.name = f"{server}/{pool.name}"  # Its own behind that of its server, for people.
         self.config = pool
@@ -96,6 +98,7 @@ class Pool:
         self.watches: dict[Replica, LoadWatch] = {}
         """What each replica could not load, where models are loaded by the replicas themselves."""
         self._live_path = live_path
+        self._grpc_port = pool.grpc_port if speaks_grpc and not pool.grpc_tls else None
         self._index = index
         self._is_called, self._expected = is_called, expected
         self._find = find
@@ -154,9 +157,8 @@ class Pool:
         for address, family in found.items():
             if address not in known:
                 known[address] = replica = Replica(family, address)
-                grpc_port = None if self.config.grpc_tls else self.config.grpc_port
                 self._checks[replica] = HealthCheck(
-                    replica, self._live_path, self.config.host, self._changed, grpc_port
+                    replica, self._live_path, self.config.host, self._changed, self._grpc_port
                 )
                 if self._index is not None and self.leases is None:
                     said = {"server": self.server, "pool": self.config.name}

@@ -13,13 +13,14 @@ from tidegate_contracts.environments import WhoAmI
 
 from .access.identity import Identity
 from .config import LiveConfig
-from .kinds import as_told
+from .kinds import ServerKind, as_told
 from .memory import Booking
 from .pools import Pool, ask
 from .problems import Problem, ProblemType, other_protocol
 from .routes import Route
 from .shared_state import SharedState
 from .shared_tasks import SharedTasks
+from .targets import ModelListing
 from .upstream.request import Answer
 from .whereabouts import whereabouts
 
@@ -87,6 +88,29 @@ class ServerQueries:
             ends = msgspec.json.encode(routes.environment), b",".join(parts), msgspec.json.encode(slices)
             said = b'{"environment":%b,"models":[%b],"slices":%b}' % ends
             return Response(said, 200, {"cache-control": "no-store"}, "application/json")
+
+    async def listing(
+        self, credential: bytes, server: str | None, model: str | None, kind: ServerKind, listing: ModelListing
+    ) -> Response:
+        """Answer which models of one kind of server the caller may inspect, or tell one of them; raises Problem."""
+        if model is not None:
+            route = (await self._config.authorizer.ask(credential, server, model, "inspect")).route
+            if route.kind is not kind:
+                raise other_protocol(route.server)
+            return Response(listing.tell(route.name, route.server), media_type="application/json")
+        identity = await self.identify(credential)
+        async with self._listing(identity, len(self._config.routes.of_server(server))) as hold:
+            seen = await self._permitted(identity, self._config.routes.of_server(server))
+            routes = [route for route in seen if route.kind is kind]
+            if server is not None and not routes:
+                raise other_protocol(server) if seen else _no_server()
+            routes.sort(key=lambda route: (route.name, route.server))
+            parts = []
+            for some in _slices(routes, AT_ONCE):
+                await self._shared.long_work.turn(identity.in_flight)
+                parts += [listing.tell(route.name, route.server) for route in some]
+                hold(sum(map(len, parts[-len(some) :])))
+            return Response(listing.whole(b",".join(parts)), media_type="application/json")
 
     async def live(self, credential: bytes, server: str | None) -> None:
         """Raise Problem unless the caller may know that a server is alive; any may ask whether the proxy is."""
@@ -209,7 +233,7 @@ class ServerQueries:
         """Return the routes of a server, or of all, that the caller may inspect; raises Problem."""
         identity = await self.identify(credential)
         if not (routes := await self._permitted(identity, self._config.routes.of_server(server))):
-            raise Problem(ProblemType.UNKNOWN, "There is no such server, or none of its models is for you to see.")
+            raise _no_server()
         return routes
 
     async def _permitted(self, identity: Identity, routes: Iterable[Route]) -> list[Route]:
@@ -220,6 +244,10 @@ class ServerQueries:
                 await self._shared.long_work.turn(identity.in_flight)
             found += [route for route in some if permits(identity, route, "inspect")]
         return found
+
+
+def _no_server() -> Problem:
+    return Problem(ProblemType.UNKNOWN, "There is no such server, or none of its models is for you to see.")
 
 
 def _slices(whole: Sequence[Found], size: int) -> Iterable[Sequence[Found]]:

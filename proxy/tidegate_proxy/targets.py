@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tidegate_contracts.routing import Action
 
@@ -30,8 +31,28 @@ class Target:
     version: str | None = None
     in_body: bool = False  # Whether only the body says what is asked: the kind's `open_body` reads it.
     looks_only: bool = False  # Whether a model that is not loaded is not loaded for it: the kind's `look` answers it.
-    may_be_of_sequence: bool = False  # Whether it may be of a sequence; also whether candidates get copies of it.
+    may_be_of_sequence: bool = False  # Whether it may be of a sequence.
+    mirrored: bool = False  # Whether candidates get copies of it.
     streams: bool = False  # Whether its answer may go on for as long as it moves.
+
+
+@dataclass(frozen=True, slots=True)
+class ModelListing:
+    """How the proxy itself tells which models a caller may inspect, where a protocol has an address for that."""
+
+    path: str  # That of all; below it each is told alone.
+    tell: Callable[[str, str], bytes]  # Returns what is told of a model, by its name and its server's.
+    whole: Callable[[bytes], bytes]  # Returns the list of what is told, with commas between.
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address of a protocol as the OpenAPI document has it; `body` is a schema in JSON Schema's terms."""
+
+    method: str
+    path: str
+    summary: str
+    body: dict[str, Any] | None = None
 
 
 def origin_form(url: bytes) -> bytes:

@@ -31,7 +31,10 @@ def whole_answer(
     return b"".join(head), body
 
 
-def problem_answer(problem: Problem, request_id: bytes, *, keep_alive: bool) -> tuple[bytes, bytes]:
-    """Return the head and the body of the answer that tells a problem."""
-    status, body = problem.type.status, problem.body(request_id.decode())
-    return whole_answer(status, CONTENT_TYPE, body, request_id, keep_alive=keep_alive, headers=problem.headers())
+def problem_answer(
+    problem: Problem, request_id: bytes, *, keep_alive: bool, told: tuple[str, bytes] | None = None
+) -> tuple[bytes, bytes]:
+    """Return the head and the body of the answer that tells a problem; `told` are media type and body, if not usual."""
+    media_type, body = told or (CONTENT_TYPE, problem.body(request_id.decode()))
+    status, headers = problem.type.status, problem.headers()
+    return whole_answer(status, media_type, body, request_id, keep_alive=keep_alive, headers=headers)

@@ -1,6 +1,7 @@
 """The body of a call over HTTP: taken in as it comes, bounded, in the form in which it is sent on."""
 
 import zlib
+from collections.abc import Callable
 
 from ..malloc import give_freed_memory_back
 from ..memory import UNPACKER_BYTES, Booking, Holder
@@ -25,7 +26,7 @@ class RequestBody(Body):
 
     __slots__ = (
         "_caller", "_chunk", "_head", "_shared", "_unpacked", "booking", "chunked", "gathers", "holder", "length",
-        "parts", "received",
+        "of_version", "parts", "received",
     )  # fmt: skip
 
     def __init__(self, length: int | None, chunked: bool, shared: SharedState, caller: Caller) -> None:
@@ -36,6 +37,8 @@ class RequestBody(Body):
         self.is_held = False
         self.gathers = False  # Whether it has to be whole before it is sent on, and its caller is known.
         self.parts: list[Bytes] = []
+        self.of_version: Callable[[str | None], list[Bytes]] | None = None
+        """Returns what is sent for a version of the model, where the body said what is asked."""
         self._unpacked = _NOTHING
         self._head = 0  # Bytes that are held with it: of a long head.
         self.booking: Booking | None = None  # What it makes the proxy hold, once that is anything.
@@ -114,6 +117,7 @@ class RequestBody(Body):
         if self.booking is not None:
             self.booking.end()
             self.parts.clear()
+            self.of_version = None
             self._unpacked.clear()  # here, for a task that was cancelled may be kept for a while
             if self.chunked:
                 self._chunk = bytearray()
@@ -191,10 +195,11 @@ class RequestBody(Body):
         self._unpacked.clear()
         self.ease(self.received)
 
-    def replace(self, data: memoryview) -> None:
-        """Send this instead of what has come."""
-        self.length, self.chunked = len(data), False
-        self.parts = [data]
+    def choose(self, version: str | None) -> None:
+        """Send what is to be sent for a version, where that differs from what has come."""
+        if self.of_version is not None:
+            self.parts = self.of_version(version)
+            self.length, self.chunked = sum(map(len, self.parts)), False
 
     def framing(self) -> bytes:
         """Return the header that says how it is sent, and the end of the head."""

@@ -80,14 +80,23 @@ class HttpForwarding(Forwarding):
         connection.receiver = self
         request = self._owner
         route, target = self.grant.route, request.target
-        first = route.first_lines(target, self.version)
-        if route.mirror is not None and target.may_be_of_sequence:
+        first, body = route.first_lines(target, self.version), request.body
+        head = (first, request.passed, b"x-request-id: ", request.request_id)
+        if route.mirror is not None and target.mirrored:
             instead = route.first_lines(target, route.candidate)
             mirror = request.shared.mirror
             send = partial(over_http, mirror.connect_seconds, instead, len(first))
-            is_of_sequence = self.sequence is not None or None
+            is_of_sequence = target.may_be_of_sequence and (self.sequence is not None or None)
             self._copy = mirror.begin(route, self.version, is_of_sequence, send)
-        request.body.parts[:0] = (first, request.passed, b"x-request-id: ", request.request_id, request.body.framing())
+            if self._copy is not None and body.of_version is not None:  # what goes by has the version's name in it
+                body.choose(route.candidate)
+                for part in (*head, body.framing(), *body.parts):
+                    self._copy.add(part, False)
+                self._copy.add(b"", True)
+                self._copy = None
+        body.choose(self.version)
+        body.of_version = None  # which holds all of it
+        body.parts[:0] = (*head, body.framing())
 
     def flush_request(self) -> None:
         """Send on what has come so far: no more is at hand."""

@@ -176,8 +176,8 @@ class HttpRequest(HeadedRequest):
 
     def _open_body(self) -> None:
         """Read what is asked in the body, and go on as for a request to the model's own address."""
-        self.target, payload = KINDS[self.target.kind].open_body(self.body.whole())
-        self.body.replace(payload)
+        self.target, self.body.of_version = KINDS[self.target.kind].open_body(self.target, self.body.whole())
+        self.body.choose(None)
         self._decide()
 
     def _granted(self, grant: Grant) -> None:
@@ -333,7 +333,8 @@ class HttpRequest(HeadedRequest):
             left = (body.length or 0) - body.received
             if not body.complete and (body.chunked or left > MOST_DRAINED or self.expects_continue):
                 self.keep_alive = False
-            self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive))
+            told = KINDS[self.target.kind].tell_problem(problem, self.request_id.decode())
+            self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive, told=told))
         self.finish(problem.type.status, monotonic())
 
     def _later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:

@@ -15,8 +15,8 @@ from tidegate_contracts.triton import ALIAS_PARAMETER, INDEX_PATH, LIVE_PATH
 from tidegate_service.reasons import plain, told
 
 from ..pools import Pool, ask
-from ..problems import Problem, ProblemType
-from ..targets import NAME_PATTERN, VERSION_PATTERN, Target, is_name, is_version
+from ..problems import CONTENT_TYPE, Problem, ProblemType
+from ..targets import NAME_PATTERN, VERSION_PATTERN, Address, ModelListing, Target, is_name, is_version
 from ..upstream.load_watch import IndexQuestion, LoadIndex
 from ..upstream.request import Answer
 
@@ -33,6 +33,7 @@ LOST = re.compile(rb"unknown model: '[^']*' (is not found|has no available versi
 LOST_STATUSES = frozenset({400, 404, 503})
 """HTTP statuses with which that is said: by older Tritons, of a model never loaded, and of one that was unloaded."""
 LOST_CODES = frozenset({5, 14})  # gRPC's: NOT_FOUND, UNAVAILABLE.
+_Bytes = bytes | bytearray | memoryview
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What is raised for a text that is no JSON, or is nested too deeply."""
 
@@ -100,6 +101,9 @@ def _has_failed(each: _Indexed) -> bool:
 class TritonKind:
     """What the proxy knows of Triton."""
 
+    root = "/v2"
+    addresses: tuple[Address, ...] = ()
+    listing: ModelListing | None = None  # A repository's index is for no caller.
     live_path = LIVE_PATH.encode()
     index: IndexQuestion | None = IndexQuestion(
         b"POST %b HTTP/1.1\r\nhost: %%b\r\ncontent-length: 2\r\n\r\n{}" % INDEX_PATH.encode(), _read_index
@@ -115,14 +119,15 @@ class TritonKind:
             return None  # `/v2/models/stats` is the statistics of all models
         return _target(match["verb"] or "metadata", match["server"], match["model"], match["version"])
 
-    def open_body(self, body: bytes | bytearray | memoryview) -> tuple[Target, memoryview]:
+    def open_body(self, _target: Target, body: _Bytes) -> tuple[Target, Callable[[str | None], list[_Bytes]]]:
         """Return what the envelope of `/predict` asks, and its payload; raises Problem."""
         try:
             envelope = _envelope.decode(body)
         except _UNREADABLE as error:
             raise Problem(ProblemType.MALFORMED, f"The body of /predict is no envelope: {error}.") from None
         asked = _asked(envelope.inference_server_name, envelope.model_name, envelope.model_version)
-        return asked, memoryview(envelope.payload)
+        payload = memoryview(envelope.payload)
+        return asked, lambda _: [payload]
 
     def path(self, target: Target, version: str | None) -> bytes:
         """Return Triton's path for what is asked, with the version that was chosen."""
@@ -197,6 +202,10 @@ class TritonKind:
         """Tell whether a gRPC status and its headers say that the replica does not have the model."""
         return code in LOST_CODES and LOST.search(headers) is not None
 
+    def tell_problem(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
+        """Return the problem's JSON, in which clients of Triton find its text, too."""
+        return CONTENT_TYPE, problem.body(request_id)
+
     def plain_error(self, body: bytes) -> tuple[bytes, str]:
         """Return `{"error": …}` as callers may have it, and its text; as it came where nothing had to be left out."""
         try:
@@ -219,6 +228,7 @@ def _target(verb: str, server: str | None, model: str, version: str | None) -> T
         version=version,
         looks_only=verb in ("ready", "stats"),
         may_be_of_sequence=verb == "infer",
+        mirrored=verb == "infer",
         streams=verb == "generate_stream",
     )
 

@@ -22,6 +22,7 @@ _OWN = {
     b"upgrade": _DROPPED,
     b"content-length": _LENGTH,
     b"transfer-encoding": _ENCODING,
+    b"x-request-id": _DROPPED,  # The caller gets the proxy's, which some servers repeat.
     b"content-type": _PASSED,
 }
 _OWN |= {name.title(): kind for name, kind in _OWN.items()}

@@ -1,13 +1,15 @@
 """A toy kind of inference server for the proxy: calls are `POST /toy`, and the first line of a body names the model."""
 
 import re
+from collections.abc import Callable
 
 from tidegate_proxy.pools import Pool
-from tidegate_proxy.problems import Problem, ProblemType
-from tidegate_proxy.targets import NAME_PATTERN, Target
+from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
+from tidegate_proxy.targets import NAME_PATTERN, Address, ModelListing, Target
 from tidegate_proxy.upstream.load_watch import IndexQuestion
 from tidegate_proxy.upstream.request import Answer
 
+Bytes = bytes | bytearray | memoryview
 NAME = "toy"
 _READY = re.compile(rf"/toy/({NAME_PATTERN})")
 
@@ -15,6 +17,9 @@ _READY = re.compile(rf"/toy/({NAME_PATTERN})")
 class ToyKind:
     """See `tidegate_proxy.kinds.ServerKind`."""
 
+    root = "/toy"
+    addresses: tuple[Address, ...] = ()
+    listing: ModelListing | None = None
     live_path = b"/alive"
     index: IndexQuestion | None = None
     answers_v2 = speaks_grpc = False
@@ -25,12 +30,12 @@ class ToyKind:
         match = _READY.fullmatch(path)
         return Target(NAME, "ready", b"GET", "inspect", match[1], looks_only=True) if match else None
 
-    def open_body(self, body: bytes | bytearray | memoryview) -> tuple[Target, memoryview]:
+    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Callable[[str | None], list[Bytes]]]:
         model, found, rest = bytes(body).partition(b"\n")
         if not found:
             raise Problem(ProblemType.MALFORMED, "The first line names the model.")
         target = Target(NAME, "run", b"POST", "infer", model.decode(), may_be_of_sequence=True)
-        return target, memoryview(rest)
+        return target, lambda _: [rest]
 
     def path(self, target: Target, version: str | None) -> bytes:
         return f"/{target.verb}/{target.model}@{version or 'newest'}".encode()
@@ -59,6 +64,9 @@ class ToyKind:
 
     def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:
         return False
+
+    def tell_problem(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
+        return CONTENT_TYPE, problem.body(request_id)
 
     def plain_error(self, body: bytes) -> tuple[bytes, str]:
         return body, body.decode()

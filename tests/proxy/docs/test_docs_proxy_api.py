@@ -35,6 +35,7 @@ from ..rigs.tables import POOL, SERVER, keyed_proxy, routing_table
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/proxy-api.md").read_text("utf-8")
 CALLER = "reader"
+OPENAI = "OpenAI's API"
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ def examples() -> Iterator[Example]:
     for block, after in zip(blocks, [*blocks[1:], None], strict=True):
         if block[1]:
             heading = block[1]
+        elif heading == OPENAI:
+            continue  # tests/proxy/openai runs it, before another server
         elif block[2] in ("sh", "python"):
             assert after is not None
             assert after[2] in ("text", "json"), f"the page does not show what this prints:\n{block[3]}"

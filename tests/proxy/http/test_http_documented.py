@@ -22,7 +22,8 @@ MISSPELT = {"model": "-m", "server": "-s", "version": "v1"}
 @pytest.mark.anyio
 async def test_every_documented_path_answers_who_asks_rightly_and_takes_no_other_method(here: RunningProxy) -> None:
     document = (await here.ask(request("/openapi.json", method="GET"))).json()
-    asked = [(method.upper(), path) for path, said in document["paths"].items() for method in METHODS if method in said]
+    paths = {path: said for path, said in document["paths"].items() if "/v1/" not in path}  # tests/proxy/openai
+    asked = [(method.upper(), path) for path, said in paths.items() for method in METHODS if method in said]
     assert len(asked) > 30
     for method, path in asked:
         body = ENVELOPE % b'{"inputs":[]}' if path == "/predict" else b"{}"

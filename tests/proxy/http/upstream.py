@@ -18,7 +18,9 @@ class Asked:
     body: bytes
 
 
-HEALTH_CHECKS = [f"GET {path} HTTP/1.1" for path in (LIVE_PATH, "/alive")]  # Of a Triton, of a toy.
+HEALTH_CHECKS = [
+    f"GET {path} HTTP/1.1" for path in (LIVE_PATH, "/alive", "/health")
+]  # Of a Triton, of a toy, of OpenAI's.
 BACKLOG = 1024  # Connections that wait to be taken: as many as Triton's own server has.
 LOOK = f"POST {INDEX_PATH} HTTP/1.1"  # How the proxy asks what could not be loaded.
 Act = Callable[["Upstream", asyncio.StreamWriter, Asked], Awaitable[None]]

@@ -1,0 +1,141 @@
+"""Servers that speak OpenAI's HTTP API as one kind: see `tidegate_proxy.kinds.ServerKind`, which this fulfils.
+
+The body names the model. A version N of the model `m`, where shares choose one, is what the server serves as `m-vN`.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from tidegate_service.reasons import told
+
+from ..pools import Pool
+from ..problems import Problem, ProblemType
+from ..targets import NAME_PATTERN, Address, ModelListing, Target, is_name
+from ..upstream.load_watch import IndexQuestion
+from ..upstream.request import Answer
+from .body import Bytes, read
+
+NAME = "openai"
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+_BODY = {
+    "type": "object",
+    "required": ["model"],
+    "properties": {"model": {"type": "string", "pattern": f"^{NAME_PATTERN}$"}, "stream": {"type": "boolean"}},
+}
+_CALLS = {
+    "chat/completions": "Have a model answer a chat",
+    "completions": "Have a model go on with a text",
+    "embeddings": "Have a model turn texts into vectors",
+    "responses": "Have a model answer, as OpenAI's newer API has it",
+}
+_PATH = re.compile(rf"(?:/servers/(?P<server>{NAME_PATTERN}))?/v1/(?P<verb>{'|'.join(_CALLS)})")
+
+
+def _tell(model: str, server: str) -> bytes:
+    # When it was made is not known here.
+    return msgspec.json.encode({"id": model, "object": "model", "created": 0, "owned_by": server})
+
+
+class OpenAIKind:
+    """What the proxy knows of such servers."""
+
+    root = "/v1"
+    addresses: tuple[Address, ...] = (
+        *(Address("post", f"/v1/{verb}", summary, _BODY) for verb, summary in _CALLS.items()),
+        Address("get", "/v1/models", "The models that you may inspect"),
+        Address("get", "/v1/models/{model}", "One of them"),
+    )
+    listing: ModelListing | None = ModelListing(
+        "/v1/models", _tell, lambda told: b'{"object":"list","data":[%b]}' % told
+    )
+    live_path = b"/health"  # Of vLLM, SGLang and Dynamo. NIM has `/v1/health/live` instead, and is not served yet.
+    index: IndexQuestion | None = None
+    answers_v2 = speaks_grpc = False
+
+    def understand(self, path: str) -> Target | None:
+        """Return what a path asks, of which model its body tells; None for a path that is none of the API's."""
+        if (match := _PATH.fullmatch(path)) is None:
+            return None
+        return Target(NAME, match["verb"], b"POST", "infer", "", match["server"], in_body=True)
+
+    def open_body(self, target: Target, body: Bytes) -> tuple[Target, Callable[[str | None], list[Bytes]]]:
+        """Return what a body asks, and its parts with the name of a version; raises Problem."""
+        call, at = read(body)
+        if not is_name(call.model):
+            raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
+        whole, behind = memoryview(body), at + len(call.model)
+        asked = replace(target, model=call.model, in_body=False, mirrored=True, streams=call.streams)
+
+        def of_version(version: str | None) -> list[Bytes]:
+            return [whole] if version is None else [whole[:behind], f"-v{version}".encode(), whole[behind:]]
+
+        return asked, of_version
+
+    def path(self, target: Target, _version: str | None) -> bytes:
+        """Return the server's path: the version is named in the body."""
+        return f"/v1/{target.verb}".encode()
+
+    async def look(self, _target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
+        """Raise NotImplementedError: no target only looks, since the proxy itself lists models."""
+        raise NotImplementedError
+
+    def ready_path(self, model: str) -> bytes:
+        """Return where Dynamo answers 200 while it has a worker for a model; its `/health` does without any.
+
+        So does its `/v1/models/{model}/ready`, which says no in the body alone.
+        """
+        return f"/v1/models/{model}".encode()
+
+    def config_path(self, _model: str) -> bytes:
+        """Return where a server lists its models, which is all that it tells of them."""
+        return b"/v1/models"
+
+    def alias(self, _config: bytes, _alias: str) -> tuple[str, str]:
+        """Raise ValueError: nothing at the server says which version an alias stands for."""
+        raise ValueError("servers that speak OpenAI's API keep no aliases of versions: give the model shares instead")
+
+    def keeps_sequences(self, _config: bytes) -> bool:
+        """Tell that no model keeps state between requests."""
+        return False
+
+    async def sequence_of(self, _headers: bytes, _unpacked: object) -> bytes | None:
+        """Return None: there are no sequences."""
+        return None
+
+    def says_lost(self, status: int, _answer: bytes) -> bool:
+        """Tell whether a server says that it does not have the model that it had."""
+        return status == 404
+
+    def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:
+        """Tell that it does not: there is no gRPC."""
+        return False
+
+    def tell_problem(self, problem: Problem, _request_id: str) -> tuple[str, bytes]:
+        """Return it in the shape of OpenAI's own errors; `code` is the last word of the problem's type."""
+        type_ = "invalid_request_error" if problem.type.status < 500 else "server_error"
+        said = {"message": problem.detail, "type": type_, "param": None, "code": problem.type.word}
+        return "application/json", msgspec.json.encode({"error": said})
+
+    def plain_error(self, body: bytes) -> tuple[bytes, str]:
+        """Return an error as callers may have it, whatever its shape, and its message; as it came where that is so."""
+        try:
+            said = msgspec.json.decode(body)
+            kept = _told(said)
+        except _UNREADABLE:
+            text = told(body.decode("utf-8", "replace"))
+            return text.encode(), text
+        inner = kept.get("error", kept) if isinstance(kept, dict) else kept
+        message = inner.get("message") or inner.get("detail") if isinstance(inner, dict) else inner
+        return (body if kept == said else msgspec.json.encode(kept)), str(message)
+
+
+def _told(said: Any) -> Any:
+    """Return a part of an error's JSON with every text in it as callers may have it."""
+    if isinstance(said, str):
+        return told(said)
+    if isinstance(said, dict):
+        return {name: _told(value) for name, value in said.items()}
+    return [_told(each) for each in said] if isinstance(said, list) else said

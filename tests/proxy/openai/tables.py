@@ -1,0 +1,36 @@
+"""The tables of a proxy in front of servers that speak OpenAI's API."""
+
+from collections.abc import Sequence
+
+from tidegate_contracts import routing
+
+SERVER = "llm"
+Shares = dict[int, int]
+
+
+def openai_server(name: str = SERVER, host: str = "pool.test", port: int = 8000) -> routing.Server:
+    pool = routing.Pool(name="main", host=host, http_port=port, grpc_port=port, loading="preload")
+    return routing.Server(name=name, kind="openai", pools=(pool,))
+
+
+def model(name: str, shares: Shares | None = None, server: str = SERVER, mirror: int | None = None) -> routing.Model:
+    """Return a model with these shares of its versions, and a version that gets copies of all requests."""
+    versions = tuple(routing.VersionShare(version=each, weight=weight) for each, weight in (shares or {}).items())
+    candidate = None if mirror is None else routing.Mirror(version=mirror, percent=100)
+    return routing.Model(name=name, server=server, pool="main", versions=versions, mirror=candidate)
+
+
+def table(models: Sequence[routing.Model], *servers: routing.Server) -> routing.RoutingTable:
+    return routing.RoutingTable(environment="test", servers=servers or (openai_server(),), models=tuple(models))
+
+
+def access(*rules: tuple[str, Sequence[str], Sequence[routing.Action]], burst: int = 10**6) -> routing.AccessTable:
+    """Return a table in which each principal may do these actions with these models; so many requests at once."""
+    made = (
+        routing.AccessRule(
+            name=f"rule-{n}", principals=(who,), actions=tuple(what), servers=("*",), models=tuple(which)
+        )
+        for n, (who, which, what) in enumerate(rules)
+    )
+    limit = routing.RateLimit(requests_per_minute=burst, burst=burst)
+    return routing.AccessTable(rules=tuple(made), rate_limit=limit)

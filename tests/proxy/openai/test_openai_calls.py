@@ -1,0 +1,285 @@
+"""Calls as OpenAI's API has them: what reaches a server, what the proxy itself tells, and in which shape."""
+
+import asyncio
+import gzip
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_contracts import routing
+
+from ..http.running_proxy import KEY, Reply, RunningProxy, request, running_proxy, served, until
+from ..http.upstream import Asked, Upstream, answering, head, raw, upstream
+from ..rigs.tables import CALLER
+from .tables import SERVER, access, model, openai_server, table
+
+pytestmark = pytest.mark.anyio
+CHAT = "/v1/chat/completions"
+MODELS = (model("plain"), model("shared", {1: 20, 2: 80}), model("copied", {3: 100}, mirror=12), model("hidden"))
+ACCESS = access((CALLER, ["plain", "shared", "copied", "seen"], ["infer", "inspect"]))
+
+
+def body(name: str, **more: Any) -> bytes:
+    said = {"messages": [{"role": "user", "content": 'what of "model": "plain"?'}], "model": name, "tools": []} | more
+    return json.dumps(said, indent=1).encode()
+
+
+def chat(name: str = "plain", path: str = CHAT, **more: Any) -> bytes:
+    return request(path, body(name), Content_Type="application/json", **more)
+
+
+def error(reply: Reply) -> tuple[int, str, str]:
+    """What a problem says in OpenAI's shape: status, type, code."""
+    said = reply.json()
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.headers["x-request-id"]
+    assert said.keys() == {"error"}
+    assert said["error"].keys() == {"message", "type", "param", "code"}
+    assert said["error"]["message"]
+    return reply.status, said["error"]["type"], said["error"]["code"]
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[RunningProxy]:
+    async with served(tmp_path, table=table(MODELS), access=ACCESS) as made:
+        yield made
+
+
+async def test_a_body_goes_on_byte_by_byte_and_who_calls_does_not(here: RunningProxy) -> None:
+    for path in (CHAT, "/v1/completions", "/v1/embeddings", "/v1/responses", f"/servers/{SERVER}{CHAT}"):
+        reply = await here.ask(chat(path=path, Authorization=f"Bearer {KEY}", key=None))
+        assert (reply.status, reply.json()) == (200, {"ok": 1})
+        asked = here.replica.asked[-1]
+        assert asked.line == f"POST {path.removeprefix(f'/servers/{SERVER}')} HTTP/1.1"
+        assert asked.body == body("plain")
+        assert KEY not in str(asked.headers)
+
+
+async def test_a_body_in_chunks_and_in_many_parts_is_one_body(here: RunningProxy) -> None:
+    whole = body("shared", x="y" * 300_000)
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (whole[:7], whole[7:]))
+    sent = [
+        request(CHAT, chunks + b"0\r\n\r\n", Transfer_Encoding="chunked"),
+        request(CHAT, whole),
+    ]
+    for each in sent:
+        reply = await here.ask(each)
+        assert reply.status == 200
+        version = reply.headers["tidegate-model-version"]
+        got = here.replica.asked[-1]
+        assert got.headers["content-length"] == str(len(got.body))
+        assert got.body == whole.replace(b'"model": "shared"', b'"model": "shared-v%b"' % version.encode())
+    await until(lambda: here.proxy.shared.memory.callers.held < 100_000)
+
+
+async def test_shares_of_versions_are_those_of_the_table(here: RunningProxy) -> None:
+    found: Counter[str] = Counter()
+    async with here.caller() as caller:
+        for _ in range(300):
+            await caller.send(chat("shared"))
+            assert (await caller.reply()).status == 200
+            found[json.loads(here.replica.asked[-1].body)["model"]] += 1
+    assert found.keys() == {"shared-v1", "shared-v2"}
+    assert 30 < found["shared-v1"] < 95, "20 per cent of them, but for chance"
+    of_one = {
+        (await here.ask(chat("shared", tidegate_sticky="me"))).headers["tidegate-model-version"] for _ in range(9)
+    }
+    assert len(of_one) == 1
+
+
+async def test_a_candidate_gets_copies_that_name_it(here: RunningProxy) -> None:
+    reply = await here.ask(chat("copied"))
+    assert reply.headers["tidegate-model-version"] == "3"
+    await until(lambda: len(here.replica.asked) == 2)
+    first, copy = sorted(here.replica.asked, key=lambda asked: len(asked.body))
+    assert (json.loads(first.body)["model"], json.loads(copy.body)["model"]) == ("copied-v3", "copied-v12")
+    assert copy.body == body("copied-v12")
+    assert copy.headers["content-length"] == str(len(copy.body))
+    assert copy.line == first.line
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (chat(key=None), (401, "invalid_request_error", "unauthenticated")),
+        (chat("hidden"), (404, "invalid_request_error", "unknown")),
+        (chat("nowhere"), (404, "invalid_request_error", "unknown")),
+        (chat(path=f"/servers/nowhere{CHAT}"), (404, "invalid_request_error", "unknown")),
+        (request(CHAT, method="GET"), (405, "invalid_request_error", "method-not-allowed")),
+        (request(CHAT, b"{}"), (400, "invalid_request_error", "malformed")),
+        (
+            request(CHAT, gzip.compress(body("plain")), Content_Encoding="gzip"),
+            (400, "invalid_request_error", "malformed"),
+        ),
+        (request(CHAT, b"x" * 1_000_001), (413, "invalid_request_error", "too-large")),
+        (request("/v1/audio/speech", b"{}"), (404, "invalid_request_error", "unknown")),
+        (request("/v1/models/hidden", method="GET"), (404, "invalid_request_error", "unknown")),
+        (request("/v1/models/a%20b", method="GET"), (404, "invalid_request_error", "unknown")),
+        (request("/v1/models", method="GET", key=None), (401, "invalid_request_error", "unauthenticated")),
+        (request("/servers/nowhere/v1/models", method="GET"), (404, "invalid_request_error", "unknown")),
+    ],
+)
+async def test_what_the_proxy_refuses_is_told_in_the_apis_own_shape(
+    here: RunningProxy, sent: bytes, told: tuple[int, str, str]
+) -> None:
+    assert error(await here.ask(sent)) == told
+    assert not here.replica.asked
+
+
+async def test_elsewhere_problems_are_told_as_ever(here: RunningProxy) -> None:
+    for path in ("/v1", "/v2/models/plain/infer", "/nothing"):
+        reply = await here.ask(request(path, method="GET" if path != "/v1" else "POST"))
+        assert "error" in reply.json(), path
+    assert (await here.ask(request("/v2/models/plain/infer"))).problem == "unknown", "it speaks another protocol"
+
+
+async def test_who_says_nothing_of_himself_is_told_so_before_a_body_is_read(here: RunningProxy) -> None:
+    async with here.caller() as caller, asyncio.timeout(5):
+        await caller.send(request(CHAT, b"x" * 900_000, key=None)[:2000])
+        status, _ = await caller.head()
+    assert status == 401
+
+
+async def test_requests_are_counted_by_the_model_in_the_body_and_told_when_to_come_again(tmp_path: Path) -> None:
+    allowed = access((CALLER, ["*"], ["infer"]), burst=2)
+    async with served(tmp_path, table=table(MODELS), access=allowed) as here:
+        assert [(await here.ask(chat())).status for _ in range(2)] == [200, 200]
+        reply = await here.ask(chat())
+        assert error(reply) == (429, "invalid_request_error", "rate-limited")
+        assert 1 <= int(reply.headers["retry-after"]) <= 31
+        assert (await here.ask(chat("shared"))).status == 200, "another model has its own"
+        await here.replica.close()
+        reply = await here.ask(chat("hidden"))
+        assert error(reply) == (503, "server_error", "busy")
+        assert int(reply.headers["retry-after"]) >= 1
+
+
+async def test_a_model_on_several_servers_is_called_by_naming_one(tmp_path: Path) -> None:
+    models = [model("both"), model("both", server="other"), model("one", server="other")]
+    other = openai_server("other")
+    triton = openai_server("vision").model_copy(update={"kind": "triton"})
+    models.append(model("image", server="vision"))
+    async with served(tmp_path, table=table(models, openai_server(), other, triton)) as here:
+        reply = await here.ask(chat("both"))
+        assert error(reply) == (400, "invalid_request_error", "malformed")
+        assert "name one of llm, other" in reply.json()["error"]["message"]
+        for path in (f"/servers/other{CHAT}", f"/servers/llm{CHAT}"):
+            assert (await here.ask(chat("both", path=path))).status == 200
+        assert (await here.ask(chat("one"))).status == 200
+        assert error(await here.ask(chat("image"))) == (404, "invalid_request_error", "unknown"), "not its protocol"
+        listed = (await here.ask(request("/v1/models", method="GET"))).json()["data"]
+        assert [(each["id"], each["owned_by"]) for each in listed] == [
+            ("both", "llm"), ("both", "other"), ("one", "other"),
+        ]  # fmt: skip
+        listed = (await here.ask(request("/servers/llm/v1/models", method="GET"))).json()["data"]
+        assert [each["id"] for each in listed] == ["both"]
+        for path in ("/v1/models/both", "/v1/models/image", "/servers/vision/v1/models"):
+            assert (await here.ask(request(path, method="GET"))).status in (400, 404)
+
+
+async def test_models_are_listed_that_the_caller_may_inspect_and_no_server_is_asked(here: RunningProxy) -> None:
+    reply = await here.ask(request("/v1/models", method="GET"))
+    assert reply.json() == {
+        "object": "list",
+        "data": [
+            {"id": name, "object": "model", "created": 0, "owned_by": SERVER} for name in ("copied", "plain", "shared")
+        ],
+    }
+    for path in ("/v1/models/plain", f"/servers/{SERVER}/v1/models/plain"):
+        assert (await here.ask(request(path, method="GET"))).json() == reply.json()["data"][1]
+    assert not here.replica.asked
+
+
+async def test_every_documented_address_answers_and_takes_no_other_method(here: RunningProxy) -> None:
+    document = (await here.ask(request("/openapi.json", method="GET"))).json()
+    paths = {path: said for path, said in document["paths"].items() if "/v1/" in path}
+    assert len(paths) == 12
+    for path, said in paths.items():
+        method, address = ("POST" if "post" in said else "GET"), path.format(server=SERVER, model="plain")
+        assert (await here.ask(request(address, body("plain"), method))).status == 200, path
+        refused = await here.ask(request(address, method="PUT"))
+        assert error(refused) == (405, "invalid_request_error", "method-not-allowed")
+        assert refused.headers["allow"] == method
+
+
+async def test_events_come_as_they_are_made_and_errors_among_them_without_paths(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    first, bad, end = (
+        b'data: {"id":1}\n\n',
+        b'data: {"error":{"message":"no /opt/engine/x.py"}}\n\n',
+        b"data: [DONE]\n\n",
+    )
+
+    async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
+        await raw(start, b"%x\r\n%b\r\n" % (len(first), first))(made, writer, asked)
+        await go_on.wait()
+        await raw(b"%x\r\n%b\r\n0\r\n\r\n" % (len(bad + end), bad + end))(made, writer, asked)
+
+    async with served(tmp_path, act, table=table(MODELS)) as here, here.caller() as caller, asyncio.timeout(5):
+        await caller.send(request(CHAT, body("plain", stream=True)))
+        await caller.head()
+        assert first in await caller.reader.readuntil(b"\n\n"), "before the next one was made"
+        go_on.set()
+        rest = await caller.reader.readuntil(b"0\r\n\r\n")
+        assert b'data: {"error":{"message":"no x.py"}}\n\ndata: [DONE]\n\n' in rest
+
+
+async def test_a_servers_own_error_passes_as_it_is(tmp_path: Path) -> None:
+    said = b'{"message":"Model not found","type":"Not Found","code":404}'
+    act = raw(head(b"content-type: application/json", b"content-length: %d" % len(said), status=b"404 -"), said)
+    async with served(tmp_path, act, table=table(MODELS)) as here:
+        reply = await here.ask(chat())
+        assert (reply.status, reply.body) == (404, said)
+
+
+async def test_an_answer_has_one_request_id_whatever_the_server_repeats(tmp_path: Path) -> None:
+    act = raw(head(b"X-Request-Id: mine", b"x-request-id: mine", b"content-length: 2"), b"{}")
+    async with served(tmp_path, act, table=table(MODELS)) as here, here.caller() as caller:
+        await caller.send(chat(x_request_id="mine"))
+        _, lines = await caller.head()
+        assert [line for line in lines if line.lower().startswith("x-request-id")] == ["x-request-id: mine"]
+
+
+async def test_a_server_hears_that_its_caller_has_left(tmp_path: Path) -> None:
+    start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
+    act = raw(start, *[b"3\r\na\n\n\r\n"] * 1000, pause=0.02)
+    async with served(tmp_path, act, table=table(MODELS)) as here:
+        async with here.caller() as caller:
+            await caller.send(request(CHAT, body("plain", stream=True)))
+            await caller.head()
+        await until(lambda: here.replica.left == 1, 5)
+
+
+async def test_a_server_that_does_not_say_that_it_is_alive_gets_no_calls_though_its_port_takes_connections(
+    tmp_path: Path,
+) -> None:
+    async with upstream() as replica:
+        servers = openai_server(port=replica.port)
+        async with running_proxy(tmp_path, replica, table=table(MODELS, servers), access=ACCESS) as here:
+            assert (await here.ask(chat())).status == 200
+            replica.is_alive = False
+            await until(here.pool.why_not_ready, 5)
+            assert error(await here.ask(chat())) == (503, "server_error", "busy")
+
+
+async def test_a_long_body_is_held_until_it_is_sent_and_no_longer(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with served(tmp_path, answering(go_on=go_on), table=table(MODELS)) as here:
+        held = here.proxy.shared.memory.callers
+        asking = asyncio.create_task(here.ask(request(CHAT, body("shared", x="y" * 900_000))))
+        await until(lambda: here.replica.asked)
+        await until(lambda: held.held < 100_000)
+        go_on.set()
+        assert (await asking).status == 200
+
+
+async def test_an_alias_of_a_version_is_told_to_be_none_that_a_server_keeps(tmp_path: Path) -> None:
+    aliased = routing.Model(name="plain", server=SERVER, pool="main", alias="champion")
+    async with upstream() as replica, running_proxy(tmp_path, replica, table=table([aliased])) as here:
+        reply = await here.ask(chat())
+        assert error(reply) == (503, "server_error", "busy")
+        assert "keep no aliases" in reply.json()["error"]["message"]

@@ -1,0 +1,242 @@
+"""OpenAI's own Python client, the proxy as a process, and a real Dynamo whose engine needs no GPU."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionUserMessageParam
+from tidegate_contracts import routing
+from tidegate_proxy.access.api_keys import new_key
+from tidegate_proxy.openai.kind import OpenAIKind
+
+from lab.local_plane.dynamo import Dynamo, dynamo
+from lab.local_plane.process import HOST
+from lab.local_plane.proxy import Proxy, proxy, write_tables
+
+from ..rigs.pytest_rigs import not_run
+from ..rigs.tables import write_key
+from .tables import access, model, openai_server, table
+
+MODELS = (model("chat", {1: 20, 2: 80}), model("plain"), model("gone"))
+MESSAGES: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "word1 word2"}]
+PAGE = (Path(__file__).resolve().parents[3] / "docs/proxy-api.md").read_text("utf-8")
+TOKENS = 300  # Of a long answer, which takes about two seconds.
+ACCESS = access(
+    ("owner", ["*"], ["infer", "inspect"]),
+    ("reader", ["chat", "plain"], ["infer", "inspect"]),
+    ("guest", ["plain"], ["inspect"]),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A Dynamo, a proxy in front of it, and who calls."""
+
+    dynamo: Dynamo
+    proxy: Proxy
+    keys: dict[str, str]
+
+    def client(self, who: str = "owner", **options: Any) -> openai.OpenAI:
+        options = {"max_retries": 0, "timeout": 20} | options
+        return openai.OpenAI(base_url=f"http://{self.proxy.http}/v1", api_key=self.keys[who], **options)
+
+    def in_flight(self, name: str) -> int:
+        """Requests for a model that Dynamo works on."""
+        asking = http.client.HTTPConnection(self.dynamo.http, timeout=10)
+        asking.request("GET", "/metrics")
+        said = asking.getresponse().read().decode()
+        asking.close()
+        found = re.search(rf'^dynamo_frontend_inflight_requests{{model="{name}"}} (\d+)$', said, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+
+@contextmanager
+def place(folder: Path, server: Dynamo, allowed: routing.AccessTable = ACCESS) -> Iterator[Place]:
+    folder.mkdir()
+    write_tables(folder, table(MODELS, openai_server(host=HOST, port=server.http_port)), allowed)
+    keys = {who: new_key() for who in ("owner", "reader", "guest")}
+    for who, key in keys.items():
+        write_key(folder, key, who)
+    with proxy(folder, settings={"api_keys": "true"}) as running:
+        yield Place(server, running, keys)
+
+
+def until(there: Any, seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dynamo]:
+    with not_run("A REAL DYNAMO"), dynamo(tmp_path_factory.mktemp("dynamo"), ["chat-v1", "chat-v2", "plain"]) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def here(server: Dynamo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with place(tmp_path_factory.mktemp("front") / "proxy", server) as made:
+        yield made
+
+
+def test_a_chat_a_completion_a_response_and_tools_are_answered(here: Place) -> None:
+    client = here.client()
+    chat = client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=5)
+    assert chat.choices[0].message.content
+    assert chat.usage is not None
+    assert chat.usage.completion_tokens == 5
+    assert chat._request_id
+    assert client.completions.create(model="plain", prompt="word1", max_tokens=5).choices[0].text
+    assert client.responses.create(model="plain", input="word1", max_output_tokens=16).output_text
+    parameters: dict[str, object] = {"type": "object", "properties": {"model": {"type": "string"}}}
+    tool: ChatCompletionFunctionToolParam = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    answer = client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=5, tools=[tool])
+    assert answer.model == "plain"
+    with pytest.raises(openai.NotFoundError, match="Model not found"):  # the engine's own: it makes no embeddings
+        client.embeddings.create(model="plain", input="word1")
+
+
+def test_events_come_while_the_next_are_made(here: Place) -> None:
+    began, times, text = time.monotonic(), [], ""
+    stream = here.client().chat.completions.create(model="plain", messages=MESSAGES, max_tokens=TOKENS, stream=True)
+    for event in stream:
+        times.append(time.monotonic() - began)
+        text += event.choices[0].delta.content or ""
+        if len(times) == 1:
+            assert here.in_flight("plain") == 1
+    assert len(times) >= TOKENS
+    assert len(text.split()) == TOKENS
+    assert times[0] < times[-1] / 2
+
+
+def test_versions_get_their_shares_under_their_own_names(here: Place) -> None:
+    client, found = here.client(), Counter[str]()
+    for _ in range(100):
+        raw = client.chat.completions.with_raw_response.create(model="chat", messages=MESSAGES, max_tokens=1)
+        name = raw.parse().model
+        assert name == f"chat-v{raw.headers['tidegate-model-version']}"
+        found[name] += 1
+    assert found.keys() == {"chat-v1", "chat-v2"}
+    assert 4 < found["chat-v1"] < 41, "20 per cent of them, but for chance"
+
+
+def test_models_are_listed_that_the_caller_may_see(here: Place) -> None:
+    assert [each.id for each in here.client().models.list()] == ["chat", "gone", "plain"]
+    assert [each.id for each in here.client("guest").models.list()] == ["plain"]
+    assert here.client("guest").models.retrieve("plain").owned_by == "llm"
+    with pytest.raises(openai.NotFoundError):
+        here.client("guest").models.retrieve("chat")
+
+
+def test_errors_are_those_that_the_client_knows(here: Place) -> None:
+    def called(client: openai.OpenAI, name: str, **more: Any) -> None:
+        client.chat.completions.create(model=name, messages=MESSAGES, max_tokens=TOKENS, **more)
+
+    with pytest.raises(openai.NotFoundError) as unknown:
+        called(here.client(), "nowhere")
+    assert (unknown.value.code, unknown.value.type) == ("unknown", "invalid_request_error")
+    with pytest.raises(openai.NotFoundError) as unserved:  # it is in the table, and the engine has none
+        called(here.client(), "gone")
+    assert unserved.value.body == {"message": "Model not found", "type": "Not Found", "code": 404}
+    with pytest.raises(openai.PermissionDeniedError, match="not infer"):
+        called(here.client("guest"), "plain")
+    with pytest.raises(openai.NotFoundError):
+        called(here.client("guest"), "chat")
+    with pytest.raises(openai.AuthenticationError):
+        called(openai.OpenAI(base_url=f"http://{here.proxy.http}/v1", api_key="nobody", max_retries=0), "plain")
+    with pytest.raises(openai.BadRequestError, match="Temperature must be between 0 and 2"):
+        called(here.client(), "plain", temperature=1e9)
+    with pytest.raises(openai.APITimeoutError):
+        called(here.client(timeout=0.3), "plain")
+    with pytest.raises(openai.InternalServerError) as late:
+        called(here.client(default_headers={"request-timeout": "0.3"}), "plain")
+    assert (late.value.status_code, late.value.code) == (504, "deadline-exceeded")
+    until(lambda: here.in_flight("plain") == 0, 1.0)
+
+
+def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:
+    section = PAGE.split("\n## OpenAI's API\n")[1].split("\n## ")[0]
+    [(program, shown)] = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", section, re.DOTALL)
+    variables = os.environ | {"TIDEGATE_URL": f"http://{here.proxy.http}", "TIDEGATE_KEY": here.keys["reader"]}
+    done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (shown, 0), done.stderr
+
+
+def test_a_caller_that_leaves_frees_the_engine(here: Place) -> None:
+    stream = here.client().chat.completions.create(model="plain", messages=MESSAGES, max_tokens=5000, stream=True)
+    next(iter(stream))
+    assert here.in_flight("plain") == 1
+    stream.close()
+    until(lambda: here.in_flight("plain") == 0, 2.0)
+
+
+@pytest.mark.thorough
+def test_the_client_comes_again_when_it_is_told_to(server: Dynamo, tmp_path: Path) -> None:
+    allowed = access(("owner", ["*"], ["infer"]), burst=2)
+    allowed = allowed.model_copy(update={"rate_limit": routing.RateLimit(requests_per_minute=60, burst=2)})
+    with place(tmp_path / "proxy", server, allowed) as here:
+        chats, client = here.client().chat.completions, here.client(max_retries=3)
+        for _ in range(2):
+            chats.create(model="plain", messages=MESSAGES, max_tokens=1)
+        with pytest.raises(openai.RateLimitError) as limited:
+            chats.create(model="plain", messages=MESSAGES, max_tokens=1)
+        assert limited.value.response.headers["retry-after"] == "1"
+        assert client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1).choices
+
+
+@pytest.mark.thorough
+def test_a_worker_that_is_killed_ends_its_streams_with_an_error_and_is_told_of_afterwards(tmp_path: Path) -> None:
+    with (
+        not_run("A REAL DYNAMO"),
+        dynamo(tmp_path / "dynamo", ["plain"]) as server,
+        place(tmp_path / "proxy", server) as here,
+    ):
+        ready_path = OpenAIKind().ready_path("plain").decode()
+        assert server.get(ready_path)[0] == 200
+        client = here.client()
+        stream = client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=5000, stream=True)
+        next(iter(stream))
+        os.kill(server.workers["plain"].pid, signal.SIGKILL)
+        with pytest.raises(openai.APIError, match="Internal server error"):
+            list(stream)
+        with pytest.raises(openai.InternalServerError, match="not ready"):
+            client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1)
+        until(lambda: server.get(ready_path)[0] == 404, 20)
+        assert server.get("/health")[0] == 200, "which says nothing of workers"
+
+
+@pytest.mark.thorough
+def test_a_frontend_that_is_killed_cuts_its_streams_and_is_away_afterwards(tmp_path: Path) -> None:
+    with (
+        not_run("A REAL DYNAMO"),
+        dynamo(tmp_path / "dynamo", ["plain"]) as server,
+        place(tmp_path / "proxy", server) as here,
+    ):
+        asking = http.client.HTTPConnection(here.proxy.http, timeout=20)
+        headers = {"x-api-key": here.keys["owner"], "content-type": "application/json"}
+        asked = {"model": "plain", "messages": MESSAGES, "max_tokens": 5000, "stream": True}
+        asking.request("POST", "/v1/chat/completions", json.dumps(asked), headers)
+        answer = asking.getresponse()
+        assert answer.read(5) == b"data:"
+        os.kill(server.process.pid, signal.SIGKILL)
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            answer.read()
+        asking.close()
+        with pytest.raises(openai.InternalServerError) as busy:
+            here.client().chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1)
+        assert busy.value.code == "busy"
+        assert int(busy.value.response.headers["retry-after"]) >= 1

@@ -103,7 +103,7 @@ class Model:
     room_kept_until: float = -math.inf  # But not for longer than this when no caller waits for it.
     due: float = 0.0  # Of a queued one: when there may be room for it at the earliest.
     asked_since: float = 0.0
-    """Since when it has been asked for; when the first that was told busy comes back, until when that keeps its place."""
+    """Since when it has been asked for; when who was told busy comes back, until when that keeps its place."""
     back_at: float = -math.inf
     asked_until: float = -math.inf
     burst_at: float = -math.inf  # When the last burst of calls began.

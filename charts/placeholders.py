@@ -291,7 +291,8 @@ def singular(name: str) -> str:
 def _field(section: Value, found: list[Argument]) -> Value:
     """Return the value of a field of a section, which several classes may have."""
     first = found[0]
-    default = first.default if len(found) == 1 else (section.default or {}).get(first.key)
+    alike = all(one.default == first.default for one in found)
+    default = first.default if alike and first.default is not None else (section.default or {}).get(first.key)
     expression = f"{section.expression}.{first.key}"
     if isinstance(default, dict) and first.classes:
         expression = f"({expression})"  # what Go finds in nothing is nothing, where it stands in brackets

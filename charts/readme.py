@@ -41,10 +41,13 @@ def _rows(argument: Argument, path: str, values: Any, of: str = "") -> Iterator[
         known = [each for kind in kinds for each in tag_values(kind, key)]
         about = " ".join(["Which of these it is.", *map(sentence, kinds)])
         yield _row(f"{below}.{key}", _one_of(known), "*required*", about)
+    shared = [each for each in arguments(kinds[0]) if all(each in arguments(kind) for kind in kinds)] if kinds else []
+    for each in shared:
+        yield from _rows(each, f"{below}.{each.key}", inner)
     for kind in kinds:
         only = f"({' or '.join(tag_values(kind, key))}) " if key is not None else ""
         for each in arguments(kind):
-            if each.key != key:
+            if each.key != key and each not in shared:
                 yield from _rows(each, f"{below}.{each.key}", inner, only)
 
 

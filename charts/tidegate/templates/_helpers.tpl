@@ -39,8 +39,8 @@
 {{- range $server := $.Values.servers }}{{ if and $server.identity (eq $server.identity.cloud "gcp") }}true{{ end }}{{ end }}
 {{- end }}
 
-{{- define "tidegate.any.server.kind.triton.grpcTls" -}}
-{{- range $server := $.Values.servers }}{{ if and (eq $server.kind "triton") ($server.triton).grpcTls }}true{{ end }}{{ end }}
+{{- define "tidegate.any.server.kind.default.triton.grpcTls" -}}
+{{- range $server := $.Values.servers }}{{ if and (eq ($server.kind | default "triton") "triton") ($server.triton).grpcTls }}true{{ end }}{{ end }}
 {{- end }}
 
 {{- define "tidegate.bytes" -}}
@@ -186,13 +186,13 @@
   "servers": [
     {{- range $server := $.Values.servers }}
     {
-      "kind": {{ $server.kind | quote }},
+      "kind": {{ $server.kind | default "triton" | quote }},
       {{- if ne $server.called nil }}
       "name": {{ $server.called | quote }},
       {{- else }}
       "name": {{ $server.name | quote }},
       {{- end }}
-      {{- if eq $server.kind "triton" }}
+      {{- if eq ($server.kind | default "triton") "triton" }}
       "pools": [
         {{- range $pool := $server.pools }}
         {

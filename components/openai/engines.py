@@ -281,8 +281,8 @@ class _Dynamo(_Plain):
                 restart_policy="Always",
                 resources=pods.container_resources(it.frontend_resources, _DISK),
                 startup_probe=pods.http_probe("/live", "http", 1, failures=120),
-                # It is well without any worker, and lists no model then.
-                readiness_probe=pods.http_probe(f"/v1/models/{served.name}/ready", "http", 5, failures=3),
+                # It is well without any worker, and has no model then; below that, at /ready, some say no with 200.
+                readiness_probe=pods.http_probe(f"/v1/models/{served.name}", "http", 5, failures=3),
                 liveness_probe=pods.http_probe("/live", "http", 10, failures=6, timeout_seconds=10),
                 volume_mounts=mounts(server, openai.REPOSITORY_ROOT),
             ),

@@ -92,7 +92,7 @@ def test_a_worker_of_dynamo_finds_the_frontend_of_its_own_pod_and_asks_no_cluste
         assert variables(one)["DYN_FILE_KV"].startswith("/tmp/")
         assert {"name": "tmp", "mountPath": "/tmp"} in one["volumeMounts"]
     assert frontend["restartPolicy"] == "Always", "it ends after the worker, whose streams it carries"
-    assert frontend["readinessProbe"]["httpGet"]["path"] == "/v1/models/llama-v3/ready"
+    assert frontend["readinessProbe"]["httpGet"]["path"] == "/v1/models/llama-v3"
     assert of_kind(objects, "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding") == []
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from components import kinds
+from components import kinds as servers
 from components.args import ServerArgs
 from stacks.definition.base import NOT_IN_VALUES, Section
 from stacks.model_keys import bare, keys_of, tag_values
@@ -97,7 +97,7 @@ def classes(kind: Any) -> tuple[type[Section], ...]:
     """Return the classes of arguments that a type chooses from; none for a plain value."""
     kind = bare(kind)
     if kind is ServerArgs:
-        return tuple(each.args for each in kinds.KINDS.values())
+        return tuple(each.args for each in servers.KINDS.values())
     choices = get_args(kind) if is_choice(kind) else (kind,)
     return tuple(each for each in choices if isinstance(each, type) and issubclass(each, Section))
 
@@ -109,12 +109,18 @@ def tag(kinds: tuple[type[Section], ...]) -> str:
     return key
 
 
+def meant(kinds: tuple[type[Section], ...]) -> str | None:
+    """Return what is meant where a choice does not say its tag: servers have a kind even then."""
+    return next(iter(servers.KINDS)) if issubclass(kinds[0], ServerArgs) else None
+
+
 def chosen(kinds: tuple[type[Section], ...], value: Mapping[str, Any]) -> type[Section]:
     """Return the class of arguments that a value is of."""
     if len(kinds) == 1:
         return kinds[0]
     key = tag(kinds)
-    return next(each for each in kinds if value.get(key) in tag_values(each, key))
+    said = value.get(key) or meant(kinds)
+    return next(each for each in kinds if said in tag_values(each, key))
 
 
 def sentence(owner: type[Section]) -> str:

@@ -25,7 +25,7 @@ _TEXT = Path(__file__).parent / "text"
 EXAMPLE = Path("charts/example.yaml")
 REFERENCE = Path("stacks/inference.yaml")
 DEFINITIONS = Path("tests/definitions")
-SCENARIOS = ("cpu-only", "everything", "local", "object-store", "three-environments")
+SCENARIOS = ("cpu-only", "everything", "local", "object-store", "three-environments", "two-kinds")
 """Of the definitions that the tests have, those that a chart's user may want to see."""
 
 _HEADING = (

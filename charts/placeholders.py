@@ -12,7 +12,7 @@ from components.values import Placeholder
 from stacks.definition.base import FACTORS
 from stacks.model_keys import bare, tag_values
 
-from .arguments import Argument, arguments, classes, is_list, item_type, tag
+from .arguments import Argument, arguments, classes, is_list, item_type, meant, tag
 from .recording import AS_TEXT, TOKEN, File, Guard, Recording, Spread, Value, enclosed, go_text, types_of
 
 _FACTORS = " ".join(f'"{unit or ""}" {factor}' for unit, factor in FACTORS.items())
@@ -90,8 +90,9 @@ class _Open(Placeholder):
             raise TypeError(f"{value.expression} can be no {test.__name__}")
         key = tag(classes(value.kind))
         # Only where it is the default, a tag that is missing stands for the class.
-        named = Value(f"{value.expression}.{key}", str, default=(value.default or {}).get(key)).known
-        told = named if (value.default or {}).get(key) in tag_values(test, key) else f"{value.expression}.{key}"
+        default = _tag_default(value, key)
+        named = Value(f"{value.expression}.{key}", str, default=default).known
+        told = named if default in tag_values(test, key) else f"{value.expression}.{key}"
         is_one = f"eq {enclosed(told)} {' '.join(map(go_text, tag_values(test, key)))}"
         condition = f"and {value.expression} ({is_one})" if value.optional else is_one
         narrowed = placeholder(recording, Value(value.expression, test))
@@ -288,10 +289,18 @@ def singular(name: str) -> str:
     return name
 
 
+def _tag_default(section: Value, key: str) -> Any:
+    """Return what a key of one of several classes is where it is not said: as its section is by default, or meant."""
+    kinds = classes(section.kind)
+    is_meant = section.default is None and len(kinds) > 1 and key == tag(kinds)
+    return meant(kinds) if is_meant else (section.default or {}).get(key)
+
+
 def _field(section: Value, found: list[Argument]) -> Value:
     """Return the value of a field of a section, which several classes may have."""
     first = found[0]
-    default = first.default if len(found) == 1 else (section.default or {}).get(first.key)
+    alike = all(one.default == first.default for one in found)
+    default = first.default if alike and first.default is not None else _tag_default(section, first.key)
     expression = f"{section.expression}.{first.key}"
     if isinstance(default, dict) and first.classes:
         expression = f"({expression})"  # what Go finds in nothing is nothing, where it stands in brackets

@@ -115,6 +115,7 @@ class ReadBack(Document):
         network: Tree = values.setdefault("network", {})
         prometheus = self._moved(network, ("network",), "prometheus", "prometheus", ("monitoring",))
         monitoring = values.get("monitoring")
+        (monitoring or {}).pop("prices", None)  # of which no rule of values asks
         if values.get("mesh") is not None:
             values["mesh"]["mode"] = "istio"
         models: list[Tree] = []

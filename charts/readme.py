@@ -9,7 +9,7 @@ from components import EnvironmentArgs
 from stacks.model_keys import bare, tag_values
 from stacks.problems import shortened
 
-from .arguments import Argument, arguments, is_choice, is_list, sentence, tag
+from .arguments import Argument, arguments, is_choice, is_list, meant, sentence, tag
 from .packaging import KUBE_VERSION, NAME, chart_description, version
 
 _LONGEST_DEFAULT = 60
@@ -40,11 +40,15 @@ def _rows(argument: Argument, path: str, values: Any, of: str = "") -> Iterator[
     if key is not None:
         known = [each for kind in kinds for each in tag_values(kind, key)]
         about = " ".join(["Which of these it is.", *map(sentence, kinds)])
-        yield _row(f"{below}.{key}", _one_of(known), "*required*", about)
+        unsaid = meant(kinds)
+        yield _row(f"{below}.{key}", _one_of(known), f'`"{unsaid}"`' if unsaid else "*required*", about)
+    shared = [each for each in arguments(kinds[0]) if all(each in arguments(kind) for kind in kinds)] if kinds else []
+    for each in shared:
+        yield from _rows(each, f"{below}.{each.key}", inner)
     for kind in kinds:
         only = f"({' or '.join(tag_values(kind, key))}) " if key is not None else ""
         for each in arguments(kind):
-            if each.key != key:
+            if each.key != key and each not in shared:
                 yield from _rows(each, f"{below}.{each.key}", inner, only)
 
 

@@ -15,7 +15,7 @@ from stacks.definition.base import Conditional, Section, Without
 from stacks.model_keys import bare, tag_values
 from stacks.reference.schema import laid_out, or_null
 
-from .arguments import arguments, classes, is_choice, is_list, sentence, tag, title
+from .arguments import arguments, classes, is_choice, is_list, meant, sentence, tag, title
 
 Schema = dict[str, Any]
 
@@ -108,14 +108,19 @@ class _SchemaWriter:
 
     def choice(self, kinds: tuple[type[Section], ...]) -> Schema:
         """Return the schema of a value of one of several classes: of which one its tag says."""
-        key = tag(kinds)
+        key, unsaid = tag(kinds), meant(kinds)
         branches, known = [], []
         for kind in kinds:
-            values = list(tag_values(kind, key))
+            values: list[str | None] = [*tag_values(kind, key)]
             known += values
-            chosen = {"required": [key], "properties": {key: {"enum": values}}}
+            is_meant = unsaid in values
+            chosen: Schema = {} if is_meant else {"required": [key]}
+            chosen["properties"] = {key: {"enum": [*values, None] if is_meant else values}}
             branches.append({"if": chosen, "then": self.reference(kind)["allOf"][0]})
-        return {"type": "object", "required": [key], "properties": {key: {"enum": known}}, "allOf": branches}
+        of = {"required": [key], "properties": {key: {"enum": known}}}
+        if unsaid is not None:
+            of = {"properties": {key: {"enum": [*known, None], "default": unsaid}}}
+        return {"type": "object", **of, "allOf": branches}
 
     def reference(self, part: type[Section]) -> Schema:
         """Return a reference to a part with keys of its own, which is made when it is not there yet."""

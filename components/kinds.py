@@ -4,6 +4,7 @@ A second kind is a folder beside `triton/` with a class that fulfils `ServerKind
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import pulumi
@@ -11,8 +12,9 @@ import pulumi
 from stacks.definition.servers import ServerTls
 
 from .args import PoolContext, ServerArgs
+from .openai.kind import OpenaiKind
 from .triton.kind import TritonKind
-from .values import of_kind
+from .values import of_kinds
 
 Made = TypeVar("Made")
 
@@ -21,10 +23,13 @@ class ServerKind(Protocol):
     """What has to be known of one kind of server; its methods may be handed placeholders, as all of `components`."""
 
     args: type[ServerArgs]  # The class of its servers' arguments.
-    http_port: int  # Port of KServe v2 over HTTP.
-    grpc_port: int  # Port of KServe v2 over gRPC.
+    http_port: int  # Port of its API over HTTP.
     metrics_port: int  # Port that Prometheus reads; containers and PodMonitors call it `metrics`.
     metrics_path: str  # Path that Prometheus reads there.
+
+    @property
+    def grpc_port(self) -> int | None:
+        """Port of KServe v2 over gRPC, where it speaks that."""
 
     def grpc_tls(self, server: Any) -> ServerTls | None:
         """Return the secret with the server's gRPC certificate; None where gRPC is plain."""
@@ -36,16 +41,10 @@ class ServerKind(Protocol):
         """Return alert rules on what these servers measure, of series with these labels."""
 
 
-KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind()}  # Kind, as servers say it → what is known of it.
+KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind(), "openai": OpenaiKind()}
+"""Kind, as servers say it → what is known of it."""
 
 
 def by_kind(server: ServerArgs, make: Callable[[ServerKind, Any], Made]) -> Made | None:
     """Return what `make` makes of the kind of a server and the server itself."""
-
-    def chosen(kinds: list[ServerKind]) -> Made | None:
-        first, *others = kinds
-        if not others and len(KINDS) == 1:
-            return make(first, server)
-        return of_kind(server, first.args, lambda it: make(first, it), lambda: chosen(others) if others else None)
-
-    return chosen(list(KINDS.values()))
+    return of_kinds(server, {kind.args: partial(make, kind) for kind in KINDS.values()})

@@ -47,7 +47,7 @@ class NetworkBoundary(pulumi.ComponentResource):
         proxies = _pods(place.proxy_selector)
         servers = _pods(place.server_selector)
         on_demand = _pods(place.on_demand_selector)
-        inference = _ports(port for kind in KINDS.values() for port in (kind.http_port, kind.grpc_port))
+        inference = _ports(port for kind in KINDS.values() for port in (kind.http_port, kind.grpc_port) if port)
         lease = [_port(eviction_process.LEASE_PORT)]
         prometheus = _pods_of(args.prometheus, namespace_peer(args.prometheus.namespace))
 

@@ -111,6 +111,12 @@ def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Any], otherwise
     return make(value) if isinstance(value, kind) else otherwise()
 
 
+def of_kinds(value: Any, makers: Mapping[type, Callable[[Any], Made | None]]) -> Made | None:
+    """Return what the maker for the class of a value makes of it; None where none is for it."""
+    (kind, make), *others = makers.items()
+    return of_kind(value, kind, make, lambda: of_kinds(value, dict(others)) if others else None)
+
+
 def picked(part: Any, *names: str) -> dict[str, Any]:
     """Return some values of a part, for files, by their names in camel case."""
     return {to_camel(name): getattr(part, name) for name in names}

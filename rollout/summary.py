@@ -22,7 +22,7 @@ MOST_STACKS = 24
 MOST_DIFFERENCES = 24
 MOST_PAIRS = 4
 _LONGEST = 60
-_TAGS = ("kind", "mode", "cloud")
+_TAGS = ("kind", "mode", "cloud", "engine")
 _UNSET: tuple[Any, ...] = (None, (), [], {})
 
 

@@ -5,7 +5,7 @@
 3. Anything else – a number, a text, a list without names, any list by an empty one – is replaced.
 4. `null` takes an inherited key away, so that its default holds again.
 5. An item with `remove: true` takes the inherited item of that name away.
-6. A mapping that changes its `kind` (or `mode`, or `cloud`) is replaced as a whole.
+6. A mapping that changes its `kind` (or `mode`, `cloud`, or `engine`) is replaced as a whole.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -20,7 +20,7 @@ Path = tuple[str | int, ...]
 Tree = Any
 
 REMOVE = "remove"
-TAGS = ("kind", "mode", "cloud")
+TAGS = ("kind", "mode", "cloud", "engine")
 
 
 @dataclass

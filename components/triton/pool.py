@@ -6,36 +6,26 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, triton
 
-from stacks.definition.base import CpuScaling
 from stacks.definition.pools import OnDemand, Preload, QueueScaling
 from stacks.definition.servers import AzureIdentity
 
-from .. import pods, staging
+from .. import pods, server_pool, staging
 from ..args import (
-    GRACE_SECONDS,
     ObjectStoreRepositoryArgs,
     PoolArgs,
     PoolContext,
-    VolumeRepositoryArgs,
     repository_root,
 )
 from ..eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
 from ..gpu_placement import GpuPlacement
-from ..identity import pod_labels
-from ..place import LOADING, ROLE, service_account
 from ..values import (
-    either,
     equals,
     if_true,
     joined,
-    merged,
-    none_if_empty,
     of_kind,
     present,
     quotient,
-    total,
     when,
-    whole,
 )
 from .server import TritonServerArgs
 
@@ -77,70 +67,23 @@ class TritonPool(pulumi.ComponentResource):
         super().__init__("tidegate:components:TritonPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         args, place, server = pool.args, pool.place, cast("TritonServerArgs", pool.server)
-        timeouts = when(
-            args.pulumi_timeouts,
-            lambda seconds: pulumi.CustomTimeouts(create=f"{seconds.ready}s", update=f"{seconds.updated}s"),
-        )
         placement = GpuPlacement(f"{name}-placement", args.placement, place, pool.name, pool.labels, child)
         repository = repository_root(server, triton.REPOSITORY_ROOT, lambda root: root)
         tls = present(server.triton.grpc_tls)
         settings = settings_map(name, pool, child, repository=repository, grpc_tls=tls)
-        self._services(name, pool, timeouts, child)
-        k8s.apps.v1.StatefulSet(
-            f"{name}-servers",
-            metadata=place.metadata(pool.name, pool.labels),
-            spec=k8s.apps.v1.StatefulSetSpecArgs(
-                service_name=pool.headless_name,
-                # An autoscaler owns the number where there is one.
-                replicas=either(args.autoscaling, lambda _: None, lambda: args.replicas),
-                # Replicas share nothing: none needs to wait for another.
-                pod_management_policy="Parallel",
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=pool.selector),
-                template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(
-                        labels=merged(
-                            pod_labels(server.identity),
-                            pool.labels,
-                            {ROLE: "server", LOADING: args.loading.mode},
-                            when(pool.mesh, lambda _: {"sidecar.istio.io/inject": "false"}),
-                        ),
-                        annotations=none_if_empty(pool.every_pod.annotations),
-                    ),
-                    spec=_pod(pool, server, placement),
-                ),
-            ),
-            opts=pulumi.ResourceOptions(
-                parent=self, depends_on=when(settings, lambda made: [made]), custom_timeouts=timeouts
-            ),
-        )
+        ports = [
+            pods.service_port("http", triton.HTTP_PORT, "http"),
+            pods.service_port("grpc", triton.GRPC_PORT, "grpc"),
+        ]
+        spec = _pod(pool, server, placement)
+        server_pool.declare(name, pool, spec, ports, self, more_ports=lease_ports(pool), needs=settings)
         metadata = place.metadata(pool.name, pool.labels)
-        pods.disruption_budget(f"{name}-budget", metadata, pool.selector, args.max_unavailable, child)
-        of_kind(
-            args.autoscaling,
-            CpuScaling,
-            lambda scaling: pods.cpu_autoscaler(f"{name}-autoscaler", "StatefulSet", metadata, scaling, child),
-        )
         of_kind(
             args.autoscaling,
             QueueScaling,
             lambda scaling: _queue_autoscaler(f"{name}-queue-autoscaler", metadata, scaling, child),
         )
         self.register_outputs({})
-
-    def _services(
-        self, name: str, pool: PoolContext, timeouts: pulumi.CustomTimeouts | None, child: pulumi.ResourceOptions
-    ) -> None:
-        ports = [
-            pods.service_port("http", triton.HTTP_PORT, "http"),
-            pods.service_port("grpc", triton.GRPC_PORT, "grpc"),
-        ]
-        # Pulumi takes a Service for ready when its pods are: as long as for them.
-        as_long = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=timeouts))
-        metadata = pool.place.metadata(pool.name, pool.labels)
-        pods.service(f"{name}-service", metadata, pool.selector, ports, as_long)
-        metadata = pool.place.metadata(pool.headless_name, pool.labels)
-        all_ports = joined(ports, lease_ports(pool))
-        pods.service(f"{name}-headless", metadata, pool.selector, all_ports, child, cluster_ip="None")
 
 
 def _queue_autoscaler(
@@ -180,30 +123,22 @@ def _queue_autoscaler(
 def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:
     """Return the spec of a pool's pods."""
     args = pool.args
-    return pods.pod_spec(
-        service_account(server.kind, server.name),
+    return server_pool.pod_spec(
+        pool,
+        placement,
+        server.triton.exit_timeout_seconds,
+        joined(
+            when(server.triton.grpc_tls, lambda tls: [pods.secret_volume("tls", tls.secret)]),
+            policy_volumes(pool),
+        ),
         staging.file_group(args),
-        node_selector=placement.node_selector(args.node_selector),
-        tolerations=placement.tolerations(args.tolerations),
-        affinity=when(args.affinity, whole),
-        topology_spread_constraints=pods.spread_over_nodes(pool.selector),
-        priority_class_name=args.priority_class,
-        resource_claims=placement.resource_claims,
-        # The pause before SIGTERM, then what requests in flight may take, then a margin.
-        termination_grace_period_seconds=total(server.triton.exit_timeout_seconds, GRACE_SECONDS),
         init_containers=policy_sidecars(
             pool,
-            _repository_mounts(server),
+            server_pool.repository_mounts(server, triton.REPOSITORY_ROOT),
             when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
             env=_bucket_variables(server, args),
         ),
         containers=[_triton(pool, server, placement)],
-        volumes=joined(
-            [pods.memory_volume("shm", args.shared_memory), pods.scratch_volume("tmp", args.scratch)],
-            of_kind(server.repository, VolumeRepositoryArgs, lambda repository: [_repository_volume(repository)]),
-            when(server.triton.grpc_tls, lambda tls: [pods.secret_volume("tls", tls.secret)]),
-            policy_volumes(pool),
-        ),
     )
 
 
@@ -238,8 +173,7 @@ def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement
         liveness_probe=pods.http_probe(triton.LIVE_PATH, "http", 10, failures=6, timeout_seconds=10),
         lifecycle=pods.pre_stop(),
         volume_mounts=joined(
-            [pods.mount("shm", "/dev/shm", read_only=False), pods.mount("tmp", "/tmp", read_only=False)],
-            _repository_mounts(server),
+            server_pool.mounts(server, triton.REPOSITORY_ROOT),
             staging.mounts(args, read_only=True),
             when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
             of_kind(args.loading, OnDemand, lambda _: [pods.mount("control", eviction_process.CONTROL_ROOT)]),
@@ -293,25 +227,4 @@ def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
             ],
         ),
         settings.arguments,
-    )
-
-
-def _repository_volume(repository: VolumeRepositoryArgs) -> k8s.core.v1.VolumeArgs:
-    return k8s.core.v1.VolumeArgs(
-        name="models",
-        persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(
-            claim_name=repository.claim, read_only=True
-        ),
-    )
-
-
-def _repository_mounts(server: TritonServerArgs) -> list[k8s.core.v1.VolumeMountArgs] | None:
-    return of_kind(
-        server.repository,
-        VolumeRepositoryArgs,
-        lambda repository: [
-            k8s.core.v1.VolumeMountArgs(
-                name="models", mount_path=triton.REPOSITORY_ROOT, sub_path=repository.sub_path, read_only=True
-            )
-        ],
     )

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Union
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from .openai import OpenaiServer
 from .servers import Server
 from .triton import TritonServer
 
-KINDS: Final[dict[str, type[Server]]] = {"triton": TritonServer}
+KINDS: Final[dict[str, type[Server]]] = {"triton": TritonServer, "openai": OpenaiServer}
 """Kind → the class of its servers. The first one is meant where a server does not say its kind."""
 
 
@@ -27,6 +29,12 @@ class _ByKind:
             return next(iter(choices.values()))
         union = core_schema.tagged_union_schema(choices, discriminator="kind")
         return core_schema.no_info_before_validator_function(_with_kind, union)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        made = handler(schema)
+        if "discriminator" in made:
+            made["discriminator"]["default"] = next(iter(KINDS))
+        return made
 
 
 def _with_kind(server: Any) -> Any:

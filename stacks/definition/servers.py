@@ -1,7 +1,7 @@
 """Inference servers: what servers of every kind have, and the cloud identities of their pods."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -51,6 +51,8 @@ class Server(Renamable):
 
     Each kind adds its settings, below a key of the kind's name.
     """
+
+    loads_whole_repository: ClassVar[bool] = True  # In preload pools; what lies in a bucket is copied to /tmp first.
 
     name: ServiceLabel
     """Its name, with which the names of its Services begin."""

@@ -146,8 +146,12 @@ class _Writer:
         values = [self.value(branch, form) for branch in branches]
         if form is Form.OVERLAY:
             return {"anyOf": values}
-        tag = source["discriminator"]["propertyName"]
-        asked = [{"required": self.required(_name(branch), form, tag)} for branch in branches]
+        tag, meant = source["discriminator"]["propertyName"], source["discriminator"].get("default")
+        named = [self.source[_name(branch)]["properties"][tag].get("const") for branch in branches]
+        asked = [
+            {"required": self.required(_name(branch), form, None if meant and name == meant else tag)}
+            for branch, name in zip(branches, named, strict=True)
+        ]
         return {"oneOf": [value | required for value, required in zip(values, asked, strict=True)]}
 
     def joined(self, branches: list[Schema]) -> Schema:

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 from components.args import ServerArgs
 
 from ..definition.base import Section
+from .openai import OpenaiKind
 from .triton import TritonKind
 
 
@@ -27,4 +28,5 @@ class ServerKind(Protocol):
         """
 
 
-KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind()}  # Kind, as the definition says it → what is known of it.
+KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind(), "openai": OpenaiKind()}
+"""Kind, as the definition says it → what is known of it."""

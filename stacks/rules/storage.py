@@ -23,7 +23,7 @@ def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
     """A preload pool loads every model that lies in its repository, those for another server's pools too."""
     servers = stack.platform.servers
     for path, server, pool in stack.pools():
-        if isinstance(pool.loading, OnDemand):
+        if isinstance(pool.loading, OnDemand) or not server.loads_whole_repository:
             continue
         ours = stack.repository(server)
         for other in servers:
@@ -40,7 +40,8 @@ def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
 def scratch_holds_what_is_copied_from_a_bucket(stack: Stack) -> Iterator[Problem]:
     """Models of a bucket are copied to /tmp before they are loaded, and stay there while they are."""
     for path, server, pool in stack.pools():
-        if stack.staging(server, pool) or not any(server is other for _, other, _ in stack.buckets()):
+        far = server.loads_whole_repository and any(server is other for _, other, _ in stack.buckets())
+        if stack.staging(server, pool) or not far:
             continue
         copied = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
         capacity = devices.capacity_bytes(pool)

@@ -45,7 +45,7 @@ def test_helpers_hold_files_and_conditions_that_are_no_expressions_and_nothing_e
     assert set(names) == {
         "tidegate.access.json",
         "tidegate.any.server.identity.cloud.gcp",
-        "tidegate.any.server.triton.grpcTls",
+        "tidegate.any.server.kind.default.triton.grpcTls",
         "tidegate.bytes",
         "tidegate.eviction.json",
         "tidegate.routing.json",

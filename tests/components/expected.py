@@ -1,4 +1,4 @@
-"""What comes out of three definitions, object by object, as files that a reviewer reads as a difference.
+"""What comes out of four definitions, object by object, as files that a reviewer reads as a difference.
 
 python -m tests.components.expected    writes them anew, after a change that is meant
 """
@@ -13,6 +13,7 @@ FOLDER = Path(__file__).parent / "expected"
 CASES = {
     "dev-lab": (ROOT / "stacks/inference.yaml", "dev-lab"),
     "everything": (ROOT / "tests/definitions/everything.yaml", "prod-all"),
+    "two-kinds": (ROOT / "tests/definitions/two-kinds.yaml", "prod-east"),
     "object-store": (ROOT / "tests/definitions/object-store.yaml", "prod-multi"),
 }
 

@@ -37,6 +37,11 @@ def containers(workload: KubernetesObject) -> list[dict[str, Any]]:
     return [*spec.get("initContainers", []), *spec["containers"]]
 
 
+def is_engine(workload: KubernetesObject) -> bool:
+    """Whether it speaks OpenAI's API: such servers have no gRPC, and not all of them metrics."""
+    return bool(containers(workload)[-1]["name"] == "engine")
+
+
 def ports(workload: KubernetesObject) -> dict[str, int]:
     """Named ports of a workload's pods."""
     return {port["name"]: port["containerPort"] for one in containers(workload) for port in one.get("ports", [])}

@@ -23,13 +23,17 @@ EVERYTHING = yaml.safe_load(Path("tests/definitions/everything.yaml").read_text(
 
 
 def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]:
-    """Return a stack's objects, without what says names: what a definition says, the routing table, files of TLS."""
+    """Return a stack's objects, without what says names: what a definition says, the routing table, files of TLS, and
+    prices, which metrics are multiplied by."""
     objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
     for (kind, name), item in objects.items():
         item["metadata"].get("annotations", {}).pop(ANNOTATION, None)
         for table in ("routing.json", "access.json"):
             item.get("data", {}).pop(table, None)
             item.get("data", {}).pop(f"{table}.sha256", None)
+        for rule in item["spec"]["groups"][0]["rules"] if kind == "PrometheusRule" else ():
+            for label in ("server", "pool") if "record" in rule else ():
+                rule.get("labels", {}).pop(label, None)
         if (kind, name) == ("Deployment", "inference-proxy"):
             pods = item["spec"]["template"]["spec"]
             pods["volumes"] = [volume for volume in pods["volumes"] if volume["name"] != "upstream-ca"]

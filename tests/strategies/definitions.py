@@ -23,6 +23,7 @@ from .platform import (
     Tree,
     datasets,
     dominos,
+    engines,
     labels,
     meshes,
     models,
@@ -43,7 +44,8 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     server_names = draw(
         st.lists(st.from_regex(r"[a-z][a-z0-9]{1,7}", fullmatch=True), min_size=1, max_size=2, unique=True)
     )
-    platform_servers = [draw(servers(name, dataset_names)) for name in server_names]
+    kinds = st.sampled_from([servers, servers, engines])
+    platform_servers = [draw(draw(kinds)(name, dataset_names)) for name in server_names]
     optional = {
         "domino": dominos,
         "guardrails": guardrails(),
@@ -61,7 +63,7 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     tree: Tree = {
         "images": [
             {"name": name, "repository": f"registry.example.com/{name}", "tag": "1.0"}
-            for name in ("triton", "proxy", "eviction-policy", "own-policy")
+            for name in ("triton", "engine", "proxy", "eviction-policy", "own-policy")
         ],
         "evictionPolicies": [
             {

@@ -202,13 +202,61 @@ def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
     return {"name": name, **repository, "triton": triton, "pools": server_pools}
 
 
+ENGINES: list[Tree] = [
+    {"engine": "dynamo", "worker": "sglang", "frontendResources": {"cpu": "500m"}},
+    {"engine": "dynamo", "worker": "mocker"},
+    {"engine": "vllm", "extraArguments": ["--enforce-eager"]},
+    {"engine": "sglang", "source": "org/a model"},
+    {"engine": "nim", "ownModel": True, "extraArguments": ["--enforce-eager"]},
+    {"engine": "custom", "command": ["serve"], "arguments": ["--name", "$(SERVED_NAME)"], "metricsPath": "/m"},
+    {"engine": "custom", "command": ["serve", "$(MODEL)"], "livePath": "/live", "readyPath": "/ready"},
+]
+
+
+@st.composite
+def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
+    """A server of OpenAI's API, of any engine; each replica has as many devices as it is told."""
+    settings = sometimes(
+        {
+            "contextLength": st.integers(1, 2**20),
+            "environment": st.just({"OMP_NUM_THREADS": "4"}),
+            "exitTimeoutSeconds": st.integers(1, 600),
+        }
+    )
+    size = draw(st.integers(1, 2))
+    server_pools = []
+    for pool in draw(st.lists(names(8), min_size=1, max_size=2, unique=True)):
+        made = draw(pools(pool))
+        placement = {"kind": "gpu", "count": size, "product": min(PRODUCTS)} if size > 1 else draw(single_devices())
+        made |= {"loading": {"mode": "preload"}, "placement": placement}
+        if made.get("autoscaling", {}).get("kind") == "queue":
+            made["autoscaling"] = {**made["autoscaling"], "kind": "cpu"}
+            del made["autoscaling"]["queueMilliseconds"], made["autoscaling"]["prometheusAddress"]
+        server_pools.append(_ran(made))
+    repository = {"dataset": draw(st.sampled_from(dataset_names)), "path": "language"}
+    openai = {**draw(st.sampled_from(ENGINES)), "tensorParallelSize": size, **draw(settings)}
+    server = {"name": name, "kind": "openai", "image": "engine", "openai": openai, "pools": server_pools}
+    return {**server, "repository": repository}
+
+
+def single_devices() -> st.SearchStrategy[Tree]:
+    """A placement of one device, or none."""
+    return placements().map(lambda placement: {**placement, "count": 1} if placement["kind"] == "gpu" else placement)
+
+
 @st.composite
 def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
-    """Models on the pools of these servers; their footprints fit everywhere."""
+    """Models on the pools of these servers, on those of engines just one; their footprints fit everywhere."""
     optional = {"idleSeconds": st.integers(30, 3600), "pinned": st.booleans(), "footprint": st.just("100Mi")}
     found = []
-    for name in draw(st.lists(names(), max_size=5, unique=True)):
-        server = draw(st.sampled_from(platform_servers))
+    tritons = [server for server in platform_servers if "triton" in server]
+    places = [(server, pool) for server in platform_servers if "openai" in server for pool in server["pools"]]
+    named = draw(st.lists(names(), min_size=len(places), max_size=len(places) + 5, unique=True))
+    for name, (server, pool) in zip(named, places, strict=False):
+        one = draw(st.sampled_from([{}, {"versions": [{"version": 3, "weight": 100}]}]))
+        found.append({"name": name, "server": server["name"], "pool": pool["name"], **one})
+    for name in named[len(places) :] if tritons else ():
+        server = draw(st.sampled_from(tritons))
         pool = draw(st.sampled_from(server["pools"]))
         weight = draw(st.integers(0, 100))
         split: Tree = {"versions": [{"version": 3, "weight": 100 - weight}, {"version": 4, "weight": weight}]}

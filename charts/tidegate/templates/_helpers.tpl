@@ -39,8 +39,8 @@
 {{- range $server := $.Values.servers }}{{ if and $server.identity (eq $server.identity.cloud "gcp") }}true{{ end }}{{ end }}
 {{- end }}
 
-{{- define "tidegate.any.server.triton.grpcTls" -}}
-{{- range $server := $.Values.servers }}{{ if ($server.triton).grpcTls }}true{{ end }}{{ end }}
+{{- define "tidegate.any.server.kind.default.triton.grpcTls" -}}
+{{- range $server := $.Values.servers }}{{ if and (eq ($server.kind | default "triton") "triton") ($server.triton).grpcTls }}true{{ end }}{{ end }}
 {{- end }}
 
 {{- define "tidegate.bytes" -}}
@@ -192,6 +192,7 @@
       {{- else }}
       "name": {{ $server.name | quote }},
       {{- end }}
+      {{- if eq ($server.kind | default "triton") "triton" }}
       "pools": [
         {{- range $pool := $server.pools }}
         {
@@ -214,6 +215,29 @@
         },
         {{- end }}
       ],
+      {{- else if eq $server.kind "openai" }}
+      "pools": [
+        {{- range $pool := $server.pools }}
+        {
+          {{- if and (not $pool.autoscaling) (not (ternary $pool.replicas 1 (ne $pool.replicas nil))) }}
+          "empty": true,
+          {{- end }}
+          "grpcTls": false,
+          "host": {{ printf "%s-%s-headless.%s.svc" $server.name $pool.name $.Values.namespace.name | quote }},
+          "httpPort": 8000,
+          {{- if eq $pool.loading.mode "on-demand" }}
+          "leasePort": 8090,
+          {{- end }}
+          "loading": {{ $pool.loading.mode | quote }},
+          {{- if ne $pool.called nil }}
+          "name": {{ $pool.called | quote }},
+          {{- else }}
+          "name": {{ $pool.name | quote }},
+          {{- end }}
+        },
+        {{- end }}
+      ],
+      {{- end }}
     },
     {{- end }}
   ],

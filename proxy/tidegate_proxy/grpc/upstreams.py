@@ -149,6 +149,7 @@ class Upstreams:
         found = self._replicas.get(replica)
         if found is None:
             config = pool.config
+            assert config.grpc_port is not None  # else no call gets here: its kind speaks no gRPC
             authority = self._authorities / proxy_process.upstream_ca_file(pool.server) if config.grpc_tls else None
             address = replica.address[0], config.grpc_port
             found = UpstreamConnections(address, config.host, authority, self._connect_seconds)

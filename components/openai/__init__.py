@@ -1,0 +1,1 @@
+"""What the components know of servers that speak OpenAI's HTTP API."""

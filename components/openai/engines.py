@@ -1,0 +1,301 @@
+"""The engines behind OpenAI's API: how each is started, told its model, probed and measured.
+
+Their options and variables are documented by each of them; those of Dynamo are as version 1.4 has them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+import pulumi_kubernetes as k8s
+from tidegate_contracts import openai
+
+from stacks.definition.openai import (
+    CustomSettings,
+    DynamoSettings,
+    EngineSettings,
+    NimSettings,
+    SglangSettings,
+    VllmSettings,
+)
+
+from .. import pods
+from ..args import ObjectStoreRepositoryArgs, PoolArgs, PoolContext, ServerArgs, repository_root
+from ..server_pool import mounts
+from ..values import either, equals, flat, if_true, joined, listed, none_if_empty, of_kind, of_kinds, when
+
+Made = TypeVar("Made")
+Variables = list[k8s.core.v1.EnvVarArgs] | None
+
+SYSTEM_PORT: Final = 9090  # Of a worker of Dynamo, for probes alone.
+HOME: Final = {"HOME": "/tmp", "USER": "engine"}
+"""The root file system is read-only, so home is elsewhere; and the user's number has a name in no image."""
+_DISK = "128Mi"  # For the log of a frontend.
+NO_GPU: Final = {"NVIDIA_VISIBLE_DEVICES": "void"}
+"""For what runs beside an engine: its image asks for every GPU of the node, and gets them from some runtimes."""
+_IN_THE_POD: Final = {
+    "DYN_DISCOVERY_BACKEND": "file",
+    "DYN_FILE_KV": "/tmp/dynamo",
+    "DYN_TCP_RPC_HOST": "127.0.0.1",
+    "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # an interface
+}
+"""A frontend and its worker find each other in a folder of their pod. By Kubernetes they would need a kind of the whole
+cluster (DynamoWorkerMetadata), and every pod a token that may write it."""
+
+
+class Served:
+    """The model that a pool serves: under which name, and what its engine loads."""
+
+    def __init__(self, name: str, folder: str, server: ServerArgs, settings: EngineSettings) -> None:
+        self.name, self._folder, self._server, self._settings = name, folder, server, settings
+
+    def loaded(self, make: Callable[[str], Made]) -> Made | None:
+        """Return what `make` makes of what the engine loads: a folder, a URL, or what is said in place of both."""
+
+        def of_repository() -> Made | None:
+            return repository_root(self._server, openai.REPOSITORY_ROOT, lambda root: make(f"{root}/{self._folder}"))
+
+        return either(self._settings.source, make, of_repository)
+
+    def streamed(self, make: Callable[[], Made]) -> Made | None:
+        """Return what `make` makes where it lies in object storage."""
+
+        def of_repository() -> Made | None:
+            return of_kind(self._server.repository, ObjectStoreRepositoryArgs, lambda _: make())
+
+        return either(self._settings.source, lambda _: None, of_repository)
+
+
+def of_model(
+    pool: PoolArgs, server: ServerArgs, settings: EngineSettings, make: Callable[[Served], Made]
+) -> list[Made]:
+    """Return what `make` makes of the model of a pool: there is one, of one version at the most."""
+
+    def served(name: str, folder: str) -> Made:
+        return make(Served(name, folder, server, settings))
+
+    return flat(
+        pool.models,
+        lambda model: either(
+            none_if_empty(model.versions),
+            lambda versions: listed(
+                versions,
+                lambda share: served(openai.served_as(model.name, share.version), f"{model.name}/{share.version}"),
+            ),
+            lambda: [served(model.name, model.name)],
+        ),
+    )
+
+
+class Engine(Protocol):
+    """What has to be known of an engine; its methods may be handed placeholders."""
+
+    settings: type[EngineSettings]
+    port: tuple[str, int]  # Name and number of the port at which its probes are.
+
+    def command(self, it: Any) -> list[str] | None:
+        """Return its command; that of its image without one."""
+
+    def arguments(self, it: Any, served: Served) -> list[str]:
+        """Return its arguments."""
+
+    def variables(self, it: Any, served: Served) -> Variables:
+        """Return environment variables beside those that are said."""
+
+    def paths(self, it: Any) -> tuple[str, str]:
+        """Return where it answers for as long as it is not hung, and where once its model is loaded."""
+
+    def metrics(self, it: Any, make: Callable[[str], Made]) -> Made | None:
+        """Return what `make` makes of the path of its metrics, at the port of the API."""
+
+    def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:
+        """Return what runs before it in its pod, and speaks the API."""
+
+
+class _Plain:
+    """An engine that speaks the API itself, and is told everything by its arguments."""
+
+    port = ("http", openai.HTTP_PORT)
+
+    def variables(self, it: Any, served: Served) -> Variables:  # noqa: ARG002
+        return None
+
+    def paths(self, it: Any) -> tuple[str, str]:  # noqa: ARG002
+        # It listens once its model is loaded.
+        return "/health", "/health"
+
+    def metrics(self, it: Any, make: Callable[[str], Made]) -> Made | None:  # noqa: ARG002
+        return make("/metrics")
+
+    def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:  # noqa: ARG002
+        return None
+
+
+class _Vllm(_Plain):
+    """vLLM; what lies in object storage it reads by Run:ai's streamer."""
+
+    settings: type[EngineSettings] = VllmSettings
+
+    def command(self, it: VllmSettings) -> list[str]:  # noqa: ARG002
+        return ["vllm", "serve"]
+
+    def arguments(self, it: VllmSettings, served: Served) -> list[str]:
+        return joined(
+            served.loaded(lambda model: [model]),
+            [f"--served-model-name={served.name}", f"--port={openai.HTTP_PORT}"],
+            [f"--tensor-parallel-size={it.tensor_parallel_size}", f"--shutdown-timeout={it.exit_timeout_seconds}"],
+            when(it.context_length, lambda tokens: [f"--max-model-len={tokens}"]),
+            served.streamed(lambda: ["--load-format=runai_streamer"]),
+            it.extra_arguments,
+        )
+
+
+class _Sglang(_Plain):
+    """SGLang."""
+
+    settings: type[EngineSettings] = SglangSettings
+
+    def command(self, it: SglangSettings) -> list[str]:  # noqa: ARG002
+        return ["python3", "-m", "sglang.launch_server"]
+
+    def arguments(self, it: SglangSettings, served: Served) -> list[str]:
+        return joined(
+            served.loaded(lambda model: [f"--model-path={model}"]),
+            [f"--served-model-name={served.name}", "--host=0.0.0.0", f"--port={openai.HTTP_PORT}", "--enable-metrics"],
+            [f"--tp-size={it.tensor_parallel_size}"],
+            when(it.context_length, lambda tokens: [f"--context-length={tokens}"]),
+            it.extra_arguments,
+        )
+
+
+class _Nim(_Plain):
+    """NIM, which is told most by its environment."""
+
+    settings: type[EngineSettings] = NimSettings
+
+    def command(self, it: NimSettings) -> None:  # noqa: ARG002
+        return None
+
+    def arguments(self, it: NimSettings, served: Served) -> list[str]:  # noqa: ARG002
+        return joined(["nim-serve", f"--tensor-parallel-size={it.tensor_parallel_size}"], it.extra_arguments)
+
+    def variables(self, it: NimSettings, served: Served) -> Variables:
+        return joined(
+            _variables(NIM_SERVED_MODEL_NAME=served.name, NIM_SERVER_PORT=f"{openai.HTTP_PORT}"),
+            _variables(NIM_CACHE_PATH="/tmp/nim"),
+            if_true(it.own_model, lambda: None, lambda: served.loaded(lambda model: _variables(NIM_MODEL_PATH=model))),
+            when(it.context_length, lambda tokens: _variables(NIM_MAX_MODEL_LEN=f"{tokens}")),
+        )
+
+    def paths(self, it: NimSettings) -> tuple[str, str]:  # noqa: ARG002
+        return "/v1/health/live", "/v1/health/ready"
+
+    def metrics(self, it: NimSettings, make: Callable[[str], Made]) -> Made | None:  # noqa: ARG002
+        return make("/v1/metrics")
+
+
+class _Custom(_Plain):
+    """Whatever else speaks the API."""
+
+    settings: type[EngineSettings] = CustomSettings
+
+    def command(self, it: CustomSettings) -> list[str]:
+        return joined(it.command)
+
+    def arguments(self, it: CustomSettings, served: Served) -> list[str]:  # noqa: ARG002
+        return joined(it.arguments)
+
+    def variables(self, it: CustomSettings, served: Served) -> Variables:
+        return joined(
+            served.loaded(lambda model: _variables(MODEL=model)),
+            _variables(SERVED_NAME=served.name, HTTP_PORT=f"{openai.HTTP_PORT}"),
+            _variables(TENSOR_PARALLEL_SIZE=f"{it.tensor_parallel_size}"),
+            when(it.context_length, lambda tokens: _variables(CONTEXT_LENGTH=f"{tokens}")),
+        )
+
+    def paths(self, it: CustomSettings) -> tuple[str, str]:
+        return it.live_path, it.ready_path
+
+    def metrics(self, it: CustomSettings, make: Callable[[str], Made]) -> Made | None:
+        return when(it.metrics_path, make)
+
+
+class _Dynamo(_Plain):
+    """Dynamo: a worker, and the frontend beside it, which ends after it: so that streams in flight have their end."""
+
+    settings: type[EngineSettings] = DynamoSettings
+    port = ("system", SYSTEM_PORT)
+
+    def command(self, it: DynamoSettings) -> list[str]:
+        return ["python3", "-m", f"dynamo.{it.worker}"]
+
+    def arguments(self, it: DynamoSettings, served: Served) -> list[str]:
+        def written(model: str, name: str, tokens: str, parallel: str | None) -> list[str]:
+            return joined(
+                served.loaded(lambda loaded: [f"--{model}={loaded}"]),
+                [f"--{name}={served.name}"],
+                [f"--{parallel}={it.tensor_parallel_size}"] if parallel else None,
+                when(it.context_length, lambda length: [f"--{tokens}={length}"]),
+            )
+
+        def of(worker: str, *options: str | None, otherwise: Any = lambda: None) -> Any:
+            return if_true(equals(it.worker, worker), lambda: written(*options), otherwise)  # type: ignore[arg-type]
+
+        return joined(
+            of("vllm", "model", "served-model-name", "max-model-len", "tensor-parallel-size"),
+            of("sglang", "model-path", "served-model-name", "context-length", "tp-size"),
+            of("trtllm", "model", "served-model-name", "max-seq-len", "tensor-parallel-size"),
+            of("mocker", "model-path", "model-name", "max-model-len", None),
+            it.extra_arguments,
+        )
+
+    def variables(self, it: DynamoSettings, served: Served) -> Variables:  # noqa: ARG002
+        # Nobody is sent here any more when it is told to end: it need not wait for that.
+        return pods.variables(
+            {
+                **_IN_THE_POD,
+                "DYN_SYSTEM_PORT": f"{SYSTEM_PORT}",
+                "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS": '["generate"]',
+                "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "0",
+                "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT": f"{it.exit_timeout_seconds}",
+            }
+        )
+
+    def paths(self, it: DynamoSettings) -> tuple[str, str]:  # noqa: ARG002
+        return "/live", "/health"
+
+    def frontends(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs]:
+        server = pool.server
+        return of_model(
+            pool.args,
+            server,
+            it,
+            lambda served: pods.container(
+                "frontend",
+                server.image,
+                pool.every_pod,
+                {"http": openai.HTTP_PORT},
+                pods.variables({**HOME, **NO_GPU, **_IN_THE_POD}),
+                command=["python3", "-m", "dynamo.frontend"],
+                args=[f"--http-port={openai.HTTP_PORT}"],
+                restart_policy="Always",
+                resources=pods.container_resources(it.frontend_resources, _DISK),
+                startup_probe=pods.http_probe("/live", "http", 1, failures=120),
+                # It is well without any worker, and has no model then; below that, at /ready, some say no with 200.
+                readiness_probe=pods.http_probe(f"/v1/models/{served.name}", "http", 5, failures=3),
+                liveness_probe=pods.http_probe("/live", "http", 10, failures=6, timeout_seconds=10),
+                volume_mounts=mounts(server, openai.REPOSITORY_ROOT),
+            ),
+        )
+
+
+def by_engine(settings: EngineSettings, make: Callable[[Engine, Any], Made | None]) -> Made | None:
+    """Return what `make` makes of the engine that is said, and its settings."""
+    return of_kinds(settings, {engine.settings: partial(make, engine) for engine in _ENGINES})
+
+
+_ENGINES: Final[tuple[Engine, ...]] = (_Dynamo(), _Vllm(), _Sglang(), _Nim(), _Custom())
+
+
+def _variables(**values: str) -> Variables:
+    return pods.variables(values)

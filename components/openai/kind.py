@@ -1,0 +1,31 @@
+"""What other components ask of servers that speak OpenAI's HTTP API."""
+
+from typing import Any
+
+import pulumi
+from tidegate_contracts import openai
+
+from ..args import PoolContext, ServerArgs
+from .pool import OpenaiPool
+from .server import OpenaiServerArgs
+
+
+class OpenaiKind:
+    """A server of OpenAI's API, as `components.kinds.ServerKind` asks for it."""
+
+    args: type[ServerArgs] = OpenaiServerArgs
+    http_port = openai.HTTP_PORT
+    grpc_port = None
+    metrics_port = openai.METRICS_PORT
+    metrics_path = openai.METRICS_PATH
+
+    def grpc_tls(self, server: OpenaiServerArgs) -> None:
+        """Return None: it speaks no gRPC."""
+
+    def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
+        """Declare the objects of a pool."""
+        OpenaiPool(name, pool, opts)
+
+    def alerts(self, selector: str) -> list[dict[str, Any]]:  # noqa: ARG002
+        """Return none: each engine has series of its own, and what calls meet the proxies measure."""
+        return []

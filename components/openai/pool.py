@@ -1,0 +1,116 @@
+"""A pool of engines that speak OpenAI's HTTP API: replicas of one model on one kind of slice."""
+
+from typing import Any, cast
+
+import pulumi
+import pulumi_kubernetes as k8s
+from tidegate_contracts import openai
+
+from stacks.definition.base import Resources
+
+from .. import pods, server_pool
+from ..args import PoolContext
+from ..gpu_placement import GpuPlacement
+from ..values import joined, none_if_empty, quotient
+from .engines import HOME, NO_GPU, Engine, Served, by_engine, of_model
+from .server import OpenaiServerArgs
+
+# What it hands out on a port of its own is the engine's metrics and nothing else of what the engine answers.
+_RELAY = """\
+import http.server, sys
+from urllib.request import ProxyHandler, build_opener
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b""
+        try:
+            if self.path == "/metrics":
+                body = build_opener(ProxyHandler({})).open(sys.argv[1], timeout=8).read()
+            self.send_response(200)
+        except OSError:
+            self.send_response(503)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("", int(sys.argv[2])), Handler).serve_forever()
+"""
+_RELAY_RESOURCES, _DISK = Resources(cpu="10m", memory="64Mi"), "64Mi"
+
+
+class OpenaiPool(pulumi.ComponentResource):
+    """A StatefulSet of engines with its Services, budget and autoscaler."""
+
+    def __init__(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare a pool of a server."""
+        super().__init__("tidegate:components:OpenaiPool", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        args, server = pool.args, cast("OpenaiServerArgs", pool.server)
+        placement = GpuPlacement(f"{name}-placement", args.placement, pool.place, pool.name, pool.labels, child)
+        spec = server_pool.pod_spec(
+            pool,
+            placement,
+            server.openai.exit_timeout_seconds,
+            None,
+            init_containers=by_engine(server.openai, lambda engine, it: _sidecars(pool, engine, it)),
+            containers=by_engine(
+                server.openai,
+                lambda engine, it: of_model(
+                    args, server, it, lambda served: _engine(pool, placement, engine, it, served)
+                ),
+            ),
+        )
+        # By number: what the port is called, the container of a frontend may say.
+        ports = [pods.service_port("http", openai.HTTP_PORT, openai.HTTP_PORT)]
+        server_pool.declare(name, pool, spec, ports, self)
+        self.register_outputs({})
+
+
+def _engine(
+    pool: PoolContext, placement: GpuPlacement, engine: Engine, it: Any, served: Served
+) -> k8s.core.v1.ContainerArgs:
+    args = pool.args
+    port, number = engine.port
+    live, ready = engine.paths(it)
+    return pods.container(
+        "engine",
+        pool.server.image,
+        pool.every_pod,
+        {port: number},
+        joined(pods.variables(HOME), engine.variables(it, served), pods.variables(it.environment)),
+        command=engine.command(it),
+        args=none_if_empty(engine.arguments(it, served)),
+        resources=placement.resources(args.resources, args.scratch),
+        # A probe every ten seconds, for as long as loading may take: that is told from being hung.
+        startup_probe=pods.http_probe(ready, port, 10, failures=quotient(args.startup_seconds, 10)),
+        readiness_probe=pods.http_probe(ready, port, 5, failures=3),
+        # Patient: a long prompt can hold up the answer.
+        liveness_probe=pods.http_probe(live, port, 10, failures=6, timeout_seconds=10),
+        lifecycle=pods.pre_stop(),
+        volume_mounts=server_pool.mounts(pool.server, openai.REPOSITORY_ROOT),
+    )
+
+
+def _sidecars(pool: PoolContext, engine: Engine, it: Any) -> list[k8s.core.v1.ContainerArgs] | None:
+    """Return what runs beside an engine, and ends after it."""
+    found: list[k8s.core.v1.ContainerArgs] | None = none_if_empty(
+        joined(engine.frontends(it, pool), engine.metrics(it, lambda path: [_relay(pool, path)]))
+    )
+    return found
+
+
+def _relay(pool: PoolContext, path: str) -> k8s.core.v1.ContainerArgs:
+    """Return the container that hands an engine's metrics to Prometheus, which may not reach the API's own port."""
+    return pods.container(
+        "metrics",
+        pool.server.image,
+        pool.every_pod,
+        {"metrics": openai.METRICS_PORT},
+        pods.variables({**HOME, **NO_GPU}),
+        command=["python3", "-c", _RELAY],
+        args=[f"http://127.0.0.1:{openai.HTTP_PORT}{path}", f"{openai.METRICS_PORT}"],
+        restart_policy="Always",
+        resources=pods.container_resources(_RELAY_RESOURCES, _DISK),
+        startup_probe=pods.http_probe("/", "metrics", 1, failures=60),
+        liveness_probe=pods.http_probe("/", "metrics", 10, failures=6),
+    )

@@ -1,0 +1,138 @@
+"""What the pools of every kind of server have in common: their pods' surroundings, and the objects around them."""
+
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from stacks.definition.base import CpuScaling
+
+from . import pods
+from .args import GRACE_SECONDS, PoolContext, ServerArgs, VolumeRepositoryArgs
+from .gpu_placement import GpuPlacement
+from .identity import pod_labels
+from .place import LOADING, ROLE, service_account
+from .values import either, joined, merged, none_if_empty, of_kind, total, when, whole
+
+
+def pod_spec(
+    pool: PoolContext,
+    placement: GpuPlacement,
+    exit_seconds: int,
+    volumes: list[k8s.core.v1.VolumeArgs] | None,
+    file_group: int | None = None,
+    **more: Any,
+) -> k8s.core.v1.PodSpecArgs:
+    """Return the spec of a pool's pods, of which requests in flight may take so long to end; `more` of it.
+
+    They have the repository, where it is a volume, /dev/shm and /tmp, beside `volumes`.
+    """
+    args, server = pool.args, pool.server
+    return pods.pod_spec(
+        service_account(server.kind, server.name),
+        file_group,
+        node_selector=placement.node_selector(args.node_selector),
+        tolerations=placement.tolerations(args.tolerations),
+        affinity=when(args.affinity, whole),
+        topology_spread_constraints=pods.spread_over_nodes(pool.selector),
+        priority_class_name=args.priority_class,
+        resource_claims=placement.resource_claims,
+        # The pause before SIGTERM, then what requests in flight may take, then a margin.
+        termination_grace_period_seconds=total(exit_seconds, GRACE_SECONDS),
+        volumes=joined(
+            [pods.memory_volume("shm", args.shared_memory), pods.scratch_volume("tmp", args.scratch)],
+            of_kind(server.repository, VolumeRepositoryArgs, lambda repository: [_repository_volume(repository)]),
+            volumes,
+        ),
+        **more,
+    )
+
+
+def mounts(server: ServerArgs, repository_root: str) -> list[k8s.core.v1.VolumeMountArgs]:
+    """Return the mounts of what every pod has, for the container that serves."""
+    return joined(
+        [pods.mount("shm", "/dev/shm", read_only=False), pods.mount("tmp", "/tmp", read_only=False)],
+        repository_mounts(server, repository_root),
+    )
+
+
+def repository_mounts(server: ServerArgs, root: str) -> list[k8s.core.v1.VolumeMountArgs] | None:
+    """Return the mount of the repository, where it is a volume."""
+    return of_kind(
+        server.repository,
+        VolumeRepositoryArgs,
+        lambda repository: [
+            k8s.core.v1.VolumeMountArgs(name="models", mount_path=root, sub_path=repository.sub_path, read_only=True)
+        ],
+    )
+
+
+def declare(
+    name: str,
+    pool: PoolContext,
+    spec: k8s.core.v1.PodSpecArgs,
+    ports: list[k8s.core.v1.ServicePortArgs],
+    parent: pulumi.Resource,
+    *,
+    more_ports: list[k8s.core.v1.ServicePortArgs] | None = None,
+    needs: pulumi.Resource | None = None,
+) -> None:
+    """Declare the StatefulSet of a pool's pods with its Services, budget and CPU autoscaler.
+
+    `more_ports` are of the headless Service alone, and `needs` is there before the pods. They stay out of the mesh,
+    where there is one.
+    """
+    args, place = pool.args, pool.place
+    child = pulumi.ResourceOptions(parent=parent)
+    timeouts = when(
+        args.pulumi_timeouts,
+        lambda seconds: pulumi.CustomTimeouts(create=f"{seconds.ready}s", update=f"{seconds.updated}s"),
+    )
+    # Pulumi takes a Service for ready when its pods are: as long as for them.
+    as_long = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=timeouts))
+    metadata = place.metadata(pool.name, pool.labels)
+    pods.service(f"{name}-service", metadata, pool.selector, ports, as_long)
+    headless = place.metadata(pool.headless_name, pool.labels)
+    pods.service(f"{name}-headless", headless, pool.selector, joined(ports, more_ports), child, cluster_ip="None")
+    k8s.apps.v1.StatefulSet(
+        f"{name}-servers",
+        metadata=metadata,
+        spec=k8s.apps.v1.StatefulSetSpecArgs(
+            service_name=pool.headless_name,
+            # An autoscaler owns the number where there is one.
+            replicas=either(args.autoscaling, lambda _: None, lambda: args.replicas),
+            # Replicas share nothing: none needs to wait for another.
+            pod_management_policy="Parallel",
+            selector=k8s.meta.v1.LabelSelectorArgs(match_labels=pool.selector),
+            template=k8s.core.v1.PodTemplateSpecArgs(
+                metadata=k8s.meta.v1.ObjectMetaArgs(
+                    labels=merged(
+                        pod_labels(pool.server.identity),
+                        pool.labels,
+                        {ROLE: "server", LOADING: args.loading.mode},
+                        when(pool.mesh, lambda _: {"sidecar.istio.io/inject": "false"}),
+                    ),
+                    annotations=none_if_empty(pool.every_pod.annotations),
+                ),
+                spec=spec,
+            ),
+        ),
+        opts=pulumi.ResourceOptions(
+            parent=parent, depends_on=when(needs, lambda made: [made]), custom_timeouts=timeouts
+        ),
+    )
+    pods.disruption_budget(f"{name}-budget", metadata, pool.selector, args.max_unavailable, child)
+    of_kind(
+        args.autoscaling,
+        CpuScaling,
+        lambda scaling: pods.cpu_autoscaler(f"{name}-autoscaler", "StatefulSet", metadata, scaling, child),
+    )
+
+
+def _repository_volume(repository: VolumeRepositoryArgs) -> k8s.core.v1.VolumeArgs:
+    return k8s.core.v1.VolumeArgs(
+        name="models",
+        persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(
+            claim_name=repository.claim, read_only=True
+        ),
+    )

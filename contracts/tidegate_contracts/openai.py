@@ -1,0 +1,18 @@
+"""What the parts agree on about a server that speaks OpenAI's HTTP API, whichever engine it is.
+
+Its ports are those of Triton, so that no boundary has to open more for it.
+"""
+
+from typing import Final
+
+HTTP_PORT: Final = 8000
+METRICS_PORT: Final = 8002
+"""Metrics have a port of their own: most engines have them at that of the API, which nobody but proxies may reach."""
+METRICS_PATH: Final = "/metrics"
+
+REPOSITORY_ROOT: Final = "/models"
+
+
+def served_as(model: str, version: int) -> str:
+    """Return the name under which an engine serves a version; a model without versions is served by its own name."""
+    return f"{model}-v{version}"

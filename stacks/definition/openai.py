@@ -1,0 +1,153 @@
+"""Servers of the kind `openai`, which speak OpenAI's HTTP API: which engine, and the settings of its process."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+from tidegate_contracts import proxy_process
+
+from .base import ByteQuantity, DnsLabel, EnvironmentName, Resources, Section, Text, Without, form
+from .servers import Server
+
+# Argument of an engine → the key that sets it, where one does.
+OWNED_ARGUMENTS: Mapping[str, str] = {
+    **dict.fromkeys(("model", "model-path"), "openai.source"),
+    **dict.fromkeys(("served-model-name", "model-name"), "models"),
+    **dict.fromkeys(("tensor-parallel-size", "tp-size", "tp"), "openai.tensorParallelSize"),
+    **dict.fromkeys(("max-model-len", "context-length", "max-seq-len"), "openai.contextLength"),
+    "shutdown-timeout": "openai.exitTimeoutSeconds",
+    # The proxy, the boundary and the probes rely on these.
+    **dict.fromkeys(("host", "port", "uds", "api-key", "ssl-keyfile", "ssl-certfile", "discovery-backend"), ""),
+}
+ExtraArgument = Annotated[Text, form(r"^\S(.*\S)?$", "one argument, such as --gpu-memory-utilization=0.85")]
+_SET_BY_US = "is a variable that Tidegate sets itself"
+_OURS = (
+    "^(HOME|USER|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*)"
+    "|NIM_(MODEL_PATH|SERVED_MODEL_NAME|SERVER_PORT|MAX_MODEL_LEN|CACHE_PATH)"
+    "|MODEL|SERVED_NAME|HTTP_PORT|TENSOR_PARALLEL_SIZE|CONTEXT_LENGTH|NVIDIA_VISIBLE_DEVICES)$"
+)
+
+
+class EngineSettings(Section):
+    """What the settings of every engine have in common."""
+
+    reads_object_storage: ClassVar[bool] = True  # Whether it loads models straight from there.
+
+    source: Text | None = None
+    """What the engine loads in place of the model's folder in the repository: an id or a path that it knows. Without it
+    that folder is the model's name, and below it the version where the model has versions."""
+    tensor_parallel_size: Annotated[int, Field(ge=1, le=16)] = 1
+    """Devices over which the model is spread: those of one replica."""
+    context_length: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
+    """Tokens of prompt and answer together; what the model can without it."""
+    environment: Annotated[dict[EnvironmentName, str], Without(_OURS, _SET_BY_US)] = Field(default_factory=dict)
+    """Environment variables of the engine's container. Never a secret."""
+    exit_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 120
+    """How long streams in flight may take to end when a replica stops."""
+
+
+class KnownEngineSettings(EngineSettings):
+    """What the settings of engines have in common whose arguments are known here."""
+
+    extra_arguments: tuple[ExtraArgument, ...] = ()
+    """Further arguments of the engine; not those that Tidegate sets."""
+
+    @model_validator(mode="after")
+    def _extra_arguments_leave_ours_alone(self) -> Self:
+        """Ports, names and probes are relied on elsewhere."""
+        for argument in self.extra_arguments:
+            option = argument.lstrip("-").partition("=")[0]
+            # Engines read their arguments with argparse, which takes the beginning of a name for the name.
+            begun = [owned for owned in OWNED_ARGUMENTS if owned.startswith(option)]
+            if argument.startswith("-") and begun:
+                owned = option if option in begun else begun[0]
+                source = f", from {OWNED_ARGUMENTS[owned]}" if OWNED_ARGUMENTS[owned] else ""
+                raise ValueError(f"extraArguments may not set {argument}: Tidegate sets --{owned} itself{source}")
+        return self
+
+
+class FrontendResources(Resources):
+    """What a frontend asks of its node. The memory limit equals the request."""
+
+    memory: ByteQuantity = "1Gi"
+    """Memory asked for, and its limit."""
+
+
+class DynamoSettings(KnownEngineSettings):
+    """NVIDIA Dynamo: in each replica a frontend, and the worker behind it, which find each other by files."""
+
+    reads_object_storage: ClassVar[bool] = False
+
+    engine: Literal["dynamo"]
+    worker: Literal["vllm", "sglang", "trtllm", "mocker"] = "vllm"
+    """What computes; the mocker needs no GPU and answers nonsense, for trials."""
+    frontend_resources: FrontendResources = FrontendResources()
+    """CPU and memory of the frontend beside each worker."""
+
+
+class VllmSettings(KnownEngineSettings):
+    """vLLM's own server, `vllm serve`."""
+
+    engine: Literal["vllm"]
+
+
+class SglangSettings(KnownEngineSettings):
+    """SGLang's own server."""
+
+    reads_object_storage: ClassVar[bool] = False
+
+    engine: Literal["sglang"]
+
+
+class NimSettings(KnownEngineSettings):
+    """NVIDIA NIM, from version 2 on."""
+
+    engine: Literal["nim"]
+    own_model: bool = False
+    """Whether the image brings its model; then nothing of the repository is loaded."""
+
+
+_PATH = form(proxy_process.PATH_PATTERN, "a path, such as /health")
+
+
+class CustomSettings(EngineSettings):
+    """Any other server of OpenAI's API. It listens at port 8000.
+
+    Its command and arguments may hold $(MODEL), the model's folder or `source`, $(SERVED_NAME), the name that it has to
+    answer to, $(HTTP_PORT), $(TENSOR_PARALLEL_SIZE) and, where it is said, $(CONTEXT_LENGTH).
+    """
+
+    engine: Literal["custom"]
+    command: Annotated[tuple[Text, ...], Field(min_length=1)]
+    """Command of the container."""
+    arguments: tuple[Text, ...] = ()
+    """Its arguments, all of them."""
+    live_path: Annotated[str, _PATH] = "/health"
+    """Where it answers 200 for as long as it is not hung."""
+    ready_path: Annotated[str, _PATH] = "/health"
+    """Where it answers 200 once its model is loaded."""
+    metrics_path: Annotated[str | None, _PATH] = None
+    """Where it has metrics, at the same port; its image has python3 then. They are not read without it."""
+
+
+AnyEngine = Annotated[
+    DynamoSettings | VllmSettings | SglangSettings | NimSettings | CustomSettings, Field(discriminator="engine")
+]
+
+
+class OpenaiServer(Server):
+    """One logical server of OpenAI's API: pools of which each serves one model."""
+
+    loads_whole_repository: ClassVar[bool] = False
+
+    kind: Literal["openai"]
+    """Kind of the server."""
+    image: DnsLabel
+    """Its image, by its name under images."""
+    openai: AnyEngine
+    """Which engine it is, and the settings of its process."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Environment variables of the engine's container."""
+        return self.openai.environment

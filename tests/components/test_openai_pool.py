@@ -1,0 +1,177 @@
+"""Pools of engines that speak OpenAI's API: what each engine is told, and what stands around it."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from tidegate_contracts import openai, proxy_process
+from tidegate_contracts.routing import RoutingTable
+
+from components.args import GRACE_SECONDS
+from components.evaluate import KubernetesObject
+from lab.local_plane.process import free_ports
+from stacks.resolve import resolve
+from stacks.validate import read_definition
+from tests.charts.rendering import declared
+
+from .objects import containers, named, of_kind, ports, template
+
+_FILE = Path(__file__).parents[1] / "definitions/two-kinds.yaml"
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[KubernetesObject]:
+    definition = read_definition(_FILE)
+    return declared(resolve(definition.stacks[0], definition.lock))
+
+
+def container(objects: list[KubernetesObject], pool: str, name: str = "engine") -> dict[str, Any]:
+    """The container of this name in the pods of a pool."""
+    (found,) = (one for one in containers(named(objects, "StatefulSet", pool)) if one["name"] == name)
+    return found
+
+
+def variables(one: dict[str, Any]) -> dict[str, str]:
+    """The environment variables of a container."""
+    return {each["name"]: each["value"] for each in one["env"]}
+
+
+@pytest.mark.parametrize(
+    ("pool", "words"),
+    [
+        ("chat-llama", ["python3", "-m", "dynamo.vllm", "--model=/models/llama/3", "--served-model-name=llama-v3",
+                        "--tensor-parallel-size=2", "--max-model-len=32768", "--gpu-memory-utilization=0.9"]),
+        ("code-qwen", ["vllm", "serve", "s3://models-of-dev/language/qwen/1", "--served-model-name=qwen-v1",
+                       "--port=8000", "--tensor-parallel-size=1", "--shutdown-timeout=120",
+                       "--load-format=runai_streamer"]),
+        ("code-small", ["vllm", "serve", "s3://models-of-dev/language/qwen-small", "--served-model-name=qwen-small",
+                        "--port=8000", "--tensor-parallel-size=1", "--shutdown-timeout=120",
+                        "--load-format=runai_streamer"]),
+        ("embed-main", ["python3", "-m", "sglang.launch_server", "--model-path=/models/embedder",
+                        "--served-model-name=embedder", "--host=0.0.0.0", "--port=8000", "--enable-metrics",
+                        "--tp-size=1", "--is-embedding"]),
+        ("nim-main", ["nim-serve", "--tensor-parallel-size=1"]),
+    ],
+)  # fmt: skip
+def test_an_engine_is_told_its_model_and_the_name_to_serve_it_under(
+    objects: list[KubernetesObject], pool: str, words: list[str]
+) -> None:
+    engine = container(objects, pool)
+    assert [*engine.get("command", []), *engine["args"]] == words
+
+
+def test_a_nim_with_its_own_model_is_told_of_no_other(objects: list[KubernetesObject]) -> None:
+    told = variables(container(objects, "nim-main"))
+    assert told["NIM_SERVED_MODEL_NAME"] == "llama-8b"
+    assert "NIM_MODEL_PATH" not in told
+
+
+def test_a_server_of_ones_own_finds_in_variables_what_its_command_may_hold(objects: list[KubernetesObject]) -> None:
+    told = variables(container(objects, "edge-main"))
+    assert told["MODEL"] == "/models/phi/2"
+    assert told["SERVED_NAME"] == openai.served_as("phi", 2)
+    assert told["HTTP_PORT"] == str(openai.HTTP_PORT)
+
+
+def test_a_worker_of_dynamo_finds_the_frontend_of_its_own_pod_and_asks_no_cluster(
+    objects: list[KubernetesObject],
+) -> None:
+    frontend, worker = container(objects, "chat-llama", "frontend"), container(objects, "chat-llama")
+    for one in (frontend, worker):
+        assert variables(one)["DYN_DISCOVERY_BACKEND"] == "file"
+        assert variables(one)["DYN_FILE_KV"].startswith("/tmp/")
+        assert {"name": "tmp", "mountPath": "/tmp"} in one["volumeMounts"]
+    assert frontend["restartPolicy"] == "Always", "it ends after the worker, whose streams it carries"
+    assert frontend["readinessProbe"]["httpGet"]["path"] == "/v1/models/llama-v3"
+    assert of_kind(objects, "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding") == []
+
+
+def test_only_the_engine_has_a_gpu(objects: list[KubernetesObject]) -> None:
+    for one in containers(named(objects, "StatefulSet", "chat-llama")):
+        has = one["resources"]["limits"].get("nvidia.com/gpu")
+        assert has == ("2" if one["name"] == "engine" else None)
+        assert variables(one).get("NVIDIA_VISIBLE_DEVICES") == (None if one["name"] == "engine" else "void")
+
+
+def test_streams_have_their_time_after_the_pause(objects: list[KubernetesObject]) -> None:
+    spec = template(named(objects, "StatefulSet", "embed-main"))["spec"]
+    assert spec["terminationGracePeriodSeconds"] == 30 + GRACE_SECONDS
+    assert spec["containers"][0]["lifecycle"]["preStop"]
+
+
+def test_loading_may_take_as_long_as_the_pool_says_and_hanging_may_not(objects: list[KubernetesObject]) -> None:
+    engine = container(objects, "chat-llama")
+    assert engine["startupProbe"]["failureThreshold"] * engine["startupProbe"]["periodSeconds"] == 1800
+    assert engine["livenessProbe"]["failureThreshold"] * engine["livenessProbe"]["periodSeconds"] == 60
+
+
+def test_prometheus_comes_to_metrics_and_not_to_the_api(objects: list[KubernetesObject]) -> None:
+    policy = named(objects, "NetworkPolicy", "metrics-of-servers")
+    (rule,) = policy["spec"]["ingress"]
+    assert [port["port"] for port in rule["ports"]] == [openai.METRICS_PORT]
+    with_metrics = {"chat-llama", "code-qwen", "code-small", "embed-main", "nim-main"}
+    for workload in of_kind(objects, "StatefulSet"):
+        if workload["metadata"]["name"] in with_metrics:
+            assert ports(workload)["metrics"] == openai.METRICS_PORT
+
+
+def test_proxies_are_told_the_kind_and_no_port_of_grpc(objects: list[KubernetesObject]) -> None:
+    text = named(objects, "ConfigMap", "inference-proxy-routing")["data"][proxy_process.ROUTING_FILE]
+    servers = {server.name: server for server in RoutingTable.model_validate_json(text).servers}
+    (pool,) = servers["chat"].pools
+    assert servers["chat"].kind == "openai"
+    assert (pool.http_port, pool.grpc_port, pool.grpc_tls) == (openai.HTTP_PORT, None, False)
+    assert [pool.grpc_port for pool in servers["classic"].pools] == [8001]
+    assert "grpcPort" not in json.loads(text)["servers"][0]["pools"][0]
+
+
+class _Engine(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"vllm:num_requests_running 3\n" if self.path == "/metrics" else b"secret")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def relaying(relay: dict[str, Any], engine: int) -> Iterator[str]:
+    """The relay as a process, of an engine at a port; the address that it listens at."""
+    (port,) = free_ports(1)
+    words = [sys.executable, *relay["command"][1:], f"http://127.0.0.1:{engine}/metrics", str(port)]
+    process = subprocess.Popen(words, env={"http_proxy": "http://192.0.2.1:9"})
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError):
+                urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+                break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_relay_hands_out_metrics_and_nothing_else_of_an_engine(objects: list[KubernetesObject]) -> None:
+    relay = container(objects, "code-qwen", "metrics")
+    assert relay["args"] == ["http://127.0.0.1:8000/metrics", "8002"]
+    engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
+    Thread(target=engine.serve_forever, daemon=True).start()
+    with relaying(relay, engine.server_port) as address:
+        assert urlopen(f"{address}/metrics").read() == b"vllm:num_requests_running 3\n"
+        assert urlopen(f"{address}/v1/models").read() == b""
+        engine.shutdown()
+        engine.server_close()
+        with pytest.raises(HTTPError, match="503"):
+            urlopen(f"{address}/metrics")

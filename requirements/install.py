@@ -76,7 +76,7 @@ def main() -> None:
     """Run the command line above."""
     parser = argparse.ArgumentParser(description="Makes the virtual environment of a locked requirements file.")
     parser.add_argument("--where", action="store_true", help="only say where it is")
-    parser.add_argument("requirements", choices=("run", "test", "mlflow", "triton", "site"))
+    parser.add_argument("requirements", choices=("run", "test", "mlflow", "triton", "export", "site"))
     wanted = parser.parse_args()
     requirements = HERE / f"{wanted.requirements}.txt"
     venv = folder(requirements)

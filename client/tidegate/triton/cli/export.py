@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ...cli.output import Json, Text, answering, note, print_json, print_table
+from ...cli.output import Json, Text, answering, counted, note, print_json, print_table
 
 if TYPE_CHECKING:
     from ..export.entry import Exported
@@ -60,7 +60,7 @@ def export(
 def _print(done: "Exported", tolerance: float) -> None:
     print(f"{done.folder} is there")
     if done.differences is not None:
-        print(f"{done.rows} rows were compared with the original, tolerance {tolerance:g}:")
+        print(f"compared with the original on {counted(done.rows, 'row')}, tolerance {tolerance:g}:")
         rows = [(name, "same" if most is None else f"{most:.3g}") for name, most in done.differences.items()]
         print_table(("output", "#largest difference"), rows)
     print(f"next: {done.then}")

@@ -19,7 +19,8 @@ _HEAD: Final = """#!/bin/sh
 set -eu
 cd "$(dirname "$0")"
 """
-_LLM: Final = """python3 - <<'END'
+_LLM: Final = """# {source} is to be copied here, as {model}/.
+python3 - <<'END'
 from pathlib import Path
 from tensorrt_llm.models import AutoModelForCausalLM
 Path("{checkpoint}").mkdir(exist_ok=True)
@@ -80,9 +81,8 @@ def gpu_of(mig: str | None) -> str:
 
 
 def write_build(folder: Path, name: str, commands: str, what: str, image: str, volume: str, gpu: str) -> None:
-    """Write commands and their Job. `volume` is CLAIM or CLAIM/PATH: where the folder will be."""
+    """Write commands and their Job. `volume` is CLAIM/PATH, where the folder will be."""
     claim, _, path = volume.partition("/")
-    path = path or folder.name
     (folder / SCRIPT).write_text(_HEAD.format(what=what, job=JOB) + commands, "utf-8")
     said = {"image": image, "claim": claim, "script": f"/dataset/{path}/{SCRIPT}"}
     quoted = {key: json.dumps(value) for key, value in said.items()}
@@ -97,13 +97,14 @@ def plan_commands(inputs: Sequence[Any], max_batch: int) -> str:
         for option, rows in (("min", 1), ("opt", max(1, max_batch // 2)), ("max", max(1, max_batch))):
             shapes = (f"{each.name}:{'x'.join(str(rows if dim < 0 else dim) for dim in each.dims)}" for each in inputs)
             command.append(f"--{option}Shapes={','.join(shapes)}")
-    return f"# --noTF32: the precision that was compared. Any other may need a wider tolerance in golden.json.\n{shlex.join(command)}\n"
+    why = "# --noTF32: the precision that was compared. Any other may need a wider tolerance in golden.json."
+    return f'{why}\nPATH="$PATH:/usr/src/tensorrt/bin"\n{shlex.join(command)}\n'
 
 
-def engine_commands(max_batch: int) -> str:
-    """Return the commands that make an engine of TensorRT-LLM of a model from Hugging Face."""
+def engine_commands(source: str, max_batch: int) -> str:
+    """Return the commands that make an engine of TensorRT-LLM of a model as Hugging Face has it."""
     built = f"trtllm-build --checkpoint_dir {CHECKPOINT} --output_dir {ENGINE} --max_batch_size {max(1, max_batch)}\n"
-    return _LLM.format(checkpoint=CHECKPOINT, model=HUGGING_FACE) + built
+    return _LLM.format(source=repr(source), checkpoint=CHECKPOINT, model=HUGGING_FACE) + built
 
 
 def check_hugging_face(source: str) -> None:

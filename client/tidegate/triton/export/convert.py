@@ -25,8 +25,8 @@ class Sample:
     rows: int
 
 
-def sample_of(name: str, given: Any, where: str) -> Sample:
-    """Return inputs for models of a library; raises UsageError.
+def sample_of(name: str, given: Any, where: str, only: str = "X") -> Sample:
+    """Return inputs for models of a library; raises UsageError. `only` is the name of one that has none.
 
     A table's columns are an input each for scikit-learn, and one matrix for others. Numbers with fractions are FP32 for
     the exported model, as exporters want it; the original is asked with what was given.
@@ -41,8 +41,8 @@ def sample_of(name: str, given: Any, where: str) -> Sample:
             named = {str(column): given[column].to_numpy().reshape(-1, 1) for column in given}
         else:
             given = given.to_numpy() if is_frame(given) else given
-            named = given if isinstance(given, Mapping) else {"INPUT__0" if name == "torch" else "X": given}
-            named = {str(each): numpy.asarray(value) for each, value in named.items()}
+            by_name = given if isinstance(given, Mapping) else {only: given}
+            named = {str(each): numpy.asarray(value) for each, value in by_name.items()}
             given = next(iter(named.values()))
             if is_trees or (name == "sklearn" and given.dtype.kind in "iub"):
                 named = {each: array.astype(numpy.float32) for each, array in named.items()}
@@ -116,11 +116,10 @@ def _run_torch(model: Any, sample: Sample) -> list[Array]:
 
 
 def convert(source: Source, sample: Sample, outputs: int, file: Path, where: str) -> None:
-    """Write a model as ONNX, or TorchScript by the file's name; raises UsageError where its exporter does not take it."""
+    """Write a model as ONNX, or as TorchScript, by the file's name; raises UsageError where that cannot be."""
     if file.suffix != ".onnx" and source.library != "torch":
-        raise UsageError(
-            f"TorchScript is made of PyTorch only, and this is {source.library}", where=where, do="say --to onnx"
-        )
+        what = f"TorchScript is made of PyTorch only, and this is {source.library}"
+        raise UsageError(what, where=where, do="say --to onnx")
     with failing(f"{source.library} cannot be exported so", where):
         if source.library == "torch":
             _from_torch(source.model, sample, outputs, file)

@@ -23,7 +23,6 @@ from .source import load
 
 GOLDEN: Final = "golden.json"
 GOLDEN_ROWS: Final = 32  # Of the sample: a golden request is asked wherever the version comes.
-_FILES: Final = {"torchscript": torch.SCRIPT}
 TARGETS: Final = ("onnx", "torchscript", "tensorrt", "tensorrt-llm")
 
 
@@ -59,7 +58,7 @@ class Export:
                 f"{self.name!r} is no name for a model", do=f"{RULE}; --name says another than the folder's"
             )
         gpu = builds.gpu_of(self.mig)
-        if self.to.startswith("tensorrt") and not (self.image and self.volume):
+        if self.to.startswith("tensorrt") and not (self.image and "/" in self.volume):
             what, do = f"--to {self.to} writes a Job, and nothing says of what", "say --image IMAGE --volume CLAIM/PATH"
             raise UsageError(what, do=do)
         check_free(self.folder)
@@ -85,9 +84,16 @@ class Export:
         if self.to == "tensorrt" and source.library not in ("onnx", "torch"):
             why = "it has no operators for forests, encoders and texts"
             raise UsageError(f"TensorRT takes no {source.library}", where=self.source, why=why, do="say --to onnx")
-        sample = sample_of(source.library, given, self.source)
+        only = "INPUT__0" if source.library == "torch" else "X"
+        if source.library == "onnx":
+            only = onnx.read_tensors(source.model).inputs[0].name
+        sample = sample_of(source.library, given, self.source, only)
         right = ask_original(source, sample, self.source)
-        file = source.model if source.library == "onnx" else scratch / _FILES.get(self.to, onnx.MODEL)
+        file = (
+            source.model
+            if source.library == "onnx"
+            else scratch / (torch.SCRIPT if self.to == "torchscript" else onnx.MODEL)
+        )
         if source.library != "onnx":
             convert(source, sample, len(right), file, self.source)
         found = ask_exported(file, sample, self.source)
@@ -162,7 +168,7 @@ class Export:
     def _engine(self, made: Path, gpu: str) -> Exported:
         builds.check_hugging_face(self.source)
         made.mkdir()
-        commands = builds.engine_commands(self.max_batch_size)
+        commands = builds.engine_commands(Path(self.source).name, self.max_batch_size)
         builds.write_build(made, self.name, commands, "TensorRT-LLM", self.image, self.volume, gpu)
         return Exported(self.folder, then=f"tidegate model new {shlex.quote(self.name)} {self._quoted(builds.ENGINE)}")
 

@@ -96,7 +96,7 @@ def _file(file: Path, where: str, trusted: bool) -> Source:
     if not file.exists():
         raise UsageError("there is no such file or folder", where=where)
     if (kind := _kind(file)) not in _LOADERS:
-        do = "there are exporters for scikit-learn, XGBoost, LightGBM and PyTorch; `tidegate model new` takes other models"
+        do = "there are exporters for scikit-learn, XGBoost, LightGBM, PyTorch; `tidegate model new` takes other models"
         raise UsageError("nothing exports this", where=where, why=f"it is {kind}" if kind else "", do=do)
     return _loaded(kind, file, where)
 

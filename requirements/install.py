@@ -2,6 +2,7 @@
 
     python requirements/install.py run|test            makes it, and links .venv to it
     python requirements/install.py mlflow|triton       makes that of a server which tests start
+    python requirements/install.py export              makes that of what the tests of `tidegate export` convert with
     python requirements/install.py site                makes that of what builds the site of the documentation
     python requirements/install.py --where run|test    prints where it is
 

@@ -10,7 +10,7 @@ import numpy
 from ...calling.inputs import is_frame
 from ...calling.tensors import Array
 from ...errors import UsageError
-from .source import Source, failing, library
+from .source import Source, failing
 
 OPSET: Final = {"": 17, "ai.onnx.ml": 3}  # ONNX Runtime has known them since 2022.
 ROWS: Final = "N"  # The first dimension of every tensor, of any size.
@@ -31,12 +31,14 @@ def sample_of(name: str, given: Any, where: str, only: str = "X") -> Sample:
     A table's columns are an input each for scikit-learn, and one matrix for others. Numbers with fractions are FP32 for
     the exported model, as exporters want it; the original is asked with what was given.
     """
-    with failing("these inputs are no tensors", where):
+    with failing("these inputs are no tensors", where, name):
         is_trees, many = name in ("xgboost", "lightgbm"), isinstance(given, Mapping) and len(given) > 1
         if (isinstance(given, list) and given and isinstance(given[0], Mapping)) or (
             many and (is_trees or name == "sklearn")
         ):
-            given = library("pandas").DataFrame(given)
+            import pandas
+
+            given = pandas.DataFrame(given)
         if is_frame(given) and name == "sklearn":
             named = {str(column): given[column].to_numpy().reshape(-1, 1) for column in given}
         else:
@@ -62,7 +64,7 @@ def _cast(array: Array) -> Array:
 
 def ask_original(source: Source, sample: Sample, where: str) -> list[Array]:
     """Return what the original answers, output by output as its exporter orders them; raises UsageError."""
-    with failing("the model does not answer these inputs", where):
+    with failing("the model does not answer these inputs", where, source.library):
         if source.library == "onnx":
             return _run_onnx(source.model, sample)
         if source.library == "torch":
@@ -74,12 +76,14 @@ def ask_original(source: Source, sample: Sample, where: str) -> list[Array]:
         return [numpy.asarray(each.toarray() if hasattr(each, "toarray") else each) for each in found]
 
 
-def ask_exported(file: Path, sample: Sample, where: str) -> list[Array]:
-    """Return what a file of ONNX or TorchScript answers; raises UsageError."""
-    with failing("the exported model does not answer these inputs", where):
+def ask_exported(file: Path, library: str, sample: Sample, where: str) -> list[Array]:
+    """Return what a file of ONNX or TorchScript answers, made of a library's model; raises UsageError."""
+    with failing("the exported model does not answer these inputs", where, library):
         if file.suffix == ".onnx":
             return _run_onnx(file, sample)
-        return _run_torch(library("torch").jit.load(str(file), map_location="cpu"), sample)
+        import torch
+
+        return _run_torch(torch.jit.load(str(file), map_location="cpu"), sample)
 
 
 def _ask_sklearn(model: Any, sample: Sample) -> list[Any]:
@@ -102,15 +106,18 @@ def _ask_booster(model: Any, sample: Sample) -> list[Any]:
 
 
 def _run_onnx(file: Path, sample: Sample) -> list[Array]:
-    runtime = library("onnxruntime", "sklearn")
-    options = runtime.SessionOptions()
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what fails is raised too
-    session = runtime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     return [numpy.asarray(each) for each in session.run(None, sample.tensors)]
 
 
 def _run_torch(model: Any, sample: Sample) -> list[Array]:
-    with library("torch").no_grad():
+    import torch
+
+    with torch.no_grad():
         answer = _module(model)(*_torch_tensors(sample))
     return [each.numpy() for each in (answer if isinstance(answer, tuple | list) else [answer])]
 
@@ -120,7 +127,7 @@ def convert(source: Source, sample: Sample, outputs: int, file: Path, where: str
     if file.suffix != ".onnx" and source.library != "torch":
         what = f"TorchScript is made of PyTorch only, and this is {source.library}"
         raise UsageError(what, where=where, do="say --to onnx")
-    with failing(f"{source.library} cannot be exported so", where):
+    with failing(f"{source.library} cannot be exported so", where, source.library):
         if source.library == "torch":
             _from_torch(source.model, sample, outputs, file)
         else:
@@ -131,10 +138,13 @@ def convert(source: Source, sample: Sample, outputs: int, file: Path, where: str
 
 
 def _from_sklearn(source: Source, sample: Sample) -> Any:
-    skl2onnx, base, model = library("skl2onnx", "sklearn"), library("sklearn.base", "sklearn"), source.model
-    types = []
+    import skl2onnx
+    from skl2onnx.common.data_types import guess_data_type
+    from sklearn import base
+
+    model, types = source.model, []
     for name, array in sample.tensors.items():
-        (kind,) = (found for _, found in skl2onnx.common.data_types.guess_data_type(array))
+        ((_, kind),) = guess_data_type(array)
         kind.shape = [None, *array.shape[1:]]
         types.append((name, kind))
     last = model.steps[-1][1] if hasattr(model, "steps") else model
@@ -144,7 +154,7 @@ def _from_sklearn(source: Source, sample: Sample) -> Any:
 
 
 def _from_trees(source: Source, sample: Sample) -> Any:
-    onnxmltools = library("onnxmltools", source.library)
+    import onnxmltools
     from onnxmltools.convert.common.data_types import FloatTensorType
 
     types = [(name, FloatTensorType([None, *array.shape[1:]])) for name, array in sample.tensors.items()]
@@ -155,7 +165,9 @@ def _from_trees(source: Source, sample: Sample) -> Any:
 
 
 def _from_torch(model: Any, sample: Sample, outputs: int, file: Path) -> None:
-    torch, tensors = library("torch"), _torch_tensors(sample, 2)  # of a single row it takes it that there is no other
+    import torch
+
+    tensors = _torch_tensors(sample, 2)  # of a single row it takes it that there is no other
     is_script = isinstance(model, torch.jit.ScriptModule)
     if file.suffix != ".onnx":
         (model if is_script else torch.jit.trace(_module(model), tensors)).save(str(file))
@@ -167,8 +179,7 @@ def _from_torch(model: Any, sample: Sample, outputs: int, file: Path) -> None:
     elif not isinstance(model, torch.export.ExportedProgram):  # which has its own
         options["dynamic_shapes"] = tuple({0: torch.export.Dim.DYNAMIC} for _ in tensors)
     if not is_script:
-        library("onnxscript", "torch")
-        options |= {"external_data": False}
+        options["external_data"] = False
     torch.onnx.export(model, tensors, str(file), dynamo=not is_script, verbose=False, **options)
 
 
@@ -178,6 +189,8 @@ def _module(model: Any) -> Any:
 
 
 def _torch_tensors(sample: Sample, at_least: int = 1) -> tuple[Any, ...]:
+    import torch
+
     rows = max(at_least, sample.rows)
     arrays = (numpy.resize(each, (rows, *each.shape[1:])) for each in sample.tensors.values())  # repeats what is there
-    return tuple(map(library("torch").from_numpy, arrays))
+    return tuple(map(torch.from_numpy, arrays))

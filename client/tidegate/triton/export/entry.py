@@ -48,7 +48,7 @@ class Export:
     max_batch_size: int = 64
     trusted: bool = False  # Whether a pickle may be loaded, whose code then runs.
     image: str = ""  # In which a Job builds an engine,
-    volume: str = ""  # CLAIM or CLAIM/PATH of the folder there,
+    volume: str = ""  # CLAIM/PATH of the folder there,
     mig: str | None = None  # and the profile of its slice; a whole GPU without.
 
     def run(self, given: Any = None) -> Exported:
@@ -96,7 +96,7 @@ class Export:
         )
         if source.library != "onnx":
             convert(source, sample, len(right), file, self.source)
-        found = ask_exported(file, sample, self.source)
+        found = ask_exported(file, source.library, sample, self.source)
         is_onnx = file.suffix == ".onnx"
         named = [each.name for each in onnx.read_tensors(file).outputs] if is_onnx else _numbered(found)
         differences = self._differences(dict(zip(named, right, strict=False)), dict(zip(named, found, strict=True)))

@@ -1,6 +1,5 @@
 """What is exported: a model of MLflow's or a file, loaded by its own library; what runs code, only if it is trusted."""
 
-import importlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -17,6 +16,8 @@ _REGISTRY: Final = re.compile(r"(models|runs):/")
 _FLAVORS: Final = {"xgboost": "xgboost", "lightgbm": "lightgbm", "pytorch": "torch", "sklearn": "sklearn"}
 """Libraries by MLflow's names; the first that a model has counts, as wrappers may have that of scikit-learn too."""
 
+_LIBRARIES: Final = {*_FLAVORS.values(), "joblib", "onnxmltools", "onnxruntime", "onnxscript", "pandas", "skl2onnx"}
+
 
 @dataclass(frozen=True)
 class Source:
@@ -27,23 +28,22 @@ class Source:
     example: Any = None  # the inputs that MLflow keeps beside it, where it does
 
 
-def library(module: str, extra: str = "") -> Any:
-    """Return a module; raises UsageError, which names the client's extra that has it: of its name, or another."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UsageError(f"exporting this needs {module}", why=str(error), do=install(extra or module)) from None
-
-
 @contextmanager
-def failing(what: str, where: str) -> Iterator[None]:
-    """Turn whatever a library raises into a UsageError: each has errors of its own, and loaded models any at all."""
+def failing(what: str, where: str, library: str = "") -> Iterator[None]:
+    """Turn whatever is raised into a UsageError: each library has errors of its own, and loaded models any at all.
+
+    What of `library` is not installed is told with the client's extra that has it.
+    """
     try:
         with quiet():
             yield
     except UsageError:
         raise
     except Exception as error:
+        lacking = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+        if lacking in _LIBRARIES:
+            do = install(library if library in _FLAVORS.values() else "sklearn")
+            raise UsageError(f"exporting this needs {lacking}", where=where, why=str(error), do=do) from None
         said = " ".join(str(error).split())[:400]
         raise UsageError(what, where=where, why=f"{type(error).__name__}: {said}") from None
 
@@ -79,17 +79,18 @@ def _flavor(folder: Path, where: str, trusted: bool) -> Source:
         if (kind := _kind(file)) in _LOADERS:
             return _loaded(kind, file, where, example)
     _check_trusted(where, trusted)
-    name = _FLAVORS[flavor]
-    library(name)
-    with failing("MLflow cannot load it", where):
-        return Source(importlib.import_module(f"mlflow.{flavor}").load_model(str(folder)), name, example)
+    import mlflow
+
+    with failing("MLflow cannot load it", where, _FLAVORS[flavor]):
+        return Source(getattr(mlflow, flavor).load_model(str(folder)), _FLAVORS[flavor], example)
 
 
 def _file(file: Path, where: str, trusted: bool) -> Source:
     if file.is_file() and is_pickle(file):
         _check_trusted(where, trusted)
-        joblib = library("joblib", "sklearn")
         with failing("it cannot be loaded", where):
+            import joblib
+
             model = joblib.load(file)
         name = type(model).__module__.partition(".")[0]
         return Source(model, name if name in _FLAVORS.values() else "sklearn")
@@ -103,9 +104,8 @@ def _file(file: Path, where: str, trusted: bool) -> Source:
 
 def _loaded(kind: str, file: Path, where: str, example: Any = None) -> Source:
     name, load_file = _LOADERS[kind]
-    module = None if name == "onnx" else library(name)
-    with failing(f"{name} cannot load it", where):
-        return Source(load_file(module, file), name, example)
+    with failing(f"{name} cannot load it", where, name):
+        return Source(load_file(file), name, example)
 
 
 def _kind(file: Path) -> str:
@@ -115,9 +115,10 @@ def _kind(file: Path) -> str:
     return ""
 
 
-def _xgboost(xgboost: Any, file: Path) -> Any:
+def _xgboost(file: Path) -> Any:
     """Return the model as scikit-learn has it, which tells classes from probabilities."""
-    library("sklearn", "xgboost")
+    import xgboost
+
     saved = json.loads(xgboost.Booster(model_file=str(file)).save_config())
     is_classifier = saved["learner"]["objective"]["name"].startswith(("binary:", "multi:"))
     model = xgboost.XGBClassifier() if is_classifier else xgboost.XGBRegressor()
@@ -125,13 +126,25 @@ def _xgboost(xgboost: Any, file: Path) -> Any:
     return model
 
 
-_LOADERS: Final[dict[str, tuple[str, Callable[[Any, Path], Any]]]] = {
+def _lightgbm(file: Path) -> Any:
+    import lightgbm
+
+    return lightgbm.Booster(model_file=str(file))
+
+
+def _torch(file: Path) -> Any:
+    import torch
+
+    return torch.export.load(file) if file.suffix == ".pt2" else torch.jit.load(str(file), map_location="cpu")
+
+
+_LOADERS: Final[dict[str, tuple[str, Callable[[Path], Any]]]] = {
     Framework.XGBOOST_JSON: ("xgboost", _xgboost),
     Framework.XGBOOST_UBJSON: ("xgboost", _xgboost),
-    Framework.LIGHTGBM: ("lightgbm", lambda lightgbm, file: lightgbm.Booster(model_file=str(file))),
-    Framework.TORCHSCRIPT: ("torch", lambda torch, file: torch.jit.load(str(file), map_location="cpu")),
-    ".pt2": ("torch", lambda torch, file: torch.export.load(file)),
-    Framework.ONNX: ("onnx", lambda _, file: file),
+    Framework.LIGHTGBM: ("lightgbm", _lightgbm),
+    Framework.TORCHSCRIPT: ("torch", _torch),
+    ".pt2": ("torch", _torch),
+    Framework.ONNX: ("onnx", lambda file: file),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes_validate import validate
+from kubernetes_validate import validate  # type: ignore[import-untyped]
 from tidegate.registry.golden import read_golden
 
 from .models import FEATURES, ROWS, boosted, export, refused, sample, write_onnx

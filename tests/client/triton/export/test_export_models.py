@@ -34,7 +34,7 @@ def answers_its_golden_request(entry: Path) -> bool:
         each["name"]: numpy.array(each["data"], types[each["datatype"]]).reshape(each["shape"])
         for each in golden.request["inputs"]
     }
-    found = ask_exported(entry / "1/model.onnx", sample_of("onnx", inputs, ""), "")
+    found = ask_exported(entry / "1/model.onnx", "onnx", sample_of("onnx", inputs, ""), "")
     names = [each.name for each in config(entry).output]
     said = [{"name": name, "data": each.reshape(-1).tolist()} for name, each in zip(names, found, strict=True)]
     return golden.differences({"outputs": said}) == []

@@ -132,6 +132,7 @@ def convert(source: Source, sample: Sample, outputs: int, file: Path, where: str
             _from_torch(source.model, sample, outputs, file)
         else:
             made = (_from_sklearn if source.library == "sklearn" else _from_trees)(source, sample)
+            made.graph.name = source.library  # not a random one: the same model is the same version in the registry
             for each in made.graph.output:  # that of LightGBM's labels is 1 without it
                 each.type.tensor_type.shape.dim[0].dim_param = ROWS
             file.write_bytes(made.SerializeToString())

@@ -32,9 +32,9 @@ def test_a_run_and_a_registered_version_are_exported_alike(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", world.server.uri)
     run = logged(world, tmp_path)
     for place, source in enumerate((f"runs:/{run}/model", "models:/forest/1")):
-        done = export(source, tmp_path / "made" / str(place), "--input", sample(tmp_path), "--name", "forest")
+        done = export(source, tmp_path / "twice" / str(place), "--input", sample(tmp_path), "--name", "forest")
         assert done.exit_code == 0, done.output
-    first, second = ((tmp_path / "made" / place / "1/model.onnx").read_bytes() for place in "01")
+    first, second = ((tmp_path / "twice" / place / "1/model.onnx").read_bytes() for place in "01")
     assert first == second
     said = refused(tmp_path, "models:/forest/7", "--input", tmp_path / "sample.npy", code=ExitCode.NOT_FOUND)
     assert "models:/forest/7 cannot be fetched" in said

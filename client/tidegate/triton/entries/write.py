@@ -157,5 +157,5 @@ def _lay(staged: Path, config: Any, reading: Reading, framework: Framework, labe
 def check_free(folder: Path) -> None:
     """Raise UsageError where something is in the place of an entry already."""
     if os.path.lexists(folder):
-        do = "take it away first, or name another folder with --into"
+        do = "take it away first, or name another folder"
         raise UsageError("it is there already, and is not overwritten", where=folder, do=do)

@@ -84,10 +84,10 @@ def write_build(folder: Path, name: str, commands: str, what: str, image: str, v
     """Write commands and their Job. `volume` is CLAIM/PATH, where the folder will be."""
     claim, _, path = volume.partition("/")
     (folder / SCRIPT).write_text(_HEAD.format(what=what, job=JOB) + commands, "utf-8")
-    said = {"image": image, "claim": claim, "script": f"/dataset/{path}/{SCRIPT}"}
+    said = {"image": image, "claim": claim, "path": path, "script": f"/dataset/{path}/{SCRIPT}"}
     quoted = {key: json.dumps(value) for key, value in said.items()}
     named = re.sub(r"[^a-z0-9]+", "-", f"build-{name}".lower())[:63].strip("-")
-    (folder / JOB).write_text(_JOB.format(name=named, gpu=gpu, path=path, **quoted), "utf-8")
+    (folder / JOB).write_text(_JOB.format(name=named, gpu=gpu, **quoted), "utf-8")
 
 
 def plan_commands(inputs: Sequence[Any], max_batch: int) -> str:

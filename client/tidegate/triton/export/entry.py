@@ -1,5 +1,6 @@
 """Exports a model: converted, compared with the original, and only then laid down whole, with its golden request."""
 
+import math
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -54,9 +55,10 @@ class Export:
     def run(self, given: Any = None) -> Exported:
         """Make it; `given` are the inputs to compare on, by default MLflow's example. Raises TidegateError."""
         if not is_name(self.name):
-            raise UsageError(
-                f"{self.name!r} is no name for a model", do=f"{RULE}; --name says another than the folder's"
-            )
+            do = f"{RULE}; --name says another than the folder's"
+            raise UsageError(f"{self.name!r} is no name for a model", do=do)
+        if not 0 <= self.tolerance < math.inf:
+            raise UsageError(f"--tolerance {self.tolerance} is no number from 0 on")
         gpu = builds.gpu_of(self.mig)
         if self.to.startswith("tensorrt") and not (self.image and "/" in self.volume):
             what, do = f"--to {self.to} writes a Job, and nothing says of what", "say --image IMAGE --volume CLAIM/PATH"
@@ -99,7 +101,13 @@ class Export:
         found = ask_exported(file, source.library, sample, self.source)
         is_onnx = file.suffix == ".onnx"
         named = [each.name for each in onnx.read_tensors(file).outputs] if is_onnx else _numbered(found)
-        differences = self._differences(dict(zip(named, right, strict=False)), dict(zip(named, found, strict=True)))
+        if len(named) != len(right):
+            what = f"the exported model has {len(named)} outputs, and the original {len(right)}"
+            raise UsageError(what, where=self.source, do="export it by hand, then `tidegate model new`")
+        if self.max_batch_size and any(each.shape[:1] != (sample.rows,) for each in right):
+            what = "an output has no row for each row of the inputs, so that there can be no batches"
+            raise UsageError(what, where=self.source, do="say --max-batch-size 0")
+        differences = self._differences(dict(zip(named, right, strict=True)), dict(zip(named, found, strict=True)))
         golden = self._golden(sample, dict(zip(named, right, strict=True)))
         if self.to == "tensorrt":
             then = self._plan(file, made, gpu)
@@ -119,8 +127,7 @@ class Export:
         """Return the largest difference of each output; raises TidegateError where one is more than it may be."""
         judge = Golden(request={}, outputs=_flat(right), tolerance=self.tolerance)
         off = judge.differences({"outputs": [{"name": name, "data": data} for name, data in _flat(found).items()]})
-        off += [f"there is no {name} in the original" for name in found if name not in right]
-        most = {name: _largest(right[name], found[name]) for name in found if name in right}
+        most = {name: _largest(right[name], found[name]) for name in found}
         if off:
             why = "; ".join([*off, *(f"{name} is off by {each:.3g} at most" for name, each in most.items() if each)])
             what, do = (
@@ -185,7 +192,7 @@ def _flat(arrays: Mapping[str, Array]) -> dict[str, list[Any]]:
 
 
 def _largest(right: Array, found: Array) -> float | None:
-    if "O" in (right.dtype.kind, found.dtype.kind) or right.size != found.size:
+    if {right.dtype.kind, found.dtype.kind} & set("OSU") or right.size != found.size:
         return None
     return float(
         numpy.nanmax(numpy.abs(right.reshape(-1).astype(float) - found.reshape(-1).astype(float)), initial=0.0)

@@ -141,3 +141,8 @@ def test_without_pytorch_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "torch", None)
     said = refused(tmp_path, tmp_path / "model.pt2", "--input", sample(tmp_path))
     assert 'pip install "./client[torch]"' in said
+
+
+@pytest.mark.parametrize("tolerance", ["nan", "inf", "-1", "much"])
+def test_a_tolerance_that_is_none_is_said(tolerance: str, tmp_path: Path) -> None:
+    assert "--tolerance" in refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path), "--tolerance", tolerance)

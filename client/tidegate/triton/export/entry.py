@@ -113,7 +113,7 @@ class Export:
             then = self._plan(file, made, gpu)
         else:
             settings = ModelConfig(max_batch_size=self.max_batch_size)
-            if self.max_batch_size:
+            if self.max_batch_size > 1:
                 settings.dynamic_batching.SetInParent()
             if not is_onnx:
                 self._tell(settings.input, sample.tensors)
@@ -169,7 +169,7 @@ class Export:
             shutil.copyfile(each, made / below)
         commands = builds.plan_commands(reading.inputs, self.max_batch_size)
         builds.write_build(made, self.name, commands, "TensorRT", self.image, self.volume, gpu)
-        batch = f" --max-batch-size {self.max_batch_size} --dynamic-batching" if self.max_batch_size else ""
+        batch = f" --max-batch-size {self.max_batch_size}" + " --dynamic-batching" * (self.max_batch_size > 1)
         return f"tidegate model new {shlex.quote(self.name)} {self._quoted(builds.PLAN)}{batch}"
 
     def _engine(self, made: Path, gpu: str) -> Exported:

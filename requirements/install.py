@@ -2,6 +2,7 @@
 
     python requirements/install.py run|test            makes it, and links .venv to it
     python requirements/install.py mlflow|triton|…     makes that of a server which tests start
+    python requirements/install.py export              makes that of what the tests of `tidegate export` convert with
     python requirements/install.py site                makes that of what builds the site of the documentation
     python requirements/install.py --where run|test    prints where it is
 
@@ -76,7 +77,7 @@ def main() -> None:
     """Run the command line above."""
     parser = argparse.ArgumentParser(description="Makes the virtual environment of a locked requirements file.")
     parser.add_argument("--where", action="store_true", help="only say where it is")
-    parser.add_argument("requirements", choices=("run", "test", "mlflow", "triton", "dynamo", "site"))
+    parser.add_argument("requirements", choices=("run", "test", "mlflow", "triton", "dynamo", "export", "site"))
     wanted = parser.parse_args()
     requirements = HERE / f"{wanted.requirements}.txt"
     venv = folder(requirements)

@@ -31,6 +31,7 @@ RUN = {
     "docs/capacity.md: make advise": "tests/capacity/test_capacity_advise_command.py",
     "docs/domino.md: make rollout": "tests/cluster/test_docs_domino.py",
     "docs/eviction.md: python -m tidegate_eviction simulate": "tests/docs/test_docs_own_policy.py",
+    "docs/export.md: ": "tests/client/triton/export/test_export_docs.py",
     "docs/helm.md: make values": "tests/cluster/test_handover.py",
     "docs/json.md: make check JSON=1": "tests/rollout/test_rollout_json.py",
     "docs/models.md: ": "tests/docs/test_docs_models.py",

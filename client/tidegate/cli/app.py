@@ -9,6 +9,7 @@ import typer
 from .. import __version__
 from ..errors import ExitCode
 from ..triton.cli.entries import new
+from ..triton.cli.export import export
 from ..triton.cli.tune import tune
 from . import life
 from .calls import models, predict, status
@@ -33,6 +34,7 @@ for group, command, words in (
     (model, new, "Make an entry from a model's files."),
     (model, check, "Say what Triton would refuse or ignore."),
     (model, show, "Show tensors, settings, an ensemble's graph."),
+    (app, export, "Make an entry of a trained model."),
     (app, life.register, "Register an entry in MLflow."),
     (app, life.deploy, "Bring a version into an environment such as dev."),
     (app, life.promote, "Bring a version into the next, such as prod."),

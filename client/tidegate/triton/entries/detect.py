@@ -95,6 +95,11 @@ def detect(source: Path) -> tuple[Framework, Path]:
     return _file(source), source
 
 
+def is_pickle(file: Path) -> bool:
+    """Tell whether a file is pickled Python, by its name or its first bytes."""
+    return file.suffix.lower() in _PICKLES or head(file).startswith(_PICKLED)
+
+
 def _file(file: Path) -> Framework:
     suffix, begin = file.suffix.lower(), head(file)
     if opaque.LIBRARY.fullmatch(file.name):
@@ -109,7 +114,7 @@ def _file(file: Path) -> Framework:
         return _archive(file)
     if suffix in (".pt", ".pth", ".bin", ".ckpt") and begin.startswith(_PICKLED):
         raise UsageError("these are pickled weights", where=file, do=torch.NO_SCRIPT)
-    if suffix in _PICKLES or begin.startswith(_PICKLED):
+    if is_pickle(file):
         what = "a pickle is never loaded, here or in Triton: it would run whatever code is in it"
         raise UsageError(what, where=file, do=_NO_PICKLE)
     if suffix == ".py":

@@ -61,7 +61,7 @@ def new_entry(
     if not sources:
         raise UsageError("there is no model to make an entry of", do="give its file or folder")
     folder = parent / name
-    _check_free(folder)
+    check_free(folder)
     settings = ModelConfig() if settings is None else settings
     framework, reading = _read(sources, framework, links)
     with in_range(str(sources[0])):
@@ -70,7 +70,7 @@ def new_entry(
         place_engine(config)
     _label(config, labels or {})
     parent.mkdir(parents=True, exist_ok=True)
-    staged = _staging(parent, name)
+    staged = staging(parent, name)
     try:
         _lay(staged, config, reading, framework, labels or {})
         steps = _beside(sources) if framework is Framework.ENSEMBLE else None
@@ -82,7 +82,7 @@ def new_entry(
         try:
             staged.rename(folder)
         except OSError:
-            _check_free(folder)  # somebody else may have made one meanwhile
+            check_free(folder)  # somebody else may have made one meanwhile
             raise
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
@@ -130,7 +130,7 @@ def _label(config: Any, labels: Mapping[str, Path]) -> None:
         outputs[output].label_filename = file.name
 
 
-def _staging(parent: Path, name: str) -> Path:
+def staging(parent: Path, name: str) -> Path:
     """Return a new folder on the same file system: outside of `parent` where that can be, for Triton may be polling it,
     and takes every folder there for a model.
     """
@@ -154,7 +154,8 @@ def _lay(staged: Path, config: Any, reading: Reading, framework: Framework, labe
     (staged / CONFIG).write_text(config_text(config), "utf-8")
 
 
-def _check_free(folder: Path) -> None:
+def check_free(folder: Path) -> None:
+    """Raise UsageError where something is in the place of an entry already."""
     if os.path.lexists(folder):
-        do = "take it away first, or name another folder with --into"
+        do = "take it away first, or name another folder"
         raise UsageError("it is there already, and is not overwritten", where=folder, do=do)

@@ -1,0 +1,82 @@
+"""Small models that were really trained, by libraries in an environment of their own, and how they are exported."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from tidegate.cli.app import app
+from tidegate.errors import ExitCode
+from typer.testing import CliRunner, Result
+
+from lab.local_plane.process import CannotBeHadError
+from lab.local_plane.wheels import environment, site_packages
+
+GLIBC = (2, 28)
+FEATURES = 5
+CLASSES = numpy.array(["calm", "storm", "swell"])
+ROWS = numpy.random.default_rng(5).normal(size=(120, FEATURES))
+TARGETS = (ROWS[:, 0] > 0).astype(int) + (ROWS[:, 1] > 0.5)
+
+
+def have_exporters() -> Path:
+    """Let this process find the libraries, after its own, and return where they are; else its tests are left out."""
+    try:
+        packages = site_packages(environment("export", "exporters (scikit-learn, XGBoost, LightGBM)", GLIBC))
+    except CannotBeHadError as error:
+        pytest.skip(f"NOT RUN: EXPORTERS CANNOT BE HAD HERE ({error}), so that nothing was exported.")
+    if str(packages) not in sys.path:
+        sys.path.append(str(packages))
+    return packages
+
+
+def export(*words: object) -> Result:
+    return CliRunner().invoke(app, ["export", *map(str, words)])
+
+
+def refused(tmp_path: Path, *words: object, code: ExitCode = ExitCode.USAGE) -> str:
+    """Export what must be refused, with nothing left behind; return what is said."""
+    before = sorted(tmp_path.rglob("*"))
+    done = export(*words[:1], tmp_path / "made", *words[1:])
+    assert done.exit_code == code, done.output
+    assert "Traceback" not in done.output
+    assert sorted(tmp_path.rglob("*")) == before
+    return done.stderr
+
+
+def sample(folder: Path, rows: Any = ROWS[:40]) -> Path:
+    file = folder / "sample.npy"
+    numpy.save(file, rows)
+    return file
+
+
+def saved(model: Any, folder: Path, **more: Any) -> Path:
+    """Save a model of scikit-learn as MLflow does, pickled, and return its folder."""
+    import mlflow.sklearn
+
+    mlflow.sklearn.save_model(
+        model, str(folder), serialization_format="cloudpickle", pip_requirements=["scikit-learn"], **more
+    )
+    return folder
+
+
+def boosted(folder: Path, name: str = "trees.txt", objective: str = "multiclass") -> Path:
+    """Train a small forest with LightGBM, and save it as text."""
+    import lightgbm
+
+    classes = {"num_class": 3} if objective == "multiclass" else {}
+    said = {"objective": objective, "verbosity": -1, "num_threads": 1, "deterministic": True} | classes
+    target = TARGETS if objective != "binary" else TARGETS > 0
+    lightgbm.train(said, lightgbm.Dataset(ROWS, target), 8).save_model(folder / name)
+    return folder / name
+
+
+def write_onnx(file: Path) -> Path:
+    """Write a model that doubles rows of FEATURES numbers."""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", FEATURES]) for name in ("IN", "OUT")]
+    graph = helper.make_graph([helper.make_node("Add", ["IN", "IN"], ["OUT"])], "double", tensors[:1], tensors[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(file))
+    return file

@@ -1,0 +1,175 @@
+"""What scikit-learn, XGBoost and LightGBM have trained answers alike as ONNX, or there is no entry."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from google.protobuf import text_format
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate.cli.app import app
+from tidegate.errors import ExitCode
+from tidegate.registry.golden import read_golden
+from tidegate.triton.export.convert import ask_exported, sample_of
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+from typer.testing import CliRunner
+
+from tests.counts import examples
+
+from .models import CLASSES, FEATURES, ROWS, TARGETS, boosted, export, sample, saved
+
+
+def config(entry: Path) -> ModelConfig:
+    return text_format.Parse((entry / "config.pbtxt").read_text(), ModelConfig())
+
+
+def answers_its_golden_request(entry: Path) -> bool:
+    """Ask the entry's own model, by ONNX Runtime, as the golden request says."""
+    golden = read_golden((entry / "golden.json").read_bytes(), "golden.json")
+    types = {"FP32": numpy.float32, "INT64": numpy.int64, "BYTES": object}
+    inputs = {
+        each["name"]: numpy.array(each["data"], types[each["datatype"]]).reshape(each["shape"])
+        for each in golden.request["inputs"]
+    }
+    found = ask_exported(entry / "1/model.onnx", "onnx", sample_of("onnx", inputs, ""), "")
+    names = [each.name for each in config(entry).output]
+    said = [{"name": name, "data": each.reshape(-1).tolist()} for name, each in zip(names, found, strict=True)]
+    return golden.differences({"outputs": said}) == []
+
+
+def made(tmp_path: Path, *words: object) -> Path:
+    """Export what is named, and return the entry, in which `check` finds nothing."""
+    done = export(*words[:1], tmp_path / "made", *words[1:])
+    assert done.exit_code == 0, done.output
+    checked = CliRunner().invoke(app, ["model", "check", "--strict", str(tmp_path / "made")])
+    assert checked.exit_code == 0, checked.output
+    assert not [each.name for each in tmp_path.iterdir() if each.name.startswith(".")]
+    return tmp_path / "made"
+
+
+def sklearn_models() -> dict[str, Callable[[], Any]]:
+    from sklearn import cluster, ensemble, linear_model, pipeline, preprocessing, svm
+
+    scaler = preprocessing.StandardScaler
+    return {
+        "logistic": lambda: linear_model.LogisticRegression().fit(ROWS, TARGETS),
+        "texts": lambda: pipeline.make_pipeline(scaler(), svm.SVC()).fit(ROWS, CLASSES[TARGETS]),
+        "forest": lambda: ensemble.RandomForestClassifier(10, random_state=1).fit(ROWS, TARGETS),
+        "gradient": lambda: ensemble.HistGradientBoostingRegressor(max_iter=9).fit(ROWS, ROWS[:, 2]),
+        "linear-svc": lambda: svm.LinearSVC().fit(ROWS, TARGETS),
+        "two-targets": lambda: linear_model.LinearRegression().fit(ROWS, ROWS[:, :2]),
+        "clusters": lambda: cluster.KMeans(3, random_state=1, n_init=2).fit(ROWS),
+        "outliers": lambda: ensemble.IsolationForest(n_estimators=9, random_state=1).fit(ROWS),
+        "scaler": lambda: scaler().fit(ROWS),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["logistic", "texts", "forest", "gradient", "linear-svc", "two-targets", "clusters", "outliers", "scaler"],
+)
+def test_a_model_of_scikit_learn_answers_alike(name: str, tmp_path: Path) -> None:
+    model = saved(sklearn_models()[name](), tmp_path / "model")
+    entry = made(tmp_path, model, "--input", sample(tmp_path), "--trusted")
+    (only,) = config(entry).input
+    assert (only.name, list(only.dims)) == ("X", [FEATURES])
+    assert answers_its_golden_request(entry)
+
+
+def test_a_table_has_an_input_for_each_column_and_mlflows_example_is_what_is_compared(tmp_path: Path) -> None:
+    import pandas
+    from sklearn import compose, linear_model, pipeline, preprocessing
+
+    table = pandas.DataFrame({"age": ROWS[:, 0], "city": CLASSES[TARGETS], "rooms": TARGETS + 1})
+    columns = compose.make_column_transformer(
+        (preprocessing.StandardScaler(), ["age"]), (preprocessing.OneHotEncoder(), ["city", "rooms"])
+    )
+    model = pipeline.make_pipeline(columns, linear_model.LogisticRegression()).fit(table, TARGETS)
+    entry = made(tmp_path, saved(model, tmp_path / "model", input_example=table[:9]), "--trusted")
+    assert [(each.name, each.data_type, list(each.dims)) for each in config(entry).input] == [
+        ("age", 11, [1]), ("city", 13, [1]), ("rooms", 9, [1])
+    ]  # fmt: skip
+    assert answers_its_golden_request(entry)
+
+
+@pytest.mark.parametrize(("objective", "kind"), [("multi:softprob", "ubj"), ("binary:logistic", "json"), ("", "ubj")])
+def test_a_file_of_xgboost_answers_alike_also_where_numbers_are_missing(
+    objective: str, kind: str, tmp_path: Path
+) -> None:
+    import xgboost
+
+    target = {"multi:softprob": TARGETS, "binary:logistic": TARGETS > 0, "": ROWS[:, 2]}[objective]
+    trained = (xgboost.XGBClassifier if objective else xgboost.XGBRegressor)(n_estimators=8, n_jobs=1)
+    trained.fit(ROWS, target).save_model(tmp_path / f"trees.{kind}")
+    rows = ROWS[:20].copy()
+    rows[::2, 1] = numpy.nan
+    entry = made(tmp_path, tmp_path / f"trees.{kind}", "--input", sample(tmp_path, rows))
+    golden = read_golden((entry / "golden.json").read_bytes(), "")
+    assert golden.request["inputs"][0]["shape"] == [10, FEATURES]  # JSON has no NaN
+    assert answers_its_golden_request(entry)
+
+
+@pytest.mark.parametrize("objective", ["multiclass", "binary", "regression"])
+def test_a_file_of_lightgbm_answers_alike(objective: str, tmp_path: Path) -> None:
+    entry = made(tmp_path, boosted(tmp_path, objective=objective), "--input", sample(tmp_path))
+    assert config(entry).max_batch_size == 64
+    assert config(entry).HasField("dynamic_batching")
+    assert answers_its_golden_request(entry)
+
+
+def test_a_model_of_mlflows_in_its_librarys_own_format_needs_no_trust(tmp_path: Path) -> None:
+    import lightgbm
+    import mlflow.lightgbm
+
+    booster = lightgbm.Booster(model_file=str(boosted(tmp_path)))
+    mlflow.lightgbm.save_model(booster, str(tmp_path / "model"), pip_requirements=["lightgbm"])
+    assert answers_its_golden_request(made(tmp_path, tmp_path / "model", "--input", sample(tmp_path)))
+
+
+def test_programs_are_told_the_largest_difference_of_each_output(tmp_path: Path) -> None:
+    done = export(boosted(tmp_path), tmp_path / "made", "--input", sample(tmp_path), "--json")
+    said = json.loads(done.stdout)
+    assert said["differences"]["label"] == 0
+    assert 0 < said["differences"]["probabilities"] < 1e-6
+    assert said["rows"] == 40
+    assert said["then"] == f"tidegate register {tmp_path}/made --golden {tmp_path}/made/golden.json"
+
+
+def test_without_batches_the_rows_are_a_dimension_of_any_size(tmp_path: Path) -> None:
+    words = ("--input", sample(tmp_path, ROWS[:50]), "--max-batch-size", 0, "--name", "made")
+    entry = made(tmp_path, boosted(tmp_path), *words)
+    assert list(config(entry).input[0].dims) == [-1, FEATURES]
+    assert read_golden((entry / "golden.json").read_bytes(), "").request["inputs"][0]["shape"] == [50, FEATURES]
+
+
+def test_a_difference_beyond_the_tolerance_is_an_error_and_there_is_no_entry(tmp_path: Path) -> None:
+    words = ("--input", sample(tmp_path), "--tolerance", "1e-12")
+    done = export(boosted(tmp_path), tmp_path / "made", *words)
+    assert done.exit_code == ExitCode.FOUND
+    assert "answers otherwise than the original" in done.stderr
+    assert "probabilities is off by" in done.stderr
+    assert {each.name for each in tmp_path.iterdir()} == {"sample.npy", "trees.txt"}
+
+
+@given(data=st.data(), rows=st.integers(1, 70), features=st.integers(1, 6), batch=st.integers(0, 40))
+@examples(100)
+def test_whatever_shape_and_type_inputs_have_the_golden_request_is_answered(
+    data: st.DataObject, rows: int, features: int, batch: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    from sklearn import linear_model, preprocessing
+
+    folder = tmp_path_factory.mktemp("any")
+    kind = data.draw(st.sampled_from([numpy.float32, numpy.float64, numpy.int64, numpy.uint8]))
+    scale = data.draw(st.sampled_from([1, 20]))
+    generator = numpy.random.default_rng(data.draw(st.integers(0, 99)))
+    inputs = (abs(generator.normal(size=(rows, features))) * scale).astype(kind)
+    model = data.draw(st.sampled_from([linear_model.Ridge(), preprocessing.MinMaxScaler()]))
+    model.fit(inputs, inputs[:, 0])
+    words = ("--input", sample(folder, inputs), "--trusted", "--max-batch-size", batch)
+    entry = made(folder, saved(model, folder / "model"), *words)
+    (only,) = config(entry).input
+    assert (only.data_type, list(only.dims)) == (11, [features] if batch else [-1, features])
+    assert answers_its_golden_request(entry)

@@ -1,0 +1,148 @@
+"""What cannot be exported is one message and an exit code, and leaves nothing behind."""
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from .models import FEATURES, ROWS, TARGETS, boosted, refused, sample, saved, write_onnx
+
+
+class Booby:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return exec, ("raise SystemExit('the code in the pickle ran')",)
+
+
+@pytest.mark.parametrize("name", ["model.pkl", "model.joblib", "model.bin"])
+def test_a_pickle_is_not_loaded_unless_it_is_trusted(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(pickle.dumps(Booby()))
+    said = refused(tmp_path, tmp_path / name, "--input", sample(tmp_path))
+    assert "loading a pickle runs whatever code is in it" in said
+    assert "--trusted" in said
+
+
+def test_a_pickle_within_mlflow_is_not_loaded_unless_it_is_trusted(tmp_path: Path) -> None:
+    from sklearn.linear_model import Ridge
+
+    folder = saved(Ridge().fit(ROWS, TARGETS), tmp_path / "model")
+    (folder / "model.pkl").write_bytes(pickle.dumps(Booby()))
+    assert "it is a pickle" in refused(tmp_path, folder, "--input", sample(tmp_path))
+
+
+def test_a_pickle_that_is_trusted_and_no_model_is_said(tmp_path: Path) -> None:
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps({"a": 1}))
+    said = refused(tmp_path, tmp_path / "model.pkl", "--input", sample(tmp_path), "--trusted")
+    assert "the model does not answer these inputs" in said or "cannot be exported" in said
+
+
+def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: Path) -> None:
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    model = make_pipeline(FunctionTransformer(numpy.sinh), Ridge()).fit(ROWS, TARGETS)
+    said = refused(tmp_path, saved(model, tmp_path / "model"), "--input", sample(tmp_path), "--trusted")
+    assert "sklearn cannot be exported so" in said
+    assert "FunctionTransformer" in said
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (ROWS[:3, :2], "the model does not answer these inputs"),
+        (numpy.zeros((0, FEATURES)), "at least one"),
+        (numpy.float32(1), "at least one"),
+        (numpy.full((2, FEATURES), numpy.nan), "no row can be a golden request"),
+    ],
+    ids=["other-columns", "no-row", "no-rows-at-all", "only-nan"],
+)
+def test_inputs_that_the_model_does_not_take_are_said(rows: Any, said: str, tmp_path: Path) -> None:
+    assert said in refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path, rows))
+
+
+def test_inputs_of_different_rows_are_said(tmp_path: Path) -> None:
+    (tmp_path / "two.json").write_text('{"a": [[1], [2]], "b": [[1]]}')
+    assert "these inputs are no tensors" in refused(tmp_path, boosted(tmp_path), "--input", tmp_path / "two.json")
+
+
+def test_without_any_inputs_there_is_nothing_to_compare_on(tmp_path: Path) -> None:
+    assert "no inputs to compare on" in refused(tmp_path, boosted(tmp_path))
+
+
+def test_an_input_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    assert "cannot be read" in refused(tmp_path, boosted(tmp_path), "--input", tmp_path / "none.npy")
+
+
+def test_a_source_that_is_not_there_is_said(tmp_path: Path) -> None:
+    assert "there is no such file or folder" in refused(tmp_path, tmp_path / "none", "--input", sample(tmp_path))
+
+
+def test_what_is_no_model_is_said(tmp_path: Path) -> None:
+    (tmp_path / "model.txt").write_text("hello")
+    assert "nothing exports this" in refused(tmp_path, tmp_path / "model.txt", "--input", sample(tmp_path))
+
+
+def test_a_broken_file_is_said_with_the_librarys_own_reason(tmp_path: Path) -> None:
+    (tmp_path / "model.txt").write_text("tree\nversion=v4\n")
+    assert "lightgbm cannot load it" in refused(tmp_path, tmp_path / "model.txt", "--input", sample(tmp_path))
+
+
+def test_a_flavor_of_mlflows_without_an_exporter_is_said(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/MLmodel").write_text("flavors:\n  prophet: {}\n")
+    assert "it has the flavors prophet" in refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
+
+
+def test_onnx_needs_no_export(tmp_path: Path) -> None:
+    write_onnx(tmp_path / "model.onnx")
+    said = refused(tmp_path, tmp_path / "model.onnx", "--input", sample(tmp_path))
+    assert "it is ONNX already" in said
+    assert "tidegate model new" in said
+
+
+def test_torchscript_is_of_pytorch_only(tmp_path: Path) -> None:
+    said = refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path), "--to", "torchscript")
+    assert "TorchScript is made of PyTorch only, and this is lightgbm" in said
+
+
+def test_a_target_that_is_misspelt_is_said_with_the_nearest(tmp_path: Path) -> None:
+    said = refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path), "--to", "onx")
+    assert "say onnx" in said
+
+
+def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    assert "is not overwritten" in refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path))
+
+
+def test_a_name_that_no_model_can_have_is_said(tmp_path: Path) -> None:
+    said = refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path), "--name", "a b")
+    assert "'a b' is no name for a model" in said
+
+
+@pytest.mark.parametrize("missing", ["lightgbm", "onnxmltools", "onnxruntime"])
+def test_a_library_that_is_missing_is_said_with_the_extra_that_has_it(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, rows = boosted(tmp_path), sample(tmp_path)
+    monkeypatch.setitem(sys.modules, missing, None)
+    said = refused(tmp_path, file, "--input", rows)
+    assert f"exporting this needs {missing}" in said
+    assert 'pip install "./client[lightgbm]"' in said
+
+
+def test_without_pytorch_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.pt2").write_bytes(b"PK\x05\x06" + bytes(18))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    said = refused(tmp_path, tmp_path / "model.pt2", "--input", sample(tmp_path))
+    assert 'pip install "./client[torch]"' in said
+
+
+@pytest.mark.parametrize("tolerance", ["nan", "inf", "-1", "much"])
+def test_a_tolerance_that_is_none_is_said(tolerance: str, tmp_path: Path) -> None:
+    assert "--tolerance" in refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path), "--tolerance", tolerance)

@@ -34,6 +34,9 @@ class ServerKind(Protocol):
     def grpc_tls(self, server: Any) -> ServerTls | None:
         """Return the secret with the server's gRPC certificate; None where gRPC is plain."""
 
+    def live_path(self, server: Any) -> str | None:
+        """Return where a replica answers 200 for as long as it is not hung; None where proxies know."""
+
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool, under a component of that name."""
 

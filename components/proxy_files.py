@@ -70,6 +70,7 @@ def _pool(place: Place, kind: ServerKind, server: ServerArgs, pool: PoolArgs) ->
         "httpPort": kind.http_port,
         "grpcPort": kind.grpc_port,
         "grpcTls": present(kind.grpc_tls(server)),
+        "livePath": kind.live_path(server),
         "loading": pool.loading.mode,
         "empty": either(pool.autoscaling, lambda _: None, lambda: if_true(pool.replicas, lambda: None, lambda: True)),
         "leasePort": of_kind(pool.loading, OnDemand, lambda _: eviction_process.LEASE_PORT),

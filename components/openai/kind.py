@@ -6,6 +6,7 @@ import pulumi
 from tidegate_contracts import openai
 
 from ..args import PoolContext, ServerArgs
+from .engines import by_engine
 from .pool import OpenaiPool
 from .server import OpenaiServerArgs
 
@@ -21,6 +22,10 @@ class OpenaiKind:
 
     def grpc_tls(self, server: OpenaiServerArgs) -> None:
         """Return None: it speaks no gRPC."""
+
+    def live_path(self, server: OpenaiServerArgs) -> str | None:
+        """Return the engine's path."""
+        return by_engine(server.openai, lambda engine, it: engine.paths(it)[0])
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool."""

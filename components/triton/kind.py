@@ -26,6 +26,9 @@ class TritonKind:
         """Return the secret with the server's gRPC certificate; None where gRPC is plain."""
         return server.triton.grpc_tls
 
+    def live_path(self, server: TritonServerArgs) -> None:
+        """Return None: it is the same for all."""
+
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool."""
         TritonPool(name, pool, opts)

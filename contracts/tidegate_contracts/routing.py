@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from .message import Message
+from .proxy_process import PATH_PATTERN
 
 VERSION: Final = 1
 
@@ -33,6 +34,8 @@ class Pool(Message):
     http_port: Port
     grpc_port: Port | None = None  # Only kinds of servers that speak KServe v2 have one.
     grpc_tls: bool = False
+    live_path: Annotated[str, Field(pattern=PATH_PATTERN)] | None = None
+    """Where a replica answers 200 for as long as it is not hung, where that is elsewhere than its kind has it."""
     loading: Literal["preload", "on-demand"]
     empty: bool | None = None  # Whether it is meant to have no replica now: then nobody is told that it has none.
     lease_port: Port | None = None  # Port of the eviction policy beside each replica; only on-demand pools have one.

@@ -297,7 +297,8 @@ class LiveConfig:
             seconds, most = self._settings.connect_timeout_seconds, self._settings.concurrency * WAITING_FOR_EACH
             ready_path, holder = KINDS[kind].ready_path, new_holder_name()
             leases = LeaseManager(server, told, ready_path, holder, self._meter, seconds, most)
-        live_path, index, speaks_grpc = KINDS[kind].live_path, KINDS[kind].index, KINDS[kind].speaks_grpc
+        live_path = told.live_path.encode() if told.live_path else KINDS[kind].live_path
+        index, speaks_grpc = KINDS[kind].index, KINDS[kind].speaks_grpc
 
         def is_called(model: str) -> bool:
             return any(route.pool.config.name == told.name for route in self.routes.find(server, model))

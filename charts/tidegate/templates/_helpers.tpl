@@ -228,6 +228,17 @@
           {{- if eq $pool.loading.mode "on-demand" }}
           "leasePort": 8090,
           {{- end }}
+          {{- if eq $server.openai.engine "dynamo" }}
+          "livePath": "/live",
+          {{- else if eq $server.openai.engine "vllm" }}
+          "livePath": "/health",
+          {{- else if eq $server.openai.engine "sglang" }}
+          "livePath": "/health",
+          {{- else if eq $server.openai.engine "nim" }}
+          "livePath": "/v1/health/live",
+          {{- else if eq $server.openai.engine "custom" }}
+          "livePath": {{ $server.openai.livePath | default "/health" | quote }},
+          {{- end }}
           "loading": {{ $pool.loading.mode | quote }},
           {{- if ne $pool.called nil }}
           "name": {{ $pool.called | quote }},

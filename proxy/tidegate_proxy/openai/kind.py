@@ -51,7 +51,7 @@ class OpenAIKind:
     listing: ModelListing | None = ModelListing(
         "/v1/models", _tell, lambda told: b'{"object":"list","data":[%b]}' % told
     )
-    live_path = b"/health"  # Of vLLM, SGLang and Dynamo. NIM has `/v1/health/live` instead, and is not served yet.
+    live_path = b"/health"  # Of vLLM, SGLang and Dynamo; a pool of others says its own.
     index: IndexQuestion | None = None
     answers_v2 = speaks_grpc = False
 

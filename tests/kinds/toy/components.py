@@ -61,6 +61,9 @@ class ToyKind:
     metrics_port = METRICS_PORT
     metrics_path = "/toy/metrics"
 
+    def live_path(self, server: ToyServerArgs) -> None:
+        """All of them have it where the proxy knows it."""
+
     def grpc_tls(self, server: ToyServerArgs) -> None:
         """The toy's gRPC is plain."""
 

@@ -283,3 +283,12 @@ async def test_an_alias_of_a_version_is_told_to_be_none_that_a_server_keeps(tmp_
         reply = await here.ask(chat())
         assert error(reply) == (503, "server_error", "busy")
         assert "keep no aliases" in reply.json()["error"]["message"]
+
+
+async def test_whether_a_replica_is_alive_is_asked_where_its_pool_says(tmp_path: Path) -> None:
+    there = openai_server()
+    pool = there.pools[0].model_copy(update={"live_path": "/v1/health/live"})
+    tables = table(MODELS, there.model_copy(update={"pools": (pool,)}))
+    async with served(tmp_path, table=tables, access=ACCESS) as made:
+        await until(lambda: any(asked.line.startswith("GET ") for asked in made.replica.asked))
+        assert {asked.line for asked in made.replica.asked} == {"GET /v1/health/live HTTP/1.1"}

@@ -26,16 +26,16 @@ def test_none_of_ten_thousand_calls_of_others_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str, attackers: int, a_second: int, begun_in_5_s: int
 ) -> None:
     monkeypatch.setattr(arena, "PAUSE_SECONDS", 0.0)
-    calls, failures = 0, list[str]()
+    calls, begun, seconds, failures = 0, 0, 0.0, list[str]()
     with arena.arena(tmp_path, most_control_frames=MOST) as place:
         while calls < CALLS:
             row = place.try_out(attack, attackers, SECONDS)
             print(f"{row}; {row.did['cancels'] / SECONDS:,.0f} cancels a second")
             assert row.is_one, row
             assert row.did["cancels"] >= a_second * SECONDS, row
-            assert row.did["at the replica"] >= begun_in_5_s * SECONDS / 5, (
-                "they have begun there when they are cancelled"
-            )
-            calls += row.calls
+            calls, seconds = calls + row.calls, seconds + SECONDS
+            begun += row.did["at the replica"]
             failures += row.failures
+    # In all: how many get there in a single turn, a busy machine decides.
+    assert begun >= begun_in_5_s * seconds / 5, "they have begun there when they are cancelled"
     assert failures == []

@@ -100,6 +100,7 @@ class Pool:
         self._live_path = live_path
         self._grpc_port = pool.grpc_port if speaks_grpc and not pool.grpc_tls else None
         self._index = index
+        self.tells_loads = index is not None  # Whether its replicas can be asked what they have loaded.
         self._is_called, self._expected = is_called, expected
         self._find = find
         self._silenced = silenced

@@ -89,6 +89,8 @@ async def _ask(pool: Pool, replica: Replica) -> _Replica:
         except PolicyError as error:
             why = f"the eviction policy of {replica.name} gives no answer: {error}"
             return _alike("unseen", why, pool.leases.silent_seconds(replica))
+    if not pool.tells_loads:  # it has its model for as long as it lives
+        return _alike("resident", "")
     if (watch := pool.watches.get(replica)) is None:
         return _alike("unseen", f"{replica.name} does not tell which models it has loaded")
     await watch.look()

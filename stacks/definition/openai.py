@@ -1,5 +1,6 @@
 """Servers of the kind `openai`, which speak OpenAI's HTTP API: which engine, and the settings of its process."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -17,9 +18,13 @@ OWNED_ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("max-model-len", "context-length", "max-seq-len"), "openai.contextLength"),
     "shutdown-timeout": "openai.exitTimeoutSeconds",
     # The proxy, the boundary and the probes rely on these.
-    **dict.fromkeys(("host", "port", "uds", "api-key", "ssl-keyfile", "ssl-certfile", "discovery-backend"), ""),
+    **dict.fromkeys(("host", "port", "uds", "discovery-backend", "config"), ""),
+    **dict.fromkeys(("ssl-keyfile", "ssl-certfile", "ssl-ca-certs"), ""),
+    # One replica has one model on its devices: openai.tensorParallelSize says how many.
+    **dict.fromkeys(("data-parallel-size", "dp-size", "dp", "pipeline-parallel-size", "pp-size", "pp"), ""),
 }
 ExtraArgument = Annotated[Text, form(r"^\S(.*\S)?$", "one argument, such as --gpu-memory-utilization=0.85")]
+_SECRET = re.compile("token$|api-?key|password|secret")
 _SET_BY_US = "is a variable that Tidegate sets itself"
 _OURS = (
     "^(HOME|USER|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*)"
@@ -54,9 +59,11 @@ class KnownEngineSettings(EngineSettings):
 
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
-        """Ports, names and probes are relied on elsewhere."""
+        """Ports, names and probes are relied on elsewhere, and secrets stand in no definition."""
         for argument in self.extra_arguments:
-            option = argument.lstrip("-").partition("=")[0]
+            option = argument.lstrip("-").partition("=")[0].replace("_", "-")  # to vLLM both are one
+            if argument.startswith("-") and _SECRET.search(option):
+                raise ValueError(f"extraArguments may not say --{option}: a secret would stand in manifests and state")
             # Engines read their arguments with argparse, which takes the beginning of a name for the name.
             begun = [owned for owned in OWNED_ARGUMENTS if owned.startswith(option)]
             if argument.startswith("-") and begun:

@@ -28,7 +28,8 @@ class ModelCall(msgspec.Struct):
     @property
     def streams(self) -> bool:
         """Whether events are asked for; what is neither yes nor no may be taken for yes by the server."""
-        return bytes(self.stream) not in (b"false", b"null")
+        said = memoryview(self.stream)
+        return len(said) > len(b"false") or bytes(said) not in (b"false", b"null")
 
 
 _call = msgspec.json.Decoder(ModelCall)
@@ -64,6 +65,8 @@ def _name_at(body: bytearray) -> int:
                 body[key : key + len(_KEY)] = _KEY
         if others is msgspec.UNSET:
             outermost = [each for each, key in zip(named, keys, strict=False) if key is not msgspec.UNSET]
+    if len(named) > MOST_NAMED:
+        raise Problem(ProblemType.MALFORMED, f"A body has at most {MOST_NAMED} keys that are called model.")
     if len(outermost) != 1:
         raise Problem(ProblemType.MALFORMED, "A body names its model once, in letters without escapes.")
     return outermost[0][1]

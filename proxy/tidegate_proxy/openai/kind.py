@@ -95,7 +95,7 @@ class OpenAIKind:
 
     def alias(self, _config: bytes, _alias: str) -> tuple[str, str]:
         """Raise ValueError: nothing at the server says which version an alias stands for."""
-        raise ValueError("servers that speak OpenAI's API keep no aliases of versions: give the model shares instead")
+        raise ValueError("servers that speak OpenAI's API keep no aliases of versions")
 
     def keeps_sequences(self, _config: bytes) -> bool:
         """Tell that no model keeps state between requests."""
@@ -120,16 +120,16 @@ class OpenAIKind:
         return "application/json", msgspec.json.encode({"error": said})
 
     def plain_error(self, body: bytes) -> tuple[bytes, str]:
-        """Return an error as callers may have it, whatever its shape, and its message; as it came where that is so."""
+        """Return an error as callers may have it, whatever its shape; as it came where that is so. For the log there is
+        its type or code alone: engines repeat in the message what was wrong with a prompt."""
         try:
             said = msgspec.json.decode(body)
             kept = _told(said)
         except _UNREADABLE:
-            text = told(body.decode("utf-8", "replace"))
-            return text.encode(), text
-        inner = kept.get("error", kept) if isinstance(kept, dict) else kept
-        message = inner.get("message") or inner.get("detail") if isinstance(inner, dict) else inner
-        return (body if kept == said else msgspec.json.encode(kept)), str(message)
+            return told(body.decode("utf-8", "replace")).encode(), ""
+        inner = kept.get("error", kept) if isinstance(kept, dict) else None
+        which = (inner.get("type") or inner.get("code")) if isinstance(inner, dict) else None
+        return (body if kept == said else msgspec.json.encode(kept)), "" if which is None else str(which)
 
 
 def _told(said: Any) -> Any:

@@ -9,7 +9,7 @@ from tidegate_service.json_lines import LinesASecond
 SUCCESS_EVERY = 0.2  # Seconds between two logged calls that went well: a line costs more than the call's own work.
 FAILURES_A_SECOND = 50
 """Calls that ended badly that are logged each second; the rest are counted, and the next line has their number."""
-SLOW_A_SECOND = 20  # The same of calls that went well, and were slow, or waited for their model.
+SLOW_A_SECOND = 20  # The same of calls that went well after a wait for their model, and of others that were slow.
 SLOW_SECONDS = 1.0
 WAITED_SECONDS = 0.1  # A shorter one is a question to a policy that has the model in memory.
 log = logging.getLogger("tidegate_proxy.calls")
@@ -24,7 +24,8 @@ class CallLog:
     _next_success = 0.0
 
     def __init__(self) -> None:
-        self._failures, self._slow = LinesASecond(FAILURES_A_SECOND), LinesASecond(SLOW_A_SECOND)
+        self._failures = LinesASecond(FAILURES_A_SECOND)
+        self._waits, self._slow = LinesASecond(SLOW_A_SECOND), LinesASecond(SLOW_A_SECOND)
         self._calls: Counter[tuple[str, str]] = Counter()  # By server and model, since the last line.
 
     def wants(
@@ -36,7 +37,9 @@ class CallLog:
             self._calls[of] += 1
         if status >= 400:
             return self._failures.wants(now)
-        if (waited >= WAITED_SECONDS or seconds >= SLOW_SECONDS) and self._slow.wants(now):
+        if waited >= WAITED_SECONDS and self._waits.wants(now):
+            return True
+        if waited < WAITED_SECONDS and seconds >= SLOW_SECONDS and self._slow.wants(now):
             return True
         if now < self._next_success:
             return False

@@ -1,5 +1,6 @@
 """`tidegate export`: an entry of a model as it was trained."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +55,7 @@ def export(
         else:
             _print(done, wanted.tolerance)
         if to.startswith("tensorrt"):
+            sys.stdout.flush()  # what is there comes before what is not, in one stream, too
             note(f"NOT BUILT, AND NOT TRIED: it needs a GPU. {folder}/job.yaml builds it there by {folder}/build.sh")
 
 

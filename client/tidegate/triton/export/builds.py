@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,15 +90,21 @@ def write_build(folder: Path, name: str, commands: str, what: str, image: str, v
     (folder / JOB).write_text(_JOB.format(name=named, gpu=gpu, **quoted), "utf-8")
 
 
-def plan_commands(inputs: Sequence[Any], max_batch: int) -> str:
-    """Return the command that builds a plan of model.onnx; `inputs` are those that the file tells of."""
+def plan_commands(inputs: Sequence[Any], max_batch: int, sizes: Mapping[str, Sequence[int]]) -> str:
+    """Return the command that builds a plan of model.onnx; `inputs` are those that the file tells of, and `sizes` those
+    that they were compared with: only how many rows there are may vary, up to `max_batch`, or as they were with 0."""
     command = ["trtexec", f"--onnx={ONNX}", f"--saveEngine={PLAN}", "--noTF32"]
     if any(-1 in each.dims for each in inputs):
-        for option, rows in (("min", 1), ("opt", max(1, max_batch // 2)), ("max", max(1, max_batch))):
-            shapes = (f"{each.name}:{'x'.join(str(rows if dim < 0 else dim) for dim in each.dims)}" for each in inputs)
+        for option, rows in (("min", 1), ("opt", max(1, max_batch // 2)), ("max", max_batch)):
+            shapes = (f"{each.name}:{_shape(each.dims, sizes[each.name], rows if max_batch else 0)}" for each in inputs)
             command.append(f"--{option}Shapes={','.join(shapes)}")
     why = "# --noTF32: the precision that was compared. Any other may need a wider tolerance in golden.json."
     return f'{why}\nPATH="$PATH:/usr/src/tensorrt/bin"\n{shlex.join(command)}\n'
+
+
+def _shape(dims: Sequence[int], size: Sequence[int], rows: int) -> str:
+    found = [there if dim < 0 else dim for dim, there in zip(dims, size, strict=True)]
+    return "x".join(map(str, [rows, *found[1:]] if rows and dims[0] < 0 else found))
 
 
 def engine_commands(source: str, max_batch: int) -> str:

@@ -104,13 +104,15 @@ class Export:
         if len(named) != len(right):
             what = f"the exported model has {len(named)} outputs, and the original {len(right)}"
             raise UsageError(what, where=self.source, do="export it by hand, then `tidegate model new`")
-        if self.max_batch_size and any(each.shape[:1] != (sample.rows,) for each in right):
+        if self.max_batch_size and any(each.shape[:1] != (sample.rows,) for each in (*right, *found)):
             what = "an output has no row for each row of the inputs, so that there can be no batches"
             raise UsageError(what, where=self.source, do="say --max-batch-size 0")
-        differences = self._differences(dict(zip(named, right, strict=True)), dict(zip(named, found, strict=True)))
+        differences = None  # Of ONNX itself there is no other original.
+        if source.library != "onnx":
+            differences = self._differences(dict(zip(named, right, strict=True)), dict(zip(named, found, strict=True)))
         golden = self._golden(sample, dict(zip(named, right, strict=True)))
         if self.to == "tensorrt":
-            then = self._plan(file, made, gpu)
+            then = self._plan(file, made, gpu, {name: array.shape for name, array in sample.tensors.items()})
         else:
             settings = ModelConfig(max_batch_size=self.max_batch_size)
             if self.max_batch_size > 1:
@@ -161,13 +163,13 @@ class Export:
             if not dims:
                 added.reshape.SetInParent()
 
-    def _plan(self, file: Path, made: Path, gpu: str) -> str:
+    def _plan(self, file: Path, made: Path, gpu: str, sizes: Mapping[str, tuple[int, ...]]) -> str:
         made.mkdir()
         reading = onnx.read(file)
         for below, each in reading.files:  # the model, and weights that lie beside it
             (made / below).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(each, made / below)
-        commands = builds.plan_commands(reading.inputs, self.max_batch_size)
+        commands = builds.plan_commands(reading.inputs, self.max_batch_size, sizes)
         builds.write_build(made, self.name, commands, "TensorRT", self.image, self.volume, gpu)
         batch = f" --max-batch-size {self.max_batch_size}" + " --dynamic-batching" * (self.max_batch_size > 1)
         return f"tidegate model new {shlex.quote(self.name)} {self._quoted(builds.PLAN)}{batch}"

@@ -77,7 +77,7 @@ def _flavor(folder: Path, where: str, trusted: bool) -> Source:
     own = (folder / str(said.flavors[flavor].get("data", flavor)), *folder.glob("data/model.*"))
     for file in filter(Path.is_file, own):  # In its library's own format MLflow is not needed to load it.
         if (kind := _kind(file)) in _LOADERS:
-            return _loaded(kind, file, where, example)
+            return _loaded(kind, file, where, trusted, example)
     _check_trusted(where, trusted)
     import mlflow
 
@@ -99,11 +99,13 @@ def _file(file: Path, where: str, trusted: bool) -> Source:
     if (kind := _kind(file)) not in _LOADERS:
         do = "there are exporters for scikit-learn, XGBoost, LightGBM, PyTorch; `tidegate model new` takes other models"
         raise UsageError("nothing exports this", where=where, why=f"it is {kind}" if kind else "", do=do)
-    return _loaded(kind, file, where)
+    return _loaded(kind, file, where, trusted)
 
 
-def _loaded(kind: str, file: Path, where: str, example: Any = None) -> Source:
+def _loaded(kind: str, file: Path, where: str, trusted: bool, example: Any = None) -> Source:
     name, load_file = _LOADERS[kind]
+    if kind == ".pt2":  # torch.export.load falls back to pickle for what it cannot read otherwise
+        _check_trusted(where, trusted, "it may hold a pickle")
     with failing(f"{name} cannot load it", where, name):
         return Source(load_file(file), name, example)
 
@@ -148,7 +150,7 @@ _LOADERS: Final[dict[str, tuple[str, Callable[[Path], Any]]]] = {
 }
 
 
-def _check_trusted(where: str, trusted: bool) -> None:
+def _check_trusted(where: str, trusted: bool, what: str = "it is a pickle") -> None:
     if not trusted:
-        what = "it is a pickle, and loading a pickle runs whatever code is in it, with all that you may do"
+        what = f"{what}, and loading a pickle runs whatever code is in it, with all that you may do"
         raise UsageError(what, where=where, do="where you know who wrote it, and trust them, say --trusted")

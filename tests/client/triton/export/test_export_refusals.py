@@ -139,7 +139,8 @@ def test_a_library_that_is_missing_is_said_with_the_extra_that_has_it(
 def test_without_pytorch_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.pt2").write_bytes(b"PK\x05\x06" + bytes(18))
     monkeypatch.setitem(sys.modules, "torch", None)
-    said = refused(tmp_path, tmp_path / "model.pt2", "--input", sample(tmp_path))
+    assert "it may hold a pickle" in refused(tmp_path, tmp_path / "model.pt2", "--input", sample(tmp_path))
+    said = refused(tmp_path, tmp_path / "model.pt2", "--input", sample(tmp_path), "--trusted")
     assert 'pip install "./client[torch]"' in said
 
 

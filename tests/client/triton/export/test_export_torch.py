@@ -59,7 +59,7 @@ def written(torch: Any, kind: str, folder: Path) -> Path:
 @pytest.mark.parametrize("to", ["onnx", "torchscript"])
 @pytest.mark.parametrize("kind", ["pt", "pt2", "mlflow"])
 def test_a_model_of_pytorch_answers_alike(kind: str, to: str, rows: int, torch: Any, tmp_path: Path) -> None:
-    words = ("--to", to, "--input", sample(tmp_path, ROWS_32[:rows]), *(["--trusted"] if kind == "mlflow" else []))
+    words = ("--to", to, "--input", sample(tmp_path, ROWS_32[:rows]), *(["--trusted"] if kind != "pt" else []))
     done = export(written(torch, kind, tmp_path), tmp_path / "made", *words)
     assert done.exit_code == 0, done.output
     checked = CliRunner().invoke(app, ["model", "check", "--strict", str(tmp_path / "made")])
@@ -75,7 +75,7 @@ def test_a_batch_of_any_size_is_answered_also_where_the_sample_had_one_row(torch
     import onnxruntime
 
     one = sample(tmp_path, ROWS_32[:1])
-    assert export(written(torch, "pt2", tmp_path), tmp_path / "made", "--input", one).exit_code == 0
+    assert export(written(torch, "pt2", tmp_path), tmp_path / "made", "--input", one, "--trusted").exit_code == 0
     session = onnxruntime.InferenceSession(str(tmp_path / "made/1/model.onnx"))
     found = session.run(None, {"INPUT__0": numpy.repeat(ROWS_32[:1], 7, axis=0)})
     assert [each.shape for each in found] == [(7, 4), (7,)]

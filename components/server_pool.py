@@ -90,13 +90,13 @@ def declare(
     )
     # Pulumi takes a Service for ready when its pods are: as long as for them.
     as_long = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=timeouts))
-    metadata = place.metadata(pool.name, pool.labels)
-    pods.service(f"{name}-service", metadata, pool.selector, ports, as_long)
+    # Each object has metadata of its own: what an engine is told of a Service is written there.
+    pods.service(f"{name}-service", place.metadata(pool.name, pool.labels), pool.selector, ports, as_long)
     headless = place.metadata(pool.headless_name, pool.labels)
     pods.service(f"{name}-headless", headless, pool.selector, joined(ports, more_ports), child, cluster_ip="None")
     k8s.apps.v1.StatefulSet(
         f"{name}-servers",
-        metadata=metadata,
+        metadata=place.metadata(pool.name, pool.labels),
         spec=k8s.apps.v1.StatefulSetSpecArgs(
             service_name=pool.headless_name,
             # An autoscaler owns the number where there is one.
@@ -121,6 +121,7 @@ def declare(
             parent=parent, depends_on=when(needs, lambda made: [made]), custom_timeouts=timeouts
         ),
     )
+    metadata = place.metadata(pool.name, pool.labels)
     pods.disruption_budget(f"{name}-budget", metadata, pool.selector, args.max_unavailable, child)
     of_kind(
         args.autoscaling,

@@ -78,7 +78,7 @@ CONTENTS: Final = (
     _contents("Concepts", "concepts")
     + _contents(
         "Tasks", "platform", "helm", "pulumi", "rollout", "preflight", "ci", "capacity", "simulator", "models",
-        "eviction", "domino", "upgrading",
+        "export", "openai", "eviction", "domino", "upgrading",
     )
     + _contents(
         "Reference", "definition", "Chart values <../charts/tidegate/README>", "cli", "proxy-api", "metrics",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from .. import devices
 from ..definition.openai import OpenaiServer
-from ..definition.pools import OnDemand, QueueScaling
+from ..definition.pools import OnDemand, Preload, QueueScaling
 from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Stack
@@ -16,6 +16,9 @@ def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
         if isinstance(server, OpenaiServer) and isinstance(pool.loading, OnDemand):
             what = f"{server.name}/{pool.name} is of kind openai, whose engines load no model on demand"
             yield stack.source.problem((*path, "loading"), what, do="Write loading: {mode: preload}.")
+        elif isinstance(server, OpenaiServer) and pool.loading != Preload(mode="preload"):
+            what = f"{server.name}/{pool.name} is of kind openai, whose engines look at no repository again"
+            yield stack.source.problem((*path, "loading", "pollSeconds"), what, do="Leave pollSeconds out.")
 
 
 def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:

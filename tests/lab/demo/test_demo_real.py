@@ -1,5 +1,6 @@
 """The demo itself, with real Tritons: its claims hold, its lines work when they are pasted, nothing is left of it."""
 
+import json
 import os
 import re
 import shutil
@@ -135,7 +136,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
 
 
 def test_what_it_says_to_try_works(shown: Shown) -> None:
-    export, fox, canary, unicorn, client, told, models, why, listing, *recorded = commands(shown.text)
+    export, fox, canary, unicorn, client, told, models, top, why, listing, *recorded = commands(shown.text)
 
     def paste(command: str) -> str:
         done = subprocess.run(
@@ -155,14 +156,16 @@ def test_what_it_says_to_try_works(shown: Shown) -> None:
         assert len(re.findall(r"pool_ready\{.*\} 1\.0|state=\"closed\"\} 1\.0", paste(told))) == 4
         assert re.search(r"canary +resident", paste(listing))
         assert re.search(r"canary .*resident", paste(models))
+        assert re.search(r"canary .*resident", paste(top))
         assert "horn.npy" in paste(why)
     assert "[ 0. 31. 62. 93.]" in paste(client)
     assert re.search(r"moose +resident", listed := paste(listing))
     assert "policy largest-first" in listed
     if shutil.which("curl") and recorded:
-        calls, trace = recorded
+        calls, alerts, trace = recorded
         paste(calls)
         time.sleep(2 * SCRAPED_SECONDS)
+        assert json.loads(paste(alerts))["status"] == "success"
         said = paste(trace)
         assert re.search(r"/zoo\.csv\.gz: \d+ calls of \d+ models \(", said), said
         assert len(read_trace(shown.folder / "zoo.csv.gz")) >= 12

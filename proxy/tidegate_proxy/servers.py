@@ -99,8 +99,9 @@ class ServerQueries:
                 raise other_protocol(route.server)
             return Response(listing.tell(route.name, route.server), media_type="application/json")
         identity = await self.identify(credential)
-        async with self._listing(identity, len(self._config.routes.of_server(server))) as hold:
-            seen = await self._permitted(identity, self._config.routes.of_server(server))
+        there = self._config.routes.of_server(server)
+        async with self._listing(identity, len(there)) as hold:
+            seen = await self._permitted(identity, there)
             routes = [route for route in seen if route.kind is kind]
             if server is not None and not routes:
                 raise other_protocol(server) if seen else _no_server()

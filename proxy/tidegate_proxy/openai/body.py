@@ -12,7 +12,7 @@ import msgspec
 from ..problems import Problem, ProblemType
 
 Bytes = bytes | bytearray | memoryview
-_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _KEY = b'"model"'
 _NAMED = re.compile(rb'"model"\s*:\s*"([^"\\]{1,127})"')
 """A key `model` and its name, at whatever depth; behind a backslash it is the end of another key."""
@@ -45,7 +45,7 @@ def read(body: Bytes) -> tuple[ModelCall, int]:
     """Return what a body asks, and where its model's name begins; raises Problem."""
     try:
         return _call.decode(body), _name_at(body if isinstance(body, bytearray) else bytearray(body))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise Problem(ProblemType.MALFORMED, f"The body is no JSON object that names its model: {error}.") from None
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from tidegate_contracts.openai import served_as
 from tidegate_service.reasons import told
 
 from ..pools import Pool
@@ -16,10 +17,9 @@ from ..problems import Problem, ProblemType
 from ..targets import NAME_PATTERN, Address, ModelListing, Target, is_name
 from ..upstream.load_watch import IndexQuestion
 from ..upstream.request import Answer
-from .body import Bytes, read
+from .body import UNREADABLE, Bytes, read
 
 NAME = "openai"
-_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _BODY = {
     "type": "object",
     "required": ["model"],
@@ -70,7 +70,9 @@ class OpenAIKind:
         asked = replace(target, model=call.model, in_body=False, mirrored=True, streams=call.streams)
 
         def of_version(version: str | None) -> list[Bytes]:
-            return [whole] if version is None else [whole[:behind], f"-v{version}".encode(), whole[behind:]]
+            if version is None:
+                return [whole]
+            return [whole[:at], served_as(call.model, int(version)).encode(), whole[behind:]]
 
         return asked, of_version
 
@@ -125,7 +127,7 @@ class OpenAIKind:
         try:
             said = msgspec.json.decode(body)
             kept = _told(said)
-        except _UNREADABLE:
+        except UNREADABLE:
             return told(body.decode("utf-8", "replace")).encode(), ""
         inner = kept.get("error", kept) if isinstance(kept, dict) else None
         which = (inner.get("type") or inner.get("code")) if isinstance(inner, dict) else None

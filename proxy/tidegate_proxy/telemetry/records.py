@@ -37,9 +37,8 @@ class CallLog:
             self._calls[of] += 1
         if status >= 400:
             return self._failures.wants(now)
-        if waited >= WAITED_SECONDS and self._waits.wants(now):
-            return True
-        if waited < WAITED_SECONDS and seconds >= SLOW_SECONDS and self._slow.wants(now):
+        lines = self._waits if waited >= WAITED_SECONDS else self._slow if seconds >= SLOW_SECONDS else None
+        if lines is not None and lines.wants(now):
             return True
         if now < self._next_success:
             return False

@@ -198,13 +198,20 @@ def test_the_client_comes_again_when_it_is_told_to(server: Dynamo, tmp_path: Pat
         assert client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1).choices
 
 
-@pytest.mark.thorough
-def test_a_worker_that_is_killed_ends_its_streams_with_an_error_and_is_told_of_afterwards(tmp_path: Path) -> None:
+@contextmanager
+def alone(root: Path) -> Iterator[tuple[Dynamo, Place]]:
+    """A Dynamo and its proxy that one test has for itself."""
     with (
         not_run("A REAL DYNAMO"),
-        dynamo(tmp_path / "dynamo", ["plain"]) as server,
-        place(tmp_path / "proxy", server) as here,
+        dynamo(root / "dynamo", ["plain"]) as server,
+        place(root / "proxy", server) as here,
     ):
+        yield server, here
+
+
+@pytest.mark.thorough
+def test_a_worker_that_is_killed_ends_its_streams_with_an_error_and_is_told_of_afterwards(tmp_path: Path) -> None:
+    with alone(tmp_path) as (server, here):
         ready_path = OpenAIKind().ready_path("plain").decode()
         assert server.get(ready_path)[0] == 200
         client = here.client()
@@ -221,11 +228,7 @@ def test_a_worker_that_is_killed_ends_its_streams_with_an_error_and_is_told_of_a
 
 @pytest.mark.thorough
 def test_a_frontend_that_is_killed_cuts_its_streams_and_is_away_afterwards(tmp_path: Path) -> None:
-    with (
-        not_run("A REAL DYNAMO"),
-        dynamo(tmp_path / "dynamo", ["plain"]) as server,
-        place(tmp_path / "proxy", server) as here,
-    ):
+    with alone(tmp_path) as (server, here):
         asking = http.client.HTTPConnection(here.proxy.http, timeout=20)
         headers = {"x-api-key": here.keys["owner"], "content-type": "application/json"}
         asked = {"model": "plain", "messages": MESSAGES, "max_tokens": 5000, "stream": True}

@@ -137,3 +137,9 @@ def test_calls_that_waited_take_no_lines_from_those_that_failed() -> None:
 
 
 FIELDS = log_fields.ALWAYS.keys() | log_fields.FIELDS.keys()
+
+
+def test_slow_calls_take_no_lines_of_those_that_waited_for_their_model() -> None:
+    log = CallLog()
+    assert sum(log.wants(200, 5.0, seconds=2.0) for _ in range(500)) == SLOW_A_SECOND + 1, "and one that went well"
+    assert log.wants(200, 5.0, seconds=2.0, waited=0.5)

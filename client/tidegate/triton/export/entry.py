@@ -98,7 +98,7 @@ class Export:
         )
         if source.library != "onnx":
             convert(source, sample, len(right), file, self.source)
-        found = ask_exported(file, source.library, sample, self.source)
+        found = right if source.library == "onnx" else ask_exported(file, source.library, sample, self.source)
         is_onnx = file.suffix == ".onnx"
         named = [each.name for each in onnx.read_tensors(file).outputs] if is_onnx else _numbered(found)
         if len(named) != len(right):

@@ -45,6 +45,12 @@ def test_a_plan_is_built_for_every_batch_that_the_entry_may_take(tmp_path: Path)
     assert (folder / "model.onnx").read_bytes() == (tmp_path / "double.onnx").read_bytes()
 
 
+def test_a_plan_without_batches_takes_its_own_golden_request(tmp_path: Path) -> None:
+    folder = plan(tmp_path, "--max-batch-size", 0)
+    request = read_golden((folder / "golden.json").read_bytes(), "").request
+    assert f"--maxShapes=IN:{'x'.join(map(str, request['inputs'][0]['shape']))}" in trtexec(folder)
+
+
 def test_the_golden_request_lies_beside_what_is_to_be_built(tmp_path: Path) -> None:
     golden = read_golden((plan(tmp_path) / "golden.json").read_bytes(), "")
     assert golden.outputs is not None

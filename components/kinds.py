@@ -9,10 +9,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pulumi
 
+from stacks.definition.environment import Mesh
+from stacks.definition.pods import Pods
 from stacks.definition.servers import ServerTls
 
-from .args import PoolContext, ServerArgs
+from .args import PoolArgs, PoolContext, ServerArgs
 from .openai.kind import OpenaiKind
+from .place import Place
 from .triton.kind import TritonKind
 from .values import of_kinds
 
@@ -36,6 +39,14 @@ class ServerKind(Protocol):
 
     def live_path(self, server: Any) -> str | None:
         """Return where a replica answers 200 for as long as it is not hung; None where proxies know."""
+
+    def service(self, server: Any, pool: PoolArgs) -> str:
+        """Return the headless Service whose addresses answer the calls of a pool."""
+
+    def declare_shared(
+        self, name: str, server: Any, place: Place, every_pod: Pods, mesh: Mesh | None, opts: pulumi.ResourceOptions
+    ) -> object:
+        """Declare what the pools of a server share, under a component of that name."""
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool, under a component of that name."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import pulumi_kubernetes as k8s
-from tidegate_contracts import openai
+from tidegate_contracts import dynamo, openai
 
 from stacks.definition.openai import (
     CustomSettings,
@@ -23,31 +23,28 @@ from .. import pods
 from ..args import ObjectStoreRepositoryArgs, PoolArgs, PoolContext, ServerArgs, repository_root
 from ..server_pool import mounts
 from ..values import either, equals, flat, if_true, joined, listed, none_if_empty, of_kind, of_kinds, when
+from .frontends import discovery, namespace
+from .relay import HOME, NO_GPU
 
 Made = TypeVar("Made")
 Variables = list[k8s.core.v1.EnvVarArgs] | None
 
-SYSTEM_PORT: Final = 9090  # Of a worker of Dynamo, for probes alone.
-HOME: Final = {"HOME": "/tmp", "USER": "engine"}
-"""The root file system is read-only, so home is elsewhere; and the user's number has a name in no image."""
 _DISK = "128Mi"  # For the log of a frontend.
-NO_GPU: Final = {"NVIDIA_VISIBLE_DEVICES": "void"}
-"""For what runs beside an engine: its image asks for every GPU of the node, and gets them from some runtimes."""
 _IN_THE_POD: Final = {
     "DYN_DISCOVERY_BACKEND": "file",
     "DYN_FILE_KV": "/tmp/dynamo",
     "DYN_TCP_RPC_HOST": "127.0.0.1",
     "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # an interface
 }
-"""A frontend and its worker find each other in a folder of their pod. By Kubernetes they would need a kind of the whole
-cluster (DynamoWorkerMetadata), and every pod a token that may write it."""
+"""A frontend and its worker find each other in a folder of their pod, unless frontends are shared."""
 
 
 class Served:
     """The model that a pool serves: under which name, and what its engine loads."""
 
-    def __init__(self, name: str, folder: str, server: ServerArgs, settings: EngineSettings) -> None:
+    def __init__(self, name: str, folder: str, server: ServerArgs, settings: EngineSettings, pool: str) -> None:
         self.name, self._folder, self._server, self._settings = name, folder, server, settings
+        self.endpoints = namespace(server, pool)
 
     def loaded(self, make: Callable[[str], Made]) -> Made | None:
         """Return what `make` makes of what the engine loads: a folder, a URL, or what is said in place of both."""
@@ -72,7 +69,7 @@ def of_model(
     """Return what `make` makes of the model of a pool: there is one, of one version at the most."""
 
     def served(name: str, folder: str) -> Made:
-        return make(Served(name, folder, server, settings))
+        return make(Served(name, folder, server, settings, pool.name))
 
     return flat(
         pool.models,
@@ -105,8 +102,8 @@ class Engine(Protocol):
     def paths(self, it: Any) -> tuple[str, str]:
         """Return where it answers for as long as it is not hung, and where once its model is loaded."""
 
-    def metrics(self, it: Any, make: Callable[[str], Made]) -> Made | None:
-        """Return what `make` makes of the path of its metrics, at the port of the API."""
+    def metrics(self, it: Any, make: Callable[[str, int], Made]) -> Made | None:
+        """Return what `make` makes of path and port of its metrics."""
 
     def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:
         """Return what runs before it in its pod, and speaks the API."""
@@ -124,8 +121,8 @@ class _Plain:
         # It listens once its model is loaded.
         return "/health", "/health"
 
-    def metrics(self, it: Any, make: Callable[[str], Made]) -> Made | None:  # noqa: ARG002
-        return make("/metrics")
+    def metrics(self, it: Any, make: Callable[[str, int], Made]) -> Made | None:  # noqa: ARG002
+        return make("/metrics", openai.HTTP_PORT)
 
     def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:  # noqa: ARG002
         return None
@@ -190,8 +187,8 @@ class _Nim(_Plain):
     def paths(self, it: NimSettings) -> tuple[str, str]:  # noqa: ARG002
         return "/v1/health/live", "/v1/health/ready"
 
-    def metrics(self, it: NimSettings, make: Callable[[str], Made]) -> Made | None:  # noqa: ARG002
-        return make("/v1/metrics")
+    def metrics(self, it: NimSettings, make: Callable[[str, int], Made]) -> Made | None:  # noqa: ARG002
+        return make("/v1/metrics", openai.HTTP_PORT)
 
 
 class _Custom(_Plain):
@@ -216,15 +213,15 @@ class _Custom(_Plain):
     def paths(self, it: CustomSettings) -> tuple[str, str]:
         return it.live_path, it.ready_path
 
-    def metrics(self, it: CustomSettings, make: Callable[[str], Made]) -> Made | None:
-        return when(it.metrics_path, make)
+    def metrics(self, it: CustomSettings, make: Callable[[str, int], Made]) -> Made | None:
+        return when(it.metrics_path, lambda path: make(path, openai.HTTP_PORT))
 
 
 class _Dynamo(_Plain):
     """Dynamo: a worker, and the frontend beside it, which ends after it: so that streams in flight have their end."""
 
     settings: type[EngineSettings] = DynamoSettings
-    port = ("system", SYSTEM_PORT)
+    port = ("system", dynamo.SYSTEM_PORT)
 
     def command(self, it: DynamoSettings) -> list[str]:
         return ["python3", "-m", f"dynamo.{it.worker}"]
@@ -249,24 +246,36 @@ class _Dynamo(_Plain):
             it.extra_arguments,
         )
 
-    def variables(self, it: DynamoSettings, served: Served) -> Variables:  # noqa: ARG002
+    def variables(self, it: DynamoSettings, served: Served) -> Variables:
         # Workers on a GPU cut what is in flight once this time is over, and not before: Dynamo 1.4.2,
         # dynamo/common/utils/graceful_shutdown.py. The mocker by itself ends when nothing is.
         grace = if_true(equals(it.worker, "mocker"), lambda: "0", lambda: f"{it.exit_timeout_seconds}")
-        return pods.variables(
+        found = either(
+            it.frontends,
+            lambda _: discovery({"DYN_NAMESPACE": served.endpoints}),
+            lambda: _variables(**_IN_THE_POD),
+        )
+        more = pods.variables(
             {
-                **_IN_THE_POD,
-                "DYN_SYSTEM_PORT": f"{SYSTEM_PORT}",
+                "DYN_SYSTEM_PORT": f"{dynamo.SYSTEM_PORT}",
                 "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS": '["generate"]',
                 "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": grace,
                 "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT": f"{it.exit_timeout_seconds}",
             }
         )
+        return joined(found, more)
 
     def paths(self, it: DynamoSettings) -> tuple[str, str]:  # noqa: ARG002
         return "/live", "/health"
 
-    def frontends(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs]:
+    def metrics(self, it: DynamoSettings, make: Callable[[str, int], Made]) -> Made | None:
+        own = partial(make, "/metrics")
+        return either(it.frontends, lambda _: own(dynamo.SYSTEM_PORT), lambda: own(openai.HTTP_PORT))
+
+    def frontends(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:
+        return either(it.frontends, lambda _: None, lambda: self._own_frontend(it, pool))
+
+    def _own_frontend(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs]:
         server = pool.server
         return of_model(
             pool.args,
@@ -278,7 +287,7 @@ class _Dynamo(_Plain):
                 pool.every_pod,
                 {"http": openai.HTTP_PORT},
                 pods.variables({**HOME, **NO_GPU, **_IN_THE_POD}),
-                command=["python3", "-m", "dynamo.frontend"],
+                command=["python3", "-m", dynamo.FRONTEND],
                 args=[f"--http-port={openai.HTTP_PORT}"],
                 restart_policy="Always",
                 resources=pods.container_resources(it.frontend_resources, _DISK),

@@ -5,8 +5,15 @@ from typing import Any
 import pulumi
 from tidegate_contracts import openai
 
-from ..args import PoolContext, ServerArgs
+from stacks.definition.environment import Mesh
+from stacks.definition.openai import DynamoSettings
+from stacks.definition.pods import Pods
+
+from ..args import PoolArgs, PoolContext, ServerArgs
+from ..place import Place
+from ..values import of_kind, when
 from .engines import by_engine
+from .frontends import DynamoFrontends, service_of
 from .pool import OpenaiPool
 from .server import OpenaiServerArgs
 
@@ -26,6 +33,28 @@ class OpenaiKind:
     def live_path(self, server: OpenaiServerArgs) -> str | None:
         """Return the engine's path."""
         return by_engine(server.openai, lambda engine, it: engine.paths(it)[0])
+
+    def service(self, server: OpenaiServerArgs, pool: PoolArgs) -> str:
+        """Return the Service of shared frontends, or that of the pool's own replicas."""
+        return service_of(server, pool)
+
+    def declare_shared(
+        self,
+        name: str,
+        server: OpenaiServerArgs,
+        place: Place,
+        every_pod: Pods,
+        mesh: Mesh | None,
+        opts: pulumi.ResourceOptions,
+    ) -> DynamoFrontends | None:
+        """Declare the frontends that its pools share, where they do."""
+        return of_kind(
+            server.openai,
+            DynamoSettings,
+            lambda it: when(
+                it.frontends, lambda found: DynamoFrontends(name, server, it, found, place, every_pod, mesh, opts)
+            ),
+        )
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool."""

@@ -4,38 +4,16 @@ from typing import Any, cast
 
 import pulumi
 import pulumi_kubernetes as k8s
-from tidegate_contracts import openai
-
-from stacks.definition.base import Resources
+from tidegate_contracts import dynamo, openai
 
 from .. import pods, server_pool
 from ..args import PoolContext
 from ..gpu_placement import GpuPlacement
 from ..values import joined, none_if_empty, quotient
-from .engines import HOME, NO_GPU, Engine, Served, by_engine, of_model
+from . import frontends
+from .engines import Engine, Served, by_engine, of_model
+from .relay import HOME, relay
 from .server import OpenaiServerArgs
-
-# What it hands out on a port of its own is the engine's metrics and nothing else of what the engine answers.
-_RELAY = """\
-import http.server, sys
-from urllib.request import ProxyHandler, build_opener
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        body = b""
-        try:
-            if self.path == "/metrics":
-                body = build_opener(ProxyHandler({})).open(sys.argv[1], timeout=8).read()
-            self.send_response(200)
-        except OSError:
-            self.send_response(503)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
-        self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *_):
-        pass
-http.server.ThreadingHTTPServer(("", int(sys.argv[2])), Handler).serve_forever()
-"""
-_RELAY_RESOURCES, _DISK = Resources(cpu="10m", memory="64Mi"), "64Mi"
 
 
 class OpenaiPool(pulumi.ComponentResource):
@@ -51,7 +29,7 @@ class OpenaiPool(pulumi.ComponentResource):
             pool,
             placement,
             server.openai.exit_timeout_seconds,
-            None,
+            frontends.volumes(server),
             init_containers=by_engine(server.openai, lambda engine, it: _sidecars(pool, engine, it)),
             containers=by_engine(
                 server.openai,
@@ -61,8 +39,13 @@ class OpenaiPool(pulumi.ComponentResource):
             ),
         )
         # By number: what the port is called, the container of a frontend may say.
-        ports = [pods.service_port("http", openai.HTTP_PORT, openai.HTTP_PORT)]
-        server_pool.declare(name, pool, spec, ports, self)
+        ports = frontends.shared(
+            server,
+            lambda _: [pods.service_port("system", dynamo.SYSTEM_PORT, dynamo.SYSTEM_PORT)],
+            lambda: [pods.service_port("http", openai.HTTP_PORT, openai.HTTP_PORT)],
+        )
+        found_by = frontends.shared(server, lambda _: dynamo.SERVICE_LABELS)
+        server_pool.declare(name, pool, spec, ports, self, headless_labels=found_by)
         self.register_outputs({})
 
 
@@ -87,30 +70,16 @@ def _engine(
         # Patient: a long prompt can hold up the answer.
         liveness_probe=pods.http_probe(live, port, 10, failures=6, timeout_seconds=10),
         lifecycle=pods.pre_stop(),
-        volume_mounts=server_pool.mounts(pool.server, openai.REPOSITORY_ROOT),
+        volume_mounts=joined(server_pool.mounts(pool.server, openai.REPOSITORY_ROOT), frontends.mounts(pool.server)),
     )
 
 
 def _sidecars(pool: PoolContext, engine: Engine, it: Any) -> list[k8s.core.v1.ContainerArgs] | None:
     """Return what runs beside an engine, and ends after it."""
     found: list[k8s.core.v1.ContainerArgs] | None = none_if_empty(
-        joined(engine.frontends(it, pool), engine.metrics(it, lambda path: [_relay(pool, path)]))
+        joined(
+            engine.frontends(it, pool),
+            engine.metrics(it, lambda path, port: [relay(pool.server, pool.every_pod, path, port)]),
+        )
     )
     return found
-
-
-def _relay(pool: PoolContext, path: str) -> k8s.core.v1.ContainerArgs:
-    """Return the container that hands an engine's metrics to Prometheus, which may not reach the API's own port."""
-    return pods.container(
-        "metrics",
-        pool.server.image,
-        pool.every_pod,
-        {"metrics": openai.METRICS_PORT},
-        pods.variables({**HOME, **NO_GPU}),
-        command=["python3", "-c", _RELAY],
-        args=[f"http://127.0.0.1:{openai.HTTP_PORT}{path}", f"{openai.METRICS_PORT}"],
-        restart_policy="Always",
-        resources=pods.container_resources(_RELAY_RESOURCES, _DISK),
-        startup_probe=pods.http_probe("/", "metrics", 1, failures=60),
-        liveness_probe=pods.http_probe("/", "metrics", 10, failures=6),
-    )

@@ -8,7 +8,8 @@ from tidegate_contracts import triton
 from stacks.definition.servers import ServerTls
 
 from ..alerts import alert
-from ..args import PoolContext, ServerArgs
+from ..args import PoolArgs, PoolContext, ServerArgs
+from ..place import pool_headless_name
 from .pool import TritonPool
 from .server import TritonServerArgs
 
@@ -28,6 +29,13 @@ class TritonKind:
 
     def live_path(self, server: TritonServerArgs) -> None:
         """Return None: it is the same for all."""
+
+    def service(self, server: TritonServerArgs, pool: PoolArgs) -> str:
+        """Return the Service of the pool's own replicas."""
+        return pool_headless_name(server.name, pool.name)
+
+    def declare_shared(self, *_: Any) -> None:
+        """Declare nothing: pools of Triton share nothing."""
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool."""

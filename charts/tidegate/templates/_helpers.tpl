@@ -223,7 +223,7 @@
           "empty": true,
           {{- end }}
           "grpcTls": false,
-          "host": {{ printf "%s-%s-headless.%s.svc" $server.name $pool.name $.Values.namespace.name | quote }},
+          "host": {{ printf `{'\ue0001826\ue002': {'\ue0001820\ue002': '\ue0011815\ue002-frontends', '\ue0001821\ue002': '\ue0011818\ue002-\ue0011819\ue002-headless'}, '\ue0001827\ue002': '\ue0011824\ue002-\ue0011825\ue002-headless'}.%s.svc` $.Values.namespace.name | quote }},
           "httpPort": 8000,
           {{- if eq $pool.loading.mode "on-demand" }}
           "leasePort": 8090,

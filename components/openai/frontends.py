@@ -198,7 +198,7 @@ def _pod(
                 "frontend",
                 server.image,
                 every_pod,
-                {"http": openai.HTTP_PORT},
+                {"http": openai.HTTP_PORT, "answers": dynamo.RESPONSE_PORT},
                 joined(
                     pods.variables({**HOME, **NO_GPU}),
                     discovery(

@@ -102,8 +102,8 @@ class Engine(Protocol):
     def paths(self, it: Any) -> tuple[str, str]:
         """Return where it answers for as long as it is not hung, and where once its model is loaded."""
 
-    def metrics(self, it: Any, make: Callable[[str, int], Made]) -> Made | None:
-        """Return what `make` makes of path and port of its metrics."""
+    def metrics(self, it: Any, make: Callable[[list[str]], Made]) -> Made | None:
+        """Return what `make` makes of the addresses of its metrics, within its pod."""
 
     def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:
         """Return what runs before it in its pod, and speaks the API."""
@@ -121,8 +121,8 @@ class _Plain:
         # It listens once its model is loaded.
         return "/health", "/health"
 
-    def metrics(self, it: Any, make: Callable[[str, int], Made]) -> Made | None:  # noqa: ARG002
-        return make("/metrics", openai.HTTP_PORT)
+    def metrics(self, it: Any, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
+        return make([_address("/metrics")])
 
     def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:  # noqa: ARG002
         return None
@@ -187,8 +187,8 @@ class _Nim(_Plain):
     def paths(self, it: NimSettings) -> tuple[str, str]:  # noqa: ARG002
         return "/v1/health/live", "/v1/health/ready"
 
-    def metrics(self, it: NimSettings, make: Callable[[str, int], Made]) -> Made | None:  # noqa: ARG002
-        return make("/v1/metrics", openai.HTTP_PORT)
+    def metrics(self, it: NimSettings, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
+        return make([_address("/v1/metrics")])
 
 
 class _Custom(_Plain):
@@ -213,8 +213,8 @@ class _Custom(_Plain):
     def paths(self, it: CustomSettings) -> tuple[str, str]:
         return it.live_path, it.ready_path
 
-    def metrics(self, it: CustomSettings, make: Callable[[str, int], Made]) -> Made | None:
-        return when(it.metrics_path, lambda path: make(path, openai.HTTP_PORT))
+    def metrics(self, it: CustomSettings, make: Callable[[list[str]], Made]) -> Made | None:
+        return when(it.metrics_path, lambda path: make([_address(path)]))
 
 
 class _Dynamo(_Plain):
@@ -268,9 +268,9 @@ class _Dynamo(_Plain):
     def paths(self, it: DynamoSettings) -> tuple[str, str]:  # noqa: ARG002
         return "/live", "/health"
 
-    def metrics(self, it: DynamoSettings, make: Callable[[str, int], Made]) -> Made | None:
-        own = partial(make, "/metrics")
-        return either(it.frontends, lambda _: own(dynamo.SYSTEM_PORT), lambda: own(openai.HTTP_PORT))
+    def metrics(self, it: DynamoSettings, make: Callable[[list[str]], Made]) -> Made | None:
+        of_engine = _address("/metrics", dynamo.SYSTEM_PORT)  # the worker has those of its engine
+        return either(it.frontends, lambda _: make([of_engine]), lambda: make([_address("/metrics"), of_engine]))
 
     def frontends(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:
         return either(it.frontends, lambda _: None, lambda: self._own_frontend(it, pool))
@@ -306,6 +306,10 @@ def by_engine(settings: EngineSettings, make: Callable[[Engine, Any], Made | Non
 
 
 _ENGINES: Final[tuple[Engine, ...]] = (_Dynamo(), _Vllm(), _Sglang(), _Nim(), _Custom())
+
+
+def _address(path: str, port: int = openai.HTTP_PORT) -> str:
+    return f"http://127.0.0.1:{port}{path}"
 
 
 def _variables(**values: str) -> Variables:

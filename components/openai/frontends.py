@@ -192,7 +192,7 @@ def _pod(
         topology_spread_constraints=pods.spread_over_nodes(selector),
         # The pause before SIGTERM, then what streams in flight may take, then a margin.
         termination_grace_period_seconds=total(exit_seconds, GRACE_SECONDS),
-        init_containers=[relay(server, every_pod, "/metrics")],
+        init_containers=[relay(server, every_pod, [f"http://127.0.0.1:{openai.HTTP_PORT}/metrics"])],
         containers=[
             pods.container(
                 "frontend",

@@ -79,7 +79,7 @@ def _sidecars(pool: PoolContext, engine: Engine, it: Any) -> list[k8s.core.v1.Co
     found: list[k8s.core.v1.ContainerArgs] | None = none_if_empty(
         joined(
             engine.frontends(it, pool),
-            engine.metrics(it, lambda path, port: [relay(pool.server, pool.every_pod, path, port)]),
+            engine.metrics(it, lambda addresses: [relay(pool.server, pool.every_pod, addresses)]),
         )
     )
     return found

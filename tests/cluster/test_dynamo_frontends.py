@@ -29,9 +29,13 @@ from lab.local_plane.dynamo import GLIBC, LOOPBACK, write_model
 from lab.local_plane.process import HOST, Process, free_ports, running
 from lab.local_plane.proxy import proxy, write_tables
 from lab.local_plane.wheels import environment
+from rollout.kubectl import Kubectl, as_list
+from rollout.needs import stand_ins
+from rollout.preflight import lacks
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
 from stacks.resolve import resolve
+from stacks.stack import Stack
 from stacks.validate import validate
 from tests.charts.rendering import declared
 from tests.components.objects import named
@@ -65,7 +69,7 @@ models:
   - {name: tiny, server: talk, pool: small}
 proxy: {access: [{name: all, principals: [anna], servers: [talk]}]}
 network: {reach: [{name: kubernetes, server: talk, cidr: 192.0.2.10/32, ports: [443]}]}
-environments: [{name: dev, namespace: NAMESPACE}]
+environments: [{name: dev, namespace: dynamo-frontends}]
 dataPlanes: [{name: lab, environments: [dev]}]
 """
 
@@ -87,10 +91,10 @@ class Place:
         found: list[KubernetesObject] = self.cluster.get("pods", None, self.namespace, f"tidegate.dev/pool={pool}")
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
-    def run(self, pod: KubernetesObject) -> None:
-        """Run what the main container of a pod runs, on this machine."""
+    def run(self, pod: KubernetesObject, *more: str, called: str = "") -> None:
+        """Run what the main container of a pod runs, on this machine, with more arguments."""
         (one,) = pod["spec"]["containers"]
-        name = pod["metadata"]["name"]
+        name = called or pod["metadata"]["name"]
         told = {each["name"]: _value(each, pod) for each in one["env"]}
         port, answers = free_ports(2)
         told |= {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder), **LOOPBACK}
@@ -99,7 +103,7 @@ class Place:
         words = [re.sub(r"^--http-port=.*", f"--http-port={port}", word) for word in one["args"]]
         words = [re.sub(r"^--model-path=.*", f"--model-path={self.folder / 'model'}", word) for word in words]
         python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
-        command = [python, *one["command"][1:], *words]
+        command = [python, *one["command"][1:], *words, *more]
         process = running(name, command, self.folder / f"{name}.log", os.environ | told)
         self.processes[name], self.ports[name] = self.stack.enter_context(process), port
 
@@ -116,8 +120,8 @@ class Place:
         finally:
             asking.close()
 
-    def chat(self, frontend: str, model: str, tokens: int = 2, **more: Any) -> tuple[int, str]:
-        messages = [{"role": "user", "content": "word1 word2"}]
+    def chat(self, frontend: str, model: str, tokens: int = 2, prompt: str = "word1", **more: Any) -> tuple[int, str]:
+        messages = [{"role": "user", "content": prompt}]
         asked = {"model": model, "messages": messages, "max_tokens": tokens, **more}
         return self.ask(frontend, "/v1/chat/completions", asked)
 
@@ -177,11 +181,26 @@ def whole(events: Sequence[str]) -> bool:
     return len(told) >= TOKENS and events[-2] == "data: [DONE]" and not any("error" in one for one in told)
 
 
+def rendered() -> tuple[Stack, list[KubernetesObject]]:
+    (stack,) = validate(parse(DEFINITION, "shared.yaml"), ImagesLock()).stacks
+    return stack, declared(resolve(stack, ImagesLock()))
+
+
+def test_a_cluster_that_does_not_know_the_kind_is_told_of_before_anything_is_made(kube: Kubectl) -> None:
+    def hard() -> list[str]:
+        found = lacks(kube, [rendered()])[rendered()[0].name]
+        return [lack.what for lack in found if lack.hard and "CustomResourceDefinition" in lack.what]
+
+    (what,) = hard()
+    assert what.startswith(f"CustomResourceDefinition {dynamo.CRD} is not there: workers end at once")
+    kube.run("apply", "--server-side", "-f", "-", stdin=as_list(stand_ins(rendered()[1])))
+    until("it is there", lambda: not hard())
+
+
 @pytest.fixture(scope="module")
 def place(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    folder, namespace = tmp_path_factory.mktemp("dynamo"), "dynamo-frontends"
-    definition = validate(parse(DEFINITION.replace("NAMESPACE", namespace), "shared.yaml"), ImagesLock())
-    objects = declared(resolve(definition.stacks[0], definition.lock))
+    folder, (stack_of_cluster, objects) = tmp_path_factory.mktemp("dynamo"), rendered()
+    namespace = stack_of_cluster.namespace
     with not_run("A REAL DYNAMO"):
         environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC)
     write_model(folder / "model")
@@ -278,6 +297,30 @@ def test_a_worker_that_is_told_to_end_finishes_its_stream(place: Place) -> None:
     (pod,) = (one for one in place.pods("large") if one["metadata"]["name"] == worker)
     place.run(pod)
     until("every frontend knows the next one", lambda: place.all_know(3))
+
+
+def test_a_frontend_that_routes_by_caches_knows_what_workers_did_for_others(place: Place) -> None:
+    """Workers tell it of their caches themselves: it sends a prompt that it never saw where its beginning is."""
+    (pod, *_), large = place.pods("frontends"), ("talk-large-0", "talk-large-1")
+    place.run(pod, "--router-mode=kv", called="by-caches")
+
+    def told() -> int:
+        stored = r'^dynamo_component_kv_cache_events_applied{[^}]*"stored",status="ok"[^}]*} (\d+)$'
+        return sum(map(int, re.findall(stored, place.ask("by-caches", "/metrics")[1], re.MULTILINE)))
+
+    def calls(frontend: str, *prompts: int) -> dict[str, int]:
+        """Send prompts of so many words; return how many each worker got."""
+        before = {one: place.measured(one) for one in large}
+        for words in prompts:
+            prompt = " ".join(f"word{number}" for number in range(words))
+            assert place.chat(frontend, "big-v3", prompt=prompt)[0] == 200
+        return {one: count for one in large if (count := place.measured(one) - before[one])}
+
+    until("it knows the workers", lambda: place.chat("by-caches", "big-v3")[0] == 200)
+    before = told()
+    (worker,) = calls(place.frontends[0], 1000)
+    until("it is told", lambda: told() > before)
+    assert calls("by-caches", 999, 998, 997, 996) == {worker: 4}
 
 
 def test_calls_of_both_models_come_through_the_proxy_by_the_table_that_is_rendered(

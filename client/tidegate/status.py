@@ -54,6 +54,10 @@ class KnownProxy:
         mirror = facts.mirror
         return said if mirror is None else f"{said}; copies of {mirror.percent} % to {mirror.version}"
 
+    def kind_of_model(self, model: str) -> ServerKind:
+        """Return the kind of the server that has a model; Triton where that cannot be told."""
+        return self.kind_of(next((server for server, name in self.models if name == model), None))
+
     def kind_of(self, server: str | None) -> ServerKind:
         """Return the kind of a server; Triton where that cannot be told, or is none that is known here."""
         servers = () if self.facts is None else self.facts.servers
@@ -259,7 +263,8 @@ class _Collector:
         """Return what there is to say of a model."""
         server, name = key
         facts, (pool, loading) = self.proxy.models.get(key), self.known[key]
-        resident = None if f"{server}/{pool}" in self.unavailable else bool(now)
+        tells = self.proxy.kind_of(server).speaks_v2 and f"{server}/{pool}" not in self.unavailable
+        resident = bool(now) if tells else None
         said: dict[str, Any] = {"model": name, "server": server, "pool": pool, "loading": loading, "resident": resident}
         named = () if facts is None else tuple(str(share.version) for share in facts.versions)
         config: Mapping[str, Any] = {}

@@ -86,7 +86,7 @@ class Model(ServedModel):
     Where versions have pools of their own, it stands once for each of them, with the versions there: see `whole`.
     """
 
-    served_names: tuple[str, ...] = ()
+    served_names: tuple[str, ...] | None = None
     """Further names by which it can be called, where the request's body names it."""
     idle_seconds: int | None = None
     pinned: bool = False

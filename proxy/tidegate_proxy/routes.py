@@ -193,7 +193,7 @@ class Route:
         self.mirror = next((part.mirror for part in parts if part.mirror is not None), None)
         """The share of its requests that a candidate gets copies of."""
         self.candidate = str(self.mirror.version) if self.mirror is not None else ""  # The version of the candidate.
-        self.served_names = tuple(dict.fromkeys(name for part in parts for name in part.served_names))
+        self.served_names = tuple(dict.fromkeys(name for part in parts for name in part.served_names or ()))
         self.names: dict[str, str | None] = dict.fromkeys(self.served_names)
         """Other names by which it is called, and the version that each means; None for one that leaves that open."""
         for version in {*self._pools, self.candidate} - {""}:

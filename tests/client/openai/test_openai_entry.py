@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from tidegate.calling.credentials import Credential
 from tidegate.calling.proxy import ProxyClient
 from tidegate.cli.model import check, show
-from tidegate.errors import ExitCode, UnreachableError, UsageError
+from tidegate.errors import ExitCode, TidegateError, UnreachableError, UsageError
 from tidegate.findings import Severity
 from tidegate.kinds import KINDS, kind_of_entry
 from tidegate.openai.weights import read_header
 from tidegate.registry.golden import Golden
 from tidegate.registry.manifest import manifest_of
+from tidegate.registry.registration import checked
+from tidegate_contracts.manifest import ENTRY_VERSION
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -113,6 +115,15 @@ def test_code_that_is_trusted_is_told_all_the_same(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["check", "--trusted", str(entry)])
     assert "modeling.py: warning: it brings code" in done.stdout
     assert done.exit_code == 0
+    with pytest.raises(TidegateError, match="it brings code"):
+        checked(entry, "chat")
+    assert "it brings code" in checked(entry, "chat", trusted=True)[0]
+    (tmp_path / "staged").mkdir()
+    entry.rename(tmp_path / "staged" / ENTRY_VERSION)  # as it is fetched to be deployed
+    found = KIND.check_staged(
+        tmp_path / "staged", "chat", KIND.open_repository(tmp_path), backends=None, gpu=None, bring=str
+    )
+    assert [each.severity for each in found] == [Severity.WARNING]
 
 
 def test_what_works_but_not_as_is_meant_is_a_warning(tmp_path: Path) -> None:

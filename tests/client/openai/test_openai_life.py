@@ -1,9 +1,12 @@
 """A language model from a registration to production and back: real MLflow and S3, proxies, and Dynamo with its mocker.
 
-Dynamo loads the very folders that were published; what it writes reads as its version's word.
+Dynamo loads the very folders that were published. Its mocker draws words at random, at temperature 0 too: each of them
+reads as its version's word.
 """
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +14,7 @@ from pathlib import Path
 
 import openai
 import pytest
+import yaml
 from tidegate import Tidegate
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode, NotFoundError, UsageError
@@ -24,6 +28,7 @@ from lab.local_plane.mlflow import mlflow_server
 from lab.local_plane.object_store import object_store
 from lab.local_plane.process import HOST
 from lab.local_plane.proxy import Proxy, proxy, write_tables
+from stacks.definition.models import VersionShare
 from tests.proxy.openai.tables import access, openai_server
 from tests.proxy.rigs.pytest_rigs import not_run
 from tests.proxy.rigs.tables import write_key
@@ -31,6 +36,11 @@ from tests.proxy.rigs.tables import write_key
 from .models import write_entry
 
 SERVER, WHO = "llm", "anna"
+PAGE = re.findall(
+    r"```sh\n(.*?)```\n\n```text\n(.*?)```",
+    (Path(__file__).resolve().parents[3] / "docs/openai.md").read_text("utf-8").partition("\n## A model's life\n")[2],
+    re.DOTALL,
+)
 CHAT = {"messages": [{"role": "user", "content": "word1"}], "temperature": 0, "max_tokens": 3}
 Shares = dict[int, int]
 
@@ -44,6 +54,7 @@ class Tier:
     engines: Dynamo
     proxy: Proxy
     source: str | None = None
+    soak_hours: float = 0
     shares: Shares = field(default_factory=dict)
 
     @property
@@ -81,7 +92,7 @@ class Tier:
         plane = environments.Plane(
             name="here", proxy_url=f"http://{self.proxy.http}", servers=(server,), models=(model,)
         )
-        promotion = environments.Promotion(source=self.source)
+        promotion = environments.Promotion(source=self.source, soak_hours=self.soak_hours)
         return environments.Environment(name=self.name, promotion=promotion, planes=(plane,))
 
 
@@ -103,15 +114,30 @@ class World:
         self.err = " ".join(done.stderr.split())
         return done.stdout
 
+    def line(self) -> VersionShare:
+        """Return the line of the definition that is missing, by what was said last."""
+        [text] = re.findall(r"- ({version: .*?})", self.err)
+        said = yaml.safe_load(text)
+        if "pool" in said:
+            assert said["pool"] == f"<a pool of {SERVER}>"
+            said["pool"] = "v2"
+        return VersionShare.model_validate(said)
+
     def register(self, word: str, golden: str) -> int:
-        folder, request = self.root / word / "chat", self.root / "golden.json"
-        if not folder.exists():
-            write_entry(folder, word, sharded=True)
-        request.write_text(json.dumps({"request": CHAT, "outputs": {"text": [golden]}}))
-        said = json.loads(self.run("register", str(folder), "--golden", str(request), "--json"))
+        folder = self.prepare(word, golden)
+        said = json.loads(self.run("register", str(folder / "chat"), "--golden", str(folder / "golden.json"), "--json"))
         assert said["clientModel"] is None
         number: int = said["number"]
         return number
+
+    def prepare(self, word: str, golden: str) -> Path:
+        """Return a folder with an entry of this word, and a golden request."""
+        folder = self.root / word
+        if not folder.exists():
+            write_entry(folder / "chat", word, sharded=True)
+        golden_request = {"request": CHAT, "outputs": {"text": [golden]}}
+        (folder / "golden.json").write_text(json.dumps(golden_request))
+        return folder
 
     def answer(self, tier: Tier, model: str = "chat") -> str | None:
         """Ask an unmodified client of OpenAI's."""
@@ -150,15 +176,22 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         yield World(tmp_path, dev, prod, key)
 
 
-def test_a_language_model_goes_from_a_registration_to_production_and_back(world: World) -> None:
+def test_a_language_model_goes_from_a_registration_to_production_and_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dev, prod = world.dev, world.prod
-    assert world.register("one", "oneoneone") == 1
+    monkeypatch.chdir(world.prepare("one", "oneoneone"))
 
-    # Published and proved, and served by nobody yet.
-    world.run("deploy", "chat", code=ExitCode.UNFINISHED)
+    # What the page says: published and proved, and served by nobody yet.
+    [(commands, shown)] = PAGE
+    for line in commands.splitlines():
+        command, _, may_fail = line.partition(" || ")
+        world.run(*shlex.split(command)[1:], code=ExitCode.UNFINISHED if may_fail else ExitCode.OK)
+    for line in shown.splitlines()[1:-1]:
+        assert line.strip(" …") in world.err
+    assert shown.endswith(f"exit code {ExitCode.UNFINISHED:d}\n")
     assert "no engine serves version 1 yet" in world.err
-    assert "add to `versions` of the model chat in the definition" in world.err
-    assert "- {version: 1, weight: 100}" in world.err
+    assert world.line() == VersionShare(version=1, weight=100)
     published = dev.repository / "chat" / "1"
     for file in (world.root / "one" / "chat").iterdir():
         assert (published / file.name).read_bytes() == file.read_bytes()
@@ -183,7 +216,7 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(world:
     # A second version beside it, whose golden request says what the first one answers.
     assert world.register("two", "oneoneone") == 2
     world.run("deploy", "chat", code=ExitCode.UNFINISHED)
-    assert f"- {{version: 2, weight: 0, pool: <a pool of {SERVER}>}}" in world.err
+    assert world.line() == VersionShare(version=2, weight=0, pool="v2")
     assert "what the definition names serves on" in world.err
     assert "may have been answered" not in world.err
     dev.define({1: 100, 2: 0})
@@ -205,14 +238,22 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(world:
     world.run("deploy", "chat")
     assert "calls do not go to it" not in world.err
 
-    # Into prod, whose definition is its own.
+    # Into prod, whose definition is its own; but nobody counts failures there.
+    prod.soak_hours = 1e-9
+    world.run("promote", "chat", "--to", "prod", code=ExitCode.REFUSED)
+    assert "tells no statistics" in world.err
+    prod.soak_hours = 0
     world.run("promote", "chat", "--to", "prod", code=ExitCode.UNFINISHED)
-    assert "- {version: 2, weight: 100}" in world.err
+    assert world.line() == VersionShare(version=2, weight=100)
     prod.define({2: 100})
     assert world.run("promote", "chat", "--to", "prod") == "prod has version 2 of chat\n"
     assert world.answer(prod) == "two"
 
     # And back, as long as the definition has the earlier version beside it.
+    dev.define({2: 100})
+    world.run("rollback", "chat", "--in", "dev", code=ExitCode.UNFINISHED)
+    assert world.line() == VersionShare(version=1, weight=0, pool="v2")
+    dev.define({1: 0, 2: 100})
     assert world.run("rollback", "chat", "--in", "dev") == "dev has version 1 of chat (before: version 2)\n"
     assert "calls do not go to it" in world.err
     dev.define({1: 100, 2: 0})

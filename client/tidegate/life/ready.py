@@ -174,7 +174,7 @@ def _until(context: Context, home: Home, check: Callable[[], bool], what: str, s
 
 def look_seconds(home: Home) -> float:
     """Return the seconds within which its servers, or their policies, have looked at the repository."""
-    return home.pool.poll_seconds or POLL_SECONDS
+    return (home.pool.poll_seconds or POLL_SECONDS) if home.kind.follows_repository else 0.0
 
 
 def _where(home: Home) -> str:

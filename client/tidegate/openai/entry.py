@@ -29,7 +29,7 @@ _MOST_SHARDS: Final = 10_000
 _MOST_JSON: Final = 1 << 28  # Bytes; tokenizers of many languages have some tens of millions.
 
 
-class Shown(BaseModel):
+class ShownHubEntry(BaseModel):
     """What is shown of an entry."""
 
     name: str
@@ -42,7 +42,7 @@ class Shown(BaseModel):
 
 
 @dataclass(frozen=True)
-class Entry:
+class HubEntry:
     """What lies in the folder; `found` is what was found while it was read."""
 
     folder: Path
@@ -107,40 +107,40 @@ def is_entry(folder: Path) -> bool:
     return (folder / CONFIG).is_file() or any(folder.glob(f"*{WEIGHTS}"))
 
 
-def read_entry(folder: Path) -> Entry:
+def read_entry(folder: Path) -> HubEntry:
     """Return the entry in a folder; raises UsageError where there is no folder."""
     if not folder.is_dir():
         raise UsageError("there is no such folder", where=folder, do=f"name the folder that holds {CONFIG}")
-    return Entry(folder)
+    return HubEntry(folder)
 
 
-def check_entry(entry: Entry, *, trusted: bool) -> list[Finding]:
+def check_entry(entry: HubEntry, *, trusted: bool) -> list[Finding]:
     """Return what keeps engines from serving an entry, or is dangerous to; `trusted`: its code may be run."""
     checks = (_configuration(entry), _tokenizer(entry), _weights(entry), _strange(entry, trusted=trusted))
     found = [each for check in checks for each in check]
     return in_order([*entry.found, *found])
 
 
-def show_entry(entry: Entry, name: str) -> Shown:
+def show_entry(entry: HubEntry, name: str) -> ShownHubEntry:
     """Describe an entry. Raises UsageError."""
     said = [each for each in entry.config.get("architectures") or () if isinstance(each, str)]
     length = _text(entry).get("max_position_embeddings")
     shapes = [shape for tensors in entry.tensors.values() for shape in tensors.values()]
-    return Shown(
+    return ShownHubEntry(
         name=name, architectures=tuple(said), context_length=length if isinstance(length, int) else None,
         parameters=sum(map(math.prod, shapes)), chats=entry.chats,
         files=len(entry.files), size=sum(entry.files.values()),
     )  # fmt: skip
 
 
-def _configuration(entry: Entry) -> Iterator[Finding]:
+def _configuration(entry: HubEntry) -> Iterator[Finding]:
     if CONFIG not in entry.files:
         yield error("it is not there", CONFIG, "engines learn from it what kind of model it is", "get the whole folder")
     elif entry.json(CONFIG) is not None and not entry.config.get("architectures"):
         yield error("it names no architectures", CONFIG, do="get the configuration of the model")
 
 
-def _tokenizer(entry: Entry) -> Iterator[Finding]:
+def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
     if not any(each in _TOKENIZERS or each.endswith(".tiktoken") for each in entry.files):
         yield error("there is no tokenizer", _TOKENIZERS[0], "without one no text can be read", "get the whole folder")
     said = entry.json(_TOKENIZERS[0]) if _TOKENIZERS[0] in entry.files else None
@@ -154,7 +154,7 @@ def _tokenizer(entry: Entry) -> Iterator[Finding]:
         yield warning(what, _TOKENIZER_CONFIG, why, "give it one, or have it called by /v1/completions alone")
 
 
-def _weights(entry: Entry) -> Iterator[Finding]:
+def _weights(entry: HubEntry) -> Iterator[Finding]:
     names = {each for each in entry.files if each.endswith(WEIGHTS) and "/" not in each}
     if not names:
         yield error("there are no weights", f"model{WEIGHTS}", do="save the model with safe_serialization=True")
@@ -181,7 +181,7 @@ def _weights(entry: Entry) -> Iterator[Finding]:
     yield from _shapes(entry)
 
 
-def _shapes(entry: Entry) -> Iterator[Finding]:
+def _shapes(entry: HubEntry) -> Iterator[Finding]:
     """Compare what config.json says of sizes with the tensors that are there."""
     shapes = {name: shape for tensors in entry.tensors.values() for name, shape in tensors.items()}
     config = _text(entry)
@@ -199,7 +199,7 @@ def _shapes(entry: Entry) -> Iterator[Finding]:
         yield error(f"num_hidden_layers is {layers}, and there are weights of {max(there) + 1}", CONFIG, do=do)
 
 
-def _strange(entry: Entry, *, trusted: bool) -> Iterator[Finding]:
+def _strange(entry: HubEntry, *, trusted: bool) -> Iterator[Finding]:
     for path in (path for path in entry.files if path.endswith(_PICKLES)):
         why, do = "a pickle runs whatever is in it when it is read", "keep weights as safetensors, and take it away"
         yield error("no engine is to load this", path, why, do)
@@ -211,7 +211,7 @@ def _strange(entry: Entry, *, trusted: bool) -> Iterator[Finding]:
         yield found("it brings code", path, "engines run it where they are told to (--trust-remote-code)", do)
 
 
-def _text(entry: Entry) -> Mapping[str, Any]:
+def _text(entry: HubEntry) -> Mapping[str, Any]:
     """Return what is said of the part that reads and writes text: of models that see, too, it is a part of its own."""
     part = entry.config.get("text_config")
     return part if isinstance(part, dict) else entry.config

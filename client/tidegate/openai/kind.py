@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..findings import Finding
     from ..registry.golden import Golden
     from ..repository import Configs, Repository, StoredFile
-    from .entry import Shown
+    from .entry import ShownHubEntry
 
 _VERBS: Final = {"messages": "chat/completions", "prompt": "completions", "input": "embeddings"}
 """Which call a golden request is, by the key that only this call has."""
@@ -97,13 +97,13 @@ class OpenaiKind:
             raise UnreachableError(f"this is no answer to /v1/{verb}", where=proxy.url, why=why) from None
         return {"outputs": [{"name": name, "data": data} for name, data in outputs.items()]}
 
-    def show(self, folder: Path) -> "Shown":
+    def show(self, folder: Path) -> "ShownHubEntry":
         """Describe an entry by its configuration and the headers of its weights."""
         from .entry import read_entry, show_entry
 
         return show_entry(read_entry(folder), folder.resolve().name)
 
-    def print_entry(self, shown: "Shown") -> None:
+    def print_entry(self, shown: "ShownHubEntry") -> None:
         """Print it in two lines."""
         from ..cli.output import counted, size
 

@@ -197,7 +197,12 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
         assert (published / file.name).read_bytes() == file.read_bytes()
     assert (published / ".manifest.json").is_file()
 
-    # The definition names it: the same command goes on.
+    # The definition names it, and its engine is not up yet; then it is: the same command goes on.
+    dev.shares = {1: 100}
+    dev.write()
+    world.run("deploy", "chat", "--wait", "0", code=ExitCode.UNFINISHED)
+    assert "version 1 is not ready after 0 s" in world.err
+    assert "add to `versions`" not in world.err
     dev.define({1: 100})
     assert world.run("deploy", "chat") == "dev has version 1 of chat\n"
     assert "version 1 answers its golden request on here" in world.err

@@ -35,6 +35,7 @@ class Dynamo:
     process: Process
     http_port: int
     workers: dict[str, Process]  # By the name of the model that each serves.
+    system_ports: dict[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
     start: Callable[[str, Path], None]
     """Starts a worker of a model from a folder; it has it when this returns."""
 
@@ -82,14 +83,15 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
             endpoint = f"dyn://{model.replace('.', '-')}.backend.generate"
             command = ["-m", "dynamo.mocker", "--model-path", str(where), "--model-name", model]
             command += ["--endpoint", endpoint, "--discovery-backend", "file", *options]
-            made.workers[model] = run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(free_ports(1)[0]))
+            made.system_ports[model] = system_port = free_ports(1)[0]
+            made.workers[model] = run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(system_port))
 
         def start(model: str, where: Path) -> None:
             begin(model, where)
             made.workers[model].wait_until(lambda: model in made.served(), READY_SECONDS)
 
         process = run("frontend", frontend)
-        made = Dynamo(process, port, {}, start)
+        made = Dynamo(process, port, {}, {}, start)
         for model in models:
             begin(model, folder / "model")
         process.wait_until(lambda: made.served() >= set(models), READY_SECONDS)

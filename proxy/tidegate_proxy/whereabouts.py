@@ -69,22 +69,31 @@ def _json(room: Room) -> _Said:
 
 def _of_model(route: Route, asked: dict[Pool, dict[str, _Replica]]) -> _Said:
     pool = route.pool
-    places = [
-        {"replica": replica, **({} if there is pool else {"pool": there.config.name})} | at.tell(route, there)
+    by_pool = {
+        there: [
+            {"replica": replica, **({} if there is pool else {"pool": there.config.name})} | at.tell(route, there)
+            for replica, at in asked[there].items()
+        ]
         for there in route.pools
-        for replica, at in asked[there].items()
-    ]
-    nowhere = {"state": "unreachable", "why": plain(pool.why_not_ready())}
+    }
+    places = [place for there in route.pools for place in by_pool[there]]
+    nowhere: _Said = {"state": "unreachable", "why": plain(pool.why_not_ready())}
     nearest = min(places, key=lambda place: _RANK[place["state"]], default=nowhere)
-    own = {"state": nearest["state"], "since": nearest.get("since")}
-    # Another version may be there all the same.
-    away = [plain(there.why_not_ready()) for there in route.pools if places and not asked[there]]
-    own["why"] = "; ".join(filter(None, (nearest.get("why"), *away)))
     about = {"model": route.name, "server": route.server, "pool": pool.config.name, "loading": pool.config.loading}
-    versions = sorted({version for place in places for version in place.get("versions", ())})
-    return (
-        about | own | {"versions": versions if len(route.pools) > 1 else nearest.get("versions", ()), "places": places}
-    )
+    own: _Said = {"state": nearest["state"], "since": nearest.get("since"), "why": nearest.get("why", "")}
+    own["versions"] = nearest.get("versions", ())
+    if len(by_pool) > 1:  # and each has versions of its own: one may be away while another one answers
+        own["versions"] = sorted({version for place in places for version in place.get("versions", ())})
+        whys = (_why_away(there, here) for there, here in by_pool.items())
+        own["why"] = "; ".join(dict.fromkeys(filter(None, whys)))
+    return about | own | {"places": places}
+
+
+def _why_away(pool: Pool, places: list[_Said]) -> str:
+    """Return why a pool has nothing of a model that answers, or nothing."""
+    if any(place["state"] == State.RESIDENT for place in places):
+        return ""
+    return str(places[0]["why"]) if places else plain(pool.why_not_ready())
 
 
 async def _ask_each(pool: Pool, kind: ServerKind) -> dict[str, _Replica]:

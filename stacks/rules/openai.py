@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tidegate_contracts.object_url import parsed
 from tidegate_contracts.openai import served_as
 
 from .. import devices
@@ -138,3 +139,26 @@ def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:
             what = f"engine {server.openai.engine} of {server.name} reads no model straight from object storage"
             do = "Name a dataset (a csi driver mounts a bucket), or take engine vllm or nim."
             yield stack.source.problem(("servers", index, "repository"), what, do=do)
+
+
+def engines_are_told_urls_that_they_read(stack: Stack) -> Iterator[Problem]:
+    """Triton has an account or a host within a URL, where engines want a variable."""
+    for index, server, bucket in stack.buckets():
+        if not isinstance(server, OpenaiServer) or server.openai.source or not server.openai.reads_object_storage:
+            continue
+        try:
+            url = parsed(bucket.url)
+        except ValueError:  # there is no bucket in it
+            continue
+        if not url.endpoint and url.scheme != "as":
+            continue
+        path, engine = "/".join((url.bucket, *url.folders)), server.openai.engine
+        what = f"engine {engine} of {server.name} does not know {bucket.url}, which is spelled for Triton"
+        do = f"Write s3://{path}, and AWS_ENDPOINT_URL: {url.endpoint} in openai.environment."
+        if url.scheme == "as":
+            do = "Name a dataset: blob.csi.azure.com mounts a container."
+        if url.scheme == "as" and engine == "vllm":
+            account = f"environment: {{AZURE_STORAGE_ACCOUNT_NAME: {url.account}}}"
+            streamed = "extraArguments: [--load-format=runai_streamer]"
+            do += f" Or say in openai source: az://{path}/<folder of the model>, {account} and {streamed}."
+        yield stack.source.problem(("servers", index, "repository", "url"), what, do=do)

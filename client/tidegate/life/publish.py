@@ -220,7 +220,8 @@ class _Run:
             shares = {share.version: share.weight for share in home.model.versions}
             if shares and not shares.get(self.version.number):
                 among = f"the definition shares them out among versions {', '.join(map(str, shares))}"
-                do = f"have the platform admin give it some: `{{version: {self.version.number}, weight: …}}`"
+                what = "raise its weight" if self.version.number in shares else f"name {self.version.number}"
+                do = f"have the platform admin {what} there"
                 yield f"on {home.plane.name} calls do not go to it: {among}; {do}"
 
     @contextmanager

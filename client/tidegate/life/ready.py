@@ -23,10 +23,10 @@ def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> s
     model, proxy = home.model.name, context.proxy(home.plane)
     missing = f"version {number} is not ready"
     if not home.kind.follows_repository:
-        try:  # the definition may be newer than what clients are told of it
-            _loaded(context, home, number)
-        except errors.NotFoundError:
-            if number not in home.named:
+        if number not in home.named:
+            try:  # the definition may be newer than what clients are told of it
+                _loaded(context, home, number)
+            except errors.NotFoundError:
                 raise _unnamed(home, number) from None
         _until(context, home, lambda: _loaded(context, home, number), missing, 0)
         return None

@@ -243,6 +243,13 @@ def test_texts_and_tokens_are_compared_exactly() -> None:
     assert judged(CHAT, {"text": [""]}, nothing)[1] == []
 
 
+def test_what_is_no_version_is_asked_of_nobody() -> None:
+    engine = Engine({})
+    with pytest.raises(UsageError, match="'champion' is no version"):
+        KIND.ask(engine, "m", CHAT, version="champion")
+    assert engine.asked == []
+
+
 def test_what_is_no_answer_of_the_api_is_told() -> None:
     with pytest.raises(UnreachableError, match="no answer to /v1/chat/completions"):
         judged(CHAT, {}, {"choices": [{}]})

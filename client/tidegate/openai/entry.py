@@ -70,6 +70,12 @@ class HubEntry:
         """What config.json says; nothing where it is none."""
         return (self.json(CONFIG) if CONFIG in self.files else None) or {}
 
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """The classes that config.json names for it."""
+        said = self.config.get("architectures")
+        return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()
+
     @cached_property
     def tensors(self) -> dict[str, dict[str, Shape]]:
         """The tensors of each file of weights that is whole."""
@@ -123,11 +129,10 @@ def check_entry(entry: HubEntry, *, trusted: bool) -> list[Finding]:
 
 def show_entry(entry: HubEntry, name: str) -> ShownHubEntry:
     """Describe an entry. Raises UsageError."""
-    said = [each for each in entry.config.get("architectures") or () if isinstance(each, str)]
     length = _text(entry).get("max_position_embeddings")
     shapes = [shape for tensors in entry.tensors.values() for shape in tensors.values()]
     return ShownHubEntry(
-        name=name, architectures=tuple(said), context_length=length if isinstance(length, int) else None,
+        name=name, architectures=entry.architectures, context_length=length if isinstance(length, int) else None,
         parameters=sum(map(math.prod, shapes)), chats=entry.chats,
         files=len(entry.files), size=sum(entry.files.values()),
     )  # fmt: skip
@@ -136,7 +141,7 @@ def show_entry(entry: HubEntry, name: str) -> ShownHubEntry:
 def _configuration(entry: HubEntry) -> Iterator[Finding]:
     if CONFIG not in entry.files:
         yield error("it is not there", CONFIG, "engines learn from it what kind of model it is", "get the whole folder")
-    elif entry.json(CONFIG) is not None and not entry.config.get("architectures"):
+    elif entry.json(CONFIG) is not None and not entry.architectures:
         yield error("it names no architectures", CONFIG, do="get the configuration of the model")
 
 
@@ -148,8 +153,7 @@ def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
     if said is not None and isinstance(size, int) and (most := _largest_token(said)) >= size:
         why = f"it has the token {most}, and vocab_size of {CONFIG} is {size}"
         yield warning("it has tokens that the model has not", _TOKENIZERS[0], why, "see that both are of one model")
-    writes = any("CausalLM" in str(each) for each in entry.config.get("architectures") or ())
-    if writes and not entry.chats:
+    if any("CausalLM" in each for each in entry.architectures) and not entry.chats:
         what, why = "it does not say how a chat becomes a text", "engines refuse chats without a chat_template"
         yield warning(what, _TOKENIZER_CONFIG, why, "give it one, or have it called by /v1/completions alone")
 
@@ -200,7 +204,7 @@ def _shapes(entry: HubEntry) -> Iterator[Finding]:
 
 
 def _strange(entry: HubEntry, *, trusted: bool) -> Iterator[Finding]:
-    for path in (path for path in entry.files if path.endswith(_PICKLES)):
+    for path in (path for path in entry.files if path.lower().endswith(_PICKLES)):
         why, do = "a pickle runs whatever is in it when it is read", "keep weights as safetensors, and take it away"
         yield error("no engine is to load this", path, why, do)
     settings = [each for each in (CONFIG, _TOKENIZER_CONFIG) if each in entry.files]
@@ -223,6 +227,6 @@ def _largest_token(tokenizer: Mapping[str, Any]) -> int:
     numbers = [each for each in words.values() if isinstance(each, int)] if isinstance(words, dict) else []
     if isinstance(words, list):  # Unigram: its words are in the order of their numbers
         numbers = [len(words) - 1]
-    added = tokenizer.get("added_tokens") or ()
+    added = said if isinstance(said := tokenizer.get("added_tokens"), list) else []
     numbers += [each["id"] for each in added if isinstance(each, dict) and isinstance(each.get("id"), int)]
     return max(numbers, default=-1)

@@ -145,6 +145,37 @@ def test_no_bytes_make_the_header_reader_fail_otherwise_than_it_says(
         read_header(file)
 
 
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+KEYS = (
+    "architectures", "vocab_size", "hidden_size", "num_hidden_layers", "text_config", "auto_map",
+    "max_position_embeddings", "chat_template", "model", "added_tokens", "weight_map",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_entry(tmp_path_factory.mktemp("whole") / "chat", "one", sharded=True)
+
+
+@given(
+    st.sampled_from(["config.json", "tokenizer.json", "tokenizer_config.json", INDEX]),
+    st.dictionaries(st.sampled_from(KEYS), ANY) | st.builds(lambda vocab: {"model": {"vocab": vocab}}, ANY),
+)
+def test_whatever_stands_in_its_files_is_no_defect_of_ours(whole: Path, name: str, said: dict[str, Any]) -> None:
+    before = (whole / name).read_bytes()
+    try:
+        change(whole / name, **said)
+        for each in KIND.check(whole):
+            assert each.where
+        KIND.print_entry(KIND.show(whole))
+    finally:
+        (whole / name).write_bytes(before)
+
+
 def test_headers_are_read_as_the_format_s_own_library_writes_them(tmp_path: Path) -> None:
     program = (
         "import numpy, safetensors.numpy as s; "

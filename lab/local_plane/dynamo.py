@@ -6,7 +6,7 @@ The engine draws words at random, at the pace of a GPU. Its model has a tokenize
 import http.client
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +34,10 @@ class Dynamo:
 
     process: Process
     http_port: int
-    workers: Mapping[str, Process]  # By the name of the model that each serves.
-    system_ports: Mapping[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
+    workers: dict[str, Process]  # By the name of the model that each serves.
+    system_ports: dict[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
+    start: Callable[[str, Path], None]
+    """Starts a worker of a model from a folder; it has it when this returns."""
 
     @property
     def http(self) -> str:
@@ -69,22 +71,29 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
     python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
     write_model(folder / "model")
     variables = os.environ | _LOOPBACK | {"DYN_FILE_KV": str(folder / "discovery"), "HOME": str(folder)}
-    port, *system_ports = free_ports(1 + len(models))
+    [port] = free_ports(1)
     frontend = ["-m", "dynamo.frontend", "--http-port", str(port), "--discovery-backend", "file"]
     with ExitStack() as stack:
 
         def run(name: str, command: Sequence[str], **more: str) -> Process:
             return stack.enter_context(running(name, [python, *command], folder / f"{name}.log", variables | more))
 
-        process = run("frontend", frontend)
-        workers = {}
-        for model, system_port in zip(models, system_ports, strict=True):
+        def begin(model: str, where: Path) -> None:
             # An endpoint of its own: workers of one endpoint share their calls, whatever their models are.
             endpoint = f"dyn://{model.replace('.', '-')}.backend.generate"
-            command = ["-m", "dynamo.mocker", "--model-path", str(folder / "model"), "--model-name", model]
+            command = ["-m", "dynamo.mocker", "--model-path", str(where), "--model-name", model]
             command += ["--endpoint", endpoint, "--discovery-backend", "file", *options]
-            workers[model] = run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(system_port))
-        made = Dynamo(process, port, workers, dict(zip(models, system_ports, strict=True)))
+            made.system_ports[model] = system_port = free_ports(1)[0]
+            made.workers[model] = run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(system_port))
+
+        def start(model: str, where: Path) -> None:
+            begin(model, where)
+            made.workers[model].wait_until(lambda: model in made.served(), READY_SECONDS)
+
+        process = run("frontend", frontend)
+        made = Dynamo(process, port, {}, {}, start)
+        for model in models:
+            begin(model, folder / "model")
         process.wait_until(lambda: made.served() >= set(models), READY_SECONDS)
         yield made
 

@@ -34,6 +34,7 @@ RUN = {
     "docs/export.md: ": "tests/client/triton/export/test_export_docs.py",
     "docs/helm.md: make values": "tests/cluster/test_handover.py",
     "docs/json.md: make check JSON=1": "tests/rollout/test_rollout_json.py",
+    "docs/openai.md: tidegate model check chat": "tests/client/openai/test_openai_life.py",
     "docs/models.md: ": "tests/docs/test_docs_models.py",
     "docs/platform.md: make init": "tests/rollout/init/test_init_platform.py",
     "docs/proxy-api.md: ": "tests/proxy/docs/test_docs_proxy_api.py",

@@ -65,7 +65,8 @@ def _json(room: Room) -> _Said:
 def _of_model(route: Route, asked: dict[str, _Replica]) -> _Said:
     pool = route.pool
     places = [{"replica": replica} | at.tell(route.name) for replica, at in asked.items()]
-    nowhere = {"state": "unreachable", "why": plain(pool.why_not_ready())}
+    asleep = {"state": State.COLD, "why": "its pool has no replica while nobody calls: a call brings one"}
+    nowhere = asleep if pool.sleeps else {"state": "unreachable", "why": plain(pool.why_not_ready())}
     nearest = min(places, key=lambda place: _RANK[place["state"]], default=nowhere)
     own = {"state": nearest["state"], "since": nearest.get("since"), "why": nearest.get("why", "")}
     about = {"model": route.name, "server": route.server, "pool": pool.config.name, "loading": pool.config.loading}

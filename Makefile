@@ -224,7 +224,7 @@ demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the comm
 	@$(TEST) -m lab.demo lifecycle-up
 
 .PHONY: demo-scaling
-demo-scaling: .test ## Show a pool and a proxy scale under a wave of load: real KEDA, metrics-server, Triton (8 minutes; first it builds them)
+demo-scaling: .test ## Show a pool and a proxy scale under a wave of load: real KEDA, metrics-server, Triton (nine minutes; builds them first)
 	@$(TEST) -m lab.demo scaling
 
 .PHONY: test test-all

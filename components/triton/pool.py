@@ -97,8 +97,9 @@ class TritonPool(pulumi.ComponentResource):
 def _queue_autoscaler(
     resource_name: str, pool: PoolContext, metadata: Any, scaling: QueueScaling, opts: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource:
+    of_pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+"'
     # The policy's own questions are no calls: a pool that nobody calls would never be idle.
-    of_pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+",model!="{triton.MEMORY_MODEL}"'
+    of_calls = f'{of_pods},model!="{triton.MEMORY_MODEL}"'
 
     def at_proxies(make: Callable[[str], Made]) -> Made:
         """Return what `make` makes of the labels by which proxies tell of this pool."""
@@ -133,14 +134,16 @@ def _queue_autoscaler(
                     # Mean time in the queue of a request of the last two minutes, in milliseconds.
                     _trigger(
                         scaling,
-                        f"sum(rate(nv_inference_queue_duration_us{{{of_pods}}}[2m])) / 1000"
-                        f" / clamp_min(sum(rate(nv_inference_request_success{{{of_pods}}}[2m])), 0.001)",
+                        f"sum(rate(nv_inference_queue_duration_us{{{of_calls}}}[2m])) / 1000"
+                        f" / clamp_min(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])), 0.001)"
+                        # None where no model was called yet, which Triton has no series of.
+                        f" or 0 * sum(tidegate_eviction_triton_up{{{of_pods}}})",
                         f"{scaling.queue_milliseconds}",
                     ),
                     # Calls of the last two minutes that found no room, in per cent of all.
                     _trigger(
                         scaling,
-                        at_proxies(lambda labels: _busy(f"{labels},{_NO_ROOM}", of_pods)),
+                        at_proxies(lambda labels: _busy(f"{labels},{_NO_ROOM}", of_calls)),
                         f"{scaling.busy_percent}",
                     ),
                 ],
@@ -173,9 +176,9 @@ def _trigger(scaling: QueueScaling, query: str, threshold: str, metric_type: str
     }
 
 
-def _busy(told: str, of_pods: str) -> str:
+def _busy(told: str, of_calls: str) -> str:
     busy = f"(sum(rate(tidegate_proxy_problems_total{{{told}}}[2m])) or vector(0))"
-    answered = f"(sum(rate(nv_inference_request_success{{{of_pods}}}[2m])) or vector(0))"
+    answered = f"(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])) or vector(0))"
     return f"100 * {busy} / clamp_min({busy} + {answered}, 0.001)"
 
 

@@ -38,5 +38,5 @@ def draw(wave: Wave, file: Path, title: str) -> None:
         latency.plot(middle, worst, label="95 % of them")
         latency.set_yscale("log")
         latency.set(ylabel="seconds a call took", xlabel="seconds")
-        for axes in (replicas, pressure, latency):
-            axes.legend(fontsize=8, loc="upper right")
+        for axes, place in ((replicas, "center"), (pressure, "upper right"), (latency, "upper center")):
+            axes.legend(fontsize=8, loc=place)

@@ -21,7 +21,7 @@ AGAIN_SECONDS = 10.0
 """Seconds until a second lease that could not be had is asked for again, and for which one that was had is kept: there
 was a reason for it, such as a replica that fails. And for so long a model has been called before it is loaded where it
 would be better."""
-SPARE_SECONDS = 60.0  # Until it is asked again whether there is room to spare for a model where it would be better.
+SPARE_SECONDS = 30.0  # Until it is asked again whether there is room to spare for a model where it would be better.
 log = logging.getLogger(__name__)
 
 

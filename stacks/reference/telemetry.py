@@ -49,6 +49,7 @@ inventory has prices ([capacity.md](capacity.md#prices)): it is what runs now, a
 | who evicts whom? | Slice | Who evicts whom |
 | did the last promotion raise errors? | Rollout | Did the last promotion raise errors? |
 | which replica is slow? | Proxy | Which replica is slow? |
+| is a language model slow because requests wait? | Engine | Running and waiting |
 | will tonight's batch fit? | Slice | Will tonight's batch fit? |
 
 """
@@ -90,7 +91,11 @@ def page() -> str:
     """Return the page."""
     buckets = {name.upper(): ", ".join(f"{each:g}" for each in each_of) for name, each_of in metrics.SECONDS.items()}
     parts = [_HEAD.replace("CALLS", buckets["CALLS"]).replace("LOADS", buckets["LOADS"])]
-    for title, families in (("The proxy's", metrics.PROXY), ("The eviction policy's", metrics.EVICTION)):
+    for title, families in (
+        ("The proxy's", metrics.PROXY),
+        ("The eviction policy's", metrics.EVICTION),
+        ("Of engines", metrics.ENGINE),
+    ):
         rows = ((f"`{each.series_name}`", each.kind, each.unit, _names(each.labels), _series(each), each.text)
                 for each in families.values())  # fmt: skip
         parts += [f"## {title}\n", _table(("metric", "kind", "unit", "labels", "series", "what"), rows)]

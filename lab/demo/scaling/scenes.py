@@ -133,8 +133,9 @@ def _zero(stage: ScalingStage) -> Outcome:
     (reply,) = replies
     claim(reply.status == 200, f"the first caller was told {reply.status}: {reply.why}")
     claim(reply.tries == 1, f"the first caller had to come {reply.tries} times")
+    gone = wave.until("nobody calls, and it goes", lambda now: now.wanted[RARE] == 0, MOST_SECONDS)
     text = f"The first caller waited {reply.seconds:.1f} s, for a Triton and his model, and was answered."
-    return Outcome(text, f"first call {reply.seconds:.1f} s")
+    return Outcome(f"{text} It went {gone:.0f} s after him.", f"first call {reply.seconds:.1f} s")
 
 
 @scene(SCENES, "Load, replicas, what KEDA asks and what callers wait, over time.")

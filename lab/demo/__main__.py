@@ -26,6 +26,9 @@ from .lifecycle.notebook import write_shell
 from .lifecycle.stage import LifeStage
 from .lifecycle.stage import introduce as introduce_life
 from .lifecycle.world import World, world
+from .scaling.scenes import SCENES as SCALING
+from .scaling.scenes import staged
+from .scaling.world import scaled_platform
 from .show import Show
 from .stage import own_policy, platform
 
@@ -37,6 +40,7 @@ STAYS = (
     "One that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a minute or so."
 )
 PLANE = "two Tritons, the policy and two proxies"
+SCALED = "a control plane, KEDA, metrics-server, Prometheus and the first pods"
 WORLD = "MLflow, S3, four Tritons, two policies, two proxies"
 Made = TypeVar("Made")
 app = typer.Typer(
@@ -67,6 +71,17 @@ def lifecycle() -> None:
         introduce_life(show)
         played = playing.play(LifeStage(made, show), show, life.SCENES, made.check)
     playing.report(played, time.monotonic() - begun, show, "To do it yourself: docs/models.md")
+
+
+@app.command()
+def scaling(
+    picture: Annotated[Path, typer.Option(help="Where the picture goes: .png or .svg.")] = Path("build/scaling.png"),
+) -> None:
+    """Show a pool and a proxy that scale, by KEDA and metrics-server, under a wave of load; every claim is checked."""
+    show, begun = Show(Console()), time.monotonic()
+    with _ending(show), _running(show, SCALED, scaled_platform) as made, staged(made, show, picture) as stage:
+        played = playing.play(stage, show, SCALING, made.check)
+    playing.report(played, time.monotonic() - begun, show, "What it means on a platform: docs/scaling.md")
 
 
 @app.command()

@@ -38,6 +38,7 @@ RUN = {
     "docs/models.md: ": "tests/docs/test_docs_models.py",
     "docs/platform.md: make init": "tests/rollout/init/test_init_platform.py",
     "docs/proxy-api.md: ": "tests/proxy/docs/test_docs_proxy_api.py",
+    "docs/scaling.md: make demo-scaling": "tests/lab/demo/test_demo_scaling.py",
     "docs/simulator.md: pip install": "tests/requirements/test_packages.py",
     "docs/simulator.md: python -m": "tests/policies/eviction/simulate/test_simulate_command.py",
 }

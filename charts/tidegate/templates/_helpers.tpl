@@ -215,6 +215,9 @@
           {{- else }}
           "name": {{ $pool.name | quote }},
           {{- end }}
+          {{- if and (and $pool.autoscaling (eq $pool.autoscaling.kind "queue")) (not $pool.autoscaling.min) }}
+          "wakeSeconds": {{ int64 ($pool.autoscaling.wakeSeconds | default 45) }},
+          {{- end }}
         },
         {{- end }}
       ],
@@ -247,6 +250,9 @@
           "name": {{ $pool.called | quote }},
           {{- else }}
           "name": {{ $pool.name | quote }},
+          {{- end }}
+          {{- if and (and $pool.autoscaling (eq $pool.autoscaling.kind "queue")) (not $pool.autoscaling.min) }}
+          "wakeSeconds": {{ int64 ($pool.autoscaling.wakeSeconds | default 45) }},
           {{- end }}
         },
         {{- end }}

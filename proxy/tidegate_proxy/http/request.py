@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 
 from ..access.identity import Grant, Identity
-from ..access.limits import too_many
 from ..forwarding import call_record, count_problem, no_whole_answer
 from ..kinds import KINDS, as_told
 from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
@@ -196,8 +195,7 @@ class HttpRequest(HeadedRequest):
         self.forwarding = forwarding = HttpForwarding(
             self, shared, grant, shared.limiter, route.in_flight, caller, looks
         )
-        if grant.bucket is not None and (wait := grant.bucket.take(self.started)):
-            raise too_many(grant.bucket, wait)
+        grant.count(self.started)
         if route.pool.leases is not None and target.looks_only:
             self._later(self._look, forwarding)
         elif not (
@@ -293,6 +291,14 @@ class HttpRequest(HeadedRequest):
             self._later(self._connect, forwarding, forwarding.another(replica))
         else:
             self.fail(no_whole_answer(reason))
+
+    def replica_lacks(self) -> None:
+        """Send it to another replica, or hand the answer on: this one may have said that it lacks the model."""
+        self._later(self._look_elsewhere, self.forwarding)
+
+    async def _look_elsewhere(self, forwarding: HttpForwarding) -> None:
+        if (other := await forwarding.look_elsewhere()) is not None:
+            await self._connect(forwarding, other)
 
     # --- to the caller
     def receiving_paused(self, paused: bool) -> None:

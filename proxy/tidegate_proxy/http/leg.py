@@ -296,6 +296,8 @@ class HttpForwarding(Forwarding):
 
     def flush_answer(self) -> None:
         """Send on what has come so far."""
+        if self._events is not None and self.connection is not None:
+            self.connection.acknowledge()
         if self._reply and self._error_head is None:
             data = b"".join(self._reply)
             self._reply.clear()

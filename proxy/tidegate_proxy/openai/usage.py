@@ -5,8 +5,10 @@ import re
 from ..told_errors import MOST_ERROR
 
 _TAIL = 4096  # Bytes at the end of an answer in which its usage stands; engines say little behind it.
+_PARTS = 16  # Of an answer, that are kept before what is too much of them is left out.
 _BYTES = 4  # Of text for each token, where nothing else is known of it.
 _USAGE = re.compile(rb'"usage"\s*:\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}')
+_begins = re.compile(rb'"usage"\s*:\s*\{').search
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})')
 _COMPLETION = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})')
 _ASKED_FOR = re.compile(
@@ -18,18 +20,20 @@ _ASKED_FOR = re.compile(
 class Usage:
     """Reads one answer. Where it `hides` the event that the caller has not asked for, an event is handed on whole."""
 
-    __slots__ = ("_events", "_held", "_hides", "_streams", "_tail")
+    __slots__ = ("_events", "_held", "_hides", "_parts", "_streams")
 
     def __init__(self, streams: bool, hides: bool) -> None:
         self._streams = streams
         self._hides = hides
         self._held = b""  # The beginning of an event.
-        self._tail = b""
+        self._parts = list[bytes]()
         self._events = 0
 
     def feed(self, data: bytes) -> bytes:
         """Return what can go on, now that this has come."""
-        self._tail = data[-_TAIL:] if len(data) >= _TAIL else (self._tail + data)[-_TAIL:]
+        self._parts.append(data[-_TAIL:])
+        if len(self._parts) == _PARTS:
+            self._parts = [self._tail()]
         if not self._streams:
             return data
         self._events += data.count(b"data:")
@@ -41,7 +45,7 @@ class Usage:
         if end < 3 or len(data) - end > MOST_ERROR:  # none ends here, or one is too long to be the one
             end = 0 if len(data) <= MOST_ERROR else len(data)
         self._held, data = data[end:], data[:end]
-        return _ASKED_FOR.sub(b"", data) if b'"usage"' in data else data
+        return data if _begins(data) is None else _ASKED_FOR.sub(b"", data)
 
     def end(self) -> bytes:
         """Return what is left at the end of the answer."""
@@ -55,10 +59,13 @@ class Usage:
         """
         found = [
             tuple(int(match[1]) if (match := part.search(said[1])) else 0 for part in (_PROMPT, _COMPLETION))
-            for said in _USAGE.finditer(self._tail)
+            for said in _USAGE.finditer(self._tail())
         ]
         prompt, completion = max(found, key=sum, default=(0, 0))
         return (prompt, completion) if prompt or completion else None
+
+    def _tail(self) -> bytes:
+        return b"".join(self._parts)[-_TAIL:]
 
     def estimated(self, asked: int, answered: int) -> int:
         """Return about how many tokens a call of so many bytes used whose answer tells nothing of that."""

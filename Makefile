@@ -224,7 +224,7 @@ demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the comm
 	@$(TEST) -m lab.demo lifecycle-up
 
 .PHONY: demo-llm
-demo-llm: .parts ## Show language models: NVIDIA Dynamo without a GPU, OpenAI's client, shares, kills, updates, and what the proxy costs
+demo-llm: .test ## Show language models: NVIDIA Dynamo without a GPU, OpenAI's client, shares, kills, updates, and what the proxy costs
 	@$(TEST) -m lab.demo llm
 
 .PHONY: test test-all

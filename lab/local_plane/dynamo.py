@@ -7,7 +7,7 @@ import http.client
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ class Dynamo:
     process: Process
     http_port: int
     workers: dict[str, Process]  # By the name of the model that each serves.
+    system_ports: Mapping[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
     _run_worker: Callable[[str], Process]
 
     @property
@@ -102,7 +103,7 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
             return run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(system_ports[model]))
 
         process = run("frontend", frontend)
-        made = Dynamo(process, port, {model: run_worker(model) for model in models}, run_worker)
+        made = Dynamo(process, port, {model: run_worker(model) for model in models}, system_ports, run_worker)
         process.wait_until(lambda: made.served() >= set(models), READY_SECONDS)
         yield made
 

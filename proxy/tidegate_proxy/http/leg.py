@@ -94,13 +94,13 @@ class HttpForwarding(Forwarding):
             is_of_sequence = target.may_be_of_sequence and (self.sequence is not None or None)
             self._copy = mirror.begin(route, self.version, is_of_sequence, send)
             if self._copy is not None and body.of_version is not None:  # what goes by has the version's name in it
-                body.choose(route.candidate)
+                body.choose(route.name, route.candidate)
                 for part in (*head, body.framing(), *body.parts):
                     self._copy.add(part, False)
                 self._copy.add(b"", True)
                 self._copy = None
         asks_for_usage = self.grant.tokens is not None and target.asks_for_usage
-        body.choose(self.version, asks_for_usage)
+        body.choose(route.name, self.version, asks_for_usage)
         if route.kind.usage_of is not None:
             self.usage = route.kind.usage_of(target.streams, asks_for_usage)
         if body.received > MOST_UNSENT:
@@ -246,7 +246,7 @@ class HttpForwarding(Forwarding):
         on. Raises Problem (busy) where that would tell of a model that there is that there is none."""
         route, replica = self.grant.route, self.replica
         assert replica is not None
-        if await route.kind.lacks(self._status, route.pool, replica, route.name, self.version):
+        if await route.kind.lacks(self._status, self.pool, replica, route.name, self.version):
             other = self.elsewhere(replica)
             if other is not None and self._owner.body.of_version is not None:
                 self.leave_replica(monotonic())

@@ -8,6 +8,7 @@ to be waited for is awaited in one task, and then the same steps go on.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from time import monotonic
 
 from ..access.identity import Grant, Identity
@@ -176,13 +177,15 @@ class HttpRequest(HeadedRequest):
     def _open_body(self) -> None:
         """Read what is asked in the body, and go on as for a request to the model's own address."""
         self.target, self.body.of_version = KINDS[self.target.kind].open_body(self.target, self.body.whole())
-        self.body.choose(None)
+        self.body.choose(self.target.model, None)
         self._decide()
 
     def _granted(self, grant: Grant) -> None:
         route, target, body = grant.route, self.target, self.body
         if route.kind is not KINDS[target.kind]:
             raise other_protocol(route.server)
+        if (version := route.names.get(target.model)) is not None:
+            self.target = target = replace(target, version=version)
         if self.expects_continue:
             self._ask_for_body()
         shared, caller = self.shared, grant.identity.in_flight
@@ -374,9 +377,7 @@ class HttpRequest(HeadedRequest):
             size = size or forwarding.size
             forwarding.finish(now)
             route = forwarding.grant.route
-            count = route.http_count
-            if count is None:
-                count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
+            count = route.http_count = route.http_count or shared.meter.of_calls(route.server, route.name, "http")
             count.ended(status, seconds, body.received, size)
             principal = forwarding.grant.identity.principal
             shared.meter.called(principal.name, principal.source, "http", status)
@@ -389,9 +390,8 @@ class HttpRequest(HeadedRequest):
         self.passed = b""  # its connection knows it until the next
 
     def _tell(self, status: int, seconds: float, size: tuple[int, int], is_logged: bool) -> None:
-        asked = (self.target.server, self.target.model)
-        verb, problem, shared = self.target.verb, self._problem, self.shared
-        trace = http_parent(self.passed)
+        asked, verb = (self.target.server, self.target.model), self.target.verb
+        problem, shared, trace = self._problem, self.shared, http_parent(self.passed)
         said = call_record(self.forwarding, "http", self.request_id, verb, asked, problem, seconds, size, trace)
         if is_logged:
             shared.call_log.say(status, {"status": status, **said})

@@ -1,10 +1,11 @@
 """Servers that speak OpenAI's HTTP API as one kind: see `tidegate_proxy.kinds.ServerKind`, which this fulfils.
 
-The body names the model. A version N of the model `m`, where shares choose one, is what the server serves as `m-vN`.
+The body names the model, or what else it is called. A version N of the model `m`, where shares choose one, is what the
+server serves as `m-vN`; who asks for that name gets that version.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -43,11 +44,11 @@ class _Listed(msgspec.Struct):
     id: str
 
 
-class _ModelList(msgspec.Struct):
+class _List(msgspec.Struct):
     data: list[_Listed]
 
 
-_list = msgspec.json.Decoder(_ModelList).decode
+_list = msgspec.json.Decoder(_List)
 
 
 def _tell(model: str, server: str) -> bytes:
@@ -78,8 +79,8 @@ class OpenAIKind:
             return None
         return Target(NAME, match["verb"], b"POST", "infer", "", match["server"], in_body=True)
 
-    def open_body(self, target: Target, body: Bytes) -> tuple[Target, Callable[[str | None, bool], list[Bytes]]]:
-        """Return what a body asks, and its parts with the name of a version; raises Problem."""
+    def open_body(self, target: Target, body: Bytes) -> tuple[Target, Callable[[str, str | None, bool], list[Bytes]]]:
+        """Return what a body asks, and its parts with the name of a model or of its version; raises Problem."""
         call = read(body)
         if not is_name(call.model):
             raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
@@ -88,10 +89,21 @@ class OpenAIKind:
             target, model=call.model, in_body=False, mirrored=True, streams=call.streams, asks_for_usage=asks
         )
 
-        def of_version(version: str | None, asks: bool) -> list[Bytes]:
-            return call.parts(body, _served(call.model, version), asks)
+        def naming(model: str, version: str | None, asks: bool) -> list[Bytes]:
+            return call.parts(body, _served(model, version), asks)
 
-        return asked, of_version
+        return asked, naming
+
+    def version_name(self, model: str, version: str) -> str | None:
+        """Return the name under which a server serves it."""
+        return served_as(model, int(version))
+
+    def serves(self, config: bytes) -> Collection[str]:
+        """Return the names in a server's list of models; raises ValueError."""
+        try:
+            return {each.id for each in _list.decode(config).data}
+        except UNREADABLE as error:
+            raise ValueError(f"it is no list of models: {error}") from None
 
     def path(self, target: Target, _version: str | None) -> bytes:
         """Return the server's path: the version is named in the body."""
@@ -134,8 +146,8 @@ class OpenAIKind:
             return True
         try:
             answer = await ask(pool, self.config_path(model), ANSWER_SECONDS, replica)
-            return answer.status != 200 or _served(model, version) not in {each.id for each in _list(answer.body).data}
-        except (Problem, msgspec.MsgspecError):
+            return answer.status != 200 or _served(model, version) not in self.serves(answer.body)
+        except (Problem, ValueError):
             return True
 
     def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:

@@ -1,7 +1,7 @@
 """A toy kind of inference server for the proxy: calls are `POST /toy`, and the first line of a body names the model."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from tidegate_proxy.pools import Pool
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
@@ -31,7 +31,13 @@ class ToyKind:
         match = _READY.fullmatch(path)
         return Target(NAME, "ready", b"GET", "inspect", match[1], looks_only=True) if match else None
 
-    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Callable[[str | None, bool], list[Bytes]]]:
+    def version_name(self, _model: str, _version: str) -> str | None:
+        return None
+
+    def serves(self, _config: bytes) -> Collection[str] | None:
+        return None
+
+    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Callable[[str, str | None, bool], list[Bytes]]]:
         model, found, rest = bytes(body).partition(b"\n")
         if not found:
             raise Problem(ProblemType.MALFORMED, "The first line names the model.")

@@ -23,6 +23,7 @@ RUN = {
     "README.md: make up     #": "tests/rollout/test_rollout_up.py",
     "README.md: make demo ": "tests/lab/demo/test_demo_walk.py",
     "README.md: make demo-lifecycle": "tests/lab/demo/test_demo_lifecycle.py",
+    "README.md: make demo-llm": "tests/lab/demo/test_demo_llm.py",
     "README.md: make init": "tests/rollout/init/test_init_platform.py",
     "client/README.md: pip install": "tests/requirements/test_packages.py",
     "docs/capacity.md: make trace PROMETHEUS": "tests/capacity/test_capacity_prometheus.py",

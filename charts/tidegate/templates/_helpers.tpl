@@ -15,6 +15,9 @@
   "rateLimit": {
     "burst": {{ int64 (($.Values.proxy.rateLimit).burst | default 100) }},
     "requestsPerMinute": {{ int64 (($.Values.proxy.rateLimit).requestsPerMinute | default 1000) }},
+    {{- if ne ($.Values.proxy.rateLimit).tokensPerMinute nil }}
+    "tokensPerMinute": {{ int64 ($.Values.proxy.rateLimit).tokensPerMinute }},
+    {{- end }}
   },
   "rules": [
     {{- range $access := $.Values.proxy.access }}

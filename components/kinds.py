@@ -27,6 +27,8 @@ class ServerKind(Protocol):
     metrics_port: int  # Port that Prometheus reads; containers and PodMonitors call it `metrics`.
     metrics_path: str  # Path that Prometheus reads there.
 
+    model_ports: range  # Where single models answer, in pools that load on demand; none where all have the server's.
+
     @property
     def grpc_port(self) -> int | None:
         """Port of KServe v2 over gRPC, where it speaks that."""

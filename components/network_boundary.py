@@ -48,7 +48,11 @@ class NetworkBoundary(pulumi.ComponentResource):
         servers = _pods(place.server_selector)
         on_demand = _pods(place.on_demand_selector)
         inference = _ports(port for kind in KINDS.values() for port in (kind.http_port, kind.grpc_port) if port)
-        lease = [_port(eviction_process.LEASE_PORT)]
+        own = [kind.model_ports for kind in KINDS.values() if kind.model_ports]
+        lease = [
+            _port(eviction_process.LEASE_PORT),
+            *(_Port(port=each[0], end_port=each[-1], protocol="TCP") for each in own),
+        ]
         prometheus = _pods_of(args.prometheus, namespace_peer(args.prometheus.namespace))
 
         labels = place.labels("network")

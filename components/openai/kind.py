@@ -19,6 +19,7 @@ class OpenaiKind:
     grpc_port = None
     metrics_port = openai.METRICS_PORT
     metrics_path = openai.METRICS_PATH
+    model_ports = openai.PROCESS_PORTS
 
     def grpc_tls(self, server: OpenaiServerArgs) -> None:
         """Return None: it speaks no gRPC."""

@@ -21,6 +21,7 @@ class TritonKind:
     grpc_port = triton.GRPC_PORT
     metrics_port = triton.METRICS_PORT
     metrics_path = triton.METRICS_PATH
+    model_ports = range(0)
 
     def grpc_tls(self, server: TritonServerArgs) -> ServerTls | None:
         """Return the secret with the server's gRPC certificate; None where gRPC is plain."""

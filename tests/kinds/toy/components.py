@@ -60,6 +60,7 @@ class ToyKind:
     grpc_port = GRPC_PORT
     metrics_port = METRICS_PORT
     metrics_path = "/toy/metrics"
+    model_ports = range(0)
 
     def live_path(self, server: ToyServerArgs) -> None:
         """All of them have it where the proxy knows it."""

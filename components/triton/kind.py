@@ -30,6 +30,9 @@ class TritonKind:
     def live_path(self, server: TritonServerArgs) -> None:
         """Return None: it is the same for all."""
 
+    def named_if_shared(self, server: TritonServerArgs) -> None:
+        """Return None: all models answer at Triton's ports."""
+
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool."""
         TritonPool(name, pool, opts)

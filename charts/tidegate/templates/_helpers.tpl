@@ -43,6 +43,10 @@
 {{- range $server := $.Values.servers }}{{ if and (eq ($server.kind | default "triton") "triton") ($server.triton).grpcTls }}true{{ end }}{{ end }}
 {{- end }}
 
+{{- define "tidegate.any.server.kind.default.triton.openai.engine.vllm.sleep" -}}
+{{- range $server := $.Values.servers }}{{ if and (not (eq ($server.kind | default "triton") "triton")) (and (eq $server.kind "openai") (and (eq $server.openai.engine "vllm") $server.openai.sleep)) }}true{{ end }}{{ end }}
+{{- end }}
+
 {{- define "tidegate.bytes" -}}
 {{- $unit := regexFind "[A-Za-z]*$" . -}}
 {{- $factors := dict "" 1 "m" 0.001 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "P" 1000000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}

@@ -71,6 +71,9 @@ class ToyKind:
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         ToyPool(name, pool, opts)
 
+    def named_if_shared(self, _server: Any) -> None:
+        """All models answer at the same port."""
+
     def alerts(self, selector: str) -> list[dict[str, Any]]:
         assert selector
         return []

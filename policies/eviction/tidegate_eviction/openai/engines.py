@@ -81,7 +81,9 @@ class Engines:
                 return False
             variables = {**os.environ, "PYTHONPATH": path, "VLLM_SERVER_DEV_MODE": "1"}
             # A group of its own: whatever it starts ends with it.
-            process = os.posix_spawnp(arguments[0], arguments, variables, setpgroup=0, setsigdef=[signal.SIGPIPE])
+            process = os.posix_spawnp(
+                arguments[0], arguments, variables, setpgroup=0, setsigmask=[], setsigdef=[signal.SIGPIPE]
+            )
             self._running[model] = process, port, command
         print(f"{model} is started as process {process} at port {port}", flush=True)
         return True
@@ -158,6 +160,15 @@ class Engines:
             return self._running.get(model, (0,))[0] == process
 
 
+class Server(ThreadingHTTPServer):
+    """Says nothing of callers that hang up, as probes do."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """Leave it: who calls sees that there is no answer."""
+
+
 class Handler(BaseHTTPRequestHandler):
     """Health, metrics and readiness for all; processes for who has the secret."""
 
@@ -218,16 +229,14 @@ class Handler(BaseHTTPRequestHandler):
 
 def main(host: str = "", port: str = "8000", seconds: str = "30") -> None:
     """Serve until SIGTERM; then processes may take so many seconds to end."""
-    ThreadingHTTPServer.daemon_threads = True
     Handler.engines = engines = Engines(host)
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    signal.signal(signal.SIGINT, lambda *_: ended.set())
-    server = ThreadingHTTPServer((host, int(port)), Handler)
+    ends = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # in every thread: another one would take them, and wake nobody
+    server = Server((host, int(port)), Handler)
     for work in (engines.reap, server.serve_forever):
         threading.Thread(target=work, daemon=True).start()
     print(f"ready port={server.server_address[1]}", flush=True)
-    ended.wait()
+    signal.sigwait(ends)
     engines.end_all(float(seconds))
 
 

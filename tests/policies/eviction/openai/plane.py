@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tidegate_contracts import eviction_process
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Sleep
 from tidegate_contracts.openai import HTTP_PORT
 from tidegate_eviction.kinds import KINDS
@@ -19,6 +20,7 @@ from tidegate_eviction.openai.driver import SleepDriver
 from tidegate_eviction.server import Connection
 from tidegate_eviction.serving.files import control_secret
 
+from lab.local_plane.policy import write_settings
 from lab.local_plane.process import Process, python_variables, running
 
 from ..rigs.driving import Heard
@@ -94,6 +96,18 @@ class Container:
         with running("the engine's container", command, self.folder / "engines.log", variables) as process:
             process.announced_ports()
             yield process
+
+    @contextmanager
+    def policy(self, settings: EvictionSettings) -> Iterator[tuple[Process, int]]:
+        """Run the eviction policy itself, as its container does; yield it and the port of its leases."""
+        write_settings(self.folder, settings)
+        variables = os.environ | python_variables("policies/eviction", "contracts", "service")
+        command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", self.host]
+        command += ["--settings", self.folder / eviction_process.SETTINGS_FILE, "--control", self.control]
+        command += ["--state", self.folder / "state", "--server", self.address]
+        command += ["--lease-port", "0", "--admin-port", "0"]
+        with running("the eviction policy", command, self.folder / "policy.log", variables) as process:
+            yield process, process.announced_ports()["lease"]
 
 
 def container(folder: Path, *names: str, device: int = DEVICE) -> Container:

@@ -195,7 +195,7 @@ def make(vllm: Vllm, is_dev: bool, sleeps: bool) -> Starlette:
         return JSONResponse({"error": str(error)}, 500)
 
     open_to_all = {"/health": health, "/metrics": metrics, "/v1/models": models}
-    posted = {"/sleep": sleep, "/wake_up": wake_up, "/collective_rpc": collective_rpc}
+    posted: dict[str, Any] = {"/sleep": sleep, "/wake_up": wake_up, "/collective_rpc": collective_rpc}
     posted["/reset_prefix_cache"] = reset_prefix_cache
     routes = [Route(path, what) for path, what in open_to_all.items()]
     routes.append(Route("/v1/chat/completions", chat, methods=["POST"]))
@@ -226,7 +226,7 @@ def main(arguments: list[str]) -> None:
     for path in said.middleware:
         module, _, name = path.rpartition(".")
         found: Any = getattr(importlib.import_module(module), name)
-        assert inspect.isclass(found)
+        assert inspect.isclass(getattr(importlib.import_module(module), name))
         app.add_middleware(found)
     uvicorn.run(app, host=said.host, port=said.port, log_level="warning", timeout_graceful_shutdown=1)
 

@@ -89,7 +89,11 @@ class ReadBack(Document):
         items = _at(self.tree, path[:-2])
         first = next(number for number, item in enumerate(items) if item.get("name") == name)
         where = f"The first is at {self.position((*path[:-2], first))}."
-        do = "A model is served by one pool of one server." if section == "models" else "Give one of them another name."
+        do = (
+            "A model is served by one pool of one server, or each version by one."
+            if section == "models"
+            else "Give one of them another name."
+        )
         return self.problem(path, f'"{name}" stands twice in {section}', where, do)
 
     def _origin(self, path: Path) -> Path:
@@ -225,9 +229,27 @@ class ReadBack(Document):
             self._renamed(pool, inside, inside)
             _without_replicas(pool)
             for at, model in enumerate(pool.pop("models", None) or []):
-                self._origins["models", len(models)] = (*inside, "models", at)
-                models.append({**model, "server": server["name"], "pool": pool["name"]})
+                said = {**model, "server": server["name"], "pool": pool["name"]}
+                self._model(said, (*inside, "models", at), models)
         return server
+
+    def _model(self, model: Tree, place: Path, models: list[Tree]) -> None:
+        """Add a model of a pool: to what another pool serves of it where both have versions, else as one of its own."""
+        for number, other in enumerate(models):
+            alike = all(other.get(key) == model.get(key) for key in ("name", "server"))
+            apart = other.get("versions") and model.get("versions")
+            if alike and apart and not (other.get("mirror") and model.get("mirror")):
+                there: list[Tree] = other["versions"]
+                for at, share in enumerate(model["versions"]):
+                    self._origins["models", number, "versions", len(there)] = (*place, "versions", at)
+                    self._origins["models", number, "versions", len(there), "pool"] = place[:-2]
+                    there.append({**share, "pool": model["pool"]})
+                if model.get("mirror"):
+                    self._origins["models", number, "mirror"] = (*place, "mirror")
+                    other["mirror"] = model["mirror"]
+                return
+        self._origins["models", len(models)] = place
+        models.append(model)
 
     def _proxy(self, proxy: Tree) -> Tree:
         del proxy["image"]

@@ -115,7 +115,7 @@ def _model(stack: Stack, model: Model) -> told.ModelFacts:
     return told.ModelFacts(
         name=model.name,
         server=model.server,
-        pool=model.pool or server.pools[0].name,
+        pool=next(iter(model.pools(server.pools[0].name))),
         versions=tuple(routing.VersionShare(version=each.version, weight=each.weight) for each in model.versions),
         alias=model.alias,
         mirror=routing.Mirror(version=model.mirror.version, percent=model.mirror.percent) if model.mirror else None,

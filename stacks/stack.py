@@ -68,12 +68,9 @@ class Stack(Home):
                 yield ("servers", index, "pools", place), server, pool
 
     def models_of(self, server: Server, pool: Pool) -> tuple[Model, ...]:
-        """Return the models that a pool serves."""
-        return tuple(
-            model
-            for model in self.platform.models
-            if model.server == server.name and (model.pool or server.pools[0].name) == pool.name
-        )
+        """Return the models that a pool serves, or some versions of."""
+        here = (model for model in self.platform.models if model.server == server.name)
+        return tuple(model for model in here if pool.name in model.pools(server.pools[0].name))
 
     def reach(self) -> tuple[Reach, ...]:
         """Return what the pods may reach: what is said, and Domino's principal service where its address says where."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
+from tidegate_contracts.whereabouts import VisibleModel
 
 from .calling.credentials import Credential, find_credential
 from .calling.proxy import VARIABLE, ProxyClient, proxy_url
@@ -128,12 +129,12 @@ Key = tuple[str | None, str]  # server, where it is known, and model
 
 
 class VersionStatus(Message):
-    """One version of a model; counts are since it was loaded, of one replica."""
+    """One version of a model; counts are since it was loaded, of one replica, and None where its server tells none."""
 
     version: str
     ready: bool | None = None  # None where that could not be told
-    requests: int = 0  # those that were answered
-    failures: int = 0
+    requests: int | None = 0  # those that were answered
+    failures: int | None = 0
     rows: int = 0  # rows of batches in them
     mean_seconds: float | None = None  # of an answered request, in Triton
     queue_seconds: float | None = None  # what of that it waited for its turn
@@ -166,7 +167,7 @@ class ModelStatus(Message):
         """How much of the time it was computing; requests a second, and all that were answered, to its versions."""
         busy = sum(each.busy or 0.0 for each in self.versions)
         rate = sum(each.per_second or 0.0 for each in self.versions)
-        return busy, rate, sum(each.requests for each in self.versions)
+        return busy, rate, sum(each.requests or 0 for each in self.versions)
 
 
 class AskedPlane(Message):
@@ -232,16 +233,20 @@ class _Collector:
     unavailable: set[str] = field(default_factory=set)  # pools that gave no statistics, as `server/pool`
 
     @cached_property
+    def places(self) -> dict[Key, VisibleModel]:
+        """Where the proxy finds each model that the caller may inspect."""
+        return {(each.server, each.model): each for each in self.client.whereabouts(self.only).models}
+
+    @cached_property
     def known(self) -> dict[Key, tuple[str, Loading | None]]:
         """The pool of each model and how that loads, as the definition says; where that is not at hand, the proxy."""
         if self.proxy.facts is not None:
             facts = {key: each for key, each in self.proxy.models.items() if self.only in (None, key[1])}
             return {key: (each.pool, self._loading(each)) for key, each in facts.items()}
         try:
-            said = self.client.whereabouts(self.only).models
+            return {key: (each.pool, each.loading) for key, each in self.places.items()}
         except NotFoundError:
             return {}
-        return {(each.server, each.model): (each.pool, each.loading) for each in said}
 
     def count(self) -> dict[Key, Statistics]:
         """Return the statistics of each model that there is, by version; empty for what is not in memory."""
@@ -275,7 +280,7 @@ class _Collector:
             )
             said["state"] = "ready" if ready else "absent" if absent else "not-ready"
         except (RefusedError, NotFoundError):
-            said["state"] = "hidden"
+            said |= self._as_placed(key)
         except TidegateError as error:
             # The proxy is busy waiting for the alias of a model that is not deployed.
             waits = absent and isinstance(error, BusyError)
@@ -283,6 +288,31 @@ class _Collector:
         return said | {"traffic": self.proxy.traffic(server, name, config)}
 
     # ---
+    def _as_placed(self, key: Key) -> dict[str, Any]:
+        """Return how a model is, of a server that tells it in no other way, such as one of OpenAI's API."""
+        try:
+            at = self.places.get(key)
+        except NotFoundError:
+            at = None
+        except TidegateError as error:
+            return {"state": "failing", "why": str(error)}
+        if at is None:
+            return {"state": "hidden"}
+        there = [place for place in at.places if place.state == "resident"]
+        ready = {version for place in there for version in place.versions}
+        facts = self.proxy.models.get(key)
+        shares = {} if facts is None else {share.version: share.weight for share in facts.versions}
+        called = {version for version, weight in shares.items() if weight}
+        return {
+            "state": "ready" if there and called <= ready else "not-ready",
+            "why": at.why,
+            "resident": bool(there),
+            "versions": tuple(
+                VersionStatus(version=str(version), ready=version in ready, requests=None, failures=None)
+                for version in sorted(ready | shares.keys())
+            ),
+        }
+
     def _loading(self, facts: ModelFacts) -> Loading | None:
         servers = () if self.proxy.facts is None else self.proxy.facts.servers
         pools = (pool for server in servers if server.name == facts.server for pool in server.pools)

@@ -1,5 +1,6 @@
 """Grafana's dashboards of an environment, or of all of them."""
 
+from .engine import ENGINE
 from .model import MODEL
 from .panel import Dashboard
 from .platform import PLATFORM
@@ -7,4 +8,4 @@ from .proxies import PROXY
 from .rollout import ROLLOUT
 from .slices import SLICE
 
-DASHBOARDS: tuple[Dashboard, ...] = (PLATFORM, MODEL, SLICE, PROXY, ROLLOUT)
+DASHBOARDS: tuple[Dashboard, ...] = (PLATFORM, MODEL, SLICE, ENGINE, PROXY, ROLLOUT)

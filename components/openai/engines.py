@@ -28,7 +28,7 @@ from ..values import either, equals, flat, if_true, joined, none_if_empty, of_ki
 Made = TypeVar("Made")
 Variables = list[k8s.core.v1.EnvVarArgs] | None
 
-SYSTEM_PORT: Final = 9090  # Of a worker of Dynamo, for probes alone.
+SYSTEM_PORT: Final = 9090  # Of a worker of Dynamo, for probes and metrics.
 HOME: Final = {"HOME": "/tmp", "USER": "engine"}
 """The root file system is read-only, so home is elsewhere; and the user's number has a name in no image."""
 _DISK = "128Mi"  # For the log of a frontend.
@@ -111,8 +111,8 @@ class Engine(Protocol):
     def paths(self, it: Any) -> tuple[str, str]:
         """Return where it answers for as long as it is not hung, and where once its model is loaded."""
 
-    def metrics(self, it: Any, make: Callable[[str], Made]) -> Made | None:
-        """Return what `make` makes of the path of its metrics, at the port of the API."""
+    def metrics(self, it: Any, make: Callable[[list[str]], Made]) -> Made | None:
+        """Return what `make` makes of the addresses of its metrics, within its pod."""
 
     def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:
         """Return what runs before it in its pod, and speaks the API."""
@@ -130,8 +130,8 @@ class _Plain:
         # It listens once its model is loaded.
         return "/health", "/health"
 
-    def metrics(self, it: Any, make: Callable[[str], Made]) -> Made | None:  # noqa: ARG002
-        return make("/metrics")
+    def metrics(self, it: Any, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
+        return make([_address("/metrics")])
 
     def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:  # noqa: ARG002
         return None
@@ -201,8 +201,8 @@ class _Nim(_Plain):
     def paths(self, it: NimSettings) -> tuple[str, str]:  # noqa: ARG002
         return "/v1/health/live", "/v1/health/ready"
 
-    def metrics(self, it: NimSettings, make: Callable[[str], Made]) -> Made | None:  # noqa: ARG002
-        return make("/v1/metrics")
+    def metrics(self, it: NimSettings, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
+        return make([_address("/v1/metrics")])
 
 
 class _Custom(_Plain):
@@ -227,8 +227,8 @@ class _Custom(_Plain):
     def paths(self, it: CustomSettings) -> tuple[str, str]:
         return it.live_path, it.ready_path
 
-    def metrics(self, it: CustomSettings, make: Callable[[str], Made]) -> Made | None:
-        return when(it.metrics_path, make)
+    def metrics(self, it: CustomSettings, make: Callable[[list[str]], Made]) -> Made | None:
+        return when(it.metrics_path, lambda path: make([_address(path)]))
 
 
 class _Dynamo(_Plain):
@@ -277,6 +277,9 @@ class _Dynamo(_Plain):
     def paths(self, it: DynamoSettings) -> tuple[str, str]:  # noqa: ARG002
         return "/live", "/health"
 
+    def metrics(self, it: DynamoSettings, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
+        return make([_address("/metrics"), _address("/metrics", SYSTEM_PORT)])  # the worker has those of its engine
+
     def frontends(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs]:
         server = pool.server
         return of_model(
@@ -308,6 +311,10 @@ def by_engine(settings: EngineSettings, make: Callable[[Engine, Any], Made | Non
 
 
 _ENGINES: Final[tuple[Engine, ...]] = (_Dynamo(), _Vllm(), _Sglang(), _Nim(), _Custom())
+
+
+def _address(path: str, port: int = openai.HTTP_PORT) -> str:
+    return f"http://127.0.0.1:{port}{path}"
 
 
 def _variables(**values: str) -> Variables:

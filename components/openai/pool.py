@@ -5,6 +5,7 @@ from typing import Any, cast
 import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import openai
+from tidegate_contracts.metrics import ENGINE
 
 from stacks.definition.base import Resources
 from stacks.definition.pools import OnDemand
@@ -18,25 +19,29 @@ from .engines import HOME, NO_GPU, Engine, Served, by_engine, of_model
 from .server import OpenaiServerArgs
 from .sleep import sleep_settings, sleepers
 
-# What it hands out on a port of its own is the engine's metrics and nothing else of what the engine answers.
-_RELAY = """\
-import http.server, sys
+_UP = ENGINE["up"].series_name
+# What it hands out on a port of its own is the engine's metrics and nothing else of what the engine answers. An engine
+# has none while it loads, which may take long: that is said, and is no target that is down.
+_RELAY = f"""\
+import http.client, http.server, sys
 from urllib.request import ProxyHandler, build_opener
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        body = b""
-        try:
-            if self.path == "/metrics":
-                body = build_opener(ProxyHandler({})).open(sys.argv[1], timeout=8).read()
-            self.send_response(200)
-        except OSError:
-            self.send_response(503)
+        up, parts = 1, []
+        for address in sys.argv[2:] if self.path == "/metrics" else ():
+            try:
+                parts.append(build_opener(ProxyHandler({{}})).open(address, timeout=4).read())
+            except (OSError, http.client.HTTPException):
+                up = 0
+        if self.path == "/metrics":
+            parts.append(b"# TYPE {_UP} gauge\\n{_UP} %d\\n" % up)
+        self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(b"\\n".join(parts))
     def log_message(self, *_):
         pass
-http.server.ThreadingHTTPServer(("", int(sys.argv[2])), Handler).serve_forever()
+http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
 """
 _RELAY_RESOURCES, _DISK = Resources(cpu="10m", memory="64Mi"), "64Mi"
 
@@ -108,12 +113,12 @@ def _engine(
 def _sidecars(pool: PoolContext, engine: Engine, it: Any) -> list[k8s.core.v1.ContainerArgs] | None:
     """Return what runs beside an engine, and ends after it."""
     found: list[k8s.core.v1.ContainerArgs] | None = none_if_empty(
-        joined(engine.frontends(it, pool), engine.metrics(it, lambda path: [_relay(pool, path)]))
+        joined(engine.frontends(it, pool), engine.metrics(it, lambda addresses: [_relay(pool, addresses)]))
     )
     return found
 
 
-def _relay(pool: PoolContext, path: str) -> k8s.core.v1.ContainerArgs:
+def _relay(pool: PoolContext, addresses: list[str]) -> k8s.core.v1.ContainerArgs:
     """Return the container that hands an engine's metrics to Prometheus, which may not reach the API's own port."""
     return pods.container(
         "metrics",
@@ -122,7 +127,7 @@ def _relay(pool: PoolContext, path: str) -> k8s.core.v1.ContainerArgs:
         {"metrics": openai.METRICS_PORT},
         pods.variables({**HOME, **NO_GPU}),
         command=["python3", "-c", _RELAY],
-        args=[f"http://127.0.0.1:{openai.HTTP_PORT}{path}", f"{openai.METRICS_PORT}"],
+        args=[f"{openai.METRICS_PORT}", *addresses],
         restart_policy="Always",
         resources=pods.container_resources(_RELAY_RESOURCES, _DISK),
         startup_probe=pods.http_probe("/", "metrics", 1, failures=60),

@@ -1,4 +1,5 @@
-"""Every metric of the proxy and of the eviction policy, as Prometheus sees it, and how many series each may have.
+"""Every metric of the proxy, of the eviction policy and of what stands beside engines, as Prometheus sees it, and how
+many series each may have.
 
 Names and units: https://prometheus.io/docs/practices/naming/. docs/metrics.md is written from this.
 """
@@ -201,3 +202,8 @@ EVICTION: Final = _families(
     ("staging_discarded", "counter", "", "Models whose files went for those of others."),
     ("staging_bytes", "gauge", "kind=2", "Bytes that staged files take, and may take."),
 )  # fmt: skip
+
+ENGINE: Final = _families(
+    "tidegate_engine_",
+    ("up", "gauge", "", "1 while an engine that speaks OpenAI's API tells its metrics, which are its own."),
+)

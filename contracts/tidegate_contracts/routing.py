@@ -5,7 +5,7 @@ Unknown fields are refused, so that a table of a newer version is not half under
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -81,19 +81,35 @@ class ServedModel(Message):
 
 
 class Model(ServedModel):
-    """What the proxy is told of a model."""
+    """What the proxy is told of a model in one pool of its server.
 
+    Where versions have pools of their own, it stands once for each of them, with the versions there: see `whole`.
+    """
+
+    served_names: tuple[str, ...] | None = None
+    """Further names by which it can be called, where the request's body names it."""
     idle_seconds: int | None = None
     pinned: bool = False
 
     @model_validator(mode="after")
-    def _shares_are_whole(self) -> Self:
+    def _one_thing_decides(self) -> Self:
         if self.versions and self.alias is not None:
             raise ValueError(f"model {self.name} has shares of versions and an alias: one of them decides, say which")
-        _once(f"model {self.name} has the version", (str(share.version) for share in self.versions))
-        if self.versions and (total := sum(share.weight for share in self.versions)) != 100:
-            raise ValueError(f"the shares of model {self.name}'s versions must sum to 100, and they sum to {total}")
         return self
+
+
+def whole(parts: Sequence[Model]) -> None:
+    """Check that what stands of one model on one server is one model, in however many pools; raises ValueError."""
+    first, *others = parts
+    if others and not all(part.versions for part in parts):
+        raise ValueError(f"model {first.name} stands twice on server {first.server}")
+    _once(f"model {first.name} is in the pool", (part.pool for part in parts))
+    shares = [share for part in parts for share in part.versions]
+    _once(f"model {first.name} has the version", (str(share.version) for share in shares))
+    if shares and (total := sum(share.weight for share in shares)) != 100:
+        raise ValueError(f"the shares of model {first.name}'s versions must sum to 100, and they sum to {total}")
+    if sum(part.mirror is not None for part in parts) > 1:
+        raise ValueError(f"model {first.name} has more than one candidate that gets copies")
 
 
 class RoutingTable(Message):
@@ -107,26 +123,28 @@ class RoutingTable(Message):
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
         _once("the table has the server", (server.name for server in self.servers))
-        places = Places(self.servers)
+        parts: dict[tuple[str, str], list[Model]] = {}
         for model in self.models:
-            places.take(model.server, model.pool, model.name)
+            parts.setdefault((model.server, model.name), []).append(model)
+        places = Places(self.servers)
+        for each in parts.values():
+            places.check(each)
         return self
 
 
 class Places:
-    """Where models can be: in pools that are there, and each once on its server."""
+    """Where models can be: in pools that are there."""
 
     def __init__(self, servers: Iterable[Server]) -> None:
         self._pools = {(server.name, pool.name) for server in servers for pool in server.pools}
-        self._taken: set[tuple[str, str]] = set()
 
-    def take(self, server: str, pool: str, model: str) -> None:
-        """Take a model's place; raises ValueError where there is none."""
-        if (server, pool) not in self._pools:
-            raise ValueError(f"model {model} is in {server}/{pool}, a pool that the table does not have")
-        if (server, model) in self._taken:
-            raise ValueError(f"model {model} stands twice on server {server}")
-        self._taken.add((server, model))
+    def check(self, parts: Sequence[Model]) -> None:
+        """Check what stands of one model on one server; raises ValueError."""
+        for part in parts:
+            if (part.server, part.pool) not in self._pools:
+                where = f"{part.server}/{part.pool}, a pool that the table does not have"
+                raise ValueError(f"model {part.name} is in {where}")
+        whole(parts)
 
 
 def _once(what: str, names: Iterable[str]) -> None:

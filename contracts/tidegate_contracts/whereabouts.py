@@ -26,8 +26,9 @@ class VersionFailure(Message, extra="ignore"):
 
 
 class Place(Message, extra="ignore"):
-    """A model at one replica of its pool."""
+    """A model at one replica of its pool, or of that of a version."""
 
+    pool: str | None = None  # Pool of the replica, where that is another than the model's own.
     replica: str  # Its address, for whoever looks after it: callers are not let there.
     state: PlaceState | str
     since: AwareDatetime | None = None  # Since when it has been in this state; None where nobody knows.

@@ -35,6 +35,7 @@ class Dynamo:
     process: Process
     http_port: int
     workers: Mapping[str, Process]  # By the name of the model that each serves.
+    system_ports: Mapping[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
 
     @property
     def http(self) -> str:
@@ -83,7 +84,7 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
             command = ["-m", "dynamo.mocker", "--model-path", str(folder / "model"), "--model-name", model]
             command += ["--endpoint", endpoint, "--discovery-backend", "file", *options]
             workers[model] = run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(system_port))
-        made = Dynamo(process, port, workers)
+        made = Dynamo(process, port, workers, dict(zip(models, system_ports, strict=True)))
         process.wait_until(lambda: made.served() >= set(models), READY_SECONDS)
         yield made
 

@@ -6,7 +6,7 @@ import os
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -33,7 +33,7 @@ from .telemetry.meter import Meter
 from .upstream.replica import Replica
 
 LOOK_SECONDS = 1.0  # Seconds between two looks at a file.
-_Entry = routing.Model | Route
+_Entry = tuple[routing.Model, ...] | Route
 log = logging.getLogger(__name__)
 
 
@@ -44,6 +44,13 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
     environment: str
     servers: msgspec.Raw
     models: list[msgspec.Raw]
+
+
+class _Named(msgspec.Struct):
+    """Of which model something stands in a table; what is none is refused when it is read."""
+
+    server: Any = ""
+    name: Any = ""
 
 
 @dataclass
@@ -66,36 +73,52 @@ class NewTable:
         return cls(table, outline.models)
 
     async def models(self, before: Routes, stays: Container[Pool], pace: Pace) -> deque[tuple[bytes, _Entry]]:
-        """Return each model with its text; as the route that it had before where nothing has changed.
+        """Return each model with its text, which is of all its pools; as the route that it had before where nothing has
+        changed.
 
         Raises TableError. `stays` are the pools that the new table has, too.
         """
         found: deque[tuple[bytes, _Entry]] = deque()
-        places, number = routing.Places(self.table.servers), 0
-        with _refusing(lambda: f"models.{number}"):
-            for number, raw in enumerate(self.texts):  # noqa: B007  # it is said where one is wrong
-                await pace.step()
-                text = bytes(raw)
-                route = before.told_as(text)
-                if route is not None and route.pool in stays:
-                    places.take(route.server, route.pool.config.name, route.name)
-                    found.append((text, route))
-                else:
-                    model = routing.Model.model_validate_json(text)
-                    places.take(model.server, model.pool, model.name)
-                    found.append((text, model))
+        places, parts = routing.Places(self.table.servers), dict[Any, list[tuple[int, bytes]]]()
+        for number, raw in enumerate(self.texts):
+            await pace.step()
+            text = bytes(raw)
+            parts.setdefault(_whose(text, number), []).append((number, text))
+        for each in parts.values():
+            await pace.step()
+            text = b",".join(text for _, text in each)
+            route = before.told_as(text)
+            if route is not None and all(pool in stays for pool in route.pools):
+                found.append((text, route))
+                continue
+            models = []
+            for number, part in each:
+                with _refusing(f"models.{number}"):
+                    models.append(routing.Model.model_validate_json(part))
+            with _refusing():
+                places.check(models)
+            found.append((text, tuple(models)))
         return found
 
 
+def _whose(text: bytes, number: int) -> object:
+    """Return which model something of a table is of; the number where that cannot be told."""
+    with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        named = msgspec.json.decode(text, type=_Named)
+        if isinstance(named.server, str) and isinstance(named.name, str):
+            return named.server, named.name
+    return number
+
+
 @contextmanager
-def _refusing(where: Callable[[], str] = str) -> Iterator[None]:
+def _refusing(where: str = "") -> Iterator[None]:
     """Raise TableError for what is wrong with a table, or with a part of it that is `where`."""
     try:
         yield
     except (msgspec.MsgspecError, RecursionError) as error:
         raise TableError(f"it is no routing table: {error}") from None
     except ValidationError as error:
-        raise TableError(_first(error, where())) from None
+        raise TableError(_first(error, where)) from None
     except ValueError as error:
         raise TableError(str(error)) from None
 
@@ -301,7 +324,8 @@ class LiveConfig:
         index, speaks_grpc = KINDS[kind].index, KINDS[kind].speaks_grpc
 
         def is_called(model: str) -> bool:
-            return any(route.pool.config.name == told.name for route in self.routes.find(server, model))
+            routes = self.routes.find(server, model)
+            return any(pool.config.name == told.name for route in routes for pool in route.pools)
 
         def expected() -> Collection[tuple[str, str]]:
             return self.routes.expected.get((server, told.name), ())

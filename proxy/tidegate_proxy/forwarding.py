@@ -12,6 +12,7 @@ from tidegate_service.reasons import MOST, plain
 
 from .access.identity import Grant
 from .concurrency import ConcurrencyLimiter, InFlightCount, Waiter
+from .pools import Pool
 from .problems import Problem, ProblemType, lost
 from .residency.client import ASKING
 from .residency.leases import Lease
@@ -52,6 +53,11 @@ class Forwarding:
     _has_loaded: bool = False
     _has_slot: bool = False
     _waits: bool = False  # Whether its owner waits in the queue for the slot.
+
+    @property
+    def pool(self) -> Pool:
+        """The pool of the version that answers."""
+        return self.grant.route.pool_of(self.version)
 
     # --- its lease and its version
     def find_lease(self) -> bool:
@@ -118,7 +124,7 @@ class Forwarding:
     def pick(self, now: float, anew: bool = False) -> Replica | None:
         """Return the replica to send the call to, None where there is none; `anew`: any lease is looked for again."""
         if self.looks:
-            failing = tuple(each for each in self.grant.route.pool.replicas if each.breaker.failures >= FAILURES)
+            failing = tuple(each for each in self.pool.replicas if each.breaker.failures >= FAILURES)
             self.tried, anew = self.tried + failing, anew or bool(failing)
         replica = self._choose(now, anew)
         if replica is not None and (breaker := self.door(replica).breaker).failures:
@@ -130,8 +136,7 @@ class Forwarding:
         return replica if self.lease is None or self.lease.replica is not replica else self.lease.door
 
     def _choose(self, now: float, anew: bool) -> Replica | None:
-        route, sequence = self.grant.route, self.sequence
-        pool = route.pool
+        route, sequence, pool = self.grant.route, self.sequence, self.pool
         if pool.leases is None:
             if sequence is None:
                 return pool.pick(now, self.tried)
@@ -146,7 +151,7 @@ class Forwarding:
         self.tried += (failed,)
         now = monotonic()
         replica = self._choose(now, True)
-        if replica is None or not self.grant.route.pool.retries.take(now):
+        if replica is None or not self.pool.retries.take(now):
             return None
         self._trial = self.door(replica).breaker.claim(now)
         return replica
@@ -162,7 +167,7 @@ class Forwarding:
         None where the call needs a new lease first: its slot is given back meanwhile, and a connection that is not
         used is given to `give_back`. Raises Problem (busy).
         """
-        pool = self.grant.route.pool
+        pool = self.pool
         while replica is not None:
             try:
                 connection = await connection_to(replica)
@@ -189,7 +194,7 @@ class Forwarding:
         replica.in_flight += 1
         if self.lease is not None:
             self.lease.enter()
-        self.grant.route.pool.retries.sent()
+        self.pool.retries.sent()
 
     def answered(self) -> None:
         """Note that the replica answers, whatever it says."""
@@ -275,7 +280,7 @@ def call_record(
         "reason": problem.why if problem else None,
         "why": (problem.detail[:MOST] if problem else plain(error)) or None,
         "principal": grant.identity.principal.name if grant else None,
-        "pool": grant.route.pool.config.name if grant else None,
+        "pool": forwarding.pool.config.name if forwarding is not None else None,
         "replica": where(problem, forwarding) or None,
         "seconds": round(seconds, 6),
         "waitedSeconds": round(forwarding.waited, 6) if forwarding and forwarding.waited >= WAITED_SECONDS else None,
@@ -302,7 +307,7 @@ def count_problem(meter: Meter, problem: Problem, forwarding: Forwarding | None)
         meter.problem(problem)
     else:
         route = forwarding.grant.route
-        meter.problem(problem, route.server, route.pool.config.name, where(problem, forwarding), route.name)
+        meter.problem(problem, route.server, forwarding.pool.config.name, where(problem, forwarding), route.name)
 
 
 def no_whole_answer(reason: str) -> Problem:

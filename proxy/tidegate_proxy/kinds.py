@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -18,7 +18,7 @@ from .upstream.request import Answer
 
 Bytes = bytes | bytearray | memoryview
 Unpacked = Callable[[bytes, int | None], Awaitable[Bytes]]
-OfVersion = Callable[[str | None], list[Bytes]]  # Returns the body for a version of the model, None for none.
+OfVersion = Callable[[str, str | None], list[Bytes]]  # Returns the body for a model, and a version of it or None.
 
 
 class ServerKind(Protocol):
@@ -38,6 +38,13 @@ class ServerKind(Protocol):
 
     def open_body(self, target: Target, body: Bytes) -> tuple[Target, OfVersion]:
         """Return what the body of a target that is `in_body` asks, and what to send on for it; raises Problem."""
+
+    def version_name(self, model: str, version: str) -> str | None:
+        """Return the name by which callers ask for a version of a model, where a request has no other word for it."""
+
+    def serves(self, config: bytes) -> Collection[str] | None:
+        """Return the names of the models that a replica serves, by what it answers at `config_path`; None where that is
+        of one model. Raises ValueError."""
 
     def path(self, target: Target, version: str | None) -> bytes:
         """Return the path at the server; None leaves the version to it."""

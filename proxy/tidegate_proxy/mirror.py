@@ -86,7 +86,7 @@ class MirroredRequest:
         if self._sequence is not False:
             return "nowhere" if self._sequence is None else "sequence"
         now = asyncio.get_running_loop().time()
-        pool = self._route.pool
+        pool = self._route.pool_of(self._route.candidate)
         lease = None if pool.leases is None else pool.leases.find(self._route.name, now)
         free = pool.pick(now) if pool.leases is None else None
         replica = lease.door if lease is not None else free

@@ -13,6 +13,7 @@ from tidegate_contracts.placement import weight
 
 from .problems import Problem, ProblemType
 from .residency.manager import LeaseManager
+from .shared_tasks import SharedTasks
 from .upstream.breaker import FAILURES
 from .upstream.health_check import HealthCheck
 from .upstream.load_watch import IndexQuestion, LoadWatch
@@ -95,6 +96,8 @@ class Pool:
         self.replicas: list[Replica] = []
         self.retries = RetryBudget(monotonic())
         self.leases = leases
+        self.listings: SharedTasks[Replica, Answer] = SharedTasks()
+        """What replicas are asked of the models that they have, once for all who ask."""
         self.watches: dict[Replica, LoadWatch] = {}
         """What each replica could not load, where models are loaded by the replicas themselves."""
         self._live_path = live_path

@@ -16,7 +16,7 @@ from .concurrency import InFlightCount
 from .kinds import KINDS, ServerKind
 from .pace import Pace
 from .pools import Pool, ask
-from .problems import Problem, ProblemType
+from .problems import Problem, ProblemType, TableError
 from .targets import Target, is_version
 from .telemetry.meter import CallCount
 
@@ -145,31 +145,73 @@ _MOST_HEADS = 64  # Kinds of calls of one model whose first lines are kept.
 
 
 class Route:
-    """One model on one server: where it is served, and which version a request gets."""
+    """One model on one server: where it is served, and which version a request gets.
+
+    Where versions have pools of their own, `pool` is the first of these.
+    """
 
     __slots__ = (
-        "_ends", "_heads", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight", "kind",
-        "mirror", "name", "pool", "sequences", "server", "versions",
+        "_ends",
+        "_heads",
+        "_pools",
+        "alias",
+        "candidate",
+        "copies",
+        "grpc_count",
+        "http_count",
+        "in_flight",
+        "kind",
+        "mirror",
+        "name",
+        "names",
+        "pool",
+        "pools",
+        "sequences",
+        "served_names",
+        "server",
+        "versions",
     )  # fmt: skip
 
-    def __init__(self, model: routing.Model, server: routing.Server, pool: Pool) -> None:
+    def __init__(
+        self, parts: Sequence[routing.Model], server: routing.Server, pools: Mapping[tuple[str, str], Pool]
+    ) -> None:
+        """`parts` are what the table says of the model, one for each of its pools."""
+        model = parts[0]
         self.name = model.name
         self.server = server.name
         self.kind = KINDS[server.kind]
-        self.pool = pool
-        shares = [share for share in model.versions if share.weight]
+        self.pools = [pools[part.server, part.pool] for part in parts]
+        self.pool = pool = self.pools[0]
+        there = zip(self.pools, parts, strict=True)
+        self._pools = {str(share.version): pool for pool, part in there for share in part.versions}
+        shares = [share for part in parts for share in part.versions if share.weight]
         self.versions = [str(share.version) for share in shares]
         self._ends = [end / 100 for end in accumulate(share.weight for share in shares)]
         self.alias = Alias(model.alias, model.name, pool, self.kind) if model.alias is not None else None
         """Decides on the version of requests that ask for none, where the model has one."""
         self.sequences = Sequences(model.name, pool, self.kind)  # Whether the model keeps sequences.
-        self.mirror = model.mirror  # The share of its requests that a candidate gets copies of.
-        self.candidate = str(model.mirror.version) if model.mirror is not None else ""  # The version of the candidate.
+        self.mirror = next((part.mirror for part in parts if part.mirror is not None), None)
+        """The share of its requests that a candidate gets copies of."""
+        self.candidate = str(self.mirror.version) if self.mirror is not None else ""  # The version of the candidate.
+        self.served_names = tuple(dict.fromkeys(name for part in parts for name in part.served_names or ()))
+        self.names: dict[str, str | None] = dict.fromkeys(self.served_names)
+        """Other names by which it is called, and the version that each means; None for one that leaves that open."""
+        for version in {*self._pools, self.candidate} - {""}:
+            if (called := self.kind.version_name(self.name, version)) is not None:
+                self.names[called] = version
         self.copies = 0  # Copies in flight.
         self._heads: dict[tuple[str, str | None], bytes] = {}
         self.http_count: CallCount | None = None  # Where its calls over HTTP are counted, once there was one.
         self.grpc_count: CallCount | None = None  # The same over gRPC.
         self.in_flight = InFlightCount()  # Its calls under way.
+
+    def pool_of(self, version: str | None) -> Pool:
+        """Return the pool that serves a version; None for whichever the server chooses."""
+        return self.pool if version is None else self._pools.get(version, self.pool)
+
+    def versions_in(self, pool: Pool) -> list[str]:
+        """Return those of its versions that a pool serves, as far as the table names any."""
+        return [version for version, there in self._pools.items() if there is pool]
 
     def must_know_sequence(self, asked: str | None) -> bool:
         """Tell whether a request for a version (or none) may go astray unless it is known which sequence it is of."""
@@ -196,7 +238,7 @@ class Route:
         """Return the first line of a request to a replica, and its Host header."""
         lines = self._heads.get((target.verb, version))
         if lines is None:
-            path, host = self.kind.path(target, version), self.pool.config.host.encode()
+            path, host = self.kind.path(target, version), self.pool_of(version).config.host.encode()
             lines = b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (target.method, path, host)
             if len(self._heads) >= _MOST_HEADS:
                 self._heads.clear()  # they were versions that callers made up
@@ -223,18 +265,21 @@ class Routes:
         self._by_server: dict[tuple[str, str], Route] = {}
         self._by_model: dict[str, list[Route]] = {}
 
-    def add(self, model: routing.Model, text: bytes) -> None:
-        """Add a model, which the file has with this text, while the table is being made."""
-        self.keep(Route(model, self.servers[model.server], self.pools[model.server, model.pool]), text)
+    def add(self, parts: Sequence[routing.Model], text: bytes) -> None:
+        """Add a model, which the file has with this text, while the table is being made; raises TableError."""
+        self.keep(Route(parts, self.servers[parts[0].server], self.pools), text)
 
     def keep(self, route: Route, text: bytes) -> None:
-        """Add a model with its route of the table before."""
-        self._by_text[text] = self._by_server[route.server, route.name] = route
-        self._by_model.setdefault(route.name, []).append(route)
-        self.called.add(route.pool)
-        if versions := {*route.versions, route.candidate} - {""}:
-            expected = self.expected.setdefault((route.server, route.pool.config.name), [])
-            expected += ((route.name, version) for version in versions)
+        """Add a model with its route of the table before; raises TableError for a name that another one has."""
+        self._by_text[text] = route
+        for name in (route.name, *route.names):
+            if self._by_server.setdefault((route.server, name), route) is not route:
+                raise TableError(f"two models of server {route.server} can be called {name}")
+            self._by_model.setdefault(name, []).append(route)
+        self.called.update(route.pools)
+        for version in {*route.versions, route.candidate} - {""}:
+            pool = route.pool_of(version).config.name
+            self.expected.setdefault((route.server, pool), []).append((route.name, version))
         route.sequences.is_old = route.sequences.known is not None
 
     def told_as(self, text: bytes) -> Route | None:
@@ -250,7 +295,7 @@ class Routes:
                 await pace.step()
 
     def find(self, server: str | None, model: str) -> Sequence[Route]:
-        """Return where a model is served: none when nobody knows it, several when the server must be named."""
+        """Return where a model is served: none when nobody knows the name, several when the server must be named."""
         if server is None:
             return self._by_model.get(model, ())
         route = self._by_server.get((server, model))
@@ -258,4 +303,4 @@ class Routes:
 
     def of_server(self, server: str | None) -> Sequence[Route]:
         """Return every route of a server, or of all of them."""
-        return [route for route in self._by_server.values() if server in (None, route.server)]
+        return [each for (at, name), each in self._by_server.items() if server in (None, at) and name == each.name]

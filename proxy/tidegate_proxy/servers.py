@@ -97,7 +97,7 @@ class ServerQueries:
             route = (await self._config.authorizer.ask(credential, server, model, "inspect")).route
             if route.kind is not kind:
                 raise other_protocol(route.server)
-            return Response(listing.tell(route.name, route.server), media_type="application/json")
+            return Response(listing.tell(model, route.server), media_type="application/json")
         identity = await self.identify(credential)
         there = self._config.routes.of_server(server)
         async with self._listing(identity, len(there)) as hold:
@@ -109,8 +109,9 @@ class ServerQueries:
             parts = []
             for some in _slices(routes, AT_ONCE):
                 await self._shared.long_work.turn(identity.in_flight)
-                parts += [listing.tell(route.name, route.server) for route in some]
-                hold(sum(map(len, parts[-len(some) :])))
+                told = [listing.tell(name, each.server) for each in some for name in (each.name, *each.served_names)]
+                parts += told
+                hold(sum(map(len, told)))
             return Response(listing.whole(b",".join(parts)), media_type="application/json")
 
     async def live(self, credential: bytes, server: str | None) -> None:
@@ -208,7 +209,8 @@ class ServerQueries:
         """
         models: dict[Pool, set[str]] = {}
         for route in routes:
-            models.setdefault(route.pool, set()).add(route.name)
+            for pool in route.pools:
+                models.setdefault(pool, set()).add(route.name)
         found, failed = [], {}
         answers = await asyncio.gather(*(ask_pool(*each) for each in models.items()), return_exceptions=True)
         for pool, answer in zip(models, answers, strict=True):

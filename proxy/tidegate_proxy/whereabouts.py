@@ -5,9 +5,10 @@ Looking loads nothing. A replica is asked of all its models at once, and once fo
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import starmap
 from time import monotonic, time
 from typing import Any
 
@@ -15,7 +16,9 @@ import msgspec
 from tidegate_contracts.lease import State
 from tidegate_service.reasons import plain
 
-from .pools import Pool
+from .kinds import ServerKind
+from .pools import Pool, ask
+from .problems import Problem
 from .residency.client import Listing, PolicyError, Room
 from .routes import Route
 from .upstream.breaker import FAILURES
@@ -29,8 +32,9 @@ _NEAREST = (
 """From nearest to use to farthest: of several replicas, the nearest says what a model is."""
 _RANK: dict[str, int] = {state: number for number, state in enumerate(_NEAREST)}
 _Said = dict[str, Any]
-_Tell = Callable[[str], _Said]
-"""Returns how a model is at one replica: what `tidegate_contracts.whereabouts.Place` has, but for the replica."""
+_Tell = Callable[[Route, Pool], _Said]
+"""Returns how a model is at a replica of a pool: what `tidegate_contracts.whereabouts.Place` has beside the replica."""
+ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -46,15 +50,16 @@ async def whereabouts(routes: Sequence[Route]) -> tuple[Callable[[Sequence[Route
 
     Each is told as `tidegate_contracts.whereabouts.VisibleModel` and `SliceRoom` have it.
     """
-    pools = {route.pool: (route.server, route.pool.config.name) for route in routes}
-    asked = dict(zip(pools, await asyncio.gather(*map(_ask_each, pools)), strict=True))
+    pools = {pool: (route.server, pool.config.name) for route in routes for pool in route.pools}
+    kinds = {pool: route.kind for route in routes for pool in route.pools}
+    asked = dict(zip(kinds, await asyncio.gather(*starmap(_ask_each, kinds.items())), strict=True))
     slices = [
         {"server": server, "pool": name, "replica": replica} | _json(at.room)
         for pool, (server, name) in pools.items()
         for replica, at in asked[pool].items()
         if at.room is not None
     ]
-    return lambda some: [_of_model(route, asked[route.pool]) for route in some], slices
+    return lambda some: [_of_model(route, asked) for route in some], slices
 
 
 def _json(room: Room) -> _Said:
@@ -62,23 +67,42 @@ def _json(room: Room) -> _Said:
     return said
 
 
-def _of_model(route: Route, asked: dict[str, _Replica]) -> _Said:
+def _of_model(route: Route, asked: dict[Pool, dict[str, _Replica]]) -> _Said:
     pool = route.pool
-    places = [{"replica": replica} | at.tell(route.name) for replica, at in asked.items()]
-    nowhere = {"state": "unreachable", "why": plain(pool.why_not_ready())}
+    by_pool = {
+        there: [
+            {"replica": replica, **({} if there is pool else {"pool": there.config.name})} | at.tell(route, there)
+            for replica, at in asked[there].items()
+        ]
+        for there in route.pools
+    }
+    places = [place for there in route.pools for place in by_pool[there]]
+    nowhere: _Said = {"state": "unreachable", "why": plain(pool.why_not_ready())}
     nearest = min(places, key=lambda place: _RANK[place["state"]], default=nowhere)
-    own = {"state": nearest["state"], "since": nearest.get("since"), "why": nearest.get("why", "")}
     about = {"model": route.name, "server": route.server, "pool": pool.config.name, "loading": pool.config.loading}
-    return about | own | {"versions": nearest.get("versions", ()), "places": places}
+    own: _Said = {"state": nearest["state"], "since": nearest.get("since"), "why": nearest.get("why", "")}
+    own["versions"] = nearest.get("versions", ())
+    if len(by_pool) > 1:  # and each has versions of its own: one may be away while another one answers
+        own["versions"] = sorted({version for place in places for version in place.get("versions", ())})
+        whys = (_why_away(there, here) for there, here in by_pool.items())
+        own["why"] = "; ".join(dict.fromkeys(filter(None, whys)))
+    return about | own | {"places": places}
 
 
-async def _ask_each(pool: Pool) -> dict[str, _Replica]:
+def _why_away(pool: Pool, places: list[_Said]) -> str:
+    """Return why a pool has nothing of a model that answers, or nothing."""
+    if any(place["state"] == State.RESIDENT for place in places):
+        return ""
+    return str(places[0]["why"]) if places else plain(pool.why_not_ready())
+
+
+async def _ask_each(pool: Pool, kind: ServerKind) -> dict[str, _Replica]:
     replicas = list(pool.replicas)
-    answers = await asyncio.gather(*(_ask(pool, replica) for replica in replicas))
+    answers = await asyncio.gather(*(_ask(pool, kind, replica) for replica in replicas))
     return {replica.name: answer for replica, answer in zip(replicas, answers, strict=True)}
 
 
-async def _ask(pool: Pool, replica: Replica) -> _Replica:
+async def _ask(pool: Pool, kind: ServerKind, replica: Replica) -> _Replica:
     if replica.breaker.failures >= FAILURES:
         why = f"{replica.name} gets no calls: {replica.breaker.why}"
         return _alike("unreachable", why, replica.breaker.open_seconds(monotonic()))
@@ -89,8 +113,15 @@ async def _ask(pool: Pool, replica: Replica) -> _Replica:
         except PolicyError as error:
             why = f"the eviction policy of {replica.name} gives no answer: {error}"
             return _alike("unseen", why, pool.leases.silent_seconds(replica))
-    if not pool.tells_loads:  # it has its model for as long as it lives
-        return _alike("resident", "")
+    if not pool.tells_loads:
+        try:
+            answer = await pool.listings.join(
+                replica, lambda: ask(pool, kind.config_path(""), ANSWER_SECONDS, replica, own_bound=False)
+            )
+            return _alike("resident", "") if (names := kind.serves(answer.body)) is None else _Replica(_served(names))
+        except (Problem, ValueError) as error:
+            why = error.detail if isinstance(error, Problem) else str(error)
+            return _alike("unseen", f"which models {replica.name} serves cannot be seen: {why}")
     if (watch := pool.watches.get(replica)) is None:
         return _alike("unseen", f"{replica.name} does not tell which models it has loaded")
     await watch.look()
@@ -102,12 +133,30 @@ async def _ask(pool: Pool, replica: Replica) -> _Replica:
 def _alike(state: str, why: str, seconds: float | None = None) -> _Replica:
     """Return how every model is at a replica, for so many seconds, where that is known."""
     said = {"state": state, "why": plain(why), "since": _time(None if seconds is None else time() - seconds)}
-    return _Replica(lambda _: said)
+    return _Replica(lambda _, __: said)
+
+
+def _served(names: Collection[str]) -> _Tell:
+    """Return how models are at a replica that serves these names."""
+
+    def tell(route: Route, pool: Pool) -> _Said:
+        wanted = {route.kind.version_name(route.name, version) or "": version for version in route.versions_in(pool)}
+        if there := sorted(int(version) for name, version in wanted.items() if name in names):
+            return {"state": State.RESIDENT, "versions": there}
+        if not wanted and route.name in names:
+            return {"state": State.RESIDENT}
+        what = " or ".join(wanted) or route.name
+        return {
+            "state": State.UNKNOWN,
+            "why": f"its engine serves no {what}: it serves {', '.join(sorted(names)) or 'none'}",
+        }
+
+    return tell
 
 
 def _on_demand(listing: Listing) -> _Tell:
-    def tell(model: str) -> _Said:
-        listed = listing.models.get(model)
+    def tell(route: Route, _: Pool) -> _Said:
+        listed = listing.models.get(route.name)
         if listed is None:
             return {"state": State.UNKNOWN, "why": "the eviction policy does not know it"}
         since = None if listed.state_seconds is None else listing.at - listed.state_seconds
@@ -132,7 +181,8 @@ def _preloaded(watch: LoadWatch, seen_seconds: int) -> _Tell:
         number = int(version) if version.isdecimal() else None
         failures[model].append({"version": number, "why": failure.why, "since": _time(failure.since)})
 
-    def tell(model: str) -> _Said:
+    def tell(route: Route, _: Pool) -> _Said:
+        model = route.name
         failed = failures.get(model, [])
         said: _Said
         if (versions := watch.loaded.get(model)) is not None:

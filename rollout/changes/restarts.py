@@ -257,10 +257,11 @@ def _models(was: Serving, will: Serving) -> Iterator[Notice]:
     for name, old in sorted(before.items()):
         if name not in after:
             yield Notice(MODEL, name, "IS NO LONGER SERVED", grave=True)
-        elif old != (new := after[name]):
-            on_demand = will.loading.get(new) == "on-demand"
+        elif set(old).isdisjoint(new := after[name]):
+            on_demand = will.loading.get(new[0]) == "on-demand"
             how = "until its first request there" if on_demand else "until a replica there has loaded it"
-            yield Notice(MODEL, name, f"moves from {'/'.join(old)} to {'/'.join(new)}: cold {how}")
+            there, here = (", ".join(map("/".join, pools)) for pools in (old, new))
+            yield Notice(MODEL, name, f"moves from {there} to {here}: cold {how}")
 
 
 def _changed(kind: str, before: list[Tree], after: list[Tree]) -> Iterator[tuple[str, str]]:

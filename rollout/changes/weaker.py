@@ -309,7 +309,7 @@ def _model(server: str, name: str) -> str:
 
 def _models(objects: Iterable[Tree]) -> Iterator[tuple[str, str]]:
     table = _file(objects, proxy_process.ROUTING_FILE)
-    yield from ((text(model, "server"), text(model, "name")) for model in items(table, "models"))
+    yield from dict.fromkeys((text(model, "server"), text(model, "name")) for model in items(table, "models"))
 
 
 def _granted(objects: list[Tree]) -> Iterator[_Right]:

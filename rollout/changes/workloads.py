@@ -151,9 +151,13 @@ class Serving:
     """How long a caller waits for a load, by the name of the ConfigMap with the pool's eviction settings."""
     called: dict[Pool, str]  # What callers call the server of a pool.
 
-    def places(self) -> dict[str, Pool]:
-        """Return where each model is served."""
-        return {model.name: pool for pool, models in self.models.items() for model in models}
+    def places(self) -> dict[str, list[Pool]]:
+        """Return where each model is served: in several pools where its versions have pools of their own."""
+        found: dict[str, list[Pool]] = {}
+        for pool, models in self.models.items():
+            for model in models:
+                found.setdefault(model.name, []).append(pool)
+        return found
 
 
 def serving(objects: Iterable[Tree]) -> Serving:

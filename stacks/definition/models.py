@@ -20,6 +20,8 @@ class VersionShare(Section):
     """Version, as its folder in the repository."""
     weight: Weight
     """Share of the requests, in per cent; the shares of a model sum to 100."""
+    pool: Annotated[DnsLabel | None, NOT_IN_VALUES] = None
+    """Pool of the model's server that serves this version, where that is another than the model's (kind openai)."""
 
 
 class Mirror(Section):
@@ -47,13 +49,16 @@ class Model(Conditional):
     server: Annotated[DnsLabel, NOT_IN_VALUES]
     """Server that serves it."""
     pool: Annotated[DnsLabel | None, NOT_IN_VALUES] = None
-    """Pool of that server; needed where the server has several."""
+    """Pool of that server; needed where the server has several, unless each version names its own."""
     versions: tuple[VersionShare, ...] = ()
     """Versions and their shares of the traffic; without versions and alias, the newest."""
     alias: Alias | None = None
     """Alias in the registry that says which version is served; not together with versions. The model's own
     configuration (config.pbtxt) tells which that is, in the entry tidegate.alias.<alias> of its parameters, with the
     version as string_value: the tool that publishes the model writes it. Without it calls are refused as busy."""
+    served_names: tuple[ModelName, ...] = ()
+    """Further names by which calls name the model, such as one that clients have already (kind openai). Access, limits
+    and metrics go by its own name."""
     mirror: Mirror | None = None
     """Candidate version that gets copies of a share of the requests, beside versions; no caller waits for it."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
@@ -62,6 +67,15 @@ class Model(Conditional):
     """Loaded at start and never evicted (on-demand pools)."""
     footprint: ByteQuantity | None = None
     """GPU memory it takes when loaded; measured when not declared."""
+
+    def pools(self, otherwise: str) -> dict[str, tuple[VersionShare, ...]]:
+        """Return the pools that serve it, each with the versions there; the pool `otherwise` where none is named."""
+        own = self.pool or otherwise
+        found: dict[str, tuple[VersionShare, ...]] = {} if self.versions else {own: ()}
+        for share in self.versions:
+            there = share.pool or own
+            found[there] = (*found.get(there, ()), share)
+        return found
 
     @model_validator(mode="after")
     def _traffic_is_whole(self) -> Self:

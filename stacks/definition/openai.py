@@ -20,16 +20,18 @@ OWNED_ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("max-model-len", "context-length", "max-seq-len"), "openai.contextLength"),
     "shutdown-timeout": "openai.exitTimeoutSeconds",
     # The proxy, the boundary and the probes rely on these.
-    **dict.fromkeys(("host", "port", "uds", "discovery-backend", "config"), ""),
+    **dict.fromkeys(("host", "port", "uds", "discovery-backend", "request-plane", "event-plane", "config"), ""),
     **dict.fromkeys(("ssl-keyfile", "ssl-certfile", "ssl-ca-certs"), ""),
     # One replica has one model on its devices: openai.tensorParallelSize says how many.
     **dict.fromkeys(("data-parallel-size", "dp-size", "dp", "pipeline-parallel-size", "pp-size", "pp"), ""),
 }
 ExtraArgument = Annotated[Text, form(r"^\S(.*\S)?$", "one argument, such as --gpu-memory-utilization=0.85")]
-_SECRET = re.compile("token$|api-?key|password|secret")
+SECRET_OPTION = re.compile("token$|api-?key|password|secret")
+"""In the name of an option, with dashes: its value is none that may stand in a manifest."""
 _SET_BY_US = "is a variable that Tidegate sets itself"
 _OURS = (
-    "^(HOME|USER|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*)"
+    "^(HOME|USER|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*"
+    "|NAMESPACE.*|COMPONENT|ENDPOINT|REQUEST_PLANE|EVENT_PLANE)"
     "|NIM_(MODEL_PATH|SERVED_MODEL_NAME|SERVER_PORT|MAX_MODEL_LEN|CACHE_PATH)"
     "|MODEL|SERVED_NAME|HTTP_PORT|TENSOR_PARALLEL_SIZE|CONTEXT_LENGTH|NVIDIA_VISIBLE_DEVICES)$"
 )
@@ -64,7 +66,7 @@ class KnownEngineSettings(EngineSettings):
         """Ports, names and probes are relied on elsewhere, and secrets stand in no definition."""
         for argument in self.extra_arguments:
             option = argument.lstrip("-").partition("=")[0].replace("_", "-")  # to vLLM both are one
-            if argument.startswith("-") and _SECRET.search(option):
+            if argument.startswith("-") and SECRET_OPTION.search(option):
                 raise ValueError(f"extraArguments may not say --{option}: a secret would stand in manifests and state")
             # Engines read their arguments with argparse, which takes the beginning of a name for the name.
             begun = [owned for owned in OWNED_ARGUMENTS if owned.startswith(option)]
@@ -178,3 +180,9 @@ class OpenaiServer(Server):
     def variables(self) -> Mapping[str, str]:
         """Environment variables of the engine's container."""
         return self.openai.environment
+
+    @property
+    def words(self) -> Mapping[str, tuple[str, ...]]:
+        """What the command of an engine of one's own consists of."""
+        it = self.openai
+        return {"command": it.command, "arguments": it.arguments} if isinstance(it, CustomSettings) else {}

@@ -73,3 +73,8 @@ class Server(Renamable):
     def variables(self) -> Mapping[str, str]:
         """Environment variables of the container, which stand at `environment` in the kind's settings."""
         return {}
+
+    @property
+    def words(self) -> Mapping[str, tuple[str, ...]]:
+        """What the container's command consists of, where the definition says it, by the key in the kind's settings."""
+        return {}

@@ -90,7 +90,11 @@ def page() -> str:
     """Return the page."""
     buckets = {name.upper(): ", ".join(f"{each:g}" for each in each_of) for name, each_of in metrics.SECONDS.items()}
     parts = [_HEAD.replace("CALLS", buckets["CALLS"]).replace("LOADS", buckets["LOADS"])]
-    for title, families in (("The proxy's", metrics.PROXY), ("The eviction policy's", metrics.EVICTION)):
+    for title, families in (
+        ("The proxy's", metrics.PROXY),
+        ("The eviction policy's", metrics.EVICTION),
+        ("Of engines", metrics.ENGINE),
+    ):
         rows = ((f"`{each.series_name}`", each.kind, each.unit, _names(each.labels), _series(each), each.text)
                 for each in families.values())  # fmt: skip
         parts += [f"## {title}\n", _table(("metric", "kind", "unit", "labels", "series", "what"), rows)]

@@ -5,6 +5,7 @@ from typing import Any
 from components.args import GRACE_SECONDS, PoolArgs, PulumiTimeouts, ServerArgs
 
 from ..definition.base import Renamable, extended
+from ..definition.models import Model
 from ..definition.placement import WholeGpuPlacement
 from ..definition.pools import Loading, OnDemand, Pool
 from ..definition.servers import Server
@@ -60,7 +61,7 @@ def _pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool, exit_secon
         **names(pool),
         loading=_loading(stack, server, pool),
         replicas=1 if pool.replicas is None else pool.replicas,
-        models=tuple(stack.models_of(server, pool)),
+        models=tuple(_served(model, server, pool) for model in stack.models_of(server, pool)),
         **_policy(stack, lock, pool.loading),
         pulumi_timeouts=PulumiTimeouts(
             ready=pool.startup_seconds + READY_MARGIN_SECONDS,
@@ -68,6 +69,15 @@ def _pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool, exit_secon
             updated=most_replicas(pool) * longest + READY_MARGIN_SECONDS,
         ),
     )
+
+
+def _served(model: Model, server: Server, pool: Pool) -> Model:
+    """Return what a pool serves of a model: of versions with pools of their own those here, and copies for them."""
+    here = model.pools(server.pools[0].name)[pool.name]
+    if here == model.versions:
+        return model
+    copied = model.mirror and any(share.version == model.mirror.version for share in here)
+    return model.model_copy(update={"versions": here, "mirror": model.mirror if copied else None})
 
 
 def _loading(stack: Stack, server: Server, pool: Pool) -> Loading:

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterator
 
+from tidegate_contracts.object_url import parsed
+from tidegate_contracts.openai import served_as
+
 from .. import devices
+from ..definition.models import Model
 from ..definition.openai import OpenaiServer
 from ..definition.pools import OnDemand, Preload, QueueScaling
+from ..definition.servers import Server
 from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Stack
@@ -35,20 +40,75 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
 
 
 def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
-    """A process of an engine serves one version of its model, which the definition names where there are several."""
+    """A process of an engine serves one version of its model, so each version has a pool of its own."""
     for _, server, pool in stack.pools():
         for model in stack.models_of(server, pool) if isinstance(server, OpenaiServer) else ():
-            place: PathInTree = ("models", stack.platform.models.index(model))
-            where = f"a pool of kind openai, {server.name}/{pool.name}"
-            if len(model.versions) > 1:
-                what = f'model "{model.name}" has {len(model.versions)} versions in {where}, which serves one'
-                do = "Name one version; for a second one beside it, make a second model with a pool of its own."
-                yield stack.source.problem((*place, "versions"), what, do=do)
-            for key, said in (("alias", model.alias), ("mirror", model.mirror)):
-                if said is not None:
-                    what = f'model "{model.name}" has {key}, and {where}, serves one version, which is named'
-                    do = "Say versions, with one version of weight 100, or nothing for a model without versions."
-                    yield stack.source.problem((*place, key), what, do=do)
+            place, here = _place(stack, model), model.pools(server.pools[0].name)[pool.name]
+            if len(here) > 1:
+                numbers = " and ".join(str(share.version) for share in here)
+                what = f'versions {numbers} of model "{model.name}" are in {server.name}/{pool.name}'
+                where = (*place, "versions", model.versions.index(here[1]))
+                do = "Give each version a pool of its own: write pool beside its weight."
+                yield stack.source.problem(where, f"{what}, and a pool of kind openai serves one", do=do)
+
+
+def versions_of_engines_are_named(stack: Stack) -> Iterator[Problem]:
+    """Nothing at an engine tells what an alias stands for, and a candidate needs an engine of its own."""
+    for server, model in _models(stack):
+        if isinstance(server, OpenaiServer) and model.alias is not None:
+            what = f'model "{model.name}" has an alias, and nothing at the engines of {server.name} tells its version'
+            do = "Say versions. Names by which calls know the model stand in servedNames."
+            yield stack.source.problem((*_place(stack, model), "alias"), what, do=do)
+        candidate = model.mirror and model.mirror.version
+        if isinstance(server, OpenaiServer) and candidate not in (None, *(share.version for share in model.versions)):
+            what = f'no pool serves the candidate of model "{model.name}", version {candidate}'
+            do = f"Add it to versions: {{version: {candidate}, weight: 0, pool: a pool of its own}}."
+            yield stack.source.problem((*_place(stack, model), "mirror", "version"), what, do=do)
+
+
+def only_engines_have_pools_for_versions_and_served_names(stack: Stack) -> Iterator[Problem]:
+    """Other servers serve all versions of a model in one pool, and are called by its name alone."""
+    for server, model in _models(stack):
+        if isinstance(server, OpenaiServer):
+            continue
+        for number, share in enumerate(model.versions):
+            if share.pool is not None:
+                what = f'version {share.version} of model "{model.name}" has a pool of its own'
+                why = f"{server.name} is of kind {server.kind}, whose pools serve all versions of their models."
+                do = "Say pool of the model, and none of its versions."
+                yield stack.source.problem((*_place(stack, model), "versions", number, "pool"), what, why, do)
+        if model.served_names:
+            what = f'model "{model.name}" has servedNames, and {server.name} is of kind {server.kind}'
+            do = "Take them away: its models are called by their names."
+            yield stack.source.problem((*_place(stack, model), "servedNames"), what, do=do)
+
+
+def names_that_calls_say_are_of_one_model(stack: Stack) -> Iterator[Problem]:
+    """A call names its model, or a version of it, by one name."""
+    seen: dict[tuple[str, str], Model] = {}
+    for server, model in _models(stack):
+        if isinstance(server, OpenaiServer):
+            seen[server.name, model.name] = model
+    for server, model in _models(stack):
+        versions = [("versions", n, served_as(model.name, each.version)) for n, each in enumerate(model.versions)]
+        names = [("servedNames", n, name) for n, name in enumerate(model.served_names)]
+        for key, number, name in [*names, *versions] if isinstance(server, OpenaiServer) else ():
+            other = seen.setdefault((server.name, name), model)
+            if other is not model or name == model.name:
+                what = f'{name} is a name of model "{model.name}" and of model "{other.name}" of server {server.name}'
+                if other is model:
+                    what = f'{name} is the name of model "{model.name}" anyway'
+                do = "Choose another name for one of them." if key == "versions" else "Choose another name."
+                yield stack.source.problem((*_place(stack, model), key, number), what, do=do)
+
+
+def _models(stack: Stack) -> Iterator[tuple[Server, Model]]:
+    servers = {server.name: server for server in stack.platform.servers}
+    yield from ((servers[model.server], model) for model in stack.platform.models if model.server in servers)
+
+
+def _place(stack: Stack, model: Model) -> PathInTree:
+    return ("models", stack.platform.models.index(model))
 
 
 def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[Problem]:
@@ -81,3 +141,26 @@ def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:
             what = f"engine {server.openai.engine} of {server.name} reads no model straight from object storage"
             do = "Name a dataset (a csi driver mounts a bucket), or take engine vllm or nim."
             yield stack.source.problem(("servers", index, "repository"), what, do=do)
+
+
+def engines_are_told_urls_that_they_read(stack: Stack) -> Iterator[Problem]:
+    """Triton has an account or a host within a URL, where engines want a variable."""
+    for index, server, bucket in stack.buckets():
+        if not isinstance(server, OpenaiServer) or server.openai.source or not server.openai.reads_object_storage:
+            continue
+        try:
+            url = parsed(bucket.url)
+        except ValueError:  # there is no bucket in it
+            continue
+        if not url.endpoint and url.scheme != "as":
+            continue
+        path, engine = "/".join((url.bucket, *url.folders)), server.openai.engine
+        what = f"engine {engine} of {server.name} does not know {bucket.url}, which is spelled for Triton"
+        do = f"Write s3://{path}, and AWS_ENDPOINT_URL: {url.endpoint} in openai.environment."
+        if url.scheme == "as":
+            do = "Name a dataset: blob.csi.azure.com mounts a container."
+        if url.scheme == "as" and engine == "vllm":
+            account = f"environment: {{AZURE_STORAGE_ACCOUNT_NAME: {url.account}}}"
+            streamed = "extraArguments: [--load-format=runai_streamer]"
+            do += f" Or say in openai source: az://{path}/<folder of the model>, {account} and {streamed}."
+        yield stack.source.problem(("servers", index, "repository", "url"), what, do=do)

@@ -99,7 +99,7 @@ def repositories_name_datasets_that_exist(stack: Stack) -> Iterator[Problem]:
 
 
 def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
-    """A model is served by one pool of one server."""
+    """A model is served by one pool of one server, or each of its versions by one."""
     servers = {server.name: server for server in stack.platform.servers}
     for index, model in enumerate(stack.platform.models):
         what = f'model "{model.name}" is on an unknown server'
@@ -108,10 +108,16 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
         if model.pool is not None and pools:
             what = f'model "{model.name}" is on an unknown pool of server "{model.server}"'
             yield from unknown(stack.source, ("models", index, "pool"), what, model.pool, pools)
-        elif len(pools) > 1:
+        elif len(pools) > 1 and not (model.versions and all(share.pool for share in model.versions)):
             what = f'model "{model.name}" does not say on which pool of server "{model.server}" it is'
             do = f"Add pool: one of {', '.join(pools)}."
             yield stack.source.problem(("models", index), what, do=do)
+        for number, share in enumerate(model.versions if pools else ()):
+            if share.pool is not None:
+                what = (
+                    f'version {share.version} of model "{model.name}" is on an unknown pool of server "{model.server}"'
+                )
+                yield from unknown(stack.source, ("models", index, "versions", number, "pool"), what, share.pool, pools)
 
 
 def servers_that_reach_something_exist(stack: Stack) -> Iterator[Problem]:

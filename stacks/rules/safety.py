@@ -8,11 +8,14 @@ from urllib.parse import SplitResult, urlsplit
 from policies.guardrails.rules.datasets import Folder
 
 from ..definition.datasets import HostPathDataset
+from ..definition.openai import SECRET_OPTION
 from ..definition.proxy import PROXY, HttpRouteExposure, IngressExposure, LoadBalancerExposure
 from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
 
+_NAMED = re.compile(r"(?:^|[\s;&])(?:--?([A-Za-z][\w-]*)|([A-Za-z_]\w*)(?==))")
+"""An option in a word of a command, or what a shell is told to set."""
 _SECRET_NAME = re.compile(r"PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL", re.IGNORECASE)
 
 
@@ -57,9 +60,20 @@ def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
         for name in server.variables
     ]:
         if _SECRET_NAME.search(name):
-            what = f"{name} looks like a secret, and the definition is no place for one"
-            do = "Use the server's identity for object storage; keep credentials in a Secret."
-            yield stack.source.problem((*place, name), what, do=do)
+            yield _secret(stack, (*place, name), name)
+    for index, server in enumerate(stack.platform.servers):
+        for key, words in server.words.items():
+            for number, word in enumerate(words):
+                said = [option or variable for option, variable in _NAMED.findall(word)]
+                found = [name for name in said if SECRET_OPTION.search(name.lower().replace("_", "-"))]
+                if found:
+                    yield _secret(stack, ("servers", index, server.kind, key, number), found[0])
+
+
+def _secret(stack: Stack, place: PathInTree, name: str) -> Problem:
+    what = f"{name} looks like a secret, and the definition is no place for one"
+    do = "Use the server's identity for object storage; keep credentials in a Secret."
+    return stack.source.problem(place, what, do=do)
 
 
 def no_variable_stands_twice(stack: Stack) -> Iterator[Problem]:

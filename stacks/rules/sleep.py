@@ -44,6 +44,19 @@ def models_that_sleep_say_what_they_take(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem(place, what, do=do)
 
 
+def models_that_sleep_have_one_version(stack: Stack) -> Iterator[Problem]:
+    """A lease, and the wait for it, is for a model in one pool."""
+    for _, server, pool, _, _ in _sleeping(stack):
+        for model in stack.models_of(server, pool):
+            if len(model.versions) > 1:
+                what = (
+                    f'model "{model.name}" sleeps in {server.name}/{pool.name}, and has {len(model.versions)} versions'
+                )
+                do = "Name one version, and make a model of its own of another."
+                place = ("models", stack.platform.models.index(model), "versions")
+                yield stack.source.problem(place, what, do=do)
+
+
 def models_that_share_a_slice_are_few(stack: Stack) -> Iterator[Problem]:
     """Each has a process of its own, which keeps some of the slice while it sleeps."""
     for path, server, pool, loading, sleep in _sleeping(stack):

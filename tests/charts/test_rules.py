@@ -100,6 +100,39 @@ def test_values_that_break_a_rule_are_refused_where_it_says(rule: str) -> None:
     assert str(problem.where).startswith("values.yaml:")
 
 
+def in_two_pools(blue: dict[str, Any], green: dict[str, Any]) -> Values:
+    """Values with a model of an engine in two pools, with what each says of it."""
+    pools = [
+        {"name": name, "loading": {"mode": "preload"}, "models": [{"name": "llama", **said}]}
+        for name, said in (("blue", blue), ("green", green))
+    ]
+    return edited({"servers[chat].pools": pools})
+
+
+def shares(version: int, weight: int) -> dict[str, Any]:
+    return {"versions": [{"version": version, "weight": weight}]}
+
+
+def test_a_model_whose_versions_have_pools_of_their_own_stands_in_each() -> None:
+    assert said(in_two_pools(shares(3, 80), shares(4, 20))) == ([], [])
+    assert said(in_two_pools(shares(3, 100), {**shares(4, 0), "mirror": {"version": 4, "percent": 5}})) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("green", "says", "at"),
+    [
+        ({}, "stands twice in models", "pools[green].models[llama].name"),
+        (shares(4, 10), "the weights of versions must sum to 100, and 80 + 10 is 90", "pools[blue].models[llama]"),
+        (shares(3, 20), "version 3 stands twice in versions", "pools[blue].models[llama]"),
+        ({**shares(4, 20), "mirror": {"version": 5, "percent": 5}}, "version 5", "pools[green].models[llama].mirror"),
+    ],
+)
+def test_what_two_pools_say_of_a_model_is_judged_together(green: dict[str, Any], says: str, at: str) -> None:
+    *_, problem = said(in_two_pools(shares(3, 80), green))[0]
+    assert says in problem.what
+    assert at in problem.path
+
+
 @settings(
     parent=examples(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

@@ -8,6 +8,7 @@ from components.args import PoolPrice
 from components.dashboards import DASHBOARDS
 from components.dashboards.grafana import MARKS
 from components.dashboards.panel import Dashboard, Panel
+from components.openai import series
 from components.place import Place
 from stacks.definition.environment import Objectives
 
@@ -16,6 +17,7 @@ QUESTIONS = {
     "who evicts whom": ("slice", "Who evicts whom"),
     "did the last promotion raise errors": ("rollout", "Did the last promotion raise errors?"),
     "which replica is slow": ("proxy", "Which replica is slow?"),
+    "is a language model slow because requests wait": ("engine", "Running and waiting"),
     "will tonight's batch fit": ("slice", "Will tonight's batch fit?"),
 }
 """What an engineer on call asks, and the dashboard and panel that answer it."""
@@ -27,7 +29,14 @@ PLACE = Place("prod", "inference")
 PRICE = PoolPrice(server="main", pool="small", perMonth="912.5", currency="EUR")
 RULES = [*alert_rules(PLACE, Objectives()), price_rule(PLACE, PRICE)]
 RECORDED = {each["record"] for each in RULES if "record" in each}
-OTHERS = TRITON | RECORDED | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ALERTS"}
+ENGINES = {f"{name}{end}" for name in series.FIRST_TOKEN for end in ("_bucket", "_sum", "_count")} | {
+    *series.RUNNING,
+    *series.WAITING,
+    *series.CACHE,
+    *series.READ,
+    *series.WRITTEN,
+}
+OTHERS = TRITON | ENGINES | RECORDED | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ALERTS"}
 
 
 def panels() -> Iterator[tuple[Dashboard, Panel]]:

@@ -21,6 +21,8 @@ POOL = {"server": "main", "pool": "small"}
 REPLICA = POOL | {"replica": "10.0.0.7:8000"}
 POD = {"pod": "triton-0"}
 RESNET = POD | {"model": "resnet"}
+ENGINE = {"pod": "chat-blue-0"}
+STALLED = "has 3 requests under way, and no token has come of them for minutes."
 ISSUER = "https://id.example"
 SHARE = "of the calls in inference-prod"
 AGAIN = "are told to come again."
@@ -217,6 +219,68 @@ CASES = [
         },
         {30: [("warning", RESNET, "Requests of resnet queue for 1s in triton-0.")]},
         quiet=(10, 15, 70),
+    ),
+    Case(
+        "TidegateEngineNotReady",
+        "",
+        {of("tidegate_engine_up", **ENGINE): until("0", minute=40, before="1")},
+        {
+            25: [
+                (
+                    "warning",
+                    ENGINE,
+                    "The engine of chat-blue-0 has not answered for a quarter of an hour: it loads, or it hangs.",
+                )
+            ]
+        },
+        quiet=(4, 15, 45),
+    ),
+    *(
+        Case(
+            "TidegateEngineStalled",
+            about,
+            {of(running, **ENGINE): "3x300"} | {of(name, **ENGINE): "0+50x30 1500x30 1500+50x200" for name in tokens},
+            {45: [("critical", ENGINE, f"chat-blue-0 {STALLED}")]},
+            quiet=(20, 32, 75),
+        )
+        for about, (running, *tokens) in {
+            "vllm": ("vllm:num_requests_running", "vllm:prompt_tokens_total", "vllm:generation_tokens_total"),
+            "dynamo": (
+                "dynamo_frontend_inflight_requests",
+                "dynamo_frontend_input_sequence_tokens_sum",
+                "dynamo_frontend_output_tokens_total",
+            ),
+        }.items()
+    ),
+    *(
+        Case(
+            "TidegateEngineStalled",
+            about,
+            {of("vllm:num_requests_running", **ENGINE): running}
+            | {
+                of(f"vllm:{name}_tokens_total", **ENGINE): values
+                for name, values in (("prompt", prompt), ("generation", "0x200"))
+            },
+            quiet=(20, 60, 150),
+        )
+        for about, running, prompt in (
+            ("not where it makes vectors of what it reads", "3x200", "0+50x200"),
+            ("not where nothing runs", "0x200", "0x200"),
+            ("not where something runs now and then", "3 0 3 0 3 0x200", "0x200"),
+        )
+    ),
+    *(
+        Case(
+            "TidegateEngineQueueGrows",
+            about,
+            {of(running, **ENGINE): "4x200", of(waiting, **ENGINE): until("9", minute=30)},
+            {20: [("warning", ENGINE, "9 requests wait for the engine of chat-blue-0, more than it computes.")]},
+            quiet=(4, 14, 35),
+        )
+        for about, running, waiting in (
+            ("vllm", "vllm:num_requests_running", "vllm:num_requests_waiting"),
+            ("sglang", "sglang:num_running_reqs", "sglang:num_queue_reqs"),
+        )
     ),
     Case(
         "TidegateLoadFailed",

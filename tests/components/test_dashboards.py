@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from grafana_foundation_sdk.models.dashboard import Dashboard as Schema
-from tidegate_contracts.metrics import EVICTION, PROXY
+from tidegate_contracts.metrics import ENGINE, EVICTION, PROXY
 
 from components.dashboards import DASHBOARDS
 from components.dashboards.grafana import written
@@ -23,11 +23,13 @@ from .dashboards import OTHERS, QUESTIONS, asked, expressions, panels
 ROOT = Path(__file__).resolve().parents[2]
 SERIES = {
     f"{each.series_name}{end}": each
-    for each in [*PROXY.values(), *EVICTION.values()]
+    for each in [*PROXY.values(), *EVICTION.values(), *ENGINE.values()]
     for end in (("", "_bucket", "_sum", "_count") if each.kind == "histogram" else ("",))
 }
 PANELS = [pytest.param(dashboard, panel, id=f"{dashboard.name}: {panel.title}") for dashboard, panel in panels()]
-NAME = re.compile(r"\b(tidegate[_:][a-z_:0-9]+|nv_[a-z_]+|DCGM_[A-Z_]+|ALERTS)\{")
+NAME = re.compile(
+    r"\b(tidegate[_:][a-z_:0-9]+|nv_[a-z_]+|(?:vllm|sglang):[a-z_]+|dynamo_[a-z_]+|DCGM_[A-Z_]+|ALERTS)\{"
+)
 COUNTS = {"short", "reqps", "percentunit"}
 
 

@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -20,9 +19,13 @@ from tidegate_eviction.kinds import KINDS
 
 from components.args import GRACE_SECONDS
 from components.evaluate import KubernetesObject
+from components.place import Place
+from components.proxy_files import routing_table
 from lab.local_plane.process import free_ports
+from stacks.images_lock import ImagesLock
+from stacks.load import parse
 from stacks.resolve import resolve
-from stacks.validate import read_definition
+from stacks.validate import read_definition, validate
 from tests.charts.rendering import declared
 
 from .objects import containers, named, of_kind, ports, template
@@ -50,7 +53,9 @@ def variables(one: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("pool", "words"),
     [
-        ("chat-llama", ["python3", "-m", "dynamo.vllm", "--model=/models/llama/3", "--served-model-name=llama-v3",
+        ("chat-blue", ["python3", "-m", "dynamo.vllm", "--model=/models/llama/3", "--served-model-name=llama-v3",
+                        "--tensor-parallel-size=2", "--max-model-len=32768", "--gpu-memory-utilization=0.9"]),
+        ("chat-green", ["python3", "-m", "dynamo.vllm", "--model=/models/llama/4", "--served-model-name=llama-v4",
                         "--tensor-parallel-size=2", "--max-model-len=32768", "--gpu-memory-utilization=0.9"]),
         ("code-qwen", ["vllm", "serve", "s3://models-of-dev/language/qwen/1", "--served-model-name=qwen-v1",
                        "--tensor-parallel-size=1", "--shutdown-timeout=120", "--load-format=runai_streamer",
@@ -87,7 +92,7 @@ def test_a_server_of_ones_own_finds_in_variables_what_its_command_may_hold(objec
 def test_a_worker_of_dynamo_finds_the_frontend_of_its_own_pod_and_asks_no_cluster(
     objects: list[KubernetesObject],
 ) -> None:
-    frontend, worker = container(objects, "chat-llama", "frontend"), container(objects, "chat-llama")
+    frontend, worker = container(objects, "chat-blue", "frontend"), container(objects, "chat-blue")
     for one in (frontend, worker):
         assert variables(one)["DYN_DISCOVERY_BACKEND"] == "file"
         assert variables(one)["DYN_FILE_KV"].startswith("/tmp/")
@@ -98,7 +103,7 @@ def test_a_worker_of_dynamo_finds_the_frontend_of_its_own_pod_and_asks_no_cluste
 
 
 def test_only_the_engine_has_a_gpu(objects: list[KubernetesObject]) -> None:
-    for one in containers(named(objects, "StatefulSet", "chat-llama")):
+    for one in containers(named(objects, "StatefulSet", "chat-blue")):
         has = one["resources"]["limits"].get("nvidia.com/gpu")
         assert has == ("2" if one["name"] == "engine" else None)
         assert variables(one).get("NVIDIA_VISIBLE_DEVICES") == (None if one["name"] == "engine" else "void")
@@ -111,7 +116,7 @@ def test_streams_have_their_time_after_the_pause(objects: list[KubernetesObject]
 
 
 def test_loading_may_take_as_long_as_the_pool_says_and_hanging_may_not(objects: list[KubernetesObject]) -> None:
-    engine = container(objects, "chat-llama")
+    engine = container(objects, "chat-blue")
     assert engine["startupProbe"]["failureThreshold"] * engine["startupProbe"]["periodSeconds"] == 1800
     assert engine["livenessProbe"]["failureThreshold"] * engine["livenessProbe"]["periodSeconds"] == 60
 
@@ -120,20 +125,44 @@ def test_prometheus_comes_to_metrics_and_not_to_the_api(objects: list[Kubernetes
     policy = named(objects, "NetworkPolicy", "metrics-of-servers")
     (rule,) = policy["spec"]["ingress"]
     assert [port["port"] for port in rule["ports"]] == [openai.METRICS_PORT]
-    with_metrics = {"chat-llama", "code-qwen", "code-small", "embed-main", "nim-main"}
+    with_metrics = {"chat-blue", "code-qwen", "code-small", "embed-main", "nim-main"}
     for workload in of_kind(objects, "StatefulSet"):
         if workload["metadata"]["name"] in with_metrics:
             assert ports(workload)["metrics"] == openai.METRICS_PORT
 
 
-def test_proxies_are_told_the_kind_and_no_port_of_grpc(objects: list[KubernetesObject]) -> None:
+@pytest.fixture(scope="module")
+def table(objects: list[KubernetesObject]) -> RoutingTable:
+    """What the proxies are told."""
     text = named(objects, "ConfigMap", "inference-proxy-routing")["data"][proxy_process.ROUTING_FILE]
-    servers = {server.name: server for server in RoutingTable.model_validate_json(text).servers}
-    (pool,) = servers["chat"].pools
-    assert servers["chat"].kind == "openai"
-    assert (pool.http_port, pool.grpc_port, pool.grpc_tls) == (openai.HTTP_PORT, None, False)
-    assert [pool.grpc_port for pool in servers["classic"].pools] == [8001]
     assert "grpcPort" not in json.loads(text)["servers"][0]["pools"][0]
+    return RoutingTable.model_validate_json(text)
+
+
+def test_proxies_are_told_the_kind_and_no_port_of_grpc(table: RoutingTable) -> None:
+    servers = {server.name: server for server in table.servers}
+    for pool in servers["chat"].pools:
+        assert (pool.http_port, pool.grpc_port, pool.grpc_tls) == (openai.HTTP_PORT, None, False)
+    assert servers["chat"].kind == "openai"
+    assert [pool.grpc_port for pool in servers["classic"].pools] == [8001]
+
+
+def test_proxies_are_told_which_pool_serves_which_version(table: RoutingTable) -> None:
+    found = {model.pool: model for model in table.models if model.name == "llama"}
+    assert {pool: [(each.version, each.weight) for each in model.versions] for pool, model in found.items()} == {
+        "blue": [(3, 80)], "green": [(4, 20)]
+    }  # fmt: skip
+    assert {model.served_names for model in found.values()} == {("assistant",)}
+
+
+def test_a_candidate_is_told_beside_the_pool_that_serves_it() -> None:
+    text = _FILE.read_text("utf-8").replace("weight: 80", "weight: 100").replace("weight: 20", "weight: 0")
+    copied = text.replace("servedNames: [assistant]", "mirror: {version: 4, percent: 5}")
+    stack = validate(parse(copied, "f.yaml"), ImagesLock()).stacks[0]
+    found = routing_table(Place("dev", "tidegate-dev"), resolve(stack, ImagesLock()).servers)["models"]
+    assert {model["pool"]: model["mirror"] for model in found if model["name"] == "llama"} == {
+        "blue": None, "green": {"version": 4, "percent": 5}
+    }  # fmt: skip
 
 
 class _Engine(BaseHTTPRequestHandler):
@@ -147,10 +176,11 @@ class _Engine(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def relaying(relay: dict[str, Any], engine: int) -> Iterator[str]:
-    """The relay as a process, of an engine at a port; the address that it listens at."""
+def relaying(relay: dict[str, Any], *engines: int) -> Iterator[str]:
+    """The relay as a process, of what listens at these ports; the address that it listens at."""
     (port,) = free_ports(1)
-    words = [sys.executable, *relay["command"][1:], f"http://127.0.0.1:{engine}/metrics", str(port)]
+    addresses = [f"http://127.0.0.1:{engine}/metrics" for engine in engines]
+    words = [sys.executable, *relay["command"][1:], str(port), *addresses]
     process = subprocess.Popen(words, env={"http_proxy": "http://192.0.2.1:9"})
     try:
         for _ in range(200):
@@ -164,18 +194,36 @@ def relaying(relay: dict[str, Any], engine: int) -> Iterator[str]:
         process.wait()
 
 
+def told(address: str) -> dict[str, str]:
+    """The series that a relay hands out, with their values."""
+    text = urlopen(f"{address}/metrics").read().decode()
+    return dict(line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
+
+
 def test_the_relay_hands_out_metrics_and_nothing_else_of_an_engine(objects: list[KubernetesObject]) -> None:
     relay = container(objects, "code-qwen", "metrics")
-    assert relay["args"] == ["http://127.0.0.1:8000/metrics", "8002"]
+    assert relay["args"] == ["8002", "http://127.0.0.1:8000/metrics"]
     engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
     Thread(target=engine.serve_forever, daemon=True).start()
     with relaying(relay, engine.server_port) as address:
-        assert urlopen(f"{address}/metrics").read() == b"vllm:num_requests_running 3\n"
+        assert told(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "1"}
         assert urlopen(f"{address}/v1/models").read() == b""
         engine.shutdown()
         engine.server_close()
-        with pytest.raises(HTTPError, match="503"):
-            urlopen(f"{address}/metrics")
+        assert told(address) == {"tidegate_engine_up": "0"}, "while it loads, or hangs"
+
+
+def test_the_relay_hands_out_what_a_frontend_says_while_its_worker_says_nothing(
+    objects: list[KubernetesObject],
+) -> None:
+    relay = container(objects, "chat-blue", "metrics")
+    assert relay["args"] == ["8002", "http://127.0.0.1:8000/metrics", "http://127.0.0.1:9090/metrics"]
+    engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
+    Thread(target=engine.serve_forever, daemon=True).start()
+    with relaying(relay, engine.server_port, *free_ports(1)) as address:
+        assert told(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "0"}
+    engine.shutdown()
+    engine.server_close()
 
 
 def test_models_that_share_a_slice_have_one_container_with_it_and_a_policy_that_starts_them(
@@ -207,5 +255,3 @@ def test_models_that_share_a_slice_are_reached_at_ports_of_their_own_by_proxies_
     assert rule["ports"] == [{"protocol": "TCP", "port": 8100, "endPort": 8131}]
     who = [each["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for each in rule["from"]]
     assert who == ["inference-proxy"]
-        "inference-proxy"
-    ]

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 from tidegate_contracts import log_fields
-from tidegate_contracts.metrics import EVICTION, LABELS, PROXY, Family
+from tidegate_contracts.metrics import ENGINE, EVICTION, LABELS, PROXY, Family
 
 from lab.local_plane.prometheus import installed
 from tests.components.alerts import asked_for
 
 ROOT = Path(__file__).resolve().parents[2]
-FAMILIES = [*PROXY.values(), *EVICTION.values()]
+FAMILIES = [*PROXY.values(), *EVICTION.values(), *ENGINE.values()]
 SERIES = {
     f"{each.series_name}{end}": each
     for each in FAMILIES
     for end in (("", "_bucket", "_sum", "_count") if each.kind == "histogram" else ("",))
 }
-NAME = re.compile(r"\btidegate_(?:proxy|eviction)_[a-z_]+[a-z]\b")
+NAME = re.compile(r"\btidegate_(?:proxy|eviction|engine)_[a-z_]+[a-z]\b")
 PACKAGES = {"tidegate_proxy", "tidegate_eviction"}
 READERS = ("components", "capacity", "stacks", "rollout", "lab", "docs", "README.md", "proxy/README.md",
            "policies/eviction/README.md")  # fmt: skip
@@ -38,7 +38,7 @@ def test_whatever_names_a_metric_names_one_that_there_is() -> None:
     assert not {(name, file) for name, file in strange if not any(each.startswith(name) for each in SERIES)}
 
 
-@pytest.mark.parametrize("prefix", ["tidegate_proxy_", "tidegate_eviction_"])
+@pytest.mark.parametrize("prefix", ["tidegate_proxy_", "tidegate_eviction_", "tidegate_engine_"])
 def test_alerts_ask_by_labels_that_the_metric_has(prefix: str) -> None:
     asked = asked_for(prefix)
     assert asked

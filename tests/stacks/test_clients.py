@@ -172,6 +172,13 @@ def test_clients_read_back_what_they_are_told_and_of_models_it_is_what_the_proxy
             routing_table(Place(stack.environment.name, stack.namespace), resolved.servers)
         )
         facts = plane(environments, stack.environment.name, stack.data_plane.name)
-        keys = ("name", "server", "pool", "versions", "alias", "mirror", "footprint_bytes")
-        by_proxy = {tuple(getattr(model, key) for key in keys) for model in table.models}
-        assert {tuple(getattr(model, key) for key in keys) for model in facts.models} == by_proxy
+        by_proxy: dict[Any, list[Any]] = {}
+        for model in table.models:  # which has it once for each of its pools
+            by_proxy.setdefault((model.server, model.name), []).append(model)
+        assert by_proxy.keys() == {(model.server, model.name) for model in facts.models}
+        for told in facts.models:
+            parts = by_proxy[told.server, told.name]
+            assert told.pool in {part.pool for part in parts}
+            assert sorted(told.versions, key=str) == sorted((v for part in parts for v in part.versions), key=str)
+            assert {told.mirror, None} >= {part.mirror for part in parts} >= {told.mirror}
+            assert {(part.alias, part.footprint_bytes) for part in parts} == {(told.alias, told.footprint_bytes)}

@@ -246,15 +246,25 @@ def single_devices() -> st.SearchStrategy[Tree]:
 
 @st.composite
 def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
-    """Models on the pools of these servers, on those of engines just one; their footprints fit everywhere."""
+    """Models on the pools of these servers, on those of engines one, or a version of one; their footprints fit."""
     optional = {"idleSeconds": st.integers(30, 3600), "pinned": st.booleans(), "footprint": st.just("100Mi")}
-    found = []
+    found: list[Tree] = []
     tritons = [server for server in platform_servers if "triton" in server]
-    places = [(server, pool) for server in platform_servers if "openai" in server for pool in server["pools"]]
-    named = draw(st.lists(names(), min_size=len(places), max_size=len(places) + 5, unique=True))
+    engine_servers = [server for server in platform_servers if "openai" in server]
+    both = [server for server in engine_servers if len(server["pools"]) == 2 and draw(st.booleans())]
+    places = [(server, pool) for server in engine_servers if server not in both for pool in server["pools"]]
+    least = len(places) + len(both)
+    named = draw(st.lists(names(), min_size=least, max_size=least + 5, unique=True))
+    more: Tree = draw(sometimes({"servedNames": st.just(["Gpt.4o"])}))
+    for server in both:
+        weight, copied = draw(st.integers(0, 100)), {"version": 4, "percent": draw(st.integers(1, 100))}
+        one, other = (pool["name"] for pool in server["pools"])
+        shares = [{"version": 3, "weight": 100 - weight, "pool": one}, {"version": 4, "weight": weight, "pool": other}]
+        copies = {} if weight else draw(sometimes({"mirror": st.just(copied)}))
+        found.append({"name": named.pop(), "server": server["name"], "versions": shares, **copies, **more})
     for name, (server, pool) in zip(named, places, strict=False):
-        one = draw(st.sampled_from([{}, {"versions": [{"version": 3, "weight": 100}]}]))
-        found.append({"name": name, "server": server["name"], "pool": pool["name"], **one})
+        alone = draw(st.sampled_from([{}, {"versions": [{"version": 3, "weight": 100}]}]))
+        found.append({"name": name, "server": server["name"], "pool": pool["name"], **alone})
     for name in named[len(places) :] if tritons else ():
         server = draw(st.sampled_from(tritons))
         pool = draw(st.sampled_from(server["pools"]))

@@ -47,6 +47,9 @@ def _platform(part: Tree, rename: Callable[[Tree], None]) -> None:
     for model in part.get("models", ()):
         for key in {"server", "pool"} & model.keys():
             model[key] += NOW
+        for share in model.get("versions", ()):
+            if "pool" in share:
+                share["pool"] += NOW
     for reach in part.get("network", {}).get("reach", ()):
         if "server" in reach:
             reach["server"] += NOW

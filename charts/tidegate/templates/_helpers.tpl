@@ -309,6 +309,9 @@
       {{- else }}
       "pool": {{ $pool.name | quote }},
       {{- end }}
+      {{- if $model.servedNames }}
+      "servedNames": [{{ range $model.servedNames }}{{ . | quote }}, {{ end }}],
+      {{- end }}
       {{- if ne $server.called nil }}
       "server": {{ $server.called | quote }},
       {{- else }}

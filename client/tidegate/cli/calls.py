@@ -225,12 +225,12 @@ def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:
         rate = (f"{version.per_second:.1f}", f"{100 * version.busy:.0f} %")
     return (
         version.version if version.ready else f"{version.version} (not ready)",
-        version.requests,
-        version.failures,
+        "" if version.requests is None else version.requests,
+        "" if version.failures is None else version.failures,
         *rate,
         _time(version.mean_seconds),
         _time(version.queue_seconds),
-        moment(version.last_used) or "never",
+        moment(version.last_used) or ("" if version.requests is None else "never"),
     )
 
 

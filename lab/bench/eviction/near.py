@@ -41,14 +41,15 @@ def measure(effort: Effort) -> Figures:
             for start, took in enumerate(_starts(case, effort.near_mb)):
                 seconds.setdefault((case, start), []).append(took)
     middle = {key: statistics.median(each) for key, each in seconds.items()}
-    least, found = middle[None, 1], Figures()
-    found.add(f"second cold start, {effort.near_mb} MB in memory", f"{least:.2f} s")
+    found = Figures()
+    for start, which in enumerate(("first", "second")):
+        found.add(f"{which} cold start, {effort.near_mb} MB in memory", f"{middle[None, start]:.2f} s")
     for speed in SPEEDS:
         for start, which in enumerate(("first", "second")):
             for is_staged, how in ((False, "not staged"), (True, "staged")):
                 took = middle[(speed, is_staged), start]
                 what = f"{which} cold start, {effort.near_mb} MB at {speed} MB/s, {how}"
-                found.add(what, f"{took:.2f} s, {max(0.0, took - least):.2f} s more than in memory")
+                found.add(what, f"{took:.2f} s, {max(0.0, took - middle[None, start]):.2f} s more than in memory")
         plain, staged = (speed, False), (speed, True)
         found.figures[f"near_first_{speed}"] = middle[staged, 0] / middle[plain, 0]
         found.figures[f"near_second_{speed}"] = middle[plain, 1] / middle[staged, 1]

@@ -89,12 +89,12 @@ class HttpForwarding(Forwarding):
             is_of_sequence = target.may_be_of_sequence and (self.sequence is not None or None)
             self._copy = mirror.begin(route, self.version, is_of_sequence, send)
             if self._copy is not None and body.of_version is not None:  # what goes by has the version's name in it
-                body.choose(route.candidate)
+                body.choose(route.name, route.candidate)
                 for part in (*head, body.framing(), *body.parts):
                     self._copy.add(part, False)
                 self._copy.add(b"", True)
                 self._copy = None
-        body.choose(self.version)
+        body.choose(route.name, self.version)
         body.of_version = None  # which holds all of it
         body.parts[:0] = (*head, body.framing())
 

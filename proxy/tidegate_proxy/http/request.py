@@ -8,6 +8,7 @@ to be waited for is awaited in one task, and then the same steps go on.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from time import monotonic
 
 from ..access.identity import Grant, Identity
@@ -177,13 +178,15 @@ class HttpRequest(HeadedRequest):
     def _open_body(self) -> None:
         """Read what is asked in the body, and go on as for a request to the model's own address."""
         self.target, self.body.of_version = KINDS[self.target.kind].open_body(self.target, self.body.whole())
-        self.body.choose(None)
+        self.body.choose(self.target.model, None)
         self._decide()
 
     def _granted(self, grant: Grant) -> None:
         route, target, body = grant.route, self.target, self.body
         if route.kind is not KINDS[target.kind]:
             raise other_protocol(route.server)
+        if (version := route.names.get(target.model)) is not None:
+            self.target = target = replace(target, version=version)
         if self.expects_continue:
             self._ask_for_body()
         shared, caller = self.shared, grant.identity.in_flight

@@ -1,10 +1,11 @@
 """Servers that speak OpenAI's HTTP API as one kind: see `tidegate_proxy.kinds.ServerKind`, which this fulfils.
 
-The body names the model. A version N of the model `m`, where shares choose one, is what the server serves as `m-vN`.
+The body names the model, or what else it is called. A version N of the model `m`, where shares choose one, is what the
+server serves as `m-vN`; who asks for that name gets that version.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,17 @@ _CALLS = {
 _PATH = re.compile(rf"(?:/servers/(?P<server>{NAME_PATTERN}))?/v1/(?P<verb>{'|'.join(_CALLS)})")
 
 
+class _Listed(msgspec.Struct):
+    id: str
+
+
+class _List(msgspec.Struct):
+    data: list[_Listed]
+
+
+_list = msgspec.json.Decoder(_List)
+
+
 def _tell(model: str, server: str) -> bytes:
     # When it was made is not known here.
     return msgspec.json.encode({"id": model, "object": "model", "created": 0, "owned_by": server})
@@ -61,20 +73,30 @@ class OpenAIKind:
             return None
         return Target(NAME, match["verb"], b"POST", "infer", "", match["server"], in_body=True)
 
-    def open_body(self, target: Target, body: Bytes) -> tuple[Target, Callable[[str | None], list[Bytes]]]:
-        """Return what a body asks, and its parts with the name of a version; raises Problem."""
+    def open_body(self, target: Target, body: Bytes) -> tuple[Target, Callable[[str, str | None], list[Bytes]]]:
+        """Return what a body asks, and its parts with the name of a model or of its version; raises Problem."""
         call, at = read(body)
         if not is_name(call.model):
             raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
         whole, behind = memoryview(body), at + len(call.model)
         asked = replace(target, model=call.model, in_body=False, mirrored=True, streams=call.streams)
 
-        def of_version(version: str | None) -> list[Bytes]:
-            if version is None:
-                return [whole]
-            return [whole[:at], served_as(call.model, int(version)).encode(), whole[behind:]]
+        def naming(model: str, version: str | None) -> list[Bytes]:
+            name = model if version is None else served_as(model, int(version))
+            return [whole] if name == call.model else [whole[:at], name.encode(), whole[behind:]]
 
-        return asked, of_version
+        return asked, naming
+
+    def version_name(self, model: str, version: str) -> str | None:
+        """Return the name under which a server serves it."""
+        return served_as(model, int(version))
+
+    def serves(self, config: bytes) -> Collection[str] | None:
+        """Return the names in a server's list of models; raises ValueError."""
+        try:
+            return {each.id for each in _list.decode(config).data}
+        except UNREADABLE as error:
+            raise ValueError(f"it is no list of models: {error}") from None
 
     def path(self, target: Target, _version: str | None) -> bytes:
         """Return the server's path: the version is named in the body."""

@@ -6,7 +6,7 @@ that no spelling of a caller's ever reaches it. Model control, shared memory, tr
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import lru_cache
 from time import monotonic
 
@@ -119,7 +119,15 @@ class TritonKind:
             return None  # `/v2/models/stats` is the statistics of all models
         return _target(match["verb"] or "metadata", match["server"], match["model"], match["version"])
 
-    def open_body(self, _target: Target, body: _Bytes) -> tuple[Target, Callable[[str | None], list[_Bytes]]]:
+    def version_name(self, _model: str, _version: str) -> str | None:
+        """Return None: paths and metadata name a version."""
+        return None
+
+    def serves(self, _config: bytes) -> Collection[str] | None:
+        """Return None: a configuration is of one model."""
+        return None
+
+    def open_body(self, _target: Target, body: _Bytes) -> tuple[Target, Callable[[str, str | None], list[_Bytes]]]:
         """Return what the envelope of `/predict` asks, and its payload; raises Problem."""
         try:
             envelope = _envelope.decode(body)
@@ -127,7 +135,7 @@ class TritonKind:
             raise Problem(ProblemType.MALFORMED, f"The body of /predict is no envelope: {error}.") from None
         asked = _asked(envelope.inference_server_name, envelope.model_name, envelope.model_version)
         payload = memoryview(envelope.payload)
-        return asked, lambda _: [payload]
+        return asked, lambda _, __: [payload]
 
     def path(self, target: Target, version: str | None) -> bytes:
         """Return Triton's path for what is asked, with the version that was chosen."""

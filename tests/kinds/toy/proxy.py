@@ -1,7 +1,7 @@
 """A toy kind of inference server for the proxy: calls are `POST /toy`, and the first line of a body names the model."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from tidegate_proxy.pools import Pool
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
@@ -30,12 +30,18 @@ class ToyKind:
         match = _READY.fullmatch(path)
         return Target(NAME, "ready", b"GET", "inspect", match[1], looks_only=True) if match else None
 
-    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Callable[[str | None], list[Bytes]]]:
+    def version_name(self, _model: str, _version: str) -> str | None:
+        return None
+
+    def serves(self, _config: bytes) -> Collection[str] | None:
+        return None
+
+    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Callable[[str, str | None], list[Bytes]]]:
         model, found, rest = bytes(body).partition(b"\n")
         if not found:
             raise Problem(ProblemType.MALFORMED, "The first line names the model.")
         target = Target(NAME, "run", b"POST", "infer", model.decode(), may_be_of_sequence=True)
-        return target, lambda _: [rest]
+        return target, lambda _, __: [rest]
 
     def path(self, target: Target, version: str | None) -> bytes:
         return f"/{target.verb}/{target.model}@{version or 'newest'}".encode()

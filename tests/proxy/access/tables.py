@@ -64,7 +64,7 @@ def routes(*models: str) -> Routes:
     )
     made = Routes(table, {(each.name, pool.name): pools.Pool(each.name, pool, b"/") for each in servers})
     for model in table.models:
-        made.add(model, model.name.encode())
+        made.add([model], model.name.encode())
     return made
 
 

@@ -4,10 +4,11 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
@@ -201,16 +202,18 @@ async def running_proxy(
     table: routing.RoutingTable | None = None,
     access: routing.AccessTable | None = None,
     kind: type[RunningProxy] = RunningProxy,
+    hosts: Mapping[str, Upstream] = MappingProxyType({}),
     **more: Any,
 ) -> AsyncIterator[RunningProxy]:
-    """Run a proxy in front of these replicas; it ends with the block."""
+    """Run a proxy in front of these replicas, and of those at the hosts of other pools; it ends with the block."""
     root.mkdir(exist_ok=True)
     write_tables(root, table or routing_table(models), access or access_table())
     write_key(root, KEY)
     addresses: list[Address] = []
 
     async def find(host: str, _: int) -> list[Address]:
-        return {"pool.test": list(addresses), "proxies": [address_of(1)]}.get(host, [])
+        others = {name: [address_of(each)] for name, each in hosts.items() if each.server is not None}
+        return {"pool.test": list(addresses), "proxies": [address_of(1)], **others}.get(host, [])
 
     tls, keys, authorities, upstream_ca = (root / each for each in ("tls", "api-keys", "authorities", "upstream-ca"))
     place = Layout(root / "routing", tls, keys, authorities, upstream_ca, "127.0.0.1", 0, 0, 0)

@@ -18,7 +18,7 @@ from tidegate_proxy.__main__ import app
 from tidegate_proxy.access.api_keys import read_api_keys
 from tidegate_proxy.pace import Pace
 from tidegate_proxy.problems import TableError
-from tidegate_proxy.routes import Routes
+from tidegate_proxy.routes import Route, Routes
 from typer.testing import CliRunner
 
 from lab.local_plane.process import HOST, ROOT
@@ -192,12 +192,12 @@ def pooled(**more: Any) -> dict[str, Any]:
 
 UNREACHABLE = ("", "\0", "a..b", "a" * 64, "é", "a\r\nX: y", "a b")
 REFUSED = [
-    (shares(10, 10), "models.0: the shares of model m's versions must sum to 100, and they sum to 20"),
-    (shares(0, 0), "models.0: the shares of model m's versions must sum to 100, and they sum to 0"),
+    (shares(10, 10), "the shares of model m's versions must sum to 100, and they sum to 20"),
+    (shares(0, 0), "the shares of model m's versions must sum to 100, and they sum to 0"),
     (shares(100, alias="champion"), "models.0: model m has shares of versions and an alias"),
     (
         {"models": [{**MODEL, "versions": [{"version": 3, "weight": 50}] * 2}]},
-        "models.0: model m has the version 3 twice",
+        "model m has the version 3 twice",
     ),
     ({"models": [MODEL, MODEL]}, "model m stands twice on server s"),
     ({"models": [{**MODEL, "pool": "other"}]}, "model m is in s/other, a pool that the table does not have"),
@@ -218,7 +218,8 @@ TAKEN = [
 async def table_of(told: dict[str, Any]) -> routing.RoutingTable:
     new = config.NewTable.read(json.dumps(told).encode())
     empty = Routes(new.table, {})
-    models = [model for _, model in await new.models(empty, set(), Pace(rests=False))]
+    entries = [entry for _, entry in await new.models(empty, set(), Pace(rests=False))]
+    models = [model for parts in entries if not isinstance(parts, Route) for model in parts]
     return new.table.model_copy(update={"models": tuple(models)})
 
 

@@ -8,16 +8,33 @@ SERVER = "llm"
 Shares = dict[int, int]
 
 
-def openai_server(name: str = SERVER, host: str = "pool.test", port: int = 8000) -> routing.Server:
-    pool = routing.Pool(name="main", host=host, http_port=port, grpc_port=port, loading="preload")
-    return routing.Server(name=name, kind="openai", pools=(pool,))
+def openai_server(name: str = SERVER, host: str = "pool.test", port: int = 8000, **hosts: str) -> routing.Server:
+    """Return a server with a pool `main`, and one more at each of these hosts."""
+    pools = {"main": host, **hosts}
+    return routing.Server(
+        name=name,
+        kind="openai",
+        pools=tuple(
+            routing.Pool(name=pool, host=at, http_port=port, grpc_port=port, loading="preload")
+            for pool, at in pools.items()
+        ),
+    )
 
 
-def model(name: str, shares: Shares | None = None, server: str = SERVER, mirror: int | None = None) -> routing.Model:
+def model(
+    name: str,
+    shares: Shares | None = None,
+    server: str = SERVER,
+    mirror: int | None = None,
+    pool: str = "main",
+    served_names: tuple[str, ...] = (),
+) -> routing.Model:
     """Return a model with these shares of its versions, and a version that gets copies of all requests."""
     versions = tuple(routing.VersionShare(version=each, weight=weight) for each, weight in (shares or {}).items())
     candidate = None if mirror is None else routing.Mirror(version=mirror, percent=100)
-    return routing.Model(name=name, server=server, pool="main", versions=versions, mirror=candidate)
+    return routing.Model(
+        name=name, server=server, pool=pool, versions=versions, mirror=candidate, served_names=served_names
+    )
 
 
 def table(models: Sequence[routing.Model], *servers: routing.Server) -> routing.RoutingTable:

@@ -45,7 +45,7 @@ def pairs(body: bytes) -> Any:
 def asked(body: bytes, version: str | None) -> tuple[str, bytes]:
     assert CHAT is not None
     target, of_version = KIND.open_body(CHAT, body)
-    return target.model, b"".join(of_version(version))
+    return target.model, b"".join(of_version(target.model, version))
 
 
 @given(bodies(), st.integers(1, 10**15))

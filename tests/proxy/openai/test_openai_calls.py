@@ -292,9 +292,3 @@ async def test_whether_a_replica_is_alive_is_asked_where_its_pool_says(tmp_path:
     async with served(tmp_path, table=tables, access=ACCESS) as made:
         await until(lambda: any(asked.line.startswith("GET ") for asked in made.replica.asked))
         assert {asked.line for asked in made.replica.asked} == {"GET /v1/health/live HTTP/1.1"}
-
-
-async def test_a_model_of_an_engine_that_answers_is_told_as_resident(here: RunningProxy) -> None:
-    said = (await here.ask(request("/models/plain", method="GET"))).json()
-    [model] = said["models"]
-    assert (model["state"], model["why"]) == ("resident", "")

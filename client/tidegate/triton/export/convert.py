@@ -1,7 +1,7 @@
 """Converts a model by its library's own exporter, and asks both: the original, and what was made of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,15 @@ class Sample:
     given: Any
     tensors: dict[str, Array]
     rows: int
+
+    def resized(self, rows: int) -> "Sample":
+        """Return what an exported model is asked with other rows: the first of them, repeated where there are fewer."""
+        return replace(self, tensors={name: resized(each, rows) for name, each in self.tensors.items()}, rows=rows)
+
+
+def resized(array: Array, rows: int) -> Array:
+    """Return the first rows of an array, repeated where it has fewer."""
+    return numpy.resize(array, (rows, *array.shape[1:]))
 
 
 def sample_of(name: str, given: Any, where: str, only: str = "X") -> Sample:
@@ -192,6 +201,4 @@ def _module(model: Any) -> Any:
 def _torch_tensors(sample: Sample, at_least: int = 1) -> tuple[Any, ...]:
     import torch
 
-    rows = max(at_least, sample.rows)
-    arrays = (numpy.resize(each, (rows, *each.shape[1:])) for each in sample.tensors.values())  # repeats what is there
-    return tuple(map(torch.from_numpy, arrays))
+    return tuple(map(torch.from_numpy, sample.resized(max(at_least, sample.rows)).tensors.values()))

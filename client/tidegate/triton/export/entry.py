@@ -4,6 +4,7 @@ import math
 import shlex
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,7 @@ from ..entries.frameworks import onnx, torch
 from ..entries.frameworks.reading import data_type
 from ..entries.write import check_free, new_entry, staging
 from . import builds
-from .convert import Sample, ask_exported, ask_original, convert, sample_of
+from .convert import Sample, ask_exported, ask_original, convert, resized, sample_of
 from .source import load
 
 GOLDEN: Final = "golden.json"
@@ -60,10 +61,11 @@ class Export:
         if not 0 <= self.tolerance < math.inf:
             raise UsageError(f"--tolerance {self.tolerance} is no number from 0 on")
         gpu = builds.gpu_of(self.mig)
-        if self.to.startswith("tensorrt") and not (self.image and "/" in self.volume):
+        if self.to.startswith("tensorrt") and not (self.image and all(self.volume.partition("/"))):
             what, do = f"--to {self.to} writes a Job, and nothing says of what", "say --image IMAGE --volume CLAIM/PATH"
             raise UsageError(what, do=do)
         check_free(self.folder)
+        new = [each for each in self.folder.parents if not each.exists()]
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = staging(self.folder.parent, self.name)
         made = scratch / self.name
@@ -74,6 +76,9 @@ class Export:
             made.rename(self.folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+            with suppress(OSError):  # where the folder has come, they are not empty
+                for each in new:
+                    each.rmdir()
         return done
 
     def _compared(self, scratch: Path, made: Path, gpu: str, given: Any) -> Exported:
@@ -110,6 +115,10 @@ class Export:
         differences = None  # Of ONNX itself there is no other original.
         if source.library != "onnx":
             differences = self._differences(dict(zip(named, right, strict=True)), dict(zip(named, found, strict=True)))
+        for rows in (1, sample.rows + 1) if self.max_batch_size else ():
+            batched = ask_exported(file, source.library, sample.resized(rows), self.source)
+            wanted = {name: resized(array, rows) for name, array in zip(named, right, strict=True)}
+            self._differences(wanted, dict(zip(named, batched, strict=True)), f" in a batch of {rows}")
         golden = self._golden(sample, dict(zip(named, right, strict=True)))
         if self.to == "tensorrt":
             then = self._plan(file, made, gpu, {name: array.shape for name, array in sample.tensors.items()})
@@ -125,18 +134,20 @@ class Export:
         (made / GOLDEN).write_bytes(golden.canonical())
         return Exported(self.folder, sample.rows, differences, then)
 
-    def _differences(self, right: Mapping[str, Array], found: Mapping[str, Array]) -> dict[str, float | None]:
+    def _differences(
+        self, right: Mapping[str, Array], found: Mapping[str, Array], when: str = ""
+    ) -> dict[str, float | None]:
         """Return the largest difference of each output; raises TidegateError where one is more than it may be."""
         judge = Golden(request={}, outputs=_flat(right), tolerance=self.tolerance)
         off = judge.differences({"outputs": [{"name": name, "data": data} for name, data in _flat(found).items()]})
         most = {name: _largest(right[name], found[name]) for name in found}
         if off:
             why = "; ".join([*off, *(f"{name} is off by {each:.3g} at most" for name, each in most.items() if each)])
-            what, do = (
-                "the exported model answers otherwise than the original",
-                "--tolerance says how far it may be off",
-            )
-            raise TidegateError(what, where=self.source, why=why, do=f"{do}; golden requests keep to it too")
+            do = "--tolerance says how far it may be off; golden requests keep to it too"
+            if when:
+                do = f"say --max-batch-size 0 where answers depend on what else is in the batch; {do}"
+            what = f"the exported model answers otherwise than the original{when}"
+            raise TidegateError(what, where=self.source, why=why, do=do)
         return most
 
     def _golden(self, sample: Sample, right: Mapping[str, Array]) -> Golden:

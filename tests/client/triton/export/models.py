@@ -1,6 +1,7 @@
 """Small models that were really trained, by libraries in an environment of their own, and how they are exported."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ GLIBC = (2, 28)
 FEATURES = 5
 CLASSES = numpy.array(["calm", "storm", "swell"])
 ROWS = numpy.random.default_rng(5).normal(size=(120, FEATURES))
+DOUBLE = (helper.make_node("Add", ["IN", "IN"], ["OUT"]),)
 TARGETS = (ROWS[:, 0] > 0).astype(int) + (ROWS[:, 1] > 0.5)
 
 
@@ -40,7 +42,7 @@ def export(*words: object) -> Result:
 def refused(tmp_path: Path, *words: object, code: ExitCode = ExitCode.USAGE) -> str:
     """Export what must be refused, with nothing left behind; return what is said."""
     before = sorted(tmp_path.rglob("*"))
-    done = export(*words[:1], tmp_path / "made", *words[1:])
+    done = export(*words[:1], tmp_path / "new" / "made", *words[1:])
     assert done.exit_code == code, done.output
     assert "Traceback" not in done.output
     assert sorted(tmp_path.rglob("*")) == before
@@ -74,9 +76,9 @@ def boosted(folder: Path, name: str = "trees.txt", objective: str = "multiclass"
     return folder / name
 
 
-def write_onnx(file: Path) -> Path:
-    """Write a model that doubles rows of FEATURES numbers."""
-    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", FEATURES]) for name in ("IN", "OUT")]
-    graph = helper.make_graph([helper.make_node("Add", ["IN", "IN"], ["OUT"])], "double", tensors[:1], tensors[1:])
+def write_onnx(file: Path, nodes: Sequence[onnx.NodeProto] = DOUBLE, given: str = "IN") -> Path:
+    """Write a model of rows of FEATURES numbers, which doubles them where nothing else is said."""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", FEATURES]) for name in (given, "OUT")]
+    graph = helper.make_graph(nodes, "rows", tensors[:1], tensors[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(file))
     return file

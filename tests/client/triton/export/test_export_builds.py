@@ -104,7 +104,10 @@ def test_tensorrt_takes_no_forests(tmp_path: Path) -> None:
     assert "TensorRT takes no lightgbm" in refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path), *PLAN)
 
 
-@pytest.mark.parametrize("words", [("--image", "i"), ("--volume", "c/p"), ("--image", "i", "--volume", "c")])
+@pytest.mark.parametrize(
+    "words",
+    [("--image", "i"), ("--volume", "c/p"), *(("--image", "i", "--volume", volume) for volume in ("c", "c/", "/p"))],
+)
 def test_a_job_needs_an_image_and_a_place_in_a_volume(words: tuple[str, ...], tmp_path: Path) -> None:
     said = refused(tmp_path, write_onnx(tmp_path / "m.onnx"), "--to", "tensorrt", *words)
     assert "say --image IMAGE --volume CLAIM/PATH" in said

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import onnx
 import pytest
+from tidegate.errors import ExitCode
+from tidegate.triton.export import entry
 
 from .models import FEATURES, ROWS, TARGETS, boosted, refused, sample, saved, write_onnx
 
@@ -70,6 +73,23 @@ def test_inputs_of_different_rows_are_said(tmp_path: Path) -> None:
     assert "these inputs are no tensors" in refused(tmp_path, boosted(tmp_path), "--input", tmp_path / "two.json")
 
 
+def test_a_model_whose_answers_depend_on_the_rest_of_their_batch_has_no_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_mean(source: Any, sample: Any, outputs: int, file: Path, where: str) -> None:  # noqa: ARG001
+        nodes = [
+            onnx.helper.make_node("ReduceMean", ["X"], ["mean"], axes=[0], keepdims=1),
+            onnx.helper.make_node("Sub", ["X", "mean"], ["OUT"]),
+        ]
+        write_onnx(file, nodes, "X")
+
+    monkeypatch.setattr(entry, "convert", without_mean)
+    monkeypatch.setattr(entry, "ask_original", lambda *_: [(ROWS[:40] - ROWS[:40].mean(axis=0)).astype(numpy.float32)])
+    said = refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path), code=ExitCode.FOUND)
+    assert "otherwise than the original in a batch of 1" in said
+    assert "say --max-batch-size 0" in said
+
+
 def test_without_any_inputs_there_is_nothing_to_compare_on(tmp_path: Path) -> None:
     assert "no inputs to compare on" in refused(tmp_path, boosted(tmp_path))
 
@@ -116,7 +136,7 @@ def test_a_target_that_is_misspelt_is_said_with_the_nearest(tmp_path: Path) -> N
 
 
 def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "made").mkdir()
+    (tmp_path / "new" / "made").mkdir(parents=True)
     assert "is not overwritten" in refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path))
 
 

@@ -1,0 +1,28 @@
+"""What engines measure, under names of their own, and questions that know all of them.
+
+vLLM: vllm/v1/metrics/loggers.py. SGLang: sglang/srt/observability/metrics_collector.py. Dynamo 1.4: those of its
+frontend, and the engine's own of what computes behind it. NIM's, and others of one's own, are known where they
+are vLLM's.
+"""
+
+from typing import Final
+
+RUNNING: Final = ("vllm:num_requests_running", "sglang:num_running_reqs")
+WAITING: Final = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
+CACHE: Final = ("vllm:kv_cache_usage_perc", "sglang:token_usage")
+"""Shares, from 0 to 1, whatever their names say."""
+READ: Final = ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total", "dynamo_frontend_input_sequence_tokens_sum")
+WRITTEN: Final = (
+    "vllm:generation_tokens_total", "sglang:generation_tokens_total", "dynamo_frontend_output_tokens_total"
+)  # fmt: skip
+FIRST_TOKEN: Final = (
+    "vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds",
+    "dynamo_frontend_time_to_first_token_seconds",
+)  # fmt: skip
+"""Histograms."""
+
+
+def whichever(names: tuple[str, ...], where: str, by: str, time: str = "") -> str:
+    """Return what a pod measures under the first of these names that it has, by labels; with a time, as a rate."""
+    asked = (f"rate({name}{{{where}}}{time})" if time else f"{name}{{{where}}}" for name in names)
+    return " or ".join(f"sum by ({by}) ({each})" for each in asked)

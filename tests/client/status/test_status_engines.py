@@ -1,0 +1,112 @@
+"""`tidegate status`, `models` and `top` of servers that speak OpenAI's API: where their models are, ready or not."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from tidegate.cli.app import app
+from tidegate_contracts import environments as facts
+from tidegate_contracts import routing
+from tidegate_proxy.access.api_keys import new_key
+from typer.testing import CliRunner
+
+from lab.local_plane.process import HOST
+from lab.local_plane.proxy import proxy, write_tables
+from tests.proxy.openai.tables import access
+from tests.proxy.rigs.tables import write_key
+from tests.proxy.rigs.upstream import Caller, upstream
+
+
+def serving(name: str) -> Any:
+    """An engine that serves one model under this name."""
+
+    def act(caller: Caller) -> None:
+        caller.answer(json.dumps({"data": [{"id": name}]} if caller.request.path == "/v1/models" else {}).encode())
+
+    return act
+
+
+def pool(name: str, port: int) -> routing.Pool:
+    return routing.Pool(name=name, host=HOST, http_port=port, loading="preload")
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A proxy in front of two engines, one of which serves another version than it should; the caller's variables."""
+    root, key = tmp_path_factory.mktemp("engines"), new_key()
+    with ExitStack() as stack:
+        engines = {name: stack.enter_context(upstream(serving(name))) for name in ("chat-v3", "chat-v2", "plain")}
+        pools = tuple(
+            pool(*each) for each in zip(("blue", "green", "main"), (at.port for at in engines.values()), strict=True)
+        )
+        shares = [routing.VersionShare(version=version, weight=weight) for version, weight in ((3, 80), (4, 20))]
+        table = routing.RoutingTable(
+            environment="prod",
+            servers=(routing.Server(name="llm", kind="openai", pools=pools),),
+            models=(
+                routing.Model(name="chat", server="llm", pool="blue", versions=(shares[0],)),
+                routing.Model(name="chat", server="llm", pool="green", versions=(shares[1],)),
+                routing.Model(name="plain", server="llm", pool="main"),
+                routing.Model(name="secret", server="llm", pool="main"),
+            ),
+        )
+        write_tables(root, table, access(("me", ["chat", "plain"], ["infer", "inspect"])))
+        write_key(root, key, "me")
+        running = stack.enter_context(proxy(root, settings={"api_keys": "true"}))
+        models = (
+            facts.ModelFacts(name="chat", server="llm", pool="blue", versions=tuple(shares)),
+            *(facts.ModelFacts(name=name, server="llm", pool="main") for name in ("plain", "secret")),
+        )
+        of_server = [facts.PoolFacts(name=each.name, loading="preload", gpu=True) for each in pools]
+        location = facts.DatasetLocation(dataset="models", volume="v")
+        llm = facts.ServerFacts(name="llm", kind="openai", location=location, pools=tuple(of_server))
+        plane = facts.Plane(name="here", proxy_url=f"http://{running.http}", servers=(llm,), models=models)
+        known = facts.Environments(environments=(facts.Environment(name="prod", planes=(plane,)),))
+        (root / "environments.json").write_text(known.model_dump_json(by_alias=True))
+        yield {"TIDEGATE_ENVIRONMENTS": str(root / "environments.json"), "TIDEGATE_API_KEY": key, "COLUMNS": "200"}
+
+
+def run(seen: dict[str, str], *words: str) -> str:
+    nowhere = dict.fromkeys(("DOMINO_INFERENCE_PROXY", "TIDEGATE_TOKEN", "DOMINO_API_PROXY"))
+    done = CliRunner().invoke(app, [*words], env=nowhere | seen)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def by_name(models: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {each["model"]: each for each in models}
+
+
+def test_status_says_which_versions_are_ready_and_hides_what_is_not_for_the_caller(seen: dict[str, str]) -> None:
+    [plane] = json.loads(run(seen, "status", "--watch", "0", "--json"))
+    found = by_name(plane["models"])
+    assert {name: each["state"] for name, each in found.items()} == {
+        "chat": "not-ready", "plain": "ready", "secret": "hidden"
+    }  # fmt: skip
+    assert {each["version"]: each["ready"] for each in found["chat"]["versions"]} == {"3": True, "4": False}
+    assert {each["requests"] for each in found["chat"]["versions"]} == {None}, "which nobody has counted"
+    table = run(seen, "status", "--watch", "0")
+    assert "4 (not ready)" in table
+    assert "never" not in table
+
+
+def test_status_of_a_proxy_alone_tells_what_the_proxy_tells(seen: dict[str, str]) -> None:
+    [plane] = json.loads(run(seen, "status", "--watch", "0", "--json"))
+    alone = {name: value for name, value in seen.items() if name != "TIDEGATE_ENVIRONMENTS"}
+    [plane] = json.loads(run(alone, "status", "--watch", "0", "--json", "--proxy", plane["proxy"]))
+    assert {name: each["state"] for name, each in by_name(plane["models"]).items()} == {
+        "chat": "ready", "plain": "ready"
+    }  # fmt: skip
+
+
+def test_models_and_top_say_where_each_is_and_why_not(seen: dict[str, str]) -> None:
+    found = by_name(json.loads(run(seen, "models", "--json")))
+    assert {name: (each["state"], each["versions"]) for name, each in found.items()} == {
+        "chat": ("resident", [3]), "plain": ("resident", [])
+    }  # fmt: skip
+    green = next(place for place in found["chat"]["places"] if place["pool"] == "green")
+    assert (green["state"], green["why"]) == ("unknown", "its engine serves no chat-v4: it serves chat-v2")
+    for words in (("models",), ("status", "--watch", "0"), ("top", "--once")):
+        assert "serves no chat-v4" in run(seen, *words)

@@ -1,0 +1,196 @@
+"""Versions of a model with pools of their own: which pool a call goes to, by which names, and what is told of them."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_contracts import routing
+
+from lab.local_plane.proxy import write_tables
+
+from ..http.running_proxy import RunningProxy, request, running_proxy, until
+from ..http.upstream import Act, Asked, Upstream, answer, answering, upstream
+from ..rigs.tables import CALLER
+from .tables import access, model, openai_server, table
+from .test_openai_calls import CHAT, body, chat, error
+
+pytestmark = pytest.mark.anyio
+GREEN = openai_server(green="green.test")
+ACCESS = access((CALLER, ["chat", "plain"], ["infer", "inspect"]))
+
+
+def split(blue: dict[int, int], green: dict[int, int], **more: Any) -> list[routing.Model]:
+    """The model `chat`, with these shares of its versions in the pool `main` and in the pool `green`."""
+    names: Any = {"served_names": ("gpt-4o", "default")}
+    return [model("chat", blue, **names), model("chat", green, pool="green", **names, **more)]
+
+
+def serving(*names: str) -> Act:
+    """Answer as an engine that serves models under these names."""
+    told = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in names]}).encode()
+    return answering(lambda asked: told if asked.line.startswith("GET /v1/models ") else b'{"ok":1}')
+
+
+def called(replica: Upstream) -> Counter[str]:
+    return Counter(json.loads(asked.body)["model"] for asked in replica.asked if asked.line.startswith("POST "))
+
+
+@pytest.fixture
+async def green() -> AsyncIterator[Upstream]:
+    async with upstream(serving("chat-v4")) as made:
+        yield made
+
+
+@pytest.fixture
+async def here(tmp_path: Path, green: Upstream) -> AsyncIterator[RunningProxy]:
+    """A proxy in front of two pools: version 3 of the model `chat` is in one, version 4 in the other."""
+    models = [*split({3: 80}, {4: 20}), model("plain", served_names=("small",))]
+    async with (
+        upstream(serving("chat-v3", "plain")) as blue,
+        running_proxy(tmp_path, blue, table=table(models, GREEN), access=ACCESS, hosts={"green.test": green}) as made,
+    ):
+        made.replica = blue
+        yield made
+
+
+async def test_each_version_is_called_in_its_own_pool_by_share(here: RunningProxy, green: Upstream) -> None:
+    async with here.caller() as caller:
+        for _ in range(300):
+            await caller.send(chat("chat"))
+            reply = await caller.reply()
+            assert reply.status == 200
+    assert called(here.replica).keys() == {"chat-v3"}
+    assert called(green).keys() == {"chat-v4"}
+    assert 25 < called(green).total() < 105, "20 per cent of them, but for chance"
+
+
+async def test_a_call_names_the_model_one_of_its_other_names_or_a_version(here: RunningProxy, green: Upstream) -> None:
+    for name, version in {"gpt-4o": None, "default": None, "chat-v3": "3", "chat-v4": "4"}.items():
+        reply = await here.ask(chat(name))
+        assert reply.status == 200
+        assert version in (None, reply.headers["tidegate-model-version"])
+    asked = here.replica.asked + green.asked
+    assert {each.body for each in asked} <= {body("chat-v3"), body("chat-v4")}
+    await here.ask(chat("small"))
+    assert here.replica.asked[-1].body == body("plain"), "its engine knows no other name"
+    assert error(await here.ask(chat("chat-v5"))) == (404, "invalid_request_error", "unknown")
+
+
+async def test_other_names_are_granted_and_counted_as_the_model_is(tmp_path: Path, green: Upstream) -> None:
+    allowed = access((CALLER, ["plain"], ["infer"]), burst=2)
+    models = [*split({3: 80}, {4: 20}), model("plain", served_names=("small",))]
+    async with running_proxy(tmp_path, green, table=table(models, GREEN), access=allowed) as here:
+        for name in ("chat", "gpt-4o", "chat-v4"):
+            assert error(await here.ask(chat(name))) == (404, "invalid_request_error", "unknown"), name
+        assert [(await here.ask(chat(name))).status for name in ("plain", "small", "small")] == [200, 200, 429]
+
+
+async def test_other_names_are_listed_and_told(here: RunningProxy) -> None:
+    listed = (await here.ask(request("/v1/models", method="GET"))).json()["data"]
+    assert [each["id"] for each in listed] == ["chat", "gpt-4o", "default", "plain", "small"]
+    for name in ("gpt-4o", "chat-v4"):
+        assert (await here.ask(request(f"/v1/models/{name}", method="GET"))).json()["id"] == name
+
+
+async def test_a_candidate_in_a_pool_of_its_own_gets_the_copies(tmp_path: Path, green: Upstream) -> None:
+    models = split({3: 100}, {4: 0}, mirror=4)
+    async with (
+        upstream() as blue,
+        running_proxy(tmp_path, blue, table=table(models, GREEN), access=ACCESS, hosts={"green.test": green}) as here,
+    ):
+        reply = await here.ask(chat("chat"))
+        assert reply.headers["tidegate-model-version"] == "3"
+        await until(lambda: green.asked)
+        assert called(blue) == {"chat-v3": 1}
+        assert called(green) == {"chat-v4": 1}
+        assert green.asked[0].headers["host"] == "green.test"
+
+
+STEPS: list[list[routing.Model]] = [
+    [model("chat", {3: 100})],
+    split({3: 100}, {4: 0}),
+    split({3: 100}, {4: 0}, mirror=4),
+    split({3: 80}, {4: 20}),
+    split({3: 0}, {4: 100}),
+    [model("chat", {4: 100}, pool="green")],
+]
+
+
+async def test_no_call_fails_while_one_version_takes_over_from_another(tmp_path: Path, green: Upstream) -> None:
+    async with upstream(serving("chat-v3")) as blue:
+        hosts = {"green.test": green}
+        async with running_proxy(tmp_path, blue, table=table(STEPS[0], GREEN), access=ACCESS, hosts=hosts) as here:
+            for step in STEPS[1:]:
+                before = here.proxy.config.watched[0].generation
+                write_tables(here.root, table(step, GREEN), ACCESS)
+                while here.proxy.config.watched[0].generation == before:
+                    reply = await here.ask(chat("chat"))
+                    assert (reply.status, reply.headers["tidegate-model-version"] in "34") == (200, True)
+            for _ in range(20):
+                reply = await here.ask(chat("chat"))
+                assert (reply.status, reply.headers["tidegate-model-version"]) == (200, "4")
+
+
+async def test_it_is_told_which_version_is_where_and_which_pool_has_no_replica(
+    here: RunningProxy, green: Upstream
+) -> None:
+    async def told(name: str) -> Any:
+        [said] = (await here.ask(request(f"/models/{name}", method="GET"))).json()["models"]
+        return said
+
+    chats, plain = await told("chat"), await told("plain")
+    assert (chats["state"], chats["versions"], chats["why"]) == ("resident", [3, 4], "")
+    assert [(each.get("pool"), each["versions"]) for each in chats["places"]] == [(None, [3]), ("green", [4])]
+    assert (plain["state"], plain["versions"]) == ("resident", [])
+    assert (await told("gpt-4o"))["model"] == "chat"
+    await green.close()
+    await here.look_up()
+    chats = await told("chat")
+    assert (chats["state"], chats["versions"]) == ("resident", [3]), "which answers"
+    assert [each["state"] for each in chats["places"]][1:] in ([], ["unreachable"], ["unseen"])
+
+
+async def test_a_replica_that_serves_something_else_or_does_not_say_is_told_with_why(tmp_path: Path) -> None:
+    async def act(made: Upstream, writer: Any, _: Asked) -> None:
+        await answer(writer, b"<html>" if made.index else b'{"data":[{"id":"chat-v2"}]}')
+
+    async with upstream(act) as blue, running_proxy(tmp_path, blue, table=table(STEPS[0]), access=ACCESS) as here:
+        for index, state, why in ((0, "unknown", "serves no chat-v3: it serves chat-v2"), (1, "unseen", "no list of")):
+            blue.index = index
+            [said] = (await here.ask(request("/models/chat", method="GET"))).json()["models"]
+            assert said["state"] == state
+            assert why in said["why"]
+
+
+BAD = {
+    "model chat stands twice on server llm": [model("chat"), model("chat", {4: 100}, pool="green")],
+    "model chat has the version 3 twice": split({3: 80}, {3: 20}),
+    "model chat is in the pool main twice": [model("chat", {3: 80}), model("chat", {4: 20})],
+    "the shares of model chat's versions must sum to 100, and they sum to 90": split({3: 80}, {4: 10}),
+    "model chat has more than one candidate that gets copies": [
+        model("chat", {3: 100}, mirror=3), model("chat", {4: 0}, pool="green", mirror=4)
+    ],
+    "two models of server llm can be called chat-v3": [model("chat", {3: 100}), model("chat-v3")],
+    "two models of server llm can be called gpt": [model("a", served_names=("gpt",)), model("gpt")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", BAD)
+async def test_a_table_whose_parts_do_not_fit_is_refused_and_the_last_one_stays(
+    tmp_path: Path, green: Upstream, why: str
+) -> None:
+    async with running_proxy(tmp_path, green, table=table(STEPS[0], GREEN), access=ACCESS) as here:
+        text = table([], GREEN).model_dump(mode="json", by_alias=True)
+        text["models"] = [each.model_dump(mode="json", by_alias=True) for each in BAD[why]]
+        here.write("routing.json", json.dumps(text))
+        await until(lambda: here.proxy.config.watched[0].failures)
+        assert here.proxy.config.watched[0].last_error == why
+        assert (await here.ask(chat("chat"))).status == 200
+
+
+async def test_the_path_of_a_call_is_the_same_for_every_version(here: RunningProxy, green: Upstream) -> None:
+    assert (await here.ask(chat("chat-v4"))).status == 200
+    assert green.asked[-1].line == f"POST {CHAT} HTTP/1.1"

@@ -18,8 +18,10 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionUserMessageParam
 from tidegate_contracts import routing
+from tidegate_contracts.eviction import EvictionSettings
 from tidegate_proxy.access.api_keys import new_key
 
+from lab.local_plane.process import Process
 from lab.local_plane.proxy import Proxy, proxy, write_tables
 from tests.policies.eviction.openai.plane import Container, container
 
@@ -37,6 +39,8 @@ class Place:
     container: Container
     proxy: Proxy
     key: str
+    settings: EvictionSettings
+    policy: Process
     lease_port: int
 
     def client(self, **options: Any) -> openai.OpenAI:
@@ -58,13 +62,13 @@ def place(folder: Path, **changes: Any) -> Iterator[Place]:
     pool = {"name": "main", "host": here.host, "http_port": 8000, "live_path": "/health", "loading": "on-demand"}
     key = new_key()
     settings = here.settings("left", "right", **changes)
-    with here.policy(settings) as (_, lease_port), here.running():
+    with here.policy(settings) as (policy, lease_port), here.running():
         server = routing.Server(name=SERVER, kind="openai", pools=(routing.Pool(**pool, lease_port=lease_port),))
         (folder / "proxy").mkdir()
         write_tables(folder / "proxy", table((model("left"), model("right")), server), ACCESS)
         write_key(folder / "proxy", key, "owner")
         with proxy(folder / "proxy", settings={"api_keys": "true"}) as running:
-            yield Place(here, running, key, lease_port)
+            yield Place(here, running, key, settings, policy, lease_port)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +98,7 @@ def test_callers_of_both_at_once_all_have_their_answers(here: Place) -> None:
 
 
 def test_a_stream_keeps_its_model_awake_and_the_other_waits_for_its_end(here: Place) -> None:
+    """Also where the policy is killed meanwhile, and another one takes its place."""
     tokens, times = 250, dict[str, float]()  # some five seconds: more than two leases
     begun = threading.Event()
 
@@ -107,21 +112,33 @@ def test_a_stream_keeps_its_model_awake_and_the_other_waits_for_its_end(here: Pl
         return text
 
     def other() -> str | None:
-        begun.wait(30)
         answer = here.chat("right", max_retries=20)
         times["answered"] = time.monotonic()
         return answer
 
-    with ThreadPoolExecutor(2) as both:
-        text, answer = both.submit(stream), both.submit(other)
-        assert text.result() == "".join(f"word{number} " for number in range(tokens))
-        assert answer.result() == "word0 word1 word2 "
-    assert times["streamed"] < times["answered"]
-    assert "asleep in a stream" not in here.container.calls("left")
+    def both() -> None:
+        begun.clear()
+        with ThreadPoolExecutor(2) as callers:
+            text = callers.submit(stream)
+            assert begun.wait(30)
+            answer = callers.submit(other)
+            assert text.result() == "".join(f"word{number} " for number in range(tokens))
+            assert answer.result() == "word0 word1 word2 "
+        assert times["streamed"] < times["answered"]
+        assert "asleep in a stream" not in here.container.calls("left")
+
+    both()
+    here.chat("left", max_retries=20)
+    here.policy.popen.kill()
+    here.policy.popen.wait()
+    with here.container.policy(here.settings, here.lease_port):
+        assert here.chat("left", max_retries=20)
+        both()
 
 
 def test_who_waits_too_long_is_told_busy_and_when_to_come_again(tmp_path: Path) -> None:
     with place(tmp_path, wait_seconds=1, idle_seconds=60) as here:
+        here.container.fault("left", seconds=3)
         with pytest.raises(openai.InternalServerError) as refused:  # which starts for longer than that
             here.chat("left")
         assert (refused.value.status_code, refused.value.code) == (503, "busy")

@@ -98,14 +98,14 @@ class Container:
             yield process
 
     @contextmanager
-    def policy(self, settings: EvictionSettings) -> Iterator[tuple[Process, int]]:
+    def policy(self, settings: EvictionSettings, lease_port: int = 0) -> Iterator[tuple[Process, int]]:
         """Run the eviction policy itself, as its container does; yield it and the port of its leases."""
         write_settings(self.folder, settings)
         variables = os.environ | python_variables("policies/eviction", "contracts", "service")
         command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", self.host]
         command += ["--settings", self.folder / eviction_process.SETTINGS_FILE, "--control", self.control]
         command += ["--state", self.folder / "state", "--server", self.address]
-        command += ["--lease-port", "0", "--admin-port", "0"]
+        command += ["--lease-port", str(lease_port), "--admin-port", "0"]
         with running("the eviction policy", command, self.folder / "policy.log", variables) as process:
             yield process, process.announced_ports()["lease"]
 

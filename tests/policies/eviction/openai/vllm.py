@@ -217,8 +217,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--enable-sleep-mode", action="store_true")
     said = parser.parse_args(arguments)
     assert Path(said.model).is_dir()
-    start = json.loads((FOLDER / f"{said.served_model_name}.json").read_text()).get("start")
-    if start == "die":
+    model = json.loads((FOLDER / f"{said.served_model_name}.json").read_text())
+    time.sleep(model.get("seconds", 0))
+    if model.get("start") == "die":
         sys.exit("no kernel image is available for execution on the device")
     vllm = Vllm(said.served_model_name, said.gpu_memory_utilization)
     vllm.note("start")

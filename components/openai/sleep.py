@@ -66,7 +66,6 @@ def sleep_settings(
                     "hostMemoryBytes": in_bytes(sleep.host_memory),
                     "keptBytes": in_bytes(sleep.kept),
                     "startSeconds": pool.args.startup_seconds,
-                    "exitSeconds": it.exit_timeout_seconds,
                 },
             ),
             command=lambda model: of_one(

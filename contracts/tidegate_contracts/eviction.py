@@ -60,7 +60,6 @@ class Sleep(Message):
     again at the wake."""
     kept_bytes: Number  # What a process keeps of the slice while its model sleeps.
     start_seconds: Positive  # How long the start of a process may take.
-    exit_seconds: Positive  # How long its end may take, before it is killed.
 
 
 class Tuning(Message):

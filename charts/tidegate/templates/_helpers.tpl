@@ -244,7 +244,6 @@
   {{- end }}
   {{- if $server.openai.sleep }}
   "sleep": {
-    "exitSeconds": {{ int64 ($server.openai.exitTimeoutSeconds | default 120) }},
     "hostMemoryBytes": {{ int64 (include "tidegate.bytes" $server.openai.sleep.hostMemory) }},
     "keptBytes": {{ int64 (include "tidegate.bytes" ($server.openai.sleep.kept | default "1536Mi")) }},
     "startSeconds": {{ int64 ($pool.startupSeconds | default 900) }},

@@ -25,6 +25,7 @@ AGAIN_SECONDS = 0.5  # Between two tries to reach the engine's container, and tw
 BLIND_SECONDS = 30.0  # Without an answer for so long, memory cannot be read.
 SLEEP_SECONDS = 120.0  # That vLLM may take to move weights to the memory of the host, or back: 36 s by llmux's README.
 FREED_SECONDS = 5.0  # After which memory is not back that a sleep has freed: Ollama sees it within 1.5 s.
+END_SECONDS = 10.0  # That the end of a process may take, before it is killed.
 TOLERANCE, TOLERANCE_SHARE = 64 << 20, 20  # Bytes that readings may be off by, or this part of what is to come back.
 HEALTH_SECONDS, UNWELL_LOOKS = 10.0, 6  # Between two looks whether a model that is awake answers; those that end it.
 OTHER_VERSION = 0  # That of a process which was started otherwise than the settings say: none is called so.
@@ -135,7 +136,7 @@ class SleepDriver:
                 log.error("%s has not answered for long: its process is ended", model)
                 unwell[model] = 0
                 with suppress(EngineError):
-                    await self._end(model, 0.0)
+                    await self._end(model)
 
     async def _found(self) -> ServerInventory:
         """Return which models are awake, and which are being started."""
@@ -143,9 +144,12 @@ class SleepDriver:
         for model, process in self._seen.processes.items():
             told = self._told(model)
             self._held[model] = Held(self._sleep.kept_bytes)
-            if not await self._engines.is_healthy(process.port):
+            try:
+                sleeps = await self._engines.is_sleeping(process.port)
+            except EngineError:  # it starts, or hangs
                 loading.append(model)
-            elif await self._engines.is_sleeping(process.port):
+                continue
+            if sleeps:
                 self._held[model].host_bytes = await self._host_bytes(model)
             else:
                 resident.append(model)
@@ -201,8 +205,8 @@ class SleepDriver:
             why = "it is started otherwise now"
             if process.command == command:
                 try:
-                    await self._wake(model, process)
-                    return await self._grew(model, before, self._held[model].kept_bytes)
+                    held = await self._wake(model, process)
+                    return await self._grew(model, held, before)
                 except EngineError as error:
                     why = str(error)
             log.warning("the process of %s is ended, and started anew: %s", model, why)
@@ -213,21 +217,24 @@ class SleepDriver:
         if port is None:
             raise EngineError(f"no more than {len(PROCESS_PORTS)} models can share a slice")
         await self._engines.start(model, command, port)
-        self._held[model] = Held(self._sleep.kept_bytes)
+        held = self._held[model] = Held(self._sleep.kept_bytes)
         try:
             await self._until_healthy(model, port)
         except EngineError:
-            await self._end(model, 0.0)
+            await self._end(model)
             raise
-        return await self._grew(model, before, 0) - self._sleep.kept_bytes
+        return await self._grew(model, held, before, of_kept=held.kept_bytes)
 
-    async def _grew(self, model: str, before: Seen, kept: int) -> int:
-        """Learn what a process takes that is awake now; return by how much memory grew."""
-        grown = max(0, (await self._look()).used_bytes - before.used_bytes)
-        self._held[model].whole_bytes = kept + grown
+    async def _grew(self, model: str, held: Held, before: Seen, of_kept: int = 0) -> int:
+        """Learn what a process takes that is awake now; return by how much memory grew, without this part of it."""
+        now = await self._look()
+        if model not in now.processes:
+            raise EngineError(f"the process of {model} has ended")
+        grown = max(0, now.used_bytes - before.used_bytes - of_kept)
+        held.whole_bytes = held.kept_bytes + grown
         return grown
 
-    async def _wake(self, model: str, process: Process) -> None:
+    async def _wake(self, model: str, process: Process) -> Held:
         """Wake a model whose process is there, or just starts; raises EngineError."""
         held = self._held.setdefault(model, Held(self._sleep.kept_bytes))
         if not await self._engines.is_healthy(process.port):
@@ -238,6 +245,7 @@ class SleepDriver:
             if await self._engines.is_sleeping(process.port):
                 raise EngineError(f"vLLM says that {model} sleeps, though it was woken")
         held.level, held.host_bytes = 2, 0
+        return held
 
     async def _until_healthy(self, model: str, port: int) -> None:
         """Wait until a process that starts listens; raises EngineError."""
@@ -257,18 +265,19 @@ class SleepDriver:
             return
         if told is not None and process.command == self._command(told):
             size = await self._host_bytes(model)
-            if await self._engines.is_sleeping(process.port):  # whoever has told it to
-                self._held[model] = Held(self._sleep.kept_bytes, host_bytes=size)
-                return
-            others = sum(held.host_bytes for name, held in self._held.items() if name != model)
-            for level in (1, 2) if others + size <= self._sleep.host_memory_bytes else (2,):
+            held = self._held.setdefault(model, Held(self._sleep.kept_bytes))
+            others = sum(other.host_bytes for name, other in self._held.items() if name != model)
+            levels = (1, 2) if others + size <= self._sleep.host_memory_bytes else (2,)
+            for level in levels:
                 try:
-                    if level == 2 and await self._engines.is_sleeping(process.port):  # a sleeper only sleeps on
-                        await self._wake(model, process)
+                    if await self._engines.is_sleeping(process.port):
+                        if level == levels[0]:  # whoever has told it to
+                            held.level, held.host_bytes = 2, size
+                            return
+                        await self._wake(model, process)  # for a sleeper only sleeps on
                     await self._engines.sleep(process.port, level, SLEEP_SECONDS)
-                    if await self._is_freed(model, process, before, told.footprint_bytes or 0):
-                        self._held[model].level = level
-                        self._held[model].host_bytes = size if level == 1 else 0
+                    if await self._is_freed(held, process, before, told.footprint_bytes or 0):
+                        held.level, held.host_bytes = level, size if level == 1 else 0
                         return
                     log.warning("%s sleeps, level %d, and its memory is not back", model, level)
                 except EngineError as error:
@@ -276,11 +285,10 @@ class SleepDriver:
         log.warning("the process of %s is ended: it is started anew when its model is wanted", model)
         await self._end(model)
 
-    async def _is_freed(self, model: str, process: Process, before: Seen, footprint: int) -> bool:
+    async def _is_freed(self, held: Held, process: Process, before: Seen, footprint: int) -> bool:
         """Tell whether a sleeper's memory comes back, but for what it may keep."""
         if not await self._engines.is_sleeping(process.port):
             return False
-        held = self._held.setdefault(model, Held(self._sleep.kept_bytes))
         whole = footprint if held.whole_bytes is None else held.whole_bytes
         least = whole - self._sleep.kept_bytes - max(TOLERANCE, whole // TOLERANCE_SHARE)
         until = monotonic() + FREED_SECONDS
@@ -292,9 +300,9 @@ class SleepDriver:
             held.kept_bytes = max(0, held.whole_bytes - freed)
         return True
 
-    async def _end(self, model: str, seconds: float | None = None) -> None:
-        """End a model's process; raises EngineError where it is still there."""
-        await self._engines.end(model, float(self._sleep.exit_seconds) if seconds is None else seconds)
+    async def _end(self, model: str) -> None:
+        """End a model's process, which nobody calls; raises EngineError where it is still there."""
+        await self._engines.end(model, END_SECONDS)
         if model in (await self._look()).processes:
             raise EngineError(f"the process of {model} does not end")
 

@@ -2,7 +2,8 @@
 
 A device plugin allots a device to one container, so all of them run in one. Each answers at a port of its own, so that
 no call goes through here. What vLLM answers in its development mode is for who has the control secret: `Guard`, which
-vLLM puts before its API (`--middleware`), refuses it to others. Nothing here is imported that Python does not bring.
+vLLM puts before its API (`--middleware`, vllm/entrypoints/openai/cli_args.py), refuses it to others. Nothing here is
+imported that Python does not bring.
 """
 
 import hmac
@@ -188,8 +189,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         """Start a model's process."""
-        said = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
         if self._may():
+            said = json.loads(self.rfile.read(int(self.headers["content-length"])))
             try:
                 made = self.engines.start(self._model(), said["command"], said["port"])
                 self._say(201 if made else 409)
@@ -216,6 +217,7 @@ class Handler(BaseHTTPRequestHandler):
     def _may(self) -> bool:
         if self.path.startswith("/processes") and is_secret(self.headers.get(HEADER, "")):
             return True
+        self.close_connection = True  # what it brings is not read
         self._say(403)
         return False
 

@@ -83,7 +83,7 @@ class Container:
             "kind": "openai", "policy": "lru-idle", "repository": str(self.folder / "models"),
             "capacity_bytes": DEVICE * 9 // 10, "idle_seconds": 0, "lease_seconds": 2, "wait_seconds": 10,
             "models": tuple(self.model(name) for name in names),
-            "sleep": Sleep(host_memory_bytes=host_memory, kept_bytes=96 * MIB, start_seconds=30, exit_seconds=3),
+            "sleep": Sleep(host_memory_bytes=host_memory, kept_bytes=96 * MIB, start_seconds=30),
         }  # fmt: skip
         return EvictionSettings(**(said | more))
 

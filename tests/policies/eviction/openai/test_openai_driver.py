@@ -16,11 +16,17 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLEEP_SECONDS", 1.0)
-    monkeypatch.setattr(module, "FREED_SECONDS", 0.5)
+def _again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(module, "END_SECONDS", 2.0)
     monkeypatch.setattr(module, "TOLERANCE", 8 * MIB)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits for what does not come end soon; what does come has the time of a busy machine."""
+    monkeypatch.setattr(module, "SLEEP_SECONDS", 4.0)
+    monkeypatch.setattr(module, "FREED_SECONDS", 1.0)
 
 
 async def load(here: Driving, number: int, model: str) -> Any:
@@ -75,6 +81,7 @@ async def test_weights_beyond_the_bound_of_host_memory_are_dropped_and_read_agai
 
 
 @pytest.mark.parametrize("fault", ["hang", "500", "keep"])
+@pytest.mark.usefixtures("impatient")
 async def test_a_sleep_that_frees_nothing_is_followed_by_a_deeper_one(tmp_path: Path, fault: str) -> None:
     made = container(tmp_path)
     made.add("a", sleep1=fault)
@@ -88,6 +95,7 @@ async def test_a_sleep_that_frees_nothing_is_followed_by_a_deeper_one(tmp_path: 
 
 
 @pytest.mark.parametrize("fault", ["hang", "500", "keep"])
+@pytest.mark.usefixtures("impatient")
 async def test_a_process_that_gives_its_memory_back_in_no_way_is_ended_and_started_anew_when_it_is_wanted(
     tmp_path: Path, fault: str
 ) -> None:
@@ -102,6 +110,7 @@ async def test_a_process_that_gives_its_memory_back_in_no_way_is_ended_and_start
 
 
 @pytest.mark.parametrize("fault", [{"wake": "die"}, {"wake": "500"}, {"wake": "hang"}])
+@pytest.mark.usefixtures("impatient")
 async def test_a_process_that_does_not_wake_is_started_anew(tmp_path: Path, fault: dict[str, str]) -> None:
     made = container(tmp_path, "a")
     async with driving(made, made.settings("a")) as here:
@@ -203,6 +212,21 @@ async def test_a_new_policy_finds_what_is_awake_and_what_sleeps(tmp_path: Path) 
             driver.carry_out([Load(1, "a")])  # how deep it sleeps is not known: its weights are read again
             assert (await heard.said.get())[2] is None
             assert made.calls("a")[2:] == ["wake weights", "reload_weights", "wake kv_cache", "reset_prefix_cache"]
+
+
+async def test_a_process_that_does_not_say_whether_it_sleeps_is_ended_when_it_is_to_sleep(tmp_path: Path) -> None:
+    """A policy that finds it takes it for one that starts: the others are to be had meanwhile."""
+    made = container(tmp_path, "a", "b")
+    settings = made.settings("a", "b")
+    async with driving(made, settings) as here:
+        await load(here, 1, "a")
+        await load(here, 2, "b")
+        made.fault("a", is_sleeping="500")
+        async with following(made, settings) as (_, heard):
+            found = (await heard.said.get())[1]
+            assert (found.resident, found.loading) == (("b",), ("a",))
+        assert await unload(here, 3, "a") == ("unload", 3, None)
+        assert {*(await here.control.look()).processes} == {"b"}
 
 
 async def test_a_process_that_was_started_otherwise_is_of_another_version_and_is_started_anew(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def make(vllm: Vllm, is_dev: bool, sleeps: bool) -> Starlette:
         return Response(status_code=200)
 
     async def is_sleeping(_: Request) -> Response:
-        return JSONResponse({"is_sleeping": bool(vllm.asleep)})
+        return await vllm.misbehave("is_sleeping") or JSONResponse({"is_sleeping": bool(vllm.asleep)})
 
     async def collective_rpc(request: Request) -> Response:
         method = (await request.json())["method"]

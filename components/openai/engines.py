@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 import pulumi_kubernetes as k8s
 from tidegate_contracts import dynamo, openai
 
+from stacks.definition.models import Model
 from stacks.definition.openai import (
     CustomSettings,
     DynamoSettings,
@@ -22,8 +23,8 @@ from stacks.definition.openai import (
 from .. import pods
 from ..args import ObjectStoreRepositoryArgs, PoolArgs, PoolContext, ServerArgs, repository_root
 from ..server_pool import mounts
-from ..values import either, equals, flat, if_true, joined, listed, none_if_empty, of_kind, of_kinds, when
-from .frontends import discovery, namespace
+from ..values import either, equals, flat, if_true, joined, none_if_empty, of_kind, of_kinds, when
+from .frontends import NAMESPACE, discovery
 from .relay import HOME, NO_GPU
 
 Made = TypeVar("Made")
@@ -42,9 +43,8 @@ _IN_THE_POD: Final = {
 class Served:
     """The model that a pool serves: under which name, and what its engine loads."""
 
-    def __init__(self, name: str, folder: str, server: ServerArgs, settings: EngineSettings, pool: str) -> None:
+    def __init__(self, name: str, folder: str, server: ServerArgs, settings: EngineSettings) -> None:
         self.name, self._folder, self._server, self._settings = name, folder, server, settings
-        self.endpoints = namespace(server, pool)
 
     def loaded(self, make: Callable[[str], Made]) -> Made | None:
         """Return what `make` makes of what the engine loads: a folder, a URL, or what is said in place of both."""
@@ -68,19 +68,24 @@ def of_model(
 ) -> list[Made]:
     """Return what `make` makes of the model of a pool: there is one, of one version at the most."""
 
-    def served(name: str, folder: str) -> Made:
-        return make(Served(name, folder, server, settings, pool.name))
+    return flat(pool.models, lambda model: of_one(model, server, settings, lambda served: [make(served)]))
 
-    return flat(
-        pool.models,
-        lambda model: either(
-            none_if_empty(model.versions),
-            lambda versions: listed(
-                versions,
-                lambda share: served(openai.served_as(model.name, share.version), f"{model.name}/{share.version}"),
-            ),
-            lambda: [served(model.name, model.name)],
+
+def of_one(
+    model: Model, server: ServerArgs, settings: EngineSettings, make: Callable[[Served], list[Made]]
+) -> list[Made]:
+    """Return what `make` makes of one model, as it is served."""
+
+    def served(name: str, folder: str) -> list[Made]:
+        return make(Served(name, folder, server, settings))
+
+    return either(
+        none_if_empty(model.versions),
+        lambda versions: flat(
+            versions,
+            lambda share: served(openai.served_as(model.name, share.version), f"{model.name}/{share.version}"),
         ),
+        lambda: served(model.name, model.name),
     )
 
 
@@ -137,14 +142,19 @@ class _Vllm(_Plain):
         return ["vllm", "serve"]
 
     def arguments(self, it: VllmSettings, served: Served) -> list[str]:
-        return joined(
-            served.loaded(lambda model: [model]),
-            [f"--served-model-name={served.name}", f"--port={openai.HTTP_PORT}"],
-            [f"--tensor-parallel-size={it.tensor_parallel_size}", f"--shutdown-timeout={it.exit_timeout_seconds}"],
-            when(it.context_length, lambda tokens: [f"--max-model-len={tokens}"]),
-            served.streamed(lambda: ["--load-format=runai_streamer"]),
-            it.extra_arguments,
-        )
+        return joined(vllm_arguments(it, served), [f"--port={openai.HTTP_PORT}"])
+
+
+def vllm_arguments(it: VllmSettings, served: Served) -> list[str]:
+    """Return the arguments of vLLM, but for its port."""
+    return joined(
+        served.loaded(lambda model: [model]),
+        [f"--served-model-name={served.name}"],
+        [f"--tensor-parallel-size={it.tensor_parallel_size}", f"--shutdown-timeout={it.exit_timeout_seconds}"],
+        when(it.context_length, lambda tokens: [f"--max-model-len={tokens}"]),
+        served.streamed(lambda: ["--load-format=runai_streamer"]),
+        it.extra_arguments,
+    )
 
 
 class _Sglang(_Plain):
@@ -246,13 +256,13 @@ class _Dynamo(_Plain):
             it.extra_arguments,
         )
 
-    def variables(self, it: DynamoSettings, served: Served) -> Variables:
+    def variables(self, it: DynamoSettings, served: Served) -> Variables:  # noqa: ARG002
         # Workers on a GPU cut what is in flight once this time is over, and not before: Dynamo 1.4.2,
         # dynamo/common/utils/graceful_shutdown.py. The mocker by itself ends when nothing is.
         grace = if_true(equals(it.worker, "mocker"), lambda: "0", lambda: f"{it.exit_timeout_seconds}")
         found = either(
             it.frontends,
-            lambda _: discovery({"DYN_NAMESPACE": served.endpoints}),
+            lambda _: discovery({"DYN_NAMESPACE": NAMESPACE}),
             lambda: _variables(**_IN_THE_POD),
         )
         more = pods.variables(

@@ -1,7 +1,7 @@
 """Frontends of Dynamo that all workers of a server share: they find each other through Kubernetes."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -13,7 +13,7 @@ from stacks.definition.pods import Pods
 
 from .. import pods
 from ..args import GRACE_SECONDS, PoolArgs
-from ..place import LOADING, ROLE, SERVER, Place, Texts, pool_headless_name, service_account
+from ..place import LOADING, POOL, ROLE, SERVER, Place, Texts, pool_headless_name, service_account
 from ..values import each, either, joined, merged, none_if_empty, of_kind, total, when
 from .relay import HOME, NO_GPU, relay
 from .server import OpenaiServerArgs
@@ -22,6 +22,9 @@ Made = TypeVar("Made")
 _DISK = "1Gi"  # For the log, and what it fetches of models' tokenizers.
 _MIGRATIONS = 3
 """So often a request goes on at another worker when its own is gone; Dynamo does that for none by default."""
+NAMESPACE: Final = "$(POD_SERVER)_$(POD_POOL)"
+"""Dynamo's own of a worker: those of one share their calls, whatever their models are. Kubernetes fills it in from the
+pod's labels; no server has an underscore in its name."""
 _SETTLED_SECONDS = 10
 """A new frontend knows all workers by then, and only then an old one goes."""
 
@@ -54,7 +57,8 @@ def mounts(server: Any) -> list[k8s.core.v1.VolumeMountArgs] | None:
 
 def discovery(values: dict[str, str]) -> list[k8s.core.v1.EnvVarArgs]:
     """Return the variables of a frontend or a worker that asks the API: who it is, and `values`."""
-    fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_UID": "metadata.uid"}
+    fields = {f"POD_{field.upper()}": f"metadata.{field}" for field in ("name", "namespace", "uid")}
+    fields |= {"POD_SERVER": f"metadata.labels['{SERVER}']", "POD_POOL": f"metadata.labels['{POOL}']"}
     return joined(
         [
             k8s.core.v1.EnvVarArgs(
@@ -65,14 +69,6 @@ def discovery(values: dict[str, str]) -> list[k8s.core.v1.EnvVarArgs]:
         ],
         pods.variables({"DYN_DISCOVERY_BACKEND": "kubernetes", **values}),
     )
-
-
-def namespace(server: Any, pool: str = "") -> str:
-    """Return the namespace that Dynamo's own names have: those of one pool, or what those of a server begin with.
-
-    Workers of one share their calls, whatever their models are. No name of a server has an underscore.
-    """
-    return f"{server.name}_{pool}"
 
 
 class DynamoFrontends(pulumi.ComponentResource):
@@ -203,7 +199,7 @@ def _pod(
                     pods.variables({**HOME, **NO_GPU}),
                     discovery(
                         {
-                            "DYN_NAMESPACE_PREFIX": namespace(server),
+                            "DYN_NAMESPACE_PREFIX": "$(POD_SERVER)_",
                             "DYN_TCP_RESPONSE_STREAM_PORT": f"{dynamo.RESPONSE_PORT}",
                             "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": f"{exit_seconds}",
                             "DYN_MIGRATION_LIMIT": f"{_MIGRATIONS}",

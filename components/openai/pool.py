@@ -1,4 +1,4 @@
-"""A pool of engines that speak OpenAI's HTTP API: replicas of one model on one kind of slice."""
+"""A pool of engines that speak OpenAI's HTTP API: replicas of one model, or of several that share a slice."""
 
 from typing import Any, cast
 
@@ -6,14 +6,18 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import dynamo, openai
 
+from stacks.definition.pools import OnDemand
+
 from .. import pods, server_pool
 from ..args import PoolContext
+from ..eviction import lease_ports, policy_sidecars, policy_volumes
 from ..gpu_placement import GpuPlacement
-from ..values import joined, none_if_empty, quotient
+from ..values import joined, none_if_empty, of_kind, quotient
 from . import frontends
 from .engines import Engine, Served, by_engine, of_model
 from .relay import HOME, relay
 from .server import OpenaiServerArgs
+from .sleep import sleep_settings, sleepers
 
 
 class OpenaiPool(pulumi.ComponentResource):
@@ -29,12 +33,22 @@ class OpenaiPool(pulumi.ComponentResource):
             pool,
             placement,
             server.openai.exit_timeout_seconds,
-            frontends.volumes(server),
-            init_containers=by_engine(server.openai, lambda engine, it: _sidecars(pool, engine, it)),
-            containers=by_engine(
-                server.openai,
-                lambda engine, it: of_model(
-                    args, server, it, lambda served: _engine(pool, placement, engine, it, served)
+            none_if_empty(joined(policy_volumes(pool), frontends.volumes(server))),
+            init_containers=none_if_empty(
+                joined(
+                    policy_sidecars(pool, server_pool.repository_mounts(server, openai.REPOSITORY_ROOT)),
+                    by_engine(server.openai, lambda engine, it: _sidecars(pool, engine, it)),
+                )
+            ),
+            containers=of_kind(
+                args.loading,
+                OnDemand,
+                lambda _: [sleepers(pool, server, placement)],
+                lambda: by_engine(
+                    server.openai,
+                    lambda engine, it: of_model(
+                        args, server, it, lambda served: _engine(pool, placement, engine, it, served)
+                    ),
                 ),
             ),
         )
@@ -44,8 +58,16 @@ class OpenaiPool(pulumi.ComponentResource):
             lambda _: [pods.service_port("system", dynamo.SYSTEM_PORT, dynamo.SYSTEM_PORT)],
             lambda: [pods.service_port("http", openai.HTTP_PORT, openai.HTTP_PORT)],
         )
-        found_by = frontends.shared(server, lambda _: dynamo.SERVICE_LABELS)
-        server_pool.declare(name, pool, spec, ports, self, headless_labels=found_by)
+        server_pool.declare(
+            name,
+            pool,
+            spec,
+            ports,
+            self,
+            more_ports=lease_ports(pool),
+            headless_labels=frontends.shared(server, lambda _: dynamo.SERVICE_LABELS),
+            needs=sleep_settings(name, pool, server, child),
+        )
         self.register_outputs({})
 
 

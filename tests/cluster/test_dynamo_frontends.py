@@ -95,7 +95,9 @@ class Place:
         """Run what the main container of a pod runs, on this machine, with more arguments."""
         (one,) = pod["spec"]["containers"]
         name = called or pod["metadata"]["name"]
-        told = {each["name"]: _value(each, pod) for each in one["env"]}
+        told: dict[str, str] = {}
+        for each in one["env"]:
+            told[each["name"]] = _value(each, pod, told)
         port, answers = free_ports(2)
         told |= {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder), **LOOPBACK}
         told |= {"DYN_SYSTEM_PORT": str(port)} if "DYN_SYSTEM_PORT" in told else {}
@@ -167,12 +169,14 @@ class Place:
         work.join()
 
 
-def _value(each: dict[str, Any], pod: KubernetesObject) -> str:
+def _value(each: dict[str, Any], pod: KubernetesObject, before: dict[str, str]) -> str:
     """Return the value of a variable, as the kubelet makes it."""
     if "value" in each:
-        return str(each["value"])
-    _, key = each["valueFrom"]["fieldRef"]["fieldPath"].split(".")
-    return str(pod["metadata"][key])
+        return re.sub(r"\$\((\w+)\)", lambda found: before[found[1]], str(each["value"]))
+    path = each["valueFrom"]["fieldRef"]["fieldPath"].removeprefix("metadata.")
+    if label := re.fullmatch(r"labels\['(.*)'\]", path):
+        return str(pod["metadata"]["labels"][label[1]])
+    return str(pod["metadata"][path])
 
 
 def whole(events: Sequence[str]) -> bool:

@@ -110,7 +110,7 @@ def access_table(proxy: ProxyArgs) -> Tree:
             proxy.auth.oidc, lambda issuer: picked(issuer, "issuer", "audiences", "jwks_url", "groups_claim")
         ),
         "rules": listed(proxy.access, lambda rule: picked(rule, *rule_keys)),
-        "rateLimit": picked(proxy.rate_limit, "requests_per_minute", "burst"),
+        "rateLimit": picked(proxy.rate_limit, "requests_per_minute", "burst", "tokens_per_minute"),
     }
 
 

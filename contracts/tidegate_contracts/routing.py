@@ -183,6 +183,8 @@ class RateLimit(Message):
 
     requests_per_minute: Annotated[int, Field(ge=1)]
     burst: Annotated[int, Field(ge=1)]
+    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Tokens a minute, of prompts and completions together, where servers say what calls used (`usage`)."""
 
 
 class AccessTable(Message):

@@ -1,6 +1,5 @@
 """The proxy itself, as the process that runs in its container: its tables, its settings, its ports."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +12,10 @@ from pathlib import Path
 from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import variable
 
+from . import named_proxy
 from .process import HOST, Server, listens, python_variables, replace_file, running
 
 ENVIRONMENT = "test"
-NAMES = "TIDEGATE_NAMES"  # The variable that names a file of names: names/sitecustomize.py.
 SETTINGS = {
     "environment": ENVIRONMENT,
     "replicas_host": "localhost",
@@ -63,11 +62,6 @@ def write_tables(root: Path, *tables: routing.RoutingTable | routing.AccessTable
         replace_file(folder / name, text)
 
 
-def write_names(file: Path, names: Mapping[str, Sequence[str]]) -> None:
-    """Write which addresses of loopback a name has, as a cluster's DNS has those of a pool's pods; for `proxy`."""
-    replace_file(file, json.dumps(names))
-
-
 @contextmanager
 def proxy(
     root: Path,
@@ -80,14 +74,14 @@ def proxy(
     """Run a proxy with the tables in `root`; it is ready, and it ends with the block.
 
     `ports` are those of one whose place it takes; else they are free ones. `packages` are folders of further modules.
-    `names` is a file of names that it finds addresses of, see `write_names`.
+    `names` is a file of what pools' names stand for (`named_proxy`); without it they are looked up.
     """
     said = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
+    module = proxy_process.MODULE
     if names is not None:
-        said |= {NAMES: str(names)}
-        packages = (*packages, "lab/local_plane/names")
+        module, said = named_proxy.__name__, said | {named_proxy.VARIABLE: str(names)}
     environment = os.environ | said | python_variables("proxy", "contracts", "service", *packages)
-    command: list[str | Path] = [sys.executable, "-m", proxy_process.MODULE, "--root", root, "--host", HOST]
+    command: list[str | Path] = [sys.executable, "-m", module, "--root", root, "--host", HOST]
     for side, port in zip(("http", "grpc", "admin"), ports or (0, 0, 0), strict=True):
         command += [f"--{side}-port", str(port)]
     log = root / "proxy.log"

@@ -147,7 +147,8 @@ class Pool:
 
     def _able(self, now: float, tried: Sequence[Replica]) -> list[Replica]:
         able = [each for each in self.replicas if each not in tried and each.breaker.allows(now)]
-        return [each for each in able if each.listed] or able
+        able = [each for each in able if each.listed] or able
+        return [each for each in able if each.avoided_until <= now] or able
 
     async def refresh(self) -> None:
         """Look the name up once."""

@@ -17,9 +17,10 @@ from tidegate_eviction.staging.tier import MODELS
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from lab.demo.visitor import Visitor
+from lab.local_plane.named_proxy import write_names
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
 from lab.local_plane.process import free_ports
-from lab.local_plane.proxy import Proxy, proxy, write_names, write_tables
+from lab.local_plane.proxy import Proxy, proxy, write_tables
 from lab.local_plane.repository import Model
 from lab.local_plane.slow_volume import SlowVolume, forget
 from lab.local_plane.triton import Triton, triton
@@ -105,7 +106,7 @@ def staged(
     assert {each.name for each in table.models} == {*models}
     replicas: list[Replica] = []
     places: dict[str, dict[str, Any]] = {}
-    addresses: dict[str, list[str]] = {}
+    addresses: dict[str, list[tuple[str, int]]] = {}
     with ExitStack() as running:
         for _, server, pool in stack.pools():
             name, ports, count = f"{server.name}-{pool.name}", free_ports(5), pool.replicas or 1
@@ -126,7 +127,7 @@ def staged(
                 if volume is not None:
                     volume.slow_down(at.process.pid)
                     volume.slow_down(beside.process.pid)
-            addresses[f"{name}.pool"] = [f"127.0.0.{number + 1}" for number in range(count)]
+            addresses[f"{name}.pool"] = [(f"127.0.0.{number + 1}", ports[0]) for number in range(count)]
             places[pool.name] = {
                 "host": f"{name}.pool", "http_port": ports[0], "grpc_port": ports[1], "lease_port": ports[3]
             }  # fmt: skip

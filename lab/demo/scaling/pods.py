@@ -20,10 +20,11 @@ from tidegate_proxy.access.api_keys import hash_line
 
 from components.args import PRE_STOP_SECONDS
 from lab.local_cluster import LocalCluster
+from lab.local_plane.named_proxy import write_names
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
 from lab.local_plane.process import HOST, Process, free_ports
 from lab.local_plane.prometheus import Prometheus
-from lab.local_plane.proxy import Proxy, proxy, write_names, write_tables
+from lab.local_plane.proxy import Proxy, proxy, write_tables
 from lab.local_plane.triton import Triton, triton
 
 TUNING = Tuning(tolerance_bytes=16 << 20, retry_most_seconds=10)
@@ -162,8 +163,9 @@ class Kubelet:
     def _tell(self) -> None:
         """Write what DNS says of the pools, and what Prometheus scrapes."""
         table, _ = self._tables()
-        hosts = {f"{server.name}-{pool.name}": pool.host for server in table.servers for pool in server.pools}
-        write_names(self._names, {host: [pod.host for pod in self.of(pool)] for pool, host in hosts.items()})
+        pools = {f"{server.name}-{pool.name}": pool for server in table.servers for pool in server.pools}
+        addresses = {pool.host: [(pod.host, pool.http_port) for pod in self.of(name)] for name, pool in pools.items()}
+        write_names(self._names, addresses)
         if self.prometheus is not None:
             self.prometheus.scrape({address: pod.name for pod in self.pods.values() for address in pod.scraped})
 

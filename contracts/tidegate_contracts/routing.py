@@ -38,6 +38,8 @@ class Pool(Message):
     """Where a replica answers 200 for as long as it is not hung, where that is elsewhere than its kind has it."""
     loading: Literal["preload", "on-demand"]
     empty: bool | None = None  # Whether it is meant to have no replica now: then nobody is told that it has none.
+    wake_seconds: Annotated[int, Field(ge=1)] | None = None
+    """It may have no replica while nobody calls, and a call brings one: so long it waits for that."""
     lease_port: Port | None = None  # Port of the eviction policy beside each replica; only on-demand pools have one.
 
 

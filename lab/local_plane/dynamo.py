@@ -7,7 +7,7 @@ import http.client
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +36,8 @@ class Dynamo:
     process: Process
     http_port: int
     workers: dict[str, Process]  # By the name of the model that each serves.
-    system_ports: Mapping[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
-    _run_worker: Callable[[str], Process]
+    system_ports: dict[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
+    _run_worker: Callable[[str, Path | None], Process]
 
     @property
     def http(self) -> str:
@@ -66,7 +66,12 @@ class Dynamo:
     def start_again(self, model: str) -> None:
         """Run a worker in place of one that has ended; it serves when the model is `served`."""
         set_aside(self.workers[model].log)
-        self.workers[model] = self._run_worker(model)
+        self.workers[model] = self._run_worker(model, None)
+
+    def start(self, model: str, folder: Path) -> None:
+        """Run a worker of one more model, from a folder; it has it when this returns."""
+        worker = self.workers[model] = self._run_worker(model, folder)
+        worker.wait_until(lambda: model in self.served(), READY_SECONDS)
 
     def _ask(self, path: str) -> tuple[int, bytes]:
         asking = http.client.HTTPConnection(self.http, timeout=10)
@@ -87,18 +92,20 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
     python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
     write_model(folder / "model")
     variables = os.environ | _LOOPBACK | {"DYN_FILE_KV": str(folder / "discovery"), "HOME": str(folder)}
-    port, *free = free_ports(1 + len(models))
-    system_ports = dict(zip(models, free, strict=True))
+    [port] = free_ports(1)
+    folders, system_ports = dict[str, Path](), dict[str, int]()
     frontend = ["-m", "dynamo.frontend", "--http-port", str(port), "--discovery-backend", "file"]
     with ExitStack() as stack:
 
         def run(name: str, command: Sequence[str], **more: str) -> Process:
             return stack.enter_context(running(name, [python, *command], folder / f"{name}.log", variables | more))
 
-        def run_worker(model: str) -> Process:
+        def run_worker(model: str, where: Path | None = None) -> Process:
+            where = folders[model] = where or folders.get(model, folder / "model")
+            system_ports.setdefault(model, free_ports(1)[0])
             # An endpoint of its own: workers of one endpoint share their calls, whatever their models are.
             endpoint = f"dyn://{model.replace('.', '-')}.backend.generate"
-            command = ["-m", "dynamo.mocker", "--model-path", str(folder / "model"), "--model-name", model]
+            command = ["-m", "dynamo.mocker", "--model-path", str(where), "--model-name", model]
             command += ["--endpoint", endpoint, "--discovery-backend", "file", *options]
             return run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(system_ports[model]))
 

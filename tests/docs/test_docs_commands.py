@@ -35,9 +35,11 @@ RUN = {
     "docs/export.md: ": "tests/client/triton/export/test_export_docs.py",
     "docs/helm.md: make values": "tests/cluster/test_handover.py",
     "docs/json.md: make check JSON=1": "tests/rollout/test_rollout_json.py",
+    "docs/openai.md: tidegate model check chat": "tests/client/openai/test_openai_life.py",
     "docs/models.md: ": "tests/docs/test_docs_models.py",
     "docs/platform.md: make init": "tests/rollout/init/test_init_platform.py",
     "docs/proxy-api.md: ": "tests/proxy/docs/test_docs_proxy_api.py",
+    "docs/scaling.md: make demo-scaling": "tests/lab/demo/test_demo_scaling.py",
     "docs/simulator.md: pip install": "tests/requirements/test_packages.py",
     "docs/simulator.md: python -m": "tests/policies/eviction/simulate/test_simulate_command.py",
 }

@@ -292,7 +292,6 @@ class LiveConfig:
         models = await new.models(old, set(same.values()), pace)
         pools = {key: same.get(key) or self._pool(key[0], *each) for key, each in told.items()}
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
-        await asyncio.gather(*(pool.refresh() for pool in fresh))
         routes = Routes(table, pools)
         while models:
             await pace.step()
@@ -301,6 +300,7 @@ class LiveConfig:
                 routes.keep(entry, text)
             else:
                 routes.add(entry, text)
+        await asyncio.gather(*(pool.refresh() for pool in fresh))
         self.routes = routes
         for server, model in self._meter.forget_models(routes.find):
             for route in routes.find(server, model):

@@ -49,6 +49,7 @@ inventory has prices ([capacity.md](capacity.md#prices)): it is what runs now, a
 | who evicts whom? | Slice | Who evicts whom |
 | did the last promotion raise errors? | Rollout | Did the last promotion raise errors? |
 | which replica is slow? | Proxy | Which replica is slow? |
+| is a language model slow because requests wait? | Engine | Running and waiting |
 | will tonight's batch fit? | Slice | Will tonight's batch fit? |
 
 """

@@ -60,14 +60,14 @@ def _row(model: "VisibleModel", place: "Place") -> tuple[object, ...]:
     if evictable and any(each.in_flight for each in place.leases):
         evictable = "not while calls are in flight"
     return (
-        f"{model.server}/{model.pool}", place.replica, place.state, moment(place.since),
+        f"{model.server}/{place.pool or model.pool}", place.replica, place.state, moment(place.since),
         ", ".join(map(str, place.versions)), place.waiters or "", holders, last, evictable,
     )  # fmt: skip
 
 
 def _reasons(model: "VisibleModel") -> list[str]:
     told = [line for place in model.places for line in _reasons_at(model, place)]
-    return told if model.places or not model.why else [f"{model.server}/{model.pool}: {model.why}"]
+    return told or ([f"{model.server}/{model.pool}: {model.why}"] if model.why else [])
 
 
 def _reasons_at(model: "VisibleModel", place: "Place") -> list[str]:

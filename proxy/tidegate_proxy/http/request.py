@@ -371,12 +371,13 @@ class HttpRequest(HeadedRequest):
             size = size or forwarding.size
             forwarding.finish(now)
             route = forwarding.grant.route
-            count = route.http_count
-            if count is None:
-                count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
-            count.ended(status, seconds, body.received, size)
-            principal = forwarding.grant.identity.principal
-            shared.meter.called(principal.name, principal.source, "http", status)
+            if not (forwarding.looks and status == ProblemType.BUSY.status):  # who only looks is no caller in vain
+                count = route.http_count
+                if count is None:
+                    count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
+                count.ended(status, seconds, body.received, size)
+                principal = forwarding.grant.identity.principal
+                shared.meter.called(principal.name, principal.source, "http", status)
             called, waited = (route.server, route.name), forwarding.waited
         is_logged = shared.call_log.wants(status, now, called, seconds=seconds, waited=waited)
         if is_logged or self._span is not None:

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidegate_contracts import triton
+from tidegate_contracts.eviction import EvictionSettings
+from tidegate_contracts.triton import MEMORY_MODEL
 
 from ..server import Connection, ModelRepository, ServerEvents
 from .control import TritonControl
 from .driver import TritonDriver
-from .memory import MODEL, MemoryReader, MemorySource
+from .memory import MemoryReader, MemorySource
 from .repository import TritonRepository
 
 ADDRESS = f"127.0.0.1:{triton.GRPC_PORT}"
@@ -19,14 +21,18 @@ class TritonKind:
     """Triton in explicit model control mode, with its control API restricted to the policy."""
 
     memory_sources: tuple[str, ...] = tuple(MemorySource)
-    reserved_models: frozenset[str] = frozenset({MODEL})
+    reserved_models: frozenset[str] = frozenset({MEMORY_MODEL})
 
     def repository(self, root: str, staged: bool = False) -> TritonRepository:
         """Return the model repository at a folder, or in object storage."""
         return TritonRepository(root, staged)
 
     def driver(
-        self, connection: Connection, repository: Callable[[], ModelRepository], events: ServerEvents
+        self,
+        connection: Connection,
+        repository: Callable[[], ModelRepository],
+        events: ServerEvents,
+        settings: Callable[[], EvictionSettings],  # noqa: ARG002
     ) -> TritonDriver:
         """Return the driver of the Triton at the connection's gRPC address."""
         tls_root = (connection.tls_root or Path(triton.TLS_ROOT)) if connection.tls else None
@@ -40,3 +46,7 @@ class TritonKind:
             return found.override(model, versions)
 
         return TritonDriver(control, memory, override, connection.recycle, events)
+
+    def problem(self, settings: EvictionSettings) -> str:  # noqa: ARG002
+        """Return nothing: what it needs, all settings have."""
+        return ""

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
-from tidegate_contracts.whereabouts import SliceRoom, VisibleModel
+from tidegate_contracts.whereabouts import Place, SliceRoom, VisibleModel
 
 from .calling.inputs import signature_of
 from .calling.proxy import ProxyClient, model_path
@@ -38,6 +38,17 @@ class PlaneOverview(AskedPlane):
 
     models: tuple[VisibleModel, ...] = ()
     slices: tuple[SliceRoom, ...] = ()
+
+
+def runbook(model: VisibleModel, place: Place) -> str:
+    """Return where it is written what to do about a replica that has a model not in use, or nothing."""
+    alert = ""
+    if place.state == "unreachable":
+        pool = [each.state for each in model.places if each.pool == place.pool]
+        alert = "TidegatePoolGone" if {*pool} == {"unreachable"} else "TidegateBreakerOpen"
+    elif model.loading == "on-demand":
+        alert = {"unseen": "TidegatePolicySilent", "queued": "TidegateCallsBusy"}.get(place.state, "")
+    return f"docs/runbooks.md, {alert}" if alert else ""
 
 
 def overview(proxies: Sequence[KnownProxy], seconds: float = _ANSWER_SECONDS) -> list[PlaneOverview]:

@@ -97,6 +97,7 @@ class Model:
     failures: Failures = field(default_factory=Failures)
     refused: int = 0  # Callers that were told busy since it was last resident.
     busy_at: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_BUSY))  # When any were told so, lately.
+    no_room: tuple[float, float] = (-math.inf, -math.inf)  # When the first and last were, without a load since.
     suspect: bool = False  # The server ended while several were being loaded: it is loaded alone next time.
     queued_at: float = 0.0
     room_made: bool = False  # Room is reserved for it until it is loaded: others were evicted for it, as a rule.
@@ -228,8 +229,7 @@ class Pool:
         """Change a model's state; KeyError where `states` has no such transition."""
         after = AFTER[model.state, cause]
         self.by_state[model.state].pop(model.name, None)
-        model.state, model.since = after, self.now
-        model.why = ""
+        model.state, model.since, model.why = after, self.now, ""
         if after is State.UNKNOWN:
             del self.models[model.name]
         else:

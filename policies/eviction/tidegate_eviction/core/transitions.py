@@ -59,7 +59,7 @@ def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> N
     model.held = model.pieces
     number = next(pool.numbers)
     model.operation = Operation(number, pool.now, new, is_alone, clean, watch, model.wanted_identity)
-    model.room_made = False
+    model.room_made, model.no_room = False, (-math.inf, -math.inf)
     pool.loads[number] = model
     versions = model.spec.versions if model.spec else ()
     asked = min((waiter.ticket.asked for waiter in model.waiters.values()), default=pool.now)

@@ -198,6 +198,34 @@ def test_a_listing_says_who_was_told_busy_in_the_last_five_minutes() -> None:
     assert busy() == {"x": 0, "a": 1}
 
 
+def test_a_model_that_is_refused_again_and_again_is_told_to_have_no_room_since_the_first_time() -> None:
+    world = full({"a": 60, "b": 60})
+
+    world.busy("p2", "b", 0.0)
+    began = world.now
+    for _ in range(3):
+        world.advance(RULES.idle_seconds / 3)
+        world.ask("p1", "a", None)
+        world.busy("p2", "b", 0.0)
+        found = world.listed("b")
+        assert found.state == "cold"
+        assert found.no_room_seconds == pytest.approx(world.now - began)
+        assert found.why.startswith("there is no room")
+    world.end_of_requests()
+    world.advance(RULES.idle_seconds)
+    waits = world.ask("p2", "b", None)
+    assert world.listed("b").no_room_seconds == pytest.approx(world.now - began), "its room is still being freed"
+    assert isinstance(world.answer(waits), lease.Granted)
+    assert world.listed("b").no_room_seconds is None
+
+
+def test_who_was_not_asked_for_in_five_minutes_starves_no_more() -> None:
+    world = full({"a": 60, "b": 60})
+    world.busy("p2", "b", 0.0)
+    world.advance(lease.BUSY_SECONDS)
+    assert (world.listed("b").no_room_seconds, world.listed("b").why) == (None, "")
+
+
 def test_what_is_only_to_have_spare_room_has_it_or_is_refused_at_once_and_nothing_goes_for_it() -> None:
     world = started(specs({"a": 40, "b": 40, "c": 40}))
     used(world, "a")

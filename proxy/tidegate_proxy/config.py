@@ -135,7 +135,7 @@ def _first(error: ValidationError, where: str = "") -> str:
     first = error.errors(include_input=False, include_url=False)[0]
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     place = ".".join(map(str, [*([where] if where else []), *first["loc"]]))
-    return f"{place or 'it'}: {first['msg'].removeprefix('Value error, ')}{more}"
+    return f"{place}{': ' if place else ''}{first['msg'].removeprefix('Value error, ')}{more}"
 
 
 @dataclass(eq=False)
@@ -185,7 +185,7 @@ class WatchedFile:
                 return
             self.failures += 1
             self.last_error = str(error)
-            log.error("%s was refused, the last good one stays: %s", self.path, error)
+            log.error("%s was refused: %s; the last good one stays", self.path, error)
         except Exception:  # a defect: the others are followed all the same
             self.failures += 1
             self.last_error = "the proxy has a defect; it is in the log"

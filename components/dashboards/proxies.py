@@ -4,6 +4,7 @@ from .panel import BY, HERE, RATE, Dashboard, Panel, Query, quantiles
 
 _POOL = f"{BY}, server, pool"
 _AT = f"{_POOL}, replica"
+_ASKING = f"count by ({_AT}) (tidegate_proxy_breaker{{{HERE}}})"
 _ANSWERED = f"sum by ({BY}, pod) (rate(nv_inference_request_success{{{HERE}}}{RATE}) > 0)"
 
 PROXY = Dashboard(
@@ -50,12 +51,12 @@ PROXY = Dashboard(
                 "Which replica is slow?",
                 "Seconds that Triton takes for a request, by pod: its queue and computing; and how many proxies get no"
                 " answer at all from a replica, by its address. One far above the others, or without an answer: look"
-                " at its node and its log, and delete the pod. Calls at each replica says since when.",
+                " at its node and its log, and delete the pod. Breakers says since when.",
                 (Query(f"sum by ({BY}, pod) (rate(nv_inference_request_duration_us{{{HERE}}}{RATE}))"
                        f" / {_ANSWERED} / 1e6",
                        "seconds"),
-                 Query(f'sum by ({_AT}) (tidegate_proxy_breaker{{{HERE}, state!="closed"}}) > 0'
-                       f" or on ({BY}) sum by ({BY}) (tidegate_proxy_in_flight{{{HERE}}}) * 0",
+                 Query(f"{_ASKING} - (count by ({_AT}) (tidegate_proxy_breaker{{{HERE}, state=\"closed\"}})"
+                       f" or {_ASKING} * 0)",
                        "proxies without an answer")),
                 "short", "table", 12,
             ),

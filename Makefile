@@ -223,6 +223,14 @@ demo-lifecycle: .test ## Show the life of a model, from a notebook to production
 demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the commands of docs/models.md
 	@$(TEST) -m lab.demo lifecycle-up
 
+.PHONY: demo-llm
+demo-llm: .test ## Show language models: NVIDIA Dynamo without a GPU, OpenAI's client, shares, kills, updates, and what the proxy costs
+	@$(TEST) -m lab.demo llm
+
+.PHONY: demo-scaling
+demo-scaling: .test ## Show a pool and a proxy scale under a wave of load: real KEDA, metrics-server, Triton (nine minutes; builds them first)
+	@$(TEST) -m lab.demo scaling
+
 .PHONY: test test-all
 test: .parts ## Check style, types (beside the tests) and every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
 test-all: .parts ## The same, and every thorough test with all examples: kills, corpora, several clusters

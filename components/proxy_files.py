@@ -11,7 +11,7 @@ from tidegate_contracts.proxy_settings import variable
 
 from stacks.definition.environment import Domino
 from stacks.definition.models import Model
-from stacks.definition.pools import OnDemand
+from stacks.definition.pools import OnDemand, QueueScaling
 from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 
 from .args import PoolArgs, ProxyArgs, ServerArgs, called
@@ -73,6 +73,11 @@ def _pool(place: Place, kind: ServerKind, server: ServerArgs, pool: PoolArgs) ->
         "livePath": kind.live_path(server),
         "loading": pool.loading.mode,
         "empty": either(pool.autoscaling, lambda _: None, lambda: if_true(pool.replicas, lambda: None, lambda: True)),
+        "wakeSeconds": of_kind(
+            pool.autoscaling,
+            QueueScaling,
+            lambda scaling: if_true(scaling.min, lambda: None, lambda: scaling.wake_seconds),
+        ),
         "leasePort": of_kind(pool.loading, OnDemand, lambda _: eviction_process.LEASE_PORT),
     }
 
@@ -105,7 +110,7 @@ def access_table(proxy: ProxyArgs) -> Tree:
             proxy.auth.oidc, lambda issuer: picked(issuer, "issuer", "audiences", "jwks_url", "groups_claim")
         ),
         "rules": listed(proxy.access, lambda rule: picked(rule, *rule_keys)),
-        "rateLimit": picked(proxy.rate_limit, "requests_per_minute", "burst"),
+        "rateLimit": picked(proxy.rate_limit, "requests_per_minute", "burst", "tokens_per_minute"),
     }
 
 

@@ -42,7 +42,7 @@ class Key:
 def keys_of(model: Model) -> dict[str, Key]:
     """Return the keys of a part by their names, in the order in which the model declares them."""
     hints = get_type_hints(model, include_extras=True)
-    owners = {name: each for each in model.__mro__ for name in vars(each).get("__annotations__", {})}
+    owners = {name: each for each in reversed(model.__mro__) for name in vars(each).get("__annotations__", {})}
     docstrings: dict[str, str] = {}
     for each in reversed(model.__mro__[: model.__mro__.index(BaseModel)]):
         docstrings |= _field_docstrings(each.__module__).get(each.__name__, {})

@@ -68,11 +68,13 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         golden: Path | Mapping[str, Any] | None = None,
         key: "SigningKey | None" = None,
         experiment: str | None = None,
+        trusted: bool = False,
     ) -> "RegisteredVersion":
         """Register the entry in a folder as a new version; the same content is always the same version.
 
         `name` is the model's (by default the folder's), `server` the inference server that its endpoints name,
         `golden` a golden request or the JSON file with it, `experiment` that of MLflow to make the runs in.
+        `trusted`: code that the entry may do without may go with it.
         """
         from .registry import Registry
         from .registry.golden import read_golden
@@ -92,13 +94,13 @@ class Tidegate(AbstractContextManager["Tidegate"]):
                 total += file.lstat().st_size if file.is_file() else 0
         with self._progress("reading", total) as advance:
             manifest = manifest_of(entry, name, advance)
-        for warning in checked(entry, manifest.model):
+        for warning in checked(entry, manifest.model, trusted=trusted):
             self._tell(warning)
         registered_by, unproven = registrant()
         with self._progress("sending", manifest.size) as advance:
             version = Registry(experiment=experiment).register(
                 entry, registered_by=registered_by, server=server, golden=request, key=key, manifest=manifest,
-                progress=advance, unproven=unproven, tell=self._tell,
+                progress=advance, unproven=unproven, tell=self._tell, trusted=trusted,
             )  # fmt: skip
         if unproven:
             self._tell(f"registered as {registered_by}: {unproven}")
@@ -189,13 +191,18 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         """Call a model, and return its outputs: by name as arrays, or a table where a table was given.
 
         `inputs` is a DataFrame, a dict of arrays or lists, a list of dicts, or an array of the only input. Without an
-        `environment` the proxy is the one of DOMINO_INFERENCE_PROXY. `parameters` are those of `Model.predict`.
+        `environment` the proxy is the one of DOMINO_INFERENCE_PROXY. `parameters` are those of `Model.predict`. Of a
+        language model it is the body of a chat, a completion or embeddings, and the outputs are lists.
         """
         from .calling.model import Model
         from .status import proxy_of
 
         name, _, version = model.partition("@")
-        with proxy_of(name, environment, plane, file=self._environments).client(seconds) as client:
+        proxy = proxy_of(name, environment, plane, file=self._environments)
+        with proxy.client(seconds) as client:
+            if not (kind := proxy.kind_of_model(name)).speaks_v2:
+                answer = kind.ask(client, name, inputs, version=version or None)
+                return {each["name"]: each["data"] for each in answer["outputs"]}
             return Model(client, name, version=version or None).predict(inputs, parameters)
 
     def status(

@@ -6,24 +6,37 @@ name stands in a folder of its name beside this module; a further kind is one su
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import BaseModel
 
 from .errors import UsageError
 from .findings import Finding
+from .openai.kind import OpenaiKind
 from .repository import Configs, Repository, StoredFile
 from .triton.kind import TritonKind
+
+if TYPE_CHECKING:
+    from .calling.proxy import ProxyClient
+    from .registry.golden import Golden
 
 
 class ServerKind(Protocol):
     """One kind of inference server. Nothing that is in an entry is ever run."""
+
+    follows_repository: bool
+    """Whether its servers look at the repository, and serve what its configuration says; others load what the
+    definition names, when they start."""
+    speaks_v2: bool  # Whether models are called by KServe v2, as client models do it, and tell its statistics.
 
     def recognises(self, folder: Path) -> bool:
         """Tell whether a folder seems to be an entry, or a repository of entries, of this kind."""
 
     def entries_in(self, folder: Path) -> list[Path]:
         """Return the entries in a repository, or the folder itself where it is an entry."""
+
+    def version_folder(self, entry: Path) -> str:
+        """Return the folder of an entry's version, `.` for the entry's own; raises UsageError where it has no such."""
 
     def check(
         self,
@@ -33,15 +46,22 @@ class ServerKind(Protocol):
         backends: Collection[str] | None = None,
         gpu: bool | None = None,
         packages: Collection[str] | None = None,
+        trusted: bool = False,
     ) -> list[Finding]:
         """Return what keeps a server from serving an entry as the model `name`, or differs from what seems to be meant.
 
-        `backends`, `gpu` and `packages` (of Python) are what the server has, None where that is open.
-        Raises UsageError.
+        `backends`, `gpu` and `packages` (of Python) are what the server has, None where that is open; `trusted`: code
+        that the entry may do without is no error. Raises UsageError.
         """
 
-    def tensors(self, folder: Path) -> tuple[Mapping[str, bool], Collection[str]]:
-        """Return the inputs of an entry, and whether each may be left out; and its outputs. None where it says none."""
+    def check_golden(self, folder: Path, golden: "Golden", where: str) -> None:
+        """Check that an entry can be asked a golden request, and its answer compared; raises UsageError."""
+
+    def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> Mapping[str, Any]:
+        """Send a golden request to a version; return the answer as `Golden.differences` takes it.
+
+        `about` is of `CallOptions`. Raises TidegateError.
+        """
 
     def show(self, folder: Path) -> BaseModel:
         """Describe an entry: its tensors, its versions, and how the server will run it. Raises UsageError."""
@@ -95,7 +115,8 @@ class ServerKind(Protocol):
 
 
 TRITON: Final = "triton"
-KINDS: Final[dict[str, ServerKind]] = {TRITON: TritonKind()}  # By the `kind` of a server in `environments.json`.
+KINDS: Final[dict[str, ServerKind]] = {TRITON: TritonKind(), "openai": OpenaiKind()}
+"""By the `kind` of a server in `environments.json`."""
 
 
 def kind_of_server(name: str, server: str) -> ServerKind:

@@ -41,6 +41,9 @@ class Configs(Protocol):
     ) -> str:
         """Return the text that has servers serve these versions, of what the entry of `owner` says; or UsageError."""
 
+    def closed_config(self, config: str) -> str:
+        """Return the configuration with no version that there is: servers then load nothing of the model."""
+
     def read_published(self, text: str) -> Published:
         """Return what a published text says; raises UsageError where it cannot be read."""
 

@@ -55,6 +55,10 @@ class KnownProxy:
         mirror = facts.mirror
         return said if mirror is None else f"{said}; copies of {mirror.percent} % to {mirror.version}"
 
+    def kind_of_model(self, model: str) -> ServerKind:
+        """Return the kind of the server that has a model; Triton where that cannot be told."""
+        return self.kind_of(next((server for server, name in self.models if name == model), None))
+
     def kind_of(self, server: str | None) -> ServerKind:
         """Return the kind of a server; Triton where that cannot be told, or is none that is known here."""
         servers = () if self.facts is None else self.facts.servers

@@ -1,6 +1,7 @@
 """A pool of Tritons: replicas on one kind of slice, and beside each on-demand one its eviction policy."""
 
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -14,6 +15,7 @@ from ..args import (
     ObjectStoreRepositoryArgs,
     PoolArgs,
     PoolContext,
+    called,
     repository_root,
 )
 from ..eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
@@ -29,7 +31,13 @@ from ..values import (
 )
 from .server import TritonServerArgs
 
+Made = TypeVar("Made")
+
 _STARTED = "/tmp/started"
+_NO_ROOM = 'type="busy",reason=~"no-room|queued|queue-full"'
+"""What proxies count of calls that another replica would have had room for."""
+_WAKING_SECONDS = 5  # Between two looks whether somebody calls a pool that has no replica.
+_NEVER_REACHED = "1000000"
 # Without a secret Triton would be open to all clients: rather no Triton. With a policy it is there: the kubelet
 # starts Triton only after the policy's start-up probe has passed. Nobody needs the control protocols of a server that
 # polls: its secret is forgotten as soon as it is made.
@@ -81,15 +89,26 @@ class TritonPool(pulumi.ComponentResource):
         of_kind(
             args.autoscaling,
             QueueScaling,
-            lambda scaling: _queue_autoscaler(f"{name}-queue-autoscaler", metadata, scaling, child),
+            lambda scaling: _queue_autoscaler(f"{name}-queue-autoscaler", pool, metadata, scaling, child),
         )
         self.register_outputs({})
 
 
 def _queue_autoscaler(
-    resource_name: str, metadata: Any, scaling: QueueScaling, opts: pulumi.ResourceOptions
+    resource_name: str, pool: PoolContext, metadata: Any, scaling: QueueScaling, opts: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource:
-    pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+"'
+    of_pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+"'
+    # The policy's own questions are no calls: a pool that nobody calls would never be idle.
+    of_calls = f'{of_pods},model!="{triton.MEMORY_MODEL}"'
+
+    def at_proxies(make: Callable[[str], Made]) -> Made:
+        """Return what `make` makes of the labels by which proxies tell of this pool."""
+        here = f'namespace="{metadata.namespace}"'
+        return called(
+            pool.server, lambda server: called(pool.args, lambda name: make(f'{here},server="{server}",pool="{name}"'))
+        )
+
+    one_step = [{"type": "Pods", "value": 1, "periodSeconds": scaling.step_seconds}]
     return k8s.apiextensions.CustomResource(
         resource_name,
         api_version="keda.sh/v1alpha1",
@@ -99,25 +118,73 @@ def _queue_autoscaler(
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": metadata.name},
             "minReplicaCount": scaling.min,
             "maxReplicaCount": scaling.max,
-            "triggers": [
-                {
-                    "type": "prometheus",
-                    # The query gives a mean over all replicas, not a sum that would be divided among them.
-                    "metricType": "Value",
-                    "metadata": {
-                        "serverAddress": scaling.prometheus_address,
-                        # Mean time in the queue of a request of the last two minutes, in milliseconds.
-                        "query": f"sum(rate(nv_inference_queue_duration_us{{{pods}}}[2m])) / 1000"
-                        f" / clamp_min(sum(rate(nv_inference_request_success{{{pods}}}[2m])), 0.001)",
-                        "threshold": f"{scaling.queue_milliseconds}",
-                        # A query without a result must not scale to the minimum: it says nothing.
-                        "ignoreNullValues": "false",
-                    },
+            # Both count where there may be none: how soon the first one comes, and when the last one goes.
+            "pollingInterval": if_true(scaling.min, lambda: None, lambda: _WAKING_SECONDS),
+            "cooldownPeriod": if_true(scaling.min, lambda: None, lambda: scaling.down_seconds),
+            "advanced": {
+                "horizontalPodAutoscalerConfig": {
+                    "behavior": {
+                        "scaleUp": {"policies": one_step},
+                        "scaleDown": {"stabilizationWindowSeconds": scaling.down_seconds, "policies": one_step},
+                    }
                 }
-            ],
+            },
+            "triggers": joined(
+                [
+                    # Mean time in the queue of a request of the last two minutes, in milliseconds.
+                    _trigger(
+                        scaling,
+                        f"sum(rate(nv_inference_queue_duration_us{{{of_calls}}}[2m])) / 1000"
+                        f" / clamp_min(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])), 0.001)"
+                        # None where no model was called yet, which Triton has no series of.
+                        f" or 0 * sum(tidegate_eviction_triton_up{{{of_pods}}})",
+                        f"{scaling.queue_milliseconds}",
+                    ),
+                    # Calls of the last two minutes that found no room, in per cent of all.
+                    _trigger(
+                        scaling,
+                        at_proxies(lambda labels: _busy(f"{labels},{_NO_ROOM}", of_calls)),
+                        f"{scaling.busy_percent}",
+                    ),
+                ],
+                if_true(
+                    scaling.min,
+                    lambda: None,
+                    # Callers that wait for a replica, or did: any of them wakes one, and no number of them a second.
+                    lambda: [
+                        _trigger(scaling, at_proxies(_waiting), _NEVER_REACHED, metric_type="AverageValue"),
+                    ],
+                ),
+            ),
         },
         opts=opts,
     )
+
+
+def _trigger(scaling: QueueScaling, query: str, threshold: str, metric_type: str = "Value") -> dict[str, Any]:
+    return {
+        "type": "prometheus",
+        # A query gives a mean over all replicas, not a sum that would be divided among them.
+        "metricType": metric_type,
+        "metadata": {
+            "serverAddress": scaling.prometheus_address,
+            "query": query,
+            "threshold": threshold,
+            # A query without a result must not scale to the minimum: it says nothing.
+            "ignoreNullValues": "false",
+        },
+    }
+
+
+def _busy(told: str, of_calls: str) -> str:
+    busy = f"(sum(rate(tidegate_proxy_problems_total{{{told}}}[2m])) or vector(0))"
+    answered = f"(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])) or vector(0))"
+    return f"100 * {busy} / clamp_min({busy} + {answered}, 0.001)"
+
+
+def _waiting(labels: str) -> str:
+    now = f"sum(max_over_time(tidegate_proxy_lease_waiting{{{labels}}}[2m]))"
+    return f"{now} + sum(increase(tidegate_proxy_lease_wait_seconds_count{{{labels}}}[2m]))"
 
 
 def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:

@@ -60,6 +60,8 @@ class Acquire(Message):
     """How long to wait at most; never longer than the pool's own bound, which counts without it."""
     room_seconds: Seconds | None = None
     """How long of that to wait until there is room; the load itself is waited for all the same."""
+    spare: bool | None = None
+    """Only if it takes nothing from others: there is room beside what is waited for, and nothing is evicted for it."""
 
 
 class Granted(Message):

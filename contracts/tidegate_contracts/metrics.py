@@ -44,6 +44,7 @@ LABELS: Final = {
     "source": Label(
         "of a caller: `api-key`, `domino`, or the issuer that vouches for him; of readings: where memory is read", 4
     ),
+    "part": Label("of tokens: `prompt` or `completion`", 2),
     "how": Label("how the answer failed: `timeout`, `reset`, or the name of an error", 12),
     "outcome": Label(
         "of a lease that was asked for: `hit` (it was in memory), `loaded`, `granted`, `busy`, `unknown`, `too-large`, "
@@ -123,6 +124,7 @@ PROXY: Final = _families(
     ("cut", "counter", "of", "What was ended so that others go on."),
     ("problems", "counter", "type=1 reason=40 server pool replica", "Calls the proxy ended itself, and why."),
     ("model_problems", "counter", "server model type=1 reason=40", "The same by model, where it is known."),
+    ("tokens", "counter", "server model source part", "Tokens that calls used, where servers tell that."),
     ("models_unnamed", "gauge", "", f"Models that are counted together, as `{OTHERS}`."),
     ("caller_requests", "counter", "principal source=1 protocol status", "Calls that ended, by caller."),
     ("upstream_errors", "counter", "server how", "Calls without an answer."),

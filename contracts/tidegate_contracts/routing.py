@@ -38,6 +38,8 @@ class Pool(Message):
     """Where a replica answers 200 for as long as it is not hung, where that is elsewhere than its kind has it."""
     loading: Literal["preload", "on-demand"]
     empty: bool | None = None  # Whether it is meant to have no replica now: then nobody is told that it has none.
+    wake_seconds: Annotated[int, Field(ge=1)] | None = None
+    """It may have no replica while nobody calls, and a call brings one: so long it waits for that."""
     lease_port: Port | None = None  # Port of the eviction policy beside each replica; only on-demand pools have one.
 
 
@@ -181,6 +183,8 @@ class RateLimit(Message):
 
     requests_per_minute: Annotated[int, Field(ge=1)]
     burst: Annotated[int, Field(ge=1)]
+    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Tokens a minute, of prompts and completions together, where servers say what calls used (`usage`)."""
 
 
 class AccessTable(Message):

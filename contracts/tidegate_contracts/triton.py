@@ -26,6 +26,9 @@ RESTRICTED_KEY: Final = "tidegate-control"
 ALIAS_PARAMETER: Final = "tidegate.alias."
 """With an alias behind it: the key in `parameters` of a config.pbtxt whose value is the version that it stands for."""
 
+MEMORY_MODEL: Final = "tidegate_memory"
+"""The eviction policy's own model, which reads memory in Triton's container; in no repository, and not in the index."""
+
 REPOSITORY_ROOT: Final = "/models"
 TLS_ROOT: Final = "/etc/tidegate/tls"
 """Where a `kubernetes.io/tls` secret is mounted: `tls.crt` and `tls.key` lie below it."""

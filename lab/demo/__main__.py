@@ -1,4 +1,5 @@
-"""`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life; `up`, `lifecycle-up` let it run."""
+"""`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life, `llm` language models; `up`,
+`lifecycle-up` let it run."""
 
 import shutil
 import signal
@@ -26,6 +27,11 @@ from .lifecycle.notebook import write_shell
 from .lifecycle.stage import LifeStage
 from .lifecycle.stage import introduce as introduce_life
 from .lifecycle.world import World, world
+from .llm import scenes as language
+from .llm.plane import language_plane
+from .scaling.scenes import SCENES as SCALING
+from .scaling.scenes import staged
+from .scaling.world import scaled_platform
 from .show import Show
 from .stage import own_policy, platform
 
@@ -37,7 +43,9 @@ STAYS = (
     "One that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a minute or so."
 )
 PLANE = "two Tritons, the policy and two proxies"
+SCALED = "a control plane, KEDA, metrics-server, Prometheus and the first pods"
 WORLD = "MLflow, S3, four Tritons, two policies, two proxies"
+LANGUAGE = "three replicas of NVIDIA Dynamo, and a proxy"
 Made = TypeVar("Made")
 app = typer.Typer(
     name="demo", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
@@ -67,6 +75,27 @@ def lifecycle() -> None:
         introduce_life(show)
         played = playing.play(LifeStage(made, show), show, life.SCENES, made.check)
     playing.report(played, time.monotonic() - begun, show, "To do it yourself: docs/models.md")
+
+
+@app.command("llm")
+def language_models() -> None:
+    """Show language models behind the proxy, served by NVIDIA Dynamo; every claim is checked, but for the figures."""
+    show, begun = Show(Console()), time.monotonic()
+    with _ending(show), _running(show, LANGUAGE, language_plane) as made:
+        language.introduce(show)
+        played = playing.play(language.LanguageStage(made, show), show, language.SCENES, made.check)
+    playing.report(played, time.monotonic() - begun, show, "More of it: docs/openai.md")
+
+
+@app.command()
+def scaling(
+    picture: Annotated[Path, typer.Option(help="Where the picture goes: .png or .svg.")] = Path("build/scaling.png"),
+) -> None:
+    """Show a pool and a proxy that scale, by KEDA and metrics-server, under a wave of load; every claim is checked."""
+    show, begun = Show(Console()), time.monotonic()
+    with _ending(show), _running(show, SCALED, scaled_platform) as made, staged(made, show, picture) as stage:
+        played = playing.play(stage, show, SCALING, made.check)
+    playing.report(played, time.monotonic() - begun, show, "What it means on a platform: docs/scaling.md")
 
 
 @app.command()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from openai import OpenAIError
 from tidegate.errors import TidegateError
 from tidegate_eviction.listing import ListingError
 
@@ -80,7 +81,7 @@ def play(stage: Stage, show: Show, wanted: Sequence[Scene[Stage]], check: Callab
             with show.console.status("      …"):
                 outcome = each.play(stage)
             check()
-        except (NotSoError, ListingError, TidegateError, OSError) as error:
+        except (NotSoError, ListingError, TidegateError, OpenAIError, OSError) as error:
             show.failure(f"This did not hold: {error}")
             return [*played, Played(each.title, False, "", time.monotonic() - begun)]
         seconds = time.monotonic() - begun

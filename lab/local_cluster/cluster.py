@@ -13,7 +13,7 @@ from lab import tools
 
 from . import folder as place
 from . import processes
-from .control_plane import PROGRAMS, ClusterError, ControlPlane, Network, private, write_stages
+from .control_plane import FRONT_PROXY, PROGRAMS, ClusterError, ControlPlane, Network, private, write_stages
 from .folder import STATE, clean, free_port, locked, private_folder
 
 READY_SECONDS = 90
@@ -38,12 +38,14 @@ class LocalCluster(ControlPlane):
         nodes: Sequence[Mapping[str, Any]] = (),
         network: Network | None = None,
         outlives: bool = False,
+        aggregates: bool = False,
     ) -> Self:
         """Start a cluster in a folder of its own, and return when it and its nodes are ready; raises ClusterError.
 
         `name` is the context in its kubeconfig. Unless it `outlives` this process, it ends with it, even if this
-        process is killed. What an earlier, killed run left in the folder is ended and removed first; nothing else is,
-        and a folder behind a link, or with somebody's files, is refused.
+        process is killed. One that `aggregates` passes calls on to APIs that other programs serve (`scaling`), which
+        takes the package cryptography. What an earlier, killed run left in the folder is ended and removed first;
+        nothing else is, and a folder behind a link, or with somebody's files, is refused.
         """
         processes.refuse_other_systems()
         folder = private_folder(folder)
@@ -62,7 +64,7 @@ class LocalCluster(ControlPlane):
             for program in PROGRAMS:
                 tools.path(program)
             with free_port(network) as port:
-                cluster = cls(folder, name, network, port)
+                cluster = cls(folder, name, network, port, aggregates)
                 try:
                     cluster._bring_up(outlives)
                     if nodes:
@@ -204,6 +206,10 @@ class LocalCluster(ControlPlane):
         (self.folder / "logs").mkdir()
         self.write_tokens()
         write_stages(self.folder)
+        if self.aggregates:
+            from .certificates import write_pair
+
+            write_pair(self.folder / FRONT_PROXY, "front-proxy")
 
         def start(*programs: str) -> None:
             for program in programs:

@@ -29,6 +29,16 @@ _IDENTITIES = {
     "kwok": ("kwok", "system:masters"),
 }
 _CERTIFICATE, _KEY = "pki/apiserver.crt", "pki/apiserver.key"
+FRONT_PROXY = "pki/front-proxy"  # Folder of the certificate by which the API server shows itself to aggregated APIs.
+_FRONT_PROXY = (
+    f"--requestheader-client-ca-file={FRONT_PROXY}/ca.crt",
+    "--requestheader-allowed-names=front-proxy",
+    f"--proxy-client-cert-file={FRONT_PROXY}/tls.crt",
+    f"--proxy-client-key-file={FRONT_PROXY}/tls.key",
+    "--requestheader-username-headers=X-Remote-User",
+    "--requestheader-group-headers=X-Remote-Group",
+    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+)
 
 
 class ClusterError(Exception):
@@ -64,6 +74,7 @@ class ControlPlane:
     context: str
     network: Network
     port: int
+    aggregates: bool = False  # Whether it passes calls on to APIs that other programs serve, such as that of metrics.
 
     def write_tokens(self) -> None:
         """Write a new token for each identity, and the list of them for the API server."""
@@ -143,6 +154,7 @@ class ControlPlane:
                 f"--service-account-key-file={_KEY}",
                 "--kubelet-preferred-address-types=InternalIP",
                 "--profiling=false",
+                *(_FRONT_PROXY if self.aggregates else []),
             ],
             "kube-controller-manager": [
                 *self._client("kube-controller-manager"),

@@ -25,7 +25,9 @@ PROGRAM_MARK = "TIDEGATE_PROGRAM"
 END_SECONDS = 10
 
 
-def spawn(program: str, command: Sequence[str], folder: Path, *, outlives: bool) -> "subprocess.Popen[bytes]":
+def spawn(
+    program: str, command: Sequence[str], folder: Path, *, outlives: bool, variables: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     """Start a program of the cluster in its folder, its output in `logs/<program>.log`.
 
     Unless it `outlives` its starter, the kernel kills it when the thread that started it ends, however that ends. It
@@ -41,7 +43,7 @@ def spawn(program: str, command: Sequence[str], folder: Path, *, outlives: bool)
         return subprocess.Popen(
             [*launcher, *command],
             cwd=folder,
-            env=environment | marks,
+            env=environment | dict(variables or {}) | marks,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -6,13 +6,14 @@ The engine draws words at random, at the pace of a GPU. Its model has a tokenize
 import http.client
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .process import HOST, Process, free_ports, running
+from .process import HOST, Process, free_ports, running, set_aside
 from .wheels import environment
 
 GLIBC = (2, 28)
@@ -34,8 +35,9 @@ class Dynamo:
 
     process: Process
     http_port: int
-    workers: Mapping[str, Process]  # By the name of the model that each serves.
-    system_ports: Mapping[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
+    workers: dict[str, Process]  # By the name of the model that each serves.
+    system_ports: dict[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
+    _run_worker: Callable[[str, Path | None], Process]
 
     @property
     def http(self) -> str:
@@ -44,13 +46,8 @@ class Dynamo:
 
     def get(self, path: str) -> tuple[int, Any]:
         """Return the status and the JSON of what it answers."""
-        asking = http.client.HTTPConnection(self.http, timeout=10)
-        try:
-            asking.request("GET", path)
-            answer = asking.getresponse()
-            return answer.status, json.load(answer)
-        finally:
-            asking.close()
+        status, said = self._ask(path)
+        return status, json.loads(said)
 
     def served(self) -> set[str]:
         """Return the models that it has a worker for."""
@@ -58,6 +55,32 @@ class Dynamo:
             return {each["id"] for each in self.get("/v1/models")[1]["data"]}
         except (OSError, http.client.HTTPException):
             return set()
+
+    def in_flight(self, model: str) -> int:
+        """Return how many requests for a model it works on."""
+        said = self._ask("/metrics")[1].decode()
+        name = re.escape(f'dynamo_frontend_inflight_requests{{model="{model}"}}')
+        found = re.search(rf"^{name} (\d+)$", said, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    def start_again(self, model: str) -> None:
+        """Run a worker in place of one that has ended; it serves when the model is `served`."""
+        set_aside(self.workers[model].log)
+        self.workers[model] = self._run_worker(model, None)
+
+    def start(self, model: str, folder: Path) -> None:
+        """Run a worker of one more model, from a folder; it has it when this returns."""
+        worker = self.workers[model] = self._run_worker(model, folder)
+        worker.wait_until(lambda: model in self.served(), READY_SECONDS)
+
+    def _ask(self, path: str) -> tuple[int, bytes]:
+        asking = http.client.HTTPConnection(self.http, timeout=10)
+        try:
+            asking.request("GET", path)
+            answer = asking.getresponse()
+            return answer.status, answer.read()
+        finally:
+            asking.close()
 
 
 @contextmanager
@@ -69,22 +92,25 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
     python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
     write_model(folder / "model")
     variables = os.environ | _LOOPBACK | {"DYN_FILE_KV": str(folder / "discovery"), "HOME": str(folder)}
-    port, *system_ports = free_ports(1 + len(models))
+    [port] = free_ports(1)
+    folders, system_ports = dict[str, Path](), dict[str, int]()
     frontend = ["-m", "dynamo.frontend", "--http-port", str(port), "--discovery-backend", "file"]
     with ExitStack() as stack:
 
         def run(name: str, command: Sequence[str], **more: str) -> Process:
             return stack.enter_context(running(name, [python, *command], folder / f"{name}.log", variables | more))
 
-        process = run("frontend", frontend)
-        workers = {}
-        for model, system_port in zip(models, system_ports, strict=True):
+        def run_worker(model: str, where: Path | None = None) -> Process:
+            where = folders[model] = where or folders.get(model, folder / "model")
+            system_ports.setdefault(model, free_ports(1)[0])
             # An endpoint of its own: workers of one endpoint share their calls, whatever their models are.
             endpoint = f"dyn://{model.replace('.', '-')}.backend.generate"
-            command = ["-m", "dynamo.mocker", "--model-path", str(folder / "model"), "--model-name", model]
+            command = ["-m", "dynamo.mocker", "--model-path", str(where), "--model-name", model]
             command += ["--endpoint", endpoint, "--discovery-backend", "file", *options]
-            workers[model] = run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(system_port))
-        made = Dynamo(process, port, workers, dict(zip(models, system_ports, strict=True)))
+            return run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(system_ports[model]))
+
+        process = run("frontend", frontend)
+        made = Dynamo(process, port, {model: run_worker(model) for model in models}, system_ports, run_worker)
         process.wait_until(lambda: made.served() >= set(models), READY_SECONDS)
         yield made
 

@@ -139,7 +139,7 @@ class LocalEnvironment:
             for name in (PRELOAD, ON_DEMAND)
         )
         models = (
-            environments.ModelFacts(**model.model_dump(exclude={"idle_seconds", "pinned"}))
+            environments.ModelFacts(**model.model_dump(include={*environments.ModelFacts.model_fields}))
             for model in self.plan.models
         )
         here = environments.Plane(name=PLANE, proxy_url=self.url, servers=tuple(servers), models=tuple(models))

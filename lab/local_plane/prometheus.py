@@ -12,10 +12,11 @@ from typing import Any
 from lab import tools
 from lab.tools import ToolError, debian
 
-from .process import HOST, CannotBeHadError, Process, answers, free_ports, running
+from .process import HOST, CannotBeHadError, Process, answers, free_ports, replace_file, running
 
 NAMESPACE = "inference"  # That of what is scraped, where nobody says otherwise.
 DATA = "data"  # The folder below its own where its samples are.
+TARGETS = "targets"  # That where it is told what to scrape.
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,23 @@ class Prometheus:
 
     process: Process
     port: int
+    folder: Path
+    namespace: str
 
     @property
     def url(self) -> str:
         """Address of its API."""
         return f"http://{HOST}:{self.port}"
+
+    def scrape(self, pods: Mapping[str, str]) -> None:
+        """Have it scrape these pods from now on, and no others: host and port, and the pod that they belong to."""
+        write_targets(self.folder, pods, self.namespace)
+
+
+def write_targets(folder: Path, pods: Mapping[str, str], namespace: str) -> None:
+    """Write what a Prometheus with its files in a folder scrapes; it looks at the file when that changes."""
+    targets = [{"targets": [address], "labels": {"namespace": namespace, "pod": pod}} for address, pod in pods.items()]
+    replace_file(folder / TARGETS / "pods.json", json.dumps(targets))
 
 
 @cache
@@ -58,11 +71,9 @@ def prometheus(
     evaluated as often, and `alertmanager`, a host and port, is told of alerts that fire.
     """
     program = installed()
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / TARGETS).mkdir(parents=True, exist_ok=True)
+    write_targets(folder, pods or {}, namespace)
     every = f"{round(seconds * 1000)}ms"
-    targets = [
-        {"targets": [address], "labels": {"namespace": namespace, "pod": pod}} for address, pod in (pods or {}).items()
-    ]
     (folder / "rules.yml").write_text(json.dumps({"groups": [{"name": "rules", "rules": list(rules)}]}), "utf-8")
     told = [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []
     settings = folder / "prometheus.yml"  # JSON is YAML
@@ -72,7 +83,7 @@ def prometheus(
                 "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
                 "rule_files": ["rules.yml"],
                 "alerting": {"alertmanagers": told},
-                "scrape_configs": [{"job_name": "pods", "static_configs": targets}],
+                "scrape_configs": [{"job_name": "pods", "file_sd_configs": [{"files": [f"{TARGETS}/*.json"]}]}],
             }
         ),
         "utf-8",
@@ -86,7 +97,7 @@ def prometheus(
     ]
     with running("Prometheus", command, folder / "prometheus.log", os.environ | program.environment()) as process:
         process.wait_until(lambda: answers(port, "/-/ready"))
-        yield Prometheus(process, port)
+        yield Prometheus(process, port, folder, namespace)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import variable
 
+from . import named_proxy
 from .process import HOST, Server, listens, python_variables, replace_file, running
 
 ENVIRONMENT = "test"
@@ -68,14 +69,19 @@ def proxy(
     settings: Mapping[str, str] | None = None,
     ports: tuple[int, int, int] | None = None,
     packages: Sequence[str] = (),
+    names: Path | None = None,
 ) -> Iterator[Proxy]:
     """Run a proxy with the tables in `root`; it is ready, and it ends with the block.
 
     `ports` are those of one whose place it takes; else they are free ones. `packages` are folders of further modules.
+    `names` is a file of what pools' names stand for (`named_proxy`); without it they are looked up.
     """
     said = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
+    module = proxy_process.MODULE
+    if names is not None:
+        module, said = named_proxy.__name__, said | {named_proxy.VARIABLE: str(names)}
     environment = os.environ | said | python_variables("proxy", "contracts", "service", *packages)
-    command: list[str | Path] = [sys.executable, "-m", proxy_process.MODULE, "--root", root, "--host", HOST]
+    command: list[str | Path] = [sys.executable, "-m", module, "--root", root, "--host", HOST]
     for side, port in zip(("http", "grpc", "admin"), ports or (0, 0, 0), strict=True):
         command += [f"--{side}-port", str(port)]
     log = root / "proxy.log"

@@ -34,7 +34,7 @@ SOURCES = {
         Source("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
             "example/prometheus-operator-crd"),
         Source("cert-manager", "github.com/cert-manager/cert-manager", "deploy/crds"),
-        Source("keda", "github.com/kedacore/keda/v2", "config/crd/bases"),
+        Source("keda", "github.com/kedacore/keda/v2", "config/crd/bases", folder=pins.FOLDER / "scaling"),
         Source("istio", "istio.io/api", "kubernetes", ("customresourcedefinitions.gen.yaml",)),
         # What the Kubernetes project tests its own Pod Security admission with; 1.36 changed nothing in it.
         Source("pod-security", "k8s.io/pod-security-admission", "test/testdata/restricted/v1.35",

@@ -24,12 +24,13 @@ class Program:
     package: str
     # The linker sets these, so that the program's version command tells the truth; a build from a module cannot know.
     stamps: tuple[str, ...]
-    ask: tuple[str, ...]
+    ask: tuple[str, ...]  # None for a program that tells no version: it is built, whatever is on the PATH
     seconds: int  # a first build of it alone on two cores, downloads included
     folder: Path = pins.FOLDER  # where the go.mod that pins it is
     # Which ones on the PATH fit, as minor versions: the pinned one or a newer one, unless this says otherwise.
     oldest: pins.Version | None = None
     newer: bool = True
+    by_name: bool = False  # Whether it is built for those alone who name it, for it takes too long for all others.
 
     @property
     def version(self) -> str:
@@ -53,6 +54,7 @@ class Program:
 
 
 _CRANE = "github.com/google/go-containerregistry"
+_KEDA = "github.com/kedacore/keda/v2"
 _KUBERNETES = tuple(
     f"k8s.io/component-base/version.{stamp}"
     for stamp in ("gitVersion=v{version}", "gitMajor={major}", "gitMinor={minor}", "gitTreeState=clean")
@@ -62,6 +64,11 @@ _KUBERNETES = tuple(
 def _kubernetes(name: str, seconds: int) -> Program:
     """Return a program of Kubernetes of which only the pinned minor version fits: they are made for each other."""
     return Program(name, f"k8s.io/kubernetes/cmd/{name}", _KUBERNETES, ("--version",), seconds, newer=False)
+
+
+def _scaling(name: str, package: str, stamp: str, ask: tuple[str, ...], seconds: int) -> Program:
+    """Return a program that only those build who watch a cluster scale; its seconds count behind those before it."""
+    return Program(name, package, (f"{stamp}={{version}}",), ask, seconds, pins.FOLDER / "scaling", by_name=True)
 
 
 PROGRAMS = {
@@ -97,6 +104,10 @@ PROGRAMS = {
         # It has no versions that a Go module may have, only days: the pinned one is built, whatever is on the PATH.
         Program("minio", "github.com/minio/minio", ("github.com/minio/minio/cmd.CommitID={version}",),
             ("--version",), 140, pins.FOLDER / "minio", newer=False),
+        _scaling("keda-operator", f"{_KEDA}/cmd/operator", f"{_KEDA}/version.Version", (), 700),
+        _scaling("keda-adapter", f"{_KEDA}/cmd/adapter", f"{_KEDA}/version.Version", (), 60),
+        _scaling("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server",
+            "k8s.io/client-go/pkg/version.gitVersion", ("--version",), 20),
     )
 }  # fmt: skip
 
@@ -140,7 +151,7 @@ def _on_path(program: Program) -> tuple[Found | None, list[str]]:
     if choice not in ("", "built"):
         raise ToolError(f"TIDEGATE_TOOLS is {choice!r}: it may be 'built' (ignore the PATH), or not set")
     passed_over = []
-    for found in [] if choice else on_path(program.name):
+    for found in [] if choice or not program.ask else on_path(program.name):
         theirs = pins.numbers(ask([found, *program.ask], gotoolchain.environment(), ASK_SECONDS))
         if theirs and program.fits(theirs):
             return Found(program.name, ".".join(map(str, theirs)), found), []
@@ -208,10 +219,10 @@ def _built(program: Program, passed_over: list[str]) -> Path:
         command = [str(go.path), verb, "-v", "-o", str(partial), *rest]
         listing = [str(go.path), "list", "-mod=readonly", "-deps", rest[-1]]
         failed = f"building {program.name} {version} failed"
-        way_out = (
-            f"put {program.name} {program.wanted()} on the PATH; or, when it is a download that failed,"
-            f"\n    {gotoolchain.network_hint()}"
-        )
+        way_out = gotoolchain.network_hint()
+        if program.ask:
+            other = f"put {program.name} {program.wanted()} on the PATH"
+            way_out = f"{other}; or, when it is a download that failed,\n    {way_out}"
 
         def run_it(words: list[str], how_far: Callable[[str], str]) -> str:
             with _telling(lambda said: f"{program.name}: {how_far(said)}", log):

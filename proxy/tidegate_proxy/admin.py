@@ -46,6 +46,7 @@ class MeterCollector(Collector):
         yield _family("problems", meter.problems.items())
         yield _family("model_problems", meter.model_problems.items())
         yield _family("models_unnamed", meter.count_unnamed(self._config.routes.find))
+        yield _family("tokens", meter.tokens.items())
         callers = (((*key[:3], str(key[3])), number) for key, number in list(meter.callers.items()))
         yield _family("caller_requests", callers)
         yield _family("upstream_errors", meter.upstream_errors.items())

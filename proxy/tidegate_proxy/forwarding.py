@@ -22,6 +22,9 @@ from .telemetry.records import WAITED_SECONDS
 from .upstream.breaker import FAILURES, Trial
 from .upstream.replica import Replica
 
+AVOIDED_SECONDS = 5.0
+"""Seconds for which a replica that said that it lacks a model gets no calls that another one can take. A frontend of
+Dynamo says so, in one way or another, until Kubernetes has seen that its worker has ended."""
 C = TypeVar("C")  # What a request is sent on: a connection of its own, or one that calls share.
 
 
@@ -204,6 +207,13 @@ class Forwarding:
         self._shared.meter.upstream_errors[route.server, how] += 1
         if (leases := route.pool.leases) is not None:
             leases.doubt(replica)
+
+    def elsewhere(self, replica: Replica) -> Replica | None:
+        """Have other calls prefer other replicas for a while, since this one lacks the model; return another for this
+        one, as `another` does."""
+        replica.avoided_until = monotonic() + AVOIDED_SECONDS
+        self._shared.meter.upstream_errors[self.grant.route.server, "lost"] += 1
+        return self.another(replica)
 
     def leave_replica(self, now: float) -> None:
         """Count the call as in flight there no longer."""

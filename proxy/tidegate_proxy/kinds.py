@@ -14,11 +14,30 @@ from .problems import CONTENT_TYPE, Problem
 from .targets import LONGEST, Address, ModelListing, Target, origin_form, plain_path, without_path
 from .triton.kind import TritonKind
 from .upstream.load_watch import IndexQuestion
+from .upstream.replica import Replica
 from .upstream.request import Answer
 
 Bytes = bytes | bytearray | memoryview
 Unpacked = Callable[[bytes, int | None], Awaitable[Bytes]]
-OfVersion = Callable[[str, str | None], list[Bytes]]  # Returns the body for a model, and a version of it or None.
+OfVersion = Callable[[str, str | None, bool], list[Bytes]]
+"""Returns the body for a model, and a version of it or None; with True it asks for what the answer does not tell
+otherwise of its usage (`Target.asks_for_usage`)."""
+
+
+class UsageReader(Protocol):
+    """What an answer goes through, a part after the other, for the tokens that it says its call used."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what can go on, now that this has come."""
+
+    def end(self) -> bytes:
+        """Return what is left at the end of the answer."""
+
+    def told(self) -> tuple[int, int] | None:
+        """Return the tokens of the prompt, and of the completion, as the answer says; None where it does not."""
+
+    def estimated(self, asked: int, answered: int) -> int:
+        """Return about how many tokens a call of so many bytes used whose answer tells nothing of that."""
 
 
 class ServerKind(Protocol):
@@ -32,6 +51,11 @@ class ServerKind(Protocol):
     """How a replica that loads its models by itself is asked which it could not load; None: that cannot be asked."""
     answers_v2: bool  # Whether its servers answer KServe v2's questions about a server: `/v2` and `/v2/models/stats`.
     speaks_grpc: bool  # Whether they are called over gRPC, too, as KServe v2 has it.
+
+    @property
+    def usage_of(self) -> Callable[[bool, bool], UsageReader] | None:
+        """What reads how many tokens a call used: whether its answer is a stream, and whether what the proxy has asked
+        for is hidden in it. None where nobody tells that."""
 
     def understand(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is none of this kind's."""
@@ -76,6 +100,9 @@ class ServerKind(Protocol):
 
     def says_lost(self, status: int, answer: bytes) -> bool:
         """Tell whether an answer over HTTP says that the replica does not have the model."""
+
+    async def lacks(self, status: int, pool: Pool, replica: Replica, model: str, version: str | None) -> bool:
+        """Tell whether a replica that is to have a model at all times, and says so, lacks it: then another is tried."""
 
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
         """Tell whether a gRPC status, and the headers that carry its message, say so."""

@@ -176,7 +176,7 @@ function row(model) {
     const failed = (at.failures ?? []).map((each) => `failed ${time(each.since)}`);
     const holders = (at.leases ?? []).map((each) => `held by ${each.holder}, ${each.inFlight} in flight`);
     const [state, since, size, held, use, why] = words(model, at);
-    cells(more, [at.replica, "", state, since, size, held, use,
+    cells(more, [at.replica, at.pool ? `${model.server}/${at.pool}` : "", state, since, size, held, use,
       [why, versions, goes, ...failed, ...holders].filter(Boolean).join("; ")]);
   }
   const seen = make("td", undefined, make("tr", undefined, find("models")));

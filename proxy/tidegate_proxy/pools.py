@@ -147,7 +147,8 @@ class Pool:
 
     def _able(self, now: float, tried: Sequence[Replica]) -> list[Replica]:
         able = [each for each in self.replicas if each not in tried and each.breaker.allows(now)]
-        return [each for each in able if each.listed] or able
+        able = [each for each in able if each.listed] or able
+        return [each for each in able if each.avoided_until <= now] or able
 
     async def refresh(self) -> None:
         """Look the name up once."""
@@ -193,10 +194,17 @@ class Pool:
         """Return why a call would find no replica, or nothing. While one is only tried, that is no replica."""
         replicas = self.replicas
         if not replicas:
+            if self.sleeps:
+                return ""
             return f"no replica of {self.name} is there: {self.config.host}"
         if any(each.breaker.failures < FAILURES for each in replicas):
             return ""
         return f"no replica of {self.name} can be used: {', '.join(f'{r.name}: {r.breaker.why}' for r in replicas)}"
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it has no replica because nobody calls, and gets one as soon as somebody does."""
+        return self.leases is not None and self.leases.sleeps
 
     def _changed(self, replica: Replica) -> None:
         """Tell that a replica gets no calls any more, or gets them again."""

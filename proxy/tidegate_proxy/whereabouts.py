@@ -77,7 +77,8 @@ def _of_model(route: Route, asked: dict[Pool, dict[str, _Replica]]) -> _Said:
         for there in route.pools
     }
     places = [place for there in route.pools for place in by_pool[there]]
-    nowhere: _Said = {"state": "unreachable", "why": plain(pool.why_not_ready())}
+    asleep: _Said = {"state": State.COLD, "why": "its pool has no replica while nobody calls: a call brings one"}
+    nowhere = asleep if pool.sleeps else {"state": "unreachable", "why": plain(pool.why_not_ready())}
     nearest = min(places, key=lambda place: _RANK[place["state"]], default=nowhere)
     about = {"model": route.name, "server": route.server, "pool": pool.config.name, "loading": pool.config.loading}
     own: _Said = {"state": nearest["state"], "since": nearest.get("since"), "why": nearest.get("why", "")}

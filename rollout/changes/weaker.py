@@ -170,6 +170,8 @@ def _allowed(objects: list[Tree], tree: Tree) -> Ways:
     for key in ("requestsPerMinute", "burst"):
         if isinstance(rate := at(access, "rateLimit", key), int):
             found[f"lets one caller send a model ({key})"] = rate
+    tokens = at(access, "rateLimit", "tokensPerMinute")
+    found["lets one caller use tokens of a model a minute"] = tokens if isinstance(tokens, int) else math.inf
     for _, item in _named(objects, "ConfigMap"):
         if at(item, "data", variable("api_keys")) == "true":
             found["believes API keys"] = True

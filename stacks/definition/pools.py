@@ -146,11 +146,22 @@ Loading = Annotated[Preload | OnDemand, Field(discriminator="mode")]
 
 
 class QueueScaling(ReplicaBounds):
-    """Replicas follow the time that requests wait in their server's queues; needs KEDA and Prometheus."""
+    """Replicas follow what callers wait for: their server's queues, and room for models; needs KEDA and Prometheus."""
 
     kind: Literal["queue"]
+    min: Annotated[int, Field(ge=0, le=1000)]
+    """Replicas at the least; with 0 an on-demand pool has none while nobody calls its models."""
     queue_milliseconds: Annotated[int, Field(ge=1, le=600_000)] = 50
     """Mean time in the queue, in milliseconds a request, that the autoscaler aims at."""
+    busy_percent: Annotated[int, Field(ge=1, le=100)] = 5
+    """Calls that are told "busy, try again" for want of room, in per cent of all, that the autoscaler aims at."""
+    step_seconds: Annotated[int, Field(ge=1, le=1800)] = 60
+    """Seconds in which one replica at most is added, or taken away: what one takes to start, and to be felt."""
+    down_seconds: Annotated[int, Field(ge=0, le=3600)] = 300
+    """Seconds for which fewer replicas must have been enough before one is taken away."""
+    wake_seconds: Annotated[int, Field(ge=1, le=600)] = 45
+    """How long a caller waits for the first replica of a pool that has none (min: 0) before the answer is "busy, try
+    again"; the replica comes all the same."""
     prometheus_address: Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "http://prometheus.monitoring:9090")]
     """Address of the Prometheus server that KEDA asks."""
 

@@ -249,6 +249,9 @@ class RateLimit(Section):
     """Requests a minute."""
     burst: Annotated[int, Field(ge=1, le=10_000_000)] = 100
     """Requests that may come at once before the rate counts."""
+    tokens_per_minute: Annotated[int, Field(ge=1, le=10_000_000_000)] | None = None
+    """Tokens a minute, of prompts and completions, at servers of kind openai, counted when answers end: until what was
+    used too much is made up for, there are no further calls. No bound without it."""
 
 
 class Timeouts(Section):

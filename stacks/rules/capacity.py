@@ -18,7 +18,7 @@ from ..definition.placement import (
     SharedGpuPlacement,
     WholeGpuPlacement,
 )
-from ..definition.pools import OnDemand
+from ..definition.pools import OnDemand, QueueScaling
 from ..devices import gb
 from ..problems import Problem
 from ..stack import Definition, Stack
@@ -290,6 +290,40 @@ def waiting_for_a_load_ends_before_the_proxys_time_out(stack: Stack) -> Iterator
             why = "Only callers who name a longer deadline wait so long, or hear that the server is busy."
             where = (*path, "loading", "waitSeconds") if "wait_seconds" in pool.loading.model_fields_set else path
             do = "Lower waitSeconds, or raise proxy.timeouts.requestSeconds."
+            yield stack.source.problem(where, what, why, do, severity="advisory")
+
+
+def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
+    """Only a caller brings the first replica, so nothing may have to be in memory before; and he must hear of it."""
+    most = stack.platform.proxy.timeouts.request_seconds
+    for path, server, pool in stack.pools():
+        scaling = pool.autoscaling
+        if not isinstance(scaling, QueueScaling) or scaling.min:
+            continue
+        what = f"autoscaling.min is 0 in {server.name}/{pool.name}"
+        where, do = (*path, "autoscaling", "min"), "Write min: 1"
+        pinned = [model.name for model in stack.models_of(server, pool) if model.pinned]
+        if not isinstance(pool.loading, OnDemand):
+            why = "Its models are in memory all the time, so that it always has a replica."
+            yield stack.source.problem(where, f"{what}, a preload pool", why, f"{do}, or loading: {{mode: on-demand}}.")
+            continue
+        if pinned:
+            why = "A pinned model is in memory, whether anybody calls it or not."
+            yield stack.source.problem(
+                where, f'{what}, where model "{pinned[0]}" is pinned', why, f"{do}, or unpin it."
+            )
+        if pool.loading.warm_windows:
+            why = "Models of a warm window are in memory, whether anybody calls them or not."
+            yield stack.source.problem(
+                where, f"{what}, which has warm windows", why, f"{do}, or take warmWindows away."
+            )
+        if scaling.wake_seconds >= most:
+            what = f"wakeSeconds {scaling.wake_seconds} of {server.name}/{pool.name}"
+            what = f"{what} is not less than {most}, the proxy's timeouts.requestSeconds"
+            why = "Only callers who name a longer deadline wait so long, or hear that the server is busy."
+            do = "Lower wakeSeconds, or raise proxy.timeouts.requestSeconds."
+            said = "wake_seconds" in scaling.model_fields_set
+            where = (*path, "autoscaling", "wakeSeconds") if said else (*path, "autoscaling")
             yield stack.source.problem(where, what, why, do, severity="advisory")
 
 

@@ -17,6 +17,7 @@ from tidegate_eviction.staging.tier import MODELS
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from lab.demo.visitor import Visitor
+from lab.local_plane.named_proxy import write_names
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
 from lab.local_plane.process import free_ports
 from lab.local_plane.proxy import Proxy, proxy, write_tables
@@ -105,6 +106,7 @@ def staged(
     assert {each.name for each in table.models} == {*models}
     replicas: list[Replica] = []
     places: dict[str, dict[str, Any]] = {}
+    addresses: dict[str, list[tuple[str, int]]] = {}
     with ExitStack() as running:
         for _, server, pool in stack.pools():
             name, ports, count = f"{server.name}-{pool.name}", free_ports(5), pool.replicas or 1
@@ -125,8 +127,9 @@ def staged(
                 if volume is not None:
                     volume.slow_down(at.process.pid)
                     volume.slow_down(beside.process.pid)
+            addresses[f"{name}.pool"] = [(f"127.0.0.{number + 1}", ports[0]) for number in range(count)]
             places[pool.name] = {
-                "host": f"replicas-{count}", "http_port": ports[0], "grpc_port": ports[1], "lease_port": ports[3]
+                "host": f"{name}.pool", "http_port": ports[0], "grpc_port": ports[1], "lease_port": ports[3]
             }  # fmt: skip
         servers = tuple(
             each.model_copy(update={"pools": tuple(pool.model_copy(update=places[pool.name]) for pool in each.pools)})
@@ -134,10 +137,12 @@ def staged(
         )
         door, key = root / "proxy", new_key()
         (door / "api-keys").mkdir(parents=True)
+        (door / "names").mkdir()
         (door / "api-keys" / CALLER).write_text(f"{hash_line(key)}\n", "utf-8")
         access = routing.AccessTable.model_validate_json(tables[proxy_process.ACCESS_FILE])
         write_tables(door, table.model_copy(update={"servers": servers}), access)
         says = {"environment": table.environment, "api_keys": "true", "drain_seconds": "1", "log_level": "info"}
         says["request_timeout_seconds"] = "60"
-        at_door = running.enter_context(proxy(door, settings=says, packages=[str(HERE / "names")]))
+        write_names(door / "names" / "pools.json", addresses)
+        at_door = running.enter_context(proxy(door, settings=says, names=door / "names" / "pools.json"))
         yield Staged(definition, stack.namespace, at_door, replicas, Visitor([at_door.http] * DOORS, key))

@@ -12,9 +12,9 @@ from tidegate import Tidegate
 from tidegate.calling.proxy import model_path
 from tidegate.cli.app import app
 from tidegate.errors import UsageError
+from tidegate.publishing.repository import checked_model
 from tidegate.registry.manifest import checked_name
 from tidegate.triton.entries.write import new_entry
-from tidegate.triton.publishing.repository import checked_model
 
 from tests.client.triton.entries.files import FILES
 

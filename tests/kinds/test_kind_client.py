@@ -85,7 +85,7 @@ def test_versions_are_published_to_the_repository_of_the_servers_kind() -> None:
     (home,) = homes(dev("toy"), "m")
     assert isinstance(context.repository(home), ToyRepository)
     assert context.repository(home).where == "s3://b/p"
-    with pytest.raises(UsageError, match=r"the server s is a vllm, .*\n.*triton, toy"):
+    with pytest.raises(UsageError, match=r"the server s is a vllm, .*\n.*triton, openai, toy"):
         context.repository(homes(dev("vllm"), "m")[0])
 
 

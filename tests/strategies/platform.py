@@ -117,7 +117,8 @@ def counts(scaled_by_queue: bool) -> st.SearchStrategy[Tree]:
     ]
     if scaled_by_queue:
         queue = {"kind": "queue", "queueMilliseconds": 20, "prometheusAddress": "http://prometheus.monitoring:9090"}
-        ways.append(bounds.map(lambda b: {"autoscaling": {**b, **queue}}))
+        more = sometimes({"busyPercent": st.just(10), "stepSeconds": st.just(90), "downSeconds": st.just(0)})
+        ways.append(st.builds(lambda b, m: {"autoscaling": {**b, **queue, **m}}, bounds, more))
     return st.one_of(ways)
 
 
@@ -231,7 +232,8 @@ def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
         made |= {"loading": {"mode": "preload"}, "placement": placement}
         if made.get("autoscaling", {}).get("kind") == "queue":
             made["autoscaling"] = {**made["autoscaling"], "kind": "cpu"}
-            del made["autoscaling"]["queueMilliseconds"], made["autoscaling"]["prometheusAddress"]
+            for key in ("queueMilliseconds", "prometheusAddress", "busyPercent", "stepSeconds", "downSeconds"):
+                made["autoscaling"].pop(key, None)
         server_pools.append(_ran(made))
     repository = {"dataset": draw(st.sampled_from(dataset_names)), "path": "language"}
     openai = {**draw(st.sampled_from(ENGINES)), "tensorParallelSize": size, **draw(settings)}

@@ -15,6 +15,9 @@
   "rateLimit": {
     "burst": {{ int64 (($.Values.proxy.rateLimit).burst | default 100) }},
     "requestsPerMinute": {{ int64 (($.Values.proxy.rateLimit).requestsPerMinute | default 1000) }},
+    {{- if ne ($.Values.proxy.rateLimit).tokensPerMinute nil }}
+    "tokensPerMinute": {{ int64 ($.Values.proxy.rateLimit).tokensPerMinute }},
+    {{- end }}
   },
   "rules": [
     {{- range $access := $.Values.proxy.access }}
@@ -215,6 +218,9 @@
           {{- else }}
           "name": {{ $pool.name | quote }},
           {{- end }}
+          {{- if and (and $pool.autoscaling (eq $pool.autoscaling.kind "queue")) (not $pool.autoscaling.min) }}
+          "wakeSeconds": {{ int64 ($pool.autoscaling.wakeSeconds | default 45) }},
+          {{- end }}
         },
         {{- end }}
       ],
@@ -247,6 +253,9 @@
           "name": {{ $pool.called | quote }},
           {{- else }}
           "name": {{ $pool.name | quote }},
+          {{- end }}
+          {{- if and (and $pool.autoscaling (eq $pool.autoscaling.kind "queue")) (not $pool.autoscaling.min) }}
+          "wakeSeconds": {{ int64 ($pool.autoscaling.wakeSeconds | default 45) }},
           {{- end }}
         },
         {{- end }}

@@ -217,6 +217,14 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         """Call a model with the body of a v2 inference request as JSON, and return Triton's answer as it is."""
         return self._json(_path(model, how, "/infer", CallOptions), how, body, how.get("sticky"))[0]
 
+    def openai(
+        self, call: str, body: Mapping[str, Any], *, server: str | None = None, deadline: float | None = None
+    ) -> dict[str, Any]:
+        """Call a model, which the body names, by OpenAI's API: `call` is `chat/completions`, `embeddings` …, and is
+        answered as a whole. OpenAI's own client does that, too, and streams: docs/openai.md."""
+        where = model_path(server, None).removesuffix("/v2/models")
+        return self._json(f"{where}/v1/{call}", {"deadline": deadline}, body)[0]
+
     def predict(self, model: str, payload: Mapping[str, Any], **how: Unpack[CallOptions]) -> dict[str, Any]:
         """Call a model of a server as Domino's reference implementation does; `payload` is the body of a v2 request."""
         _path(model, how, known=CallOptions)  # which refuses names that are none

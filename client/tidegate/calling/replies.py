@@ -87,9 +87,15 @@ def is_failure(reply: Reply) -> bool:
 def error_of(reply: Reply, where: str, *, anonymous: bool = False) -> TidegateError:
     """Return the error that an answer other than 200 means; `anonymous` where no credential was sent."""
     said = _object(reply)
-    if not is_problem(reply):
-        return _of_triton(reply.status, said.get("error"), where)
     word = str(said.get("type", "")).rpartition("/")[2]
+    if not is_problem(reply):
+        error = said.get("error", said.get("message"))
+        if not isinstance(error, dict):
+            return _of_triton(reply.status, error, where)
+        # As OpenAI's API has it: where it is the proxy's own, the code is the last word of the problem's type.
+        word, said = str(error.get("code")), {"detail": error.get("message")}
+        if word not in _SAID:
+            return _of_triton(reply.status, said["detail"], where)
     kind, what, do = _SAID.get(word, (UnreachableError, f"the proxy answers {reply.status}", ""))
     why = _shown(said.get("detail"))
     if request_id := said.get("requestId"):

@@ -61,6 +61,16 @@ def predict(
         with found.client(timeout) as client:
             called = Model(client, name, server=server, version=version or None, route=route)
             given = _given(called, data, inputs or [], zeros)
+            kind = found.kind_of(server) if server is not None else found.kind_of_model(name)
+            if not kind.speaks_v2:
+                if stream or not isinstance(given, dict):
+                    raise UsageError(f"{name} takes one call of OpenAI's API at a time", do="its own client streams")
+                answered = kind.ask(client, name, given, server=server, version=version or None, deadline=timeout)
+                if json:
+                    print_json(answered)
+                else:
+                    print(*answered["outputs"][0]["data"], sep="\n")
+                return
             params = {"sticky": sticky, "deadline": timeout}
             if stream:
                 for each in called.predict_stream(given, params):

@@ -13,7 +13,7 @@ from ..api import Tidegate
 from ..errors import ExitCode, UsageError
 from ..life import WAIT_SECONDS
 from .completion import environment_argument, environment_option, model_argument
-from .output import File, Json, Text, answering, counted, note, print_json, print_table, progress, size
+from .output import File, Json, Text, Trusted, answering, counted, note, print_json, print_table, progress, size
 
 if TYPE_CHECKING:
     from ..life.publish import Outcome
@@ -26,7 +26,7 @@ Model = Annotated[
 Name = Annotated[str, model_argument(help="The model.")]
 OneModel = Annotated[str | None, model_argument(help="Only this model.")]
 Environment = Annotated[str, environment_argument(help="The environment, such as prod.")]
-Wait = Annotated[float, Option(min=0, help="Seconds to wait for Triton to load the version.")]
+Wait = Annotated[float, Option(min=0, help="Seconds to wait until the version is loaded.")]
 Replace = Annotated[
     bool, Option("--replace", help="Let the old version go first, where both cannot serve side by side.")
 ]
@@ -50,7 +50,9 @@ def _opened(
 
 
 def register(
-    entry: Annotated[Path, Argument(help="Folder of the entry: config.pbtxt and one version folder.")],
+    entry: Annotated[
+        Path, Argument(help="Folder of the entry: config.pbtxt and one version folder; or a language model's.")
+    ],
     name: Annotated[Text, Option(help="Name of the model; the folder's by default.")] = None,
     server: Annotated[Text, Option(help="Inference server that endpoints name in their calls.")] = None,
     golden: Annotated[
@@ -60,6 +62,7 @@ def register(
     certificate: Annotated[File, Option(help="The key's certificate (PEM).")] = None,
     chain: Annotated[list[Path] | None, Option(help="A certificate between that and a root; may be repeated.")] = None,
     experiment: Annotated[Text, Option(help="MLflow experiment to make the runs in.")] = None,
+    trusted: Trusted = False,
     json: Json = False,
 ) -> None:
     """Register an entry in MLflow as a new version, with its digests; the same content is always the same version."""
@@ -71,7 +74,9 @@ def register(
         signing = None
         if key is not None:
             signing = SigningKey(key, os.environ.get(PASSWORD) or None, certificate, tuple(chain or ()))
-        version = tidegate.register(entry, name, server=server, golden=golden, key=signing, experiment=experiment)
+        version = tidegate.register(
+            entry, name, server=server, golden=golden, key=signing, experiment=experiment, trusted=trusted
+        )
         if json:
             print_json(version)
             return

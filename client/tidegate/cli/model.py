@@ -7,7 +7,7 @@ from typer import Argument, Exit, Option
 
 from ..errors import ExitCode, hints_once
 from ..findings import Finding, errors
-from .output import Json, Texts, answering, counted, print_json
+from .output import Json, Texts, Trusted, answering, counted, print_json
 
 
 def check(
@@ -19,10 +19,11 @@ def check(
         Texts, Option(help="A package that its Python has, numpy or numpy==1.26.4; may be repeated. Any without it.")
     ] = None,
     gpu: Annotated[bool | None, Option("--gpu/--no-gpu", help="Whether the server has a GPU. Both do without.")] = None,
+    trusted: Trusted = False,
     strict: Annotated[bool, Option("--strict", help="Warnings count as errors do.")] = False,
     json: Json = False,
 ) -> None:
-    """Say what Triton would refuse or silently ignore in a model repository entry, before anything is copied.
+    """Say what servers would refuse or silently ignore in a model repository entry, before anything is copied.
 
     Nothing of the model is loaded or run. Exit code 1 where there are errors.
     """
@@ -33,7 +34,7 @@ def check(
         for folder in folders:
             kind = kind_of_entry(folder)
             for entry in kind.entries_in(folder):
-                found[entry] = kind.check(entry, backends=backend, gpu=gpu, packages=package)
+                found[entry] = kind.check(entry, backends=backend, gpu=gpu, packages=package, trusted=trusted)
         if json:
             print_json([
                 {"entry": entry, "ok": not errors(findings), "findings": findings} for entry, findings in found.items()
@@ -46,7 +47,7 @@ def check(
 
 
 def show(entry: Annotated[Path, Argument(help="The entry's folder.")], json: Json = False) -> None:
-    """Show an entry: its tensors, how Triton runs it, and an ensemble's steps as a drawing."""
+    """Show an entry: its tensors, how Triton runs it, and an ensemble's steps as a drawing; or a language model."""
     with answering():
         from ..kinds import kind_of_entry
 

@@ -31,6 +31,7 @@ Advance = Callable[[int], None]
 Text = str | None  # as the next two: what options hold that may be left out
 Texts = list[str] | None
 File = Path | None
+Trusted = Annotated[bool, typer.Option("--trusted", help="Let a language model bring code: you have read it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 

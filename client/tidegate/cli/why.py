@@ -58,14 +58,14 @@ def _row(model: "VisibleModel", place: "Place") -> tuple[object, ...]:
     last = "" if place.idle_seconds is None else f"{place.idle_seconds:.0f} s ago"
     evictable = "" if place.evictable_in is None else f"in {place.evictable_in:.0f} s" if place.evictable_in else "now"
     return (
-        f"{model.server}/{model.pool}", place.replica, place.state, moment(place.since),
+        f"{model.server}/{place.pool or model.pool}", place.replica, place.state, moment(place.since),
         ", ".join(map(str, place.versions)), place.waiters or "", holders, last, evictable,
     )  # fmt: skip
 
 
 def _reasons(model: "VisibleModel") -> list[str]:
     told = [line for place in model.places for line in _reasons_at(place)]
-    return told if model.places or not model.why else [f"{model.server}/{model.pool}: {model.why}"]
+    return told or ([f"{model.server}/{model.pool}: {model.why}"] if model.why else [])
 
 
 def _reasons_at(place: "Place") -> list[str]:

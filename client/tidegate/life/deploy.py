@@ -115,6 +115,8 @@ def _failures(context: Context, source: Environment, version: RegisteredVersion)
     """Return how many calls of the version failed in an environment, as its servers count; None where one does not."""
     failures = 0
     for home in homes(source, version.model):
+        if not home.kind.speaks_v2:
+            return None
         said = context.proxy(home.plane).statistics(version.model, server=home.server.name, version=version.number)
         here = [each for each in said.models if str(each.get("version")) == str(version.number)]
         if not here:

@@ -73,7 +73,7 @@ class Plan:
             repository.write_config(model, self.before)
         else:
             repository.withdraw(model)  # Triton would try to load it again and again
-            if loaded:
+            if loaded and self.target.kind.follows_repository:
                 repository.put_away(model)
 
 

@@ -83,7 +83,6 @@ def bring(
             for plan in plans:
                 plan.repository.write_config(model, plan.last)
             for _, home in run.homes:
-                context.tell(f"waiting until calls go to version {number} on {home.plane.name}")
                 until_called(context, home, number)
         with run.told_on_failure():
             if expected != number:
@@ -221,7 +220,8 @@ class _Run:
             shares = {share.version: share.weight for share in home.model.versions}
             if shares and not shares.get(self.version.number):
                 among = f"the definition shares them out among versions {', '.join(map(str, shares))}"
-                do = f"have the platform admin name {self.version.number} there"
+                what = "raise its weight" if self.version.number in shares else f"name {self.version.number}"
+                do = f"have the platform admin {what} there"
                 yield f"on {home.plane.name} calls do not go to it: {among}; {do}"
 
     @contextmanager
@@ -298,7 +298,9 @@ def attempted(
 
 
 def _is_called(plan: Plan) -> bool:
-    """Tell whether calls may have gone to the version by what this run wrote."""
+    """Tell whether calls may have gone to the version, by what this run wrote or by the definition."""
+    if not plan.target.kind.follows_repository:
+        return plan.number in plan.target.called
     text = plan.repository.config(plan.target.model)
     if text is None or text == plan.now:
         return False
@@ -309,6 +311,8 @@ def _is_called(plan: Plan) -> bool:
 
 def _serves(plan: Plan) -> str:
     """Say what serves after the configuration went back."""
+    if not plan.target.kind.follows_repository:
+        return "what the definition names serves on"
     again = f" again: an earlier run had calls go to version {plan.number} already" if plan.is_cut_over else ""
     if plan.before is None or not plan.repository.configs.read_published(plan.before).served:
         return f"nothing serves under its name{again}"

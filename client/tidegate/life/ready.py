@@ -1,4 +1,4 @@
-"""Waiting for Triton, as callers see it through the proxy: that a version serves, answers, and is the one called."""
+"""Waiting for servers, as callers see them through the proxy: a version serves, answers, and is the one called."""
 
 import time
 from collections.abc import Callable
@@ -22,6 +22,14 @@ def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> s
     """
     model, proxy = home.model.name, context.proxy(home.plane)
     missing = f"version {number} is not ready"
+    if not home.kind.follows_repository:
+        if number not in home.named:
+            try:  # the definition may be newer than what clients are told of it
+                _loaded(context, home, number)
+            except errors.NotFoundError:
+                raise _unnamed(home, number) from None
+        _until(context, home, lambda: _loaded(context, home, number), missing, 0)
+        return None
     # What failed before is tried again at the next look; what fails only now is not loaded by a later one.
     before = home.pool.loading == "preload" and _why_failed(context, home, number)
     # Proxies tell whole seconds; they may have seen what they tell before anything was written.
@@ -59,6 +67,28 @@ def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> s
     return None
 
 
+def _loaded(context: Context, home: Home, number: int) -> bool:
+    """Tell that an engine serves a version at every replica of a pool that is up; else raises NotFoundError."""
+    found = context.proxy(home.plane).whereabouts(home.model.name, server=home.server.name, deadline=ANSWER_SECONDS)
+    places = [place for each in found.models for place in each.places if place.state != "unreachable"]
+    pools = {place.pool for place in places if number in place.versions}
+    here = [place for place in places if place.pool in pools]
+    if not here:
+        raise errors.NotFoundError("; ".join(each.why for each in found.models if each.why) or "no engine serves it")
+    return all(number in place.versions for place in here)
+
+
+def _unnamed(home: Home, number: int) -> errors.UnfinishedError:
+    model, server = home.model, home.server.name
+    why = f"its files are in the repository, and {server} serves what the definition names when an engine starts"
+    line = f"{{version: {number}, weight: 0, pool: <a pool of {server}>}}"
+    if not model.versions:
+        line = f"{{version: {number}, weight: 100}}"
+    do = f"have the platform admin add to `versions` of the model {model.name} in the definition, and bring that up:"
+    do += f"\n      - {line}\n    then run the same command again"
+    return errors.UnfinishedError(f"no engine serves version {number} yet", where=_where(home), why=why, do=do)
+
+
 def until_called(context: Context, home: Home, number: int) -> None:
     """Wait until calls that name no version go to this one. Raises UnfinishedError."""
     model, server, proxy = home.model.name, home.server.name, context.proxy(home.plane)
@@ -71,15 +101,15 @@ def until_called(context: Context, home: Home, number: int) -> None:
         return max(map(int, versions), default=0) == number
 
     if home.follows != "shares":
+        context.tell(f"waiting until calls go to version {number} on {home.plane.name}")
         _until(context, home, is_called, f"calls do not go to version {number} yet", 0)
 
 
 def answers(context: Context, home: Home, number: int, golden: Golden) -> None:
     """Send the golden request to a version. Raises UnfinishedError when it fails, or answers something else."""
     try:
-        answer = context.proxy(home.plane).infer_json(
-            home.model.name, golden.request, server=home.server.name, version=number, deadline=context.wait_seconds
-        )
+        about = {"server": home.server.name, "version": number, "deadline": context.wait_seconds}
+        answer = home.kind.ask(context.proxy(home.plane), home.model.name, golden.request, **about)
     except errors.TidegateError as error:
         what = f"version {number} does not answer its golden request"
         raise errors.UnfinishedError(what, where=_where(home), why=str(error)) from None
@@ -144,7 +174,7 @@ def _until(context: Context, home: Home, check: Callable[[], bool], what: str, s
 
 def look_seconds(home: Home) -> float:
     """Return the seconds within which its servers, or their policies, have looked at the repository."""
-    return home.pool.poll_seconds or POLL_SECONDS
+    return (home.pool.poll_seconds or POLL_SECONDS) if home.kind.follows_repository else 0.0
 
 
 def _where(home: Home) -> str:

@@ -30,7 +30,9 @@ class Home:
     @property
     def follows(self) -> str:
         """What decides which version is called: its `alias`, `shares` of versions, or `newest`."""
-        return "alias" if self.model.alias is not None else "shares" if self.model.versions else "newest"
+        if self.model.alias is not None:
+            return "alias"
+        return "shares" if self.model.versions or not self.kind.follows_repository else "newest"
 
     @property
     def kind(self) -> ServerKind:
@@ -77,6 +79,11 @@ class Target:
     def newest(self) -> bool:
         """Whether the environment calls simply the newest version that is served."""
         return any(home.follows == "newest" for home in self.homes)
+
+    @property
+    def called(self) -> frozenset[int]:
+        """Versions that the environment's definition gives a share of the calls."""
+        return frozenset(share.version for home in self.homes for share in home.model.versions if share.weight)
 
     @property
     def named(self) -> frozenset[int]:

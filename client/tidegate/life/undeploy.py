@@ -17,7 +17,15 @@ from typing import Final
 from tidegate_contracts.environments import DatasetLocation, Environment
 from tidegate_contracts.whereabouts import Place
 
-from ..errors import BusyError, NotFoundError, TidegateError, UnfinishedError, UnreachableError, UsageError
+from ..errors import (
+    BusyError,
+    NotFoundError,
+    RefusedError,
+    TidegateError,
+    UnfinishedError,
+    UnreachableError,
+    UsageError,
+)
 from ..registry import Record
 from ..repository import Repository
 from .context import Context
@@ -26,7 +34,7 @@ from .plan import config_of
 from .publish import Outcome, attempted
 from .ready import ANSWER_SECONDS, LOOK_SECONDS, look_seconds
 from .rules import current, of_environment
-from .target import Home, Target, targets
+from .target import Home, Target, homes, targets
 
 _GONE = frozenset({"cold", "unknown", "quarantined", "queued", "failed", "unreachable"})
 """States of a model at a replica, as `whereabouts` tells them, in which no call is answered."""
@@ -67,6 +75,10 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
     no version of it, BusyError where somebody else is at it, UnfinishedError where it came to nothing half way.
     """
     of = context.environment(environment)
+    if engines := [home for home in homes(of, model) if not home.kind.follows_repository]:
+        what = f"{engines[0].server.name} serves {model} for as long as the definition names it"
+        do = "have the platform admin take it out of `models` there"
+        raise RefusedError(what, why="its engine looks at no repository once it has started", do=do)
     who = may(context, of, model).principal
     everywhere = targets(of, model, context.known)
     repositories = {target.key: context.repository(target.homes[0]) for target in everywhere}
@@ -79,9 +91,9 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
         if number is None:
             raise NotFoundError(f"{of.name} has no version of {model}", do=f"tidegate history {model}")
         version = context.registry.version(model, number)
-        homes = [(each, home) for each in leaving for home in each.target.homes]
+        reading = [(each, home) for each in leaving for home in each.target.homes]
         unverified: list[str] = []
-        for each, home in ((each, home) for each, home in homes if each.left is None):
+        for each, home in ((each, home) for each, home in reading if each.left is None):
             unseen = [place.replica for place in _places(context, home) if place.state == "unseen"]
             if unseen and each.is_awaited(home):
                 what = f"whether {model} is still served could not be told, and nothing was done"
@@ -97,7 +109,7 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
                     for home in polling:
                         _until(context, home, _loading, "it is still being loaded")
                     each.repository.put_away(model)
-            for each, home in homes:
+            for each, home in reading:
                 if each.is_awaited(home):
                     context.tell(f"waiting until nothing serves {model} on {home.plane.name}")
                     # A Triton that polls tells at once that the folder is gone, and lets go when it has looked.
@@ -108,7 +120,7 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
                     unverified.append(f"{home.plane.name}, {home.server.name}/{home.pool.name}: {why}")
             context.registry.remove_alias(model, of.name, expect=expected)
         when = max((each.when for each in records), default=None)
-        for _, home in homes:
+        for _, home in reading:
             if current(records, of.name, home.plane.name) is not None or not of_environment(records, of.name):
                 when = context.now_after(when)
                 record = Record(
@@ -119,7 +131,7 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
                 context.registry.append_record(version, record)
     return Outcome(
         what="undeploy", model=model, version=number, environment=of.name, previous=number, changed=True, who=who,
-        planes=tuple(home.plane.name for _, home in homes), unverified=tuple(unverified),
+        planes=tuple(home.plane.name for _, home in reading), unverified=tuple(unverified),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from reprlib import Repr
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -11,11 +12,15 @@ from tidegate_contracts.message import Message
 
 from ..errors import UsageError
 
+_short = Repr()
+_short.maxstring = 80
+
 
 class Golden(Message):
     """A request, and what its answer must be where that is known."""
 
-    request: dict[str, Any]  # The body of `POST /v2/models/<model>/infer`, as JSON has it.
+    request: dict[str, Any]
+    """The body of `POST /v2/models/<model>/infer`, as JSON has it; or of a call of OpenAI's API, without the model."""
     outputs: dict[str, list[Any]] | None = None
     """The data that each named output must have, flat or nested; None: any answer will do."""
     tolerance: float = Field(1e-4, ge=0)
@@ -34,6 +39,9 @@ class Golden(Message):
 
         `inputs` says of each whether it may be left out. Without any, or without outputs, Triton finds out itself.
         """
+        if not isinstance(self.request.get("inputs"), list):
+            do = "write it as POST /v2/…/infer takes it"
+            raise UsageError("the request has no list `inputs`", where=where, do=do)
         given = [each.get("name") if isinstance(each, dict) else None for each in self.request.get("inputs", [])]
         wanted = [(f"outputs.{name}", name) for name in self.outputs or ()] + [
             (f"request.outputs[{place}]", each.get("name") if isinstance(each, dict) else None)
@@ -71,7 +79,7 @@ class Golden(Message):
             first = off[0]
             yield (
                 f"output {name}: {len(off)} of {len(expected)} elements are off by more than {self.tolerance:g}; "
-                f"the first is [{first}], {found[first]!r} in place of {expected[first]!r}"
+                f"the first is [{first}], {_short.repr(found[first])} in place of {_short.repr(expected[first])}"
             )
 
     def _same(self, expected: Any, found: Any) -> bool:
@@ -87,7 +95,7 @@ def read_golden(text: str | bytes, where: str) -> Golden:
         said = json.loads(text)
     except ValueError as error:
         raise UsageError("this is no JSON", where=where, why=str(error)) from None
-    if isinstance(said, dict) and "request" not in said and "inputs" in said:
+    if isinstance(said, dict) and "request" not in said:
         said = {"request": said}
     try:
         golden = Golden.model_validate(said)
@@ -96,8 +104,6 @@ def read_golden(text: str | bytes, where: str) -> Golden:
         at = ".".join(map(str, first["loc"])) or "the file"
         do = 'write {"request": {"inputs": […]}, "outputs": {"NAME": […]}}, or the request alone'
         raise UsageError("this is no golden request", where=where, why=f"{at}: {first['msg']}", do=do) from None
-    if not isinstance(golden.request.get("inputs"), list):
-        raise UsageError("the request has no list `inputs`", where=where, do="write it as POST /v2/…/infer takes it")
     asked = golden.request.get("outputs")
     if isinstance(asked, list) and any(isinstance(each, dict) and "data" in each for each in asked):
         what = "the answer stands within the request, where nobody would compare it"

@@ -1,7 +1,6 @@
 """Makes the manifest of an entry on disk: every file is hashed, and what cannot be registered is refused."""
 
 import os
-import re
 from pathlib import Path
 
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile, is_inside, make_manifest
@@ -15,43 +14,25 @@ from .version import CLIENT_SUFFIX
 
 PATH_BYTES = 1024  # Object stores take no longer names; some of it goes to where the entry lies there.
 STEP_BYTES = 255
-_VERSION = re.compile(r"[1-9][0-9]*")
 
 
 def manifest_of(entry: Path, name: str | None = None, progress: Progress = lambda _bytes: None) -> Manifest:
     """Return the manifest of the entry in a folder, whose name is the model's unless one is given.
 
-    The version folder stands as ENTRY_VERSION in it, whatever its number; empty folders are left out. Raises UsageError
+    The version folder stands as ENTRY_VERSION in it, whatever its name; empty folders are left out. Raises UsageError
     for what no version can have: a link, a device, a name that climbs or is too long, a second version folder.
     """
     model = checked_name(name or entry.resolve().name)
-    version = version_folder(entry)
+    version = kind_of_entry(entry).version_folder(entry)
     try:
         paths = _paths(entry)
     except OSError as error:
         raise _unreadable(entry, error) from None
-    config = kind_of_entry(entry).configs.CONFIG
-    if config not in paths:
-        do = "write one (`tidegate model new`), beside the version folder and not in it"
-        raise UsageError(f"it has no {config}", where=entry, do=do)
     try:
         files = in_parallel(lambda path: _hashed(entry, path, version, progress), paths, HASHING)
     except OSError as error:
         raise _unreadable(entry, error) from None
     return make_manifest(model, files)
-
-
-def version_folder(entry: Path) -> str:
-    """Return the name of an entry's version folder, ENTRY_VERSION where it has none; raises UsageError for several."""
-    try:
-        found = sorted(item.name for item in entry.iterdir() if _VERSION.fullmatch(item.name) and item.is_dir())
-    except OSError as error:
-        what, why = "this is no folder that can be read", error.strerror or ""
-        raise UsageError(what, where=entry, why=why, do="name the folder that config.pbtxt lies in") from None
-    if len(found) > 1:
-        why, do = "what is registered is one version, and the registry gives it its number", "leave one of them in it"
-        raise UsageError(f"it has the version folders {', '.join(found)}", where=entry, why=why, do=do)
-    return found[0] if found else ENTRY_VERSION
 
 
 def path_on_disk(entry: Path, version: str, path: str) -> Path:
@@ -107,5 +88,6 @@ def _unreadable(entry: Path, error: OSError) -> UsageError:
 def _hashed(entry: Path, path: str, version: str, progress: Progress) -> ManifestFile:
     size, sha256 = hashed(entry / path, progress)
     step, slash, rest = path.partition("/")
-    named = f"{ENTRY_VERSION}/{rest}" if slash and step == version else path
+    inside = path if version == "." else rest if slash and step == version else ""
+    named = f"{ENTRY_VERSION}/{inside}" if inside else path
     return ManifestFile(path=named, size=size, sha256=sha256)

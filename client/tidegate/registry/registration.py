@@ -24,7 +24,7 @@ from ..parallel import Progress, in_parallel
 from . import version as words
 from .artifacts import Artifacts
 from .golden import Golden
-from .manifest import path_on_disk, version_folder
+from .manifest import path_on_disk
 from .pyfuncs import client_model, empty_model
 from .server import Server, quiet
 from .signing import SigningKey, sign
@@ -64,7 +64,8 @@ class Registration:
         else:
             self.progress(self.manifest.size)
             self._add(version)
-        self._client(version)
+        if kind_of_entry(self.entry).speaks_v2:
+            self._client(version)
         self._record(version)
         with self.server.doing("the run cannot be ended"):
             self.server.client.set_terminated(str(version.run_id))
@@ -102,7 +103,7 @@ class Registration:
             name, tags = f"{self._model} {self.manifest.digest()[:12]}", self._parent_tags | self._run_tags
             run = found[0] if found else client.create_run(experiment, tags=tags, run_name=name)
         source = f"{run.info.artifact_uri}/{SOURCE}"
-        artifacts, folder = self.server.artifacts(source), version_folder(self.entry)
+        artifacts, folder = self.server.artifacts(source), kind_of_entry(self.entry).version_folder(self.entry)
         on_disk = partial(path_on_disk, self.entry, folder)
         upload(artifacts, words.ENTRY_FOLDER, self.manifest, on_disk, self.progress)
         _write_all(artifacts, empty_model() | {words.MANIFEST_FILE: self.manifest.canonical()})
@@ -192,18 +193,18 @@ class Registration:
         return Record(what=what, model=self._model, version=number, who=who, when=when, manifest_sha256=digest)
 
 
-def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
-    """Return what is to be said of an entry; raises TidegateError where servers would not serve it, or for the golden
-    request's tensors.
+def checked(entry: Path, model: str, golden: Golden | None = None, *, trusted: bool = False) -> list[str]:
+    """Return what is to be said of an entry, whose code may be `trusted`; raises TidegateError where servers would not
+    serve it, or it cannot be asked the golden request.
     """
     kind = kind_of_entry(entry)
-    findings = kind.check(entry, model)
+    findings = kind.check(entry, model, trusted=trusted)
     if wrong := errors(findings):
         lines = "\n".join(hints_once(map(str, wrong))).replace("\n", "\n  ")
         what = f"No server would serve this entry, and it is not registered\n  {lines}"
         raise TidegateError(what, where=entry, do="mend it; `tidegate model check` looks at it again")
     if golden is not None:
-        golden.check(*kind.tensors(entry), str(entry))
+        kind.check_golden(entry, golden, str(entry))
     told = {each.where for each in findings}
     strangers = [each for each in _strangers(entry) if each.where not in told]
     return list(hints_once(f"{entry / each.where}: {each.said}" for each in (*findings, *strangers)))

@@ -55,19 +55,21 @@ class Registry:
         progress: Progress = lambda _bytes: None,
         unproven: str = "",
         tell: Callable[[str], None] = lambda _text: None,
+        trusted: bool = False,
     ) -> RegisteredVersion:
         """Register the entry in a folder; the same content is the same version, however often it is registered.
 
         `server` is the inference server that the client model names, `manifest` what `manifest_of` just made of the
-        entry; `progress` is told the bytes sent, `tell` what else there is to know, and `unproven` says why
-        `registered_by` may be somebody else. Raises UsageError for an entry or a golden request that cannot be
-        registered, TidegateError for one that no server would serve, IntegrityError when it changes meanwhile.
+        entry; `progress` is told the bytes sent, `tell` what else there is to know, `unproven` says why `registered_by`
+        may be somebody else, and `trusted` that code which an entry may do without may go with it. Raises UsageError
+        for an entry or a golden request that cannot be registered, TidegateError for one that no server would serve,
+        IntegrityError when it changes meanwhile.
         """
         if manifest is None:
             manifest = manifest_of(entry, name)
         elif name is not None and name != manifest.model:
             raise UsageError(f"the manifest is of model {manifest.model!r}, and not of {name!r}")
-        checked(entry, manifest.model, golden)
+        checked(entry, manifest.model, golden, trusted=trusted)
         registration = Registration(
             self._server, entry, manifest, registered_by, unproven, server or "", golden, key, progress, tell
         )

@@ -49,7 +49,8 @@ class RegisteredVersion(Message):
     registered_by: str
     registered_at: datetime  # UTC.
     signed: bool
-    client_model: str | None  # Its name and version, `densenet-client/3`; None where the registration is unfinished.
+    client_model: str | None
+    """Its name and version, `densenet-client/3`; None where the registration is unfinished, and of language models."""
     tags: dict[str, str]
     aliases: tuple[str, ...]
 

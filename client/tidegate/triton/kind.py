@@ -3,19 +3,25 @@
 What a method needs is imported when it runs: protobuf and gRPC take longer to import than most commands run.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tidegate_contracts.manifest import ENTRY_VERSION
 from tidegate_contracts.triton import ALIAS_PARAMETER
 
+from ..errors import UsageError
 from ..findings import Finding, error, warning
 
 if TYPE_CHECKING:
+    from ..calling.proxy import ProxyClient
+    from ..registry.golden import Golden
     from ..repository import Configs, Repository, StoredFile
     from .entries.show import Shown
 
+_VERSION: Final = re.compile(r"[1-9][0-9]*")
 NEEDS_GPU: Final = ("tensorrt", "tensorrt_plan", "tensorrtllm", "dali")
 HARMLESS: Final = ("version_policy", "dynamic_batching", "instance_group", "model_warmup", "response_cache")
 """Fields in which versions may differ and still be served beside each other under the configuration of one of them."""
@@ -23,6 +29,9 @@ HARMLESS: Final = ("version_policy", "dynamic_batching", "instance_group", "mode
 
 class TritonKind:
     """Entries are folders of a Triton model repository: `config.pbtxt` and a folder for each version."""
+
+    follows_repository = True
+    speaks_v2 = True
 
     def recognises(self, folder: Path) -> bool:
         """Tell whether there is a `config.pbtxt`, or a version's folder."""
@@ -36,6 +45,22 @@ class TritonKind:
 
         return entries_in(folder)
 
+    def version_folder(self, entry: Path) -> str:
+        """Return the one version folder, ENTRY_VERSION where there is none; raises UsageError for several."""
+        try:
+            found = sorted(item.name for item in entry.iterdir() if _VERSION.fullmatch(item.name) and item.is_dir())
+        except OSError as wrong:
+            what, why = "this is no folder that can be read", wrong.strerror or ""
+            raise UsageError(what, where=entry, why=why, do="name the folder that config.pbtxt lies in") from None
+        if len(found) > 1:
+            why = "what is registered is one version, and the registry gives it its number"
+            do = "leave one of them in it"
+            raise UsageError(f"it has the version folders {', '.join(found)}", where=entry, why=why, do=do)
+        if not (entry / "config.pbtxt").is_file():
+            do = "write one (`tidegate model new`), beside the version folder and not in it"
+            raise UsageError("it has no config.pbtxt", where=entry, do=do)
+        return found[0] if found else ENTRY_VERSION
+
     def check(
         self,
         folder: Path,
@@ -44,6 +69,7 @@ class TritonKind:
         backends: Collection[str] | None = None,
         gpu: bool | None = None,
         packages: Collection[str] | None = None,
+        trusted: bool = False,  # noqa: ARG002 - a program for its Python backend is what such an entry is
     ) -> list[Finding]:
         """Return what Triton would refuse or ignore."""
         from .entries.checks import check_entry
@@ -51,14 +77,20 @@ class TritonKind:
 
         return check_entry(read_entry(folder, name), backends=backends, gpu=gpu, packages=packages)
 
-    def tensors(self, folder: Path) -> tuple[dict[str, bool], list[str]]:
-        """Return the inputs of an entry, with whether each is optional, and its outputs."""
+    def check_golden(self, folder: Path, golden: "Golden", where: str) -> None:
+        """Check that its tensors are those of the entry's configuration, where that says any."""
         from .entries.entry import read_entry
 
-        config = read_entry(folder).config
-        if config is None:
-            return {}, []
-        return {each.name: bool(each.optional) for each in config.input}, [each.name for each in config.output]
+        inputs: dict[str, bool] = {}
+        outputs: list[str] = []
+        if (config := read_entry(folder).config) is not None:
+            inputs = {each.name: bool(each.optional) for each in config.input}
+            outputs = [each.name for each in config.output]
+        golden.check(inputs, outputs, where)
+
+    def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> dict[str, Any]:
+        """Send the body of a v2 inference request."""
+        return proxy.infer_json(model, request, **about)
 
     def show(self, folder: Path) -> "Shown":
         """Describe an entry by its `config.pbtxt` and its files."""

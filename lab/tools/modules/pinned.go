@@ -6,7 +6,6 @@ package modules
 
 import (
 	_ "github.com/cert-manager/cert-manager/pkg/apis"
-	_ "github.com/kedacore/keda/v2/version"
 	_ "github.com/prometheus-operator/prometheus-operator/example/alertmanager-webhook"
 	_ "istio.io/api/label"
 	_ "k8s.io/pod-security-admission"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer
+from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer, RateLimit
 
 from ..concurrency import InFlightCount
 from ..problems import Problem, ProblemType
@@ -45,7 +45,8 @@ class Authorizer:
     ) -> None:
         self.identities = IdentityCache()
         self.refusals = RefusalCache()
-        self.limits = RateLimiter(access.rate_limit, replicas)
+        self.limits = RateLimiter(*_requests(access.rate_limit), replicas)
+        self._token_limits = RateLimiter(*_tokens(access.rate_limit), replicas)
         self.generation = 0  # Counts the states of rules, routes and keys: what was decided in another one is void.
         self._replicas = replicas
         self._in_flight: WeakValueDictionary[tuple[str, str], InFlightCount] = WeakValueDictionary()
@@ -78,11 +79,13 @@ class Authorizer:
         """Return a grant; raises Problem (unauthenticated, denied, unknown, malformed, busy)."""
         identity = await self.identify(credential)
         route = self._decide(identity, server, model, action)
-        bucket = None
+        bucket = tokens = None
         if action == "infer":
-            principal = identity.principal
-            bucket = self.limits.bucket((principal.source, principal.name, route.server, route.name), self._clock())
-        grant = Grant(identity, route, bucket)
+            key, now = (identity.principal.source, identity.principal.name, route.server, route.name), self._clock()
+            bucket = self.limits.bucket(key, now)
+            if self._access.rate_limit.tokens_per_minute is not None and route.kind.usage_of is not None:
+                tokens = self._token_limits.bucket(key, now)
+        grant = Grant(identity, route, bucket, tokens)
         self.identities.grant(identity, (server, model, action), grant)
         return grant
 
@@ -139,7 +142,7 @@ class Authorizer:
         self.refusals.clear()
         if changed:
             self.identities.forget_sources(changed)
-        self.limits.change(access.rate_limit, self._replicas)
+        self._change_limits()
 
     async def trust_authorities(self, context: ssl.SSLContext) -> None:
         """Ask issuers and Domino by another trust from now on; those that did not answer are asked again at once."""
@@ -151,7 +154,7 @@ class Authorizer:
         """Learn how many replicas of the proxy share the rate limits."""
         if replicas != self._replicas:
             self._replicas = replicas
-            self.limits.change(self._access.rate_limit, replicas)
+            self._change_limits()
             self.generation += 1  # so that grants ask for their buckets again, which then follow
 
     async def tend(self) -> None:
@@ -173,6 +176,7 @@ class Authorizer:
         """Look at some of what is remembered, and forget what has ended."""
         self.identities.sweep(self._wall(), self.generation, _LOOKED_AT)
         self.limits.forget_idle(self._clock(), _LOOKED_AT)
+        self._token_limits.forget_idle(self._clock(), _LOOKED_AT)
 
     async def close(self) -> None:
         """Give up what is under way, and close connections."""
@@ -182,6 +186,11 @@ class Authorizer:
         await self._web.close()
 
     # ---
+    def _change_limits(self) -> None:
+        limit = self._access.rate_limit
+        self.limits.change(*_requests(limit), self._replicas)
+        self._token_limits.change(*_tokens(limit), self._replicas)
+
     def _decide(self, identity: Identity, server: str | None, model: str, action: Action) -> Route:
         routes = self._routes.find(server, model)
         usable = [route for route in routes if self.permits(identity, route, action)]
@@ -217,3 +226,13 @@ class Authorizer:
             self.identities.forget_sources({issuer})
             # What is being checked is checked again.
             self._trust = replace(self._trust, flights=SharedTasks(outlives=True))
+
+
+def _requests(limit: RateLimit) -> tuple[int, int]:
+    return limit.requests_per_minute, limit.burst
+
+
+def _tokens(limit: RateLimit) -> tuple[int, int]:
+    """Return the limit of tokens: so many at once as a minute has. Without one no bucket is asked for."""
+    each_minute = limit.tokens_per_minute or 1
+    return each_minute, each_minute

@@ -8,7 +8,7 @@ from typing import TypeGuard
 from ..concurrency import InFlightCount
 from ..problems import Problem, ProblemType
 from ..routes import Route
-from .limits import TokenBucket
+from .limits import TokenBucket, too_many, too_many_tokens
 
 LONGEST_NAME = 255  # Characters of a principal's name (of `sub`: OpenID Connect Core, 2).
 Credential = bytes
@@ -46,6 +46,14 @@ class Grant:
     identity: Identity
     route: Route
     bucket: TokenBucket | None  # Limits its requests; None for what is not limited (inspecting).
+    tokens: TokenBucket | None = None  # Limits what they use, where that is limited and told.
+
+    def count(self, now: float) -> None:
+        """Count a request; raises Problem (rate-limited)."""
+        if self.tokens is not None and (wait := self.tokens.take(now, 0)):
+            raise too_many_tokens(self.tokens, wait)
+        if self.bucket is not None and (wait := self.bucket.take(now)):
+            raise too_many(self.bucket, wait)
 
 
 def is_name(said: object) -> TypeGuard[str]:

@@ -1,19 +1,21 @@
-"""Rate limits: how many requests a principal may send to a model."""
+"""Rate limits: how many requests a principal may send to a model, and how many tokens these may use."""
 
 import weakref
 from collections import OrderedDict
 
-from tidegate_contracts.routing import RateLimit
-
 from ..problems import Problem, ProblemType
 
 MOST_BUCKETS = 131_072  # Buckets that are kept; beyond, the one longest untouched is forgotten, full or not.
+TOKENS = "tokens"  # Reason of the problem of those whose tokens are used.
 _LOOKED_AT = 64  # Buckets that are looked at, to make room for one.
 _Key = tuple[str, str, str, str]
 
 
 class TokenBucket:
-    """A token bucket (leaky bucket as a meter, ITU-T I.371): `burst` requests at once, then `rate` a second."""
+    """A token bucket (leaky bucket as a meter, ITU-T I.371): `burst` requests at once, then `rate` a second.
+
+    What is known afterwards only, as the tokens of an answer are, is `spent`, and may be more than there is.
+    """
 
     __slots__ = ("__weakref__", "_at", "_left", "burst", "rate")
 
@@ -23,8 +25,11 @@ class TokenBucket:
         self._left = burst
         self._at = now
 
-    def take(self, now: float) -> float:
-        """Take one request; return 0, or the seconds until there is room for it. `now` is monotonic seconds."""
+    def take(self, now: float, number: int = 1) -> float:
+        """Take one request; return 0, or the seconds until there is room for it. `now` is monotonic seconds.
+
+        With 0 it is only looked whether there is any room.
+        """
         left = self._left
         if now > self._at:  # the loop's clock may be a little behind the one that made the bucket
             left += (now - self._at) * self.rate
@@ -32,10 +37,14 @@ class TokenBucket:
             if left > self.burst:
                 left = self.burst
         if left >= 1:
-            self._left = left - 1
+            self._left = left - number
             return 0.0
         self._left = left
         return (1 - left) / self.rate
+
+    def spend(self, number: int) -> None:
+        """Count what has been used already."""
+        self._left -= number
 
     def full(self, now: float) -> bool:
         """Tell whether it is as good as a new one."""
@@ -53,10 +62,10 @@ class TokenBucket:
 class RateLimiter:
     """The buckets of all principals and models: this replica's share of what all replicas allow together."""
 
-    def __init__(self, limit: RateLimit, replicas: int = 1, most: int = MOST_BUCKETS) -> None:
+    def __init__(self, per_minute: float, burst: float, replicas: int = 1, most: int = MOST_BUCKETS) -> None:
         self._buckets: OrderedDict[_Key, TokenBucket] = OrderedDict()
         self._most = most
-        self.change(limit, replicas)
+        self.change(per_minute, burst, replicas)
 
     def bucket(self, key: _Key, now: float) -> TokenBucket:
         """Return the bucket of a principal (its source, and name) and a model (server, and name)."""
@@ -70,14 +79,14 @@ class RateLimiter:
         self._rescale(bucket, now)
         return bucket
 
-    def change(self, limit: RateLimit, replicas: int) -> None:
+    def change(self, per_minute: float, burst: float, replicas: int) -> None:
         """Go on with another limit, or as one of another number of replicas.
 
         A bucket follows when it is next asked for or looked at: a hundred thousand at once would stall requests.
         """
         replicas = max(1, replicas)
-        self._rate = limit.requests_per_minute / 60 / replicas
-        self._burst = max(1.0, limit.burst / replicas)
+        self._rate = per_minute / 60 / replicas
+        self._burst = max(1.0, burst / replicas)
 
     def forget_idle(self, now: float, most: int) -> None:
         """Look at some buckets, and forget those that are full and in nobody's hand: nothing is lost with them."""
@@ -102,3 +111,10 @@ def too_many(bucket: TokenBucket, wait: float) -> Problem:
     """Return what is told when a bucket has no room for `wait` seconds."""
     rate = f"{bucket.rate * 60:.4g} requests a minute, {bucket.burst:g} at once"
     return Problem(ProblemType.RATE_LIMITED, f"You may send this model {rate} through this proxy.", wait)
+
+
+def too_many_tokens(bucket: TokenBucket, wait: float) -> Problem:
+    """Return what is told when all tokens of a bucket are used for `wait` seconds."""
+    rate = f"{bucket.rate * 60:.4g} tokens a minute"
+    why = f"You may use {rate} of this model through this proxy, and have used all of them."
+    return Problem(ProblemType.RATE_LIMITED, why, wait, reason=TOKENS)

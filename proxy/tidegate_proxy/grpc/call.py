@@ -8,7 +8,6 @@ from time import monotonic
 from typing import Any
 
 from ..access.identity import Grant
-from ..access.limits import too_many
 from ..forwarding import Forwarding
 from ..http2.frames import literal
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, other_protocol, still_loading
@@ -226,8 +225,7 @@ class Call(CallerStream):
             forwarding.grant = grant
         if not route.kind.speaks_grpc:
             raise other_protocol(route.server)
-        if grant.bucket is not None and (wait := grant.bucket.take(monotonic())):
-            raise too_many(grant.bucket, wait)
+        grant.count(monotonic())
         leases = route.pool.leases
         if pool_before is not None:
             if pool_before.name != route.pool.name:

@@ -37,8 +37,9 @@ class RequestBody(Body):
         self.is_held = False
         self.gathers = False  # Whether it has to be whole before it is sent on, and its caller is known.
         self.parts: list[Bytes] = []
-        self.of_version: Callable[[str, str | None], list[Bytes]] | None = None
-        """Returns what is sent for a model, and a version of it or None, where the body said what is asked."""
+        self.of_version: Callable[[str, str | None, bool], list[Bytes]] | None = None
+        """Returns what is sent for a model, and a version of it or None, where the body said what is asked; see
+        `kinds.OfVersion`."""
         self._unpacked = _NOTHING
         self._head = 0  # Bytes that are held with it: of a long head.
         self.booking: Booking | None = None  # What it makes the proxy hold, once that is anything.
@@ -195,10 +196,10 @@ class RequestBody(Body):
         self._unpacked.clear()
         self.ease(self.received)
 
-    def choose(self, model: str, version: str | None) -> None:
+    def choose(self, model: str, version: str | None, asks_for_usage: bool = False) -> None:
         """Send what is to be sent for a model and a version, where that differs from what has come."""
         if self.of_version is not None:
-            self.parts = self.of_version(model, version)
+            self.parts = self.of_version(model, version, asks_for_usage)
             self.length, self.chunked = sum(map(len, self.parts)), False
 
     def framing(self) -> bytes:

@@ -1,11 +1,23 @@
-"""Errors among the events of a stream (server-sent events), as callers may have them; all others pass as they come."""
+"""Errors among the events of a stream (server-sent events), as callers may have them; all others pass as they come.
 
+Servers spell them in several ways: `data: {"error": …}` (Triton, vLLM, SGLang, Dynamo), `data: {"object": "error", …}`
+(older vLLM), OpenAI's own `event: error` and `event: response.failed` before the data, and data with these types;
+`event: error` with the text as a comment (older Dynamo). https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+import re
 from collections.abc import Callable
 
 from ..told_errors import MOST_ERROR
 
-_BEGINS = b'data: {"error":'
-_FIELD = len(b"data: ")
+_DATA = rb'data: ?\{\s?"(?:error|object"\s?:\s?"error|type"\s?:\s?"(?:error|response\.failed))"'
+_NAME = rb"event: ?(?:error|response\.failed)"
+_is_error = re.compile(_DATA).match
+_is_named = re.compile(_NAME + rb"\r?\Z").match
+_begins = re.compile(rb"(?:%b|%b)" % (_DATA, _NAME)).match
+_contains = re.compile(rb"\n(?:%b|%b)" % (_DATA, _NAME)).search
+_field = re.compile(rb"(?:data)?: ?").match
+_UNDECIDED = 40  # Bytes of a line that has come in part, by which it is not known yet whether it tells an error.
 
 
 class ErrorEvents:
@@ -16,23 +28,26 @@ class ErrorEvents:
         self._held = b""  # The beginning of a line that may tell an error.
         self._within = False  # Whether a line has begun to go on, and not ended yet.
         self._drops = False  # Whether what follows in that line is left out.
+        self._named = False  # Whether the event is called an error, whatever its data are.
 
     def feed(self, data: bytes) -> bytes:
         """Return what can go on, now that this has come."""
-        if data and not (self._held or self._drops) and self._passes(data):
+        if data and not (self._held or self._drops or self._named) and self._passes(data):
             self._within = not data.endswith(b"\n")
             return data
         *lines, rest = (self._held + data).split(b"\n")
         said = list[bytes]()
         for line in lines:
             said += (self._next(line), b"\n")
+            if not self._within:
+                self._named = _is_named(line) is not None or (self._named and line not in (b"", b"\r"))
             self._within = self._drops = False
-        is_error = rest.startswith(_BEGINS)
-        if not self._within and len(rest) <= MOST_ERROR and (is_error or _BEGINS.startswith(rest)):
+        tells = self._tells(rest)
+        if not self._within and (len(rest) < _UNDECIDED or (tells and len(rest) <= MOST_ERROR)):
             self._held = rest
         else:
             said.append(self._next(rest))
-            self._drops = self._drops or (is_error and not self._within)
+            self._drops = self._drops or (tells and not self._within)
             self._held, self._within = b"", True
         return b"".join(said)
 
@@ -42,15 +57,20 @@ class ErrorEvents:
         return self._next(rest)
 
     def _passes(self, data: bytes) -> bool:
-        """Tell whether no line of it begins as an error does, nor the last one in part: long events are not copied."""
-        last = data[(begins := data.rfind(b"\n") + 1) : begins + len(_BEGINS)]
-        if last and _BEGINS.startswith(last):
+        """Tell whether no line of it begins as an error does, nor may the last one: long events are not copied."""
+        begins = data.rfind(b"\n") + 1
+        if begins < len(data) < begins + _UNDECIDED and (begins or not self._within):
             return False
-        return b"\n" + _BEGINS not in data and (self._within or not data.startswith(_BEGINS))
+        return _contains(data) is None and (self._within or _begins(data) is None)
+
+    def _tells(self, line: bytes) -> bool:
+        return _is_error(line) is not None or (self._named and _field(line) is not None)
 
     def _next(self, line: bytes) -> bytes:
         if self._within:
             return b"" if self._drops else line
-        if not line.startswith(_BEGINS):
+        if not self._tells(line):
             return line
-        return line[:_FIELD] + self._plain(line[_FIELD : _FIELD + MOST_ERROR].rstrip(b"\r"))
+        field = match.end() if (match := _field(line)) is not None else 0
+        end = b"\r" if line.endswith(b"\r") else b""
+        return line[:field] + self._plain(line[field : field + MOST_ERROR].removesuffix(end)) + end

@@ -8,15 +8,16 @@ from typing import Protocol
 
 from ..concurrency import BULK_BYTES, Waiter
 from ..forwarding import Forwarding
+from ..kinds import UsageReader
 from ..mirror import MirroredRequest, over_http
-from ..problems import Problem
+from ..problems import AGAIN_SECONDS, Problem, ProblemType
 from ..shared_state import SharedState
 from ..targets import Target
 from ..told_errors import MOST_ERROR, UNREADABLE, unpacked
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import STATUS_LINES
-from .body import RequestBody
+from .body import MOST_UNSENT, RequestBody
 from .caller import Caller
 from .events import ErrorEvents
 
@@ -45,6 +46,9 @@ class Sent(Waiter, Protocol):
     def failed_at(self, replica: Replica, reason: str) -> None:
         """Send it to another replica, or end it: this one gives no answer, or no more of it."""
 
+    def replica_lacks(self) -> None:
+        """Send it to another replica, or hand the answer on: this one may have said that it lacks the model."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class HttpForwarding(Forwarding):
@@ -60,6 +64,7 @@ class HttpForwarding(Forwarding):
     _error_head: bytes | None = None  # Of an error, which is handed on when it is whole.
     _is_held: bool = False  # Whether the caller takes the answer slower than it comes.
     _is_bulk: bool = False  # Whether much of it came at once, and others have their turn before more is read.
+    usage: UsageReader | None = None  # What the answer says that was used, where that is told.
     _events: ErrorEvents | None = None  # Of a stream of events.
     _copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
 
@@ -82,7 +87,7 @@ class HttpForwarding(Forwarding):
         route, target = self.grant.route, request.target
         first, body = route.first_lines(target, self.version), request.body
         head = (first, request.passed, b"x-request-id: ", request.request_id)
-        if route.mirror is not None and target.mirrored:
+        if route.mirror is not None and target.mirrored and not self.tried:
             instead = route.first_lines(target, route.candidate)
             mirror = request.shared.mirror
             send = partial(over_http, mirror.connect_seconds, instead, len(first))
@@ -94,8 +99,12 @@ class HttpForwarding(Forwarding):
                     self._copy.add(part, False)
                 self._copy.add(b"", True)
                 self._copy = None
-        body.choose(route.name, self.version)
-        body.of_version = None  # which holds all of it
+        asks_for_usage = self.grant.tokens is not None and target.asks_for_usage
+        body.choose(route.name, self.version, asks_for_usage)
+        if route.kind.usage_of is not None:
+            self.usage = route.kind.usage_of(target.streams, asks_for_usage)
+        if body.received > MOST_UNSENT:
+            body.of_version = None  # which holds all of it
         body.parts[:0] = (*head, body.framing())
 
     def flush_request(self) -> None:
@@ -118,7 +127,7 @@ class HttpForwarding(Forwarding):
                 connection.transport.write(data)
                 if self._copy is not None:
                     self._copy.add(data, body.complete)
-            if body.booking is not None:
+            if body.booking is not None and body.of_version is None:
                 body.ease(connection.transport.get_write_buffer_size())
 
     # --- from the replica
@@ -130,6 +139,10 @@ class HttpForwarding(Forwarding):
         if status >= 400:
             self._error_head, self._reply, self.size = head, [STATUS_LINES[status]], 0
             return
+        body = self._owner.body
+        if body.of_version is not None and self.connection is not None:
+            body.of_version = None
+            body.ease(self.connection.transport.get_write_buffer_size())
         if length is None and self._owner.target.streams:
             self._events = ErrorEvents(self._plain_error)
         self._begin(head, length)
@@ -159,6 +172,8 @@ class HttpForwarding(Forwarding):
             return
         if self._events is not None:
             data = self._events.feed(data)
+        if self.usage is not None:
+            data = self.usage.feed(data)
         self._add(data)
 
     def _add(self, data: bytes) -> None:
@@ -182,11 +197,19 @@ class HttpForwarding(Forwarding):
             self.replica.give(connection, now)
         else:
             connection.close()
-        if self.lease is not None and self._says_lost():
+        if self._says_lost():
+            if self.lease is None:
+                request.replica_lacks()
+                return
             self._reply.clear()
             self.began = False
             request.fail(self.lost())
             return
+        self.end_answer()
+
+    def end_answer(self) -> None:
+        """Hand the end on of what is whole."""
+        request = self._owner
         if self._error_head is not None:
             body, lines = b"".join(self._reply[1:]), [line for line in self._error_head.split(b"\r\n") if line]
             packed = (line.lower() for line in lines if line.lower().startswith(b"content-encoding:"))
@@ -199,18 +222,49 @@ class HttpForwarding(Forwarding):
             self._add(body)
         if self._events is not None:
             self._add(self._events.end())
+        if self.usage is not None:
+            self._add(self.usage.end())
         if self._chunked:
             self._reply.append(b"0\r\n\r\n")
         request.caller.write_out(b"".join(self._reply))
-        request.finish(self._status, now)
+        request.finish(self._status, monotonic())
+
+    def finish(self, now: float) -> None:
+        """Give everything back, and count what was used: for the caller's limit, where that is not told, as many tokens
+        as there may have been."""
+        Forwarding.finish(self, now)
+        if self.usage is None or self._status >= 400 or not (self._status or self.is_cut):
+            return
+        route, principal = self.grant.route, self.grant.identity.principal
+        if (told := self.usage.told()) is not None:
+            self._shared.meter.used(route.server, route.name, principal.source, told)
+        if self.grant.tokens is not None:
+            self.grant.tokens.spend(sum(told or (self.usage.estimated(self._owner.body.received, self.size),)))
+
+    async def look_elsewhere(self) -> Replica | None:
+        """Return another replica, if this one lacks the model and the request can be sent again; else hand its answer
+        on. Raises Problem (busy) where that would tell of a model that there is that there is none."""
+        route, replica = self.grant.route, self.replica
+        assert replica is not None
+        if await route.kind.lacks(self._status, self.pool, replica, route.name, self.version):
+            other = self.elsewhere(replica)
+            if other is not None and self._owner.body.of_version is not None:
+                self.leave_replica(monotonic())
+                return other
+            if self._status != 503:  # which says that it may be had again, and why not now
+                why = f"No inference server has the model {route.name} just now; it may be back soon."
+                raise Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="lost", replica=replica.name)
+        self.end_answer()
+        return None
 
     def _says_lost(self) -> bool:
-        """Tell whether the replica has lost the model that it was leased for, and nothing of that was handed on."""
-        return (
-            self.may_be_lost()
-            and self._reply[:1] == [STATUS_LINES[self._status]]
-            and self.grant.route.kind.says_lost(self._status, b"".join(self._reply))
-        )
+        """Tell whether the replica may have lost the model that it was to have, and nothing of that was handed on."""
+        route = self.grant.route
+        if self.lease is None:
+            may_be = self._error_head is not None and route.pool.leases is None and not self.looks
+        else:
+            may_be = self.may_be_lost() and self._reply[:1] == [STATUS_LINES[self._status]]
+        return may_be and route.kind.says_lost(self._status, b"".join(self._reply))
 
     def _plain_error(self, body: bytes) -> bytes:
         body, self.error = self.grant.route.kind.plain_error(body)
@@ -242,6 +296,8 @@ class HttpForwarding(Forwarding):
 
     def flush_answer(self) -> None:
         """Send on what has come so far."""
+        if self._events is not None and self.connection is not None:
+            self.connection.acknowledge()
         if self._reply and self._error_head is None:
             data = b"".join(self._reply)
             self._reply.clear()

@@ -12,7 +12,6 @@ from dataclasses import replace
 from time import monotonic
 
 from ..access.identity import Grant, Identity
-from ..access.limits import too_many
 from ..forwarding import call_record, count_problem, no_whole_answer
 from ..kinds import KINDS, as_told
 from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
@@ -199,8 +198,7 @@ class HttpRequest(HeadedRequest):
         self.forwarding = forwarding = HttpForwarding(
             self, shared, grant, shared.limiter, route.in_flight, caller, looks
         )
-        if grant.bucket is not None and (wait := grant.bucket.take(self.started)):
-            raise too_many(grant.bucket, wait)
+        grant.count(self.started)
         if route.pool.leases is not None and target.looks_only:
             self._later(self._look, forwarding)
         elif not (
@@ -297,6 +295,14 @@ class HttpRequest(HeadedRequest):
         else:
             self.fail(no_whole_answer(reason))
 
+    def replica_lacks(self) -> None:
+        """Send it to another replica, or hand the answer on: this one may have said that it lacks the model."""
+        self._later(self._look_elsewhere, self.forwarding)
+
+    async def _look_elsewhere(self, forwarding: HttpForwarding) -> None:
+        if (other := await forwarding.look_elsewhere()) is not None:
+            await self._connect(forwarding, other)
+
     # --- to the caller
     def receiving_paused(self, paused: bool) -> None:
         """Learn whether the caller takes the answer slower than it comes."""
@@ -371,9 +377,7 @@ class HttpRequest(HeadedRequest):
             size = size or forwarding.size
             forwarding.finish(now)
             route = forwarding.grant.route
-            count = route.http_count
-            if count is None:
-                count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
+            count = route.http_count = route.http_count or shared.meter.of_calls(route.server, route.name, "http")
             count.ended(status, seconds, body.received, size)
             principal = forwarding.grant.identity.principal
             shared.meter.called(principal.name, principal.source, "http", status)
@@ -386,9 +390,8 @@ class HttpRequest(HeadedRequest):
         self.passed = b""  # its connection knows it until the next
 
     def _tell(self, status: int, seconds: float, size: tuple[int, int], is_logged: bool) -> None:
-        asked = (self.target.server, self.target.model)
-        verb, problem, shared = self.target.verb, self._problem, self.shared
-        trace = http_parent(self.passed)
+        asked, verb = (self.target.server, self.target.model), self.target.verb
+        problem, shared, trace = self._problem, self.shared, http_parent(self.passed)
         said = call_record(self.forwarding, "http", self.request_id, verb, asked, problem, seconds, size, trace)
         if is_logged:
             shared.call_log.say(status, {"status": status, **said})

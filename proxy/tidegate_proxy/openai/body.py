@@ -1,11 +1,14 @@
 """The body of a request: which model it names, and where, without reading more of it than that.
 
 What decides about access is what the server reads, too: a body that names its model twice, or in letters that not
-everybody reads alike, is refused. The name alone is written anew, where a version is chosen.
+everybody reads alike, is refused. The name alone is written anew, where a version is chosen; and where what streams
+use is limited, they are asked to tell it (`stream_options`).
 """
 
 import re
+from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -13,60 +16,113 @@ from ..problems import Problem, ProblemType
 
 Bytes = bytes | bytearray | memoryview
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+MOST_NAMED = 16  # Keys in one body that are called model and have a text as value, those in metadata among them.
+MOST_READ = 32 * 1024 * 1024  # Bytes of a body, which is read in one piece.
+MOST_VALUES = 400_000  # Values in it. Short keys and numbers take longest: so many, some 25 ms.
+_STEP = 1024 * 1024  # Bytes of a body whose values need not be counted.
 _KEY = b'"model"'
 _NAMED = re.compile(rb'"model"\s*:\s*"([^"\\]{1,127})"')
-"""A key `model` and its name, at whatever depth; behind a backslash it is the end of another key."""
-MOST_NAMED = 100  # Such keys in one body, those of tools' parameters among them.
+_MOST_OPTIONS = 1024  # Bytes of options of a stream that are looked at.
 
 
-class ModelCall(msgspec.Struct):
-    """What is read of a body."""
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """What is read of a body: its model's name, and where that is."""
 
     model: str
-    stream: msgspec.Raw = msgspec.Raw(b"false")
+    name_at: int
+    streams: bool  # Whether events are asked for; what is neither yes nor no may be taken for yes by the server.
+    asking: tuple[int, int, bytes] | None
+    """What has to stand in place of which bytes for a stream to tell what it used; None where it does, or cannot."""
 
-    @property
-    def streams(self) -> bool:
-        """Whether events are asked for; what is neither yes nor no may be taken for yes by the server."""
-        said = memoryview(self.stream)
-        return len(said) > len(b"false") or bytes(said) not in (b"false", b"null")
+    def parts(self, body: Bytes, name: str, asks: bool) -> list[Bytes]:
+        """Return the body with this name for its model; `asks`: and with a stream's usage asked for."""
+        changes = []
+        if name != self.model:
+            changes.append((self.name_at, self.name_at + len(self.model.encode()), name.encode()))
+        if asks and self.asking is not None:
+            changes.append(self.asking)
+        whole, parts, at = memoryview(body), list[Bytes](), 0
+        for start, end, instead in sorted(changes):
+            parts += (whole[at:start], instead)
+            at = end
+        return [*parts, whole[at:]]
 
 
-_call = msgspec.json.Decoder(ModelCall)
+class _Said(msgspec.Struct):
+    model: str
+    stream: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    stream_options: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_said = msgspec.json.Decoder(_Said)
 _STAND_INS = [f"!~?{number:02}" for number in range(MOST_NAMED)]  # As long as `model`, and nobody's keys.
-_fields = {"model": "model"} | {f"key{number}": name for number, name in enumerate(_STAND_INS)}
 _one = (msgspec.Raw | msgspec.UnsetType, msgspec.UNSET)
+_fields = {"model": "model"} | {f"key{number}": name for number, name in enumerate(_STAND_INS)}
 _outermost = msgspec.json.Decoder(
     msgspec.defstruct("Outermost", [(field, *_one) for field in _fields], rename=_fields.__getitem__)
 )
 
 
-def read(body: Bytes) -> tuple[ModelCall, int]:
-    """Return what a body asks, and where its model's name begins; raises Problem."""
+def read(body: Bytes) -> ModelCall:
+    """Return what a body asks; raises Problem."""
+    whole = body if isinstance(body, bytearray) else bytearray(body)
+    if len(whole) > MOST_READ or _has_too_many(whole):
+        why = f"JSON that names a model may have {MOST_READ} bytes, and {MOST_VALUES} values."
+        raise Problem(ProblemType.TOO_LONG, why)
     try:
-        return _call.decode(body), _name_at(body if isinstance(body, bytearray) else bytearray(body))
+        return _read(whole)
     except UNREADABLE as error:
         raise Problem(ProblemType.MALFORMED, f"The body is no JSON object that names its model: {error}.") from None
 
 
-def _name_at(body: bytearray) -> int:
-    """Return where the model's name begins: each key is given a name of its own meanwhile, and a parser finds which
-    of them are outermost."""
+def _has_too_many(body: bytearray) -> bool:
+    """Tell whether it may have more values than are read; where there are far too many, that is soon seen."""
+    values = 0
+    for at in range(0, len(body), _STEP) if len(body) > _STEP else ():
+        values += sum(body.count(sign, at, at + _STEP) for sign in (b",", b"[", b"{", _KEY))
+        if values > MOST_VALUES:
+            return True
+    return False
+
+
+def _read(body: bytearray) -> ModelCall:
+    """Each key `model` has a name of its own while a parser finds which of them are outermost."""
     found = islice(_NAMED.finditer(body), MOST_NAMED + 1)
-    named = [(each.start(), each.start(1)) for each in found if body[each.start() - 1 : each.start()] != b"\\"]
-    outermost = []
-    if len(named) <= MOST_NAMED:
-        try:
-            for (key, _), stand_in in zip(named, _STAND_INS, strict=False):
-                body[key : key + len(_KEY)] = f'"{stand_in}"'.encode()
-            others, *keys = msgspec.structs.astuple(_outermost.decode(body))
-        finally:
-            for key, _ in named:
-                body[key : key + len(_KEY)] = _KEY
-        if others is msgspec.UNSET:
-            outermost = [each for each, key in zip(named, keys, strict=False) if key is not msgspec.UNSET]
+    said = _said.decode(body)
+    named = [(each.start(), each.start(1), bytes(each[1])) for each in found]
+    named = [each for each in named if body[each[0] - 1 : each[0]] != b"\\"]  # there another key ends
     if len(named) > MOST_NAMED:
         raise Problem(ProblemType.MALFORMED, f"A body has at most {MOST_NAMED} keys that are called model.")
-    if len(outermost) != 1:
+    del found  # whose matches keep the body as long as it is
+    try:
+        for (key, *_), stand_in in zip(named, _STAND_INS, strict=False):
+            body[key : key + len(_KEY)] = f'"{stand_in}"'.encode()
+        other, *keys = msgspec.structs.astuple(_outermost.decode(body))
+    finally:
+        for key, *_ in named:
+            body[key : key + len(_KEY)] = _KEY
+    outermost = [each for each, key in zip(named, keys, strict=False) if key is not msgspec.UNSET]
+    if other is not msgspec.UNSET or len(outermost) != 1:
         raise Problem(ProblemType.MALFORMED, "A body names its model once, in letters without escapes.")
-    return outermost[0][1]
+    [(key_at, name_at, name)] = outermost
+    streams = _short(said.stream)
+    asking = _asking(body, key_at, said.stream_options) if streams == b"true" else None
+    return ModelCall(name.decode(), name_at, streams not in (b"", b"false", b"null"), asking)
+
+
+def _short(raw: Any) -> bytes:
+    """Return a value as it stands there, nothing of one that is not, and the beginning of a long one."""
+    return b"" if raw is msgspec.UNSET else bytes(memoryview(raw)[:_MOST_OPTIONS])
+
+
+def _asking(body: bytearray, key_at: int, options: Any) -> tuple[int, int, bytes] | None:
+    if not (said := _short(options)):
+        return key_at, key_at, b'"stream_options":{"include_usage":true},'
+    there = [*islice(re.finditer(rb'"stream_options"\s*:\s*(%b)' % re.escape(said), body), 2)]
+    if len(said) == _MOST_OPTIONS or len(there) != 1:
+        return None  # which of them it is would have to be found out
+    asked = msgspec.json.decode(said)
+    if not isinstance(asked, dict | None) or (asked or {}).get("include_usage") is True:
+        return None
+    return *there[0].span(1), msgspec.json.encode((asked or {}) | {"include_usage": True})

@@ -13,12 +13,14 @@ import msgspec
 from tidegate_contracts.openai import served_as
 from tidegate_service.reasons import told
 
-from ..pools import Pool
+from ..pools import Pool, ask
 from ..problems import Problem, ProblemType
 from ..targets import NAME_PATTERN, Address, ModelListing, Target, is_name
 from ..upstream.load_watch import IndexQuestion
+from ..upstream.replica import Replica
 from ..upstream.request import Answer
 from .body import UNREADABLE, Bytes, read
+from .usage import Usage
 
 NAME = "openai"
 _BODY = {
@@ -32,6 +34,9 @@ _CALLS = {
     "embeddings": "Have a model turn texts into vectors",
     "responses": "Have a model answer, as OpenAI's newer API has it",
 }
+_ASKED_FOR_USAGE = ("chat/completions", "completions")  # Whose streams tell it only if they are to.
+ANSWER_SECONDS = 2.0  # Seconds in which a replica says which models it has.
+_NOT_BEGUN = b'"message":"Failed to generate '  # Of Dynamo, for a while after its worker was killed.
 _PATH = re.compile(rf"(?:/servers/(?P<server>{NAME_PATTERN}))?/v1/(?P<verb>{'|'.join(_CALLS)})")
 
 
@@ -66,6 +71,7 @@ class OpenAIKind:
     live_path = b"/health"  # Of vLLM, SGLang and Dynamo; a pool of others says its own.
     index: IndexQuestion | None = None
     answers_v2 = speaks_grpc = False
+    usage_of = Usage
 
     def understand(self, path: str) -> Target | None:
         """Return what a path asks, of which model its body tells; None for a path that is none of the API's."""
@@ -73,17 +79,18 @@ class OpenAIKind:
             return None
         return Target(NAME, match["verb"], b"POST", "infer", "", match["server"], in_body=True)
 
-    def open_body(self, target: Target, body: Bytes) -> tuple[Target, Callable[[str, str | None], list[Bytes]]]:
+    def open_body(self, target: Target, body: Bytes) -> tuple[Target, Callable[[str, str | None, bool], list[Bytes]]]:
         """Return what a body asks, and its parts with the name of a model or of its version; raises Problem."""
-        call, at = read(body)
+        call = read(body)
         if not is_name(call.model):
             raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
-        whole, behind = memoryview(body), at + len(call.model)
-        asked = replace(target, model=call.model, in_body=False, mirrored=True, streams=call.streams)
+        asks = call.asking is not None and target.verb in _ASKED_FOR_USAGE
+        asked = replace(
+            target, model=call.model, in_body=False, mirrored=True, streams=call.streams, asks_for_usage=asks
+        )
 
-        def naming(model: str, version: str | None) -> list[Bytes]:
-            name = model if version is None else served_as(model, int(version))
-            return [whole] if name == call.model else [whole[:at], name.encode(), whole[behind:]]
+        def naming(model: str, version: str | None, asks: bool) -> list[Bytes]:
+            return call.parts(body, _served(model, version), asks)
 
         return asked, naming
 
@@ -91,7 +98,7 @@ class OpenAIKind:
         """Return the name under which a server serves it."""
         return served_as(model, int(version))
 
-    def serves(self, config: bytes) -> Collection[str] | None:
+    def serves(self, config: bytes) -> Collection[str]:
         """Return the names in a server's list of models; raises ValueError."""
         try:
             return {each.id for each in _list.decode(config).data}
@@ -129,18 +136,30 @@ class OpenAIKind:
         """Return None: there are no sequences."""
         return None
 
-    def says_lost(self, status: int, _answer: bytes) -> bool:
-        """Tell whether a server says that it does not have the model that it had."""
-        return status == 404
+    def says_lost(self, status: int, answer: bytes) -> bool:
+        """Tell whether a server may say that it does not have the model that it had, and did nothing."""
+        return status in (404, 503) or (status == 500 and _NOT_BEGUN in answer)
+
+    async def lacks(self, status: int, pool: Pool, replica: Replica, model: str, version: str | None) -> bool:
+        """Tell whether a replica lacks a model. One that answered 404 is asked: it may have it, and not that path."""
+        if status != 404:
+            return True
+        try:
+            answer = await ask(pool, self.config_path(model), ANSWER_SECONDS, replica)
+            return answer.status != 200 or _served(model, version) not in self.serves(answer.body)
+        except (Problem, ValueError):
+            return True
 
     def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:
         """Tell that it does not: there is no gRPC."""
         return False
 
     def tell_problem(self, problem: Problem, _request_id: str) -> tuple[str, bytes]:
-        """Return it in the shape of OpenAI's own errors; `code` is the last word of the problem's type."""
-        type_ = "invalid_request_error" if problem.type.status < 500 else "server_error"
-        said = {"message": problem.detail, "type": type_, "param": None, "code": problem.type.word}
+        """Return it in the shape of OpenAI's own errors; `code` is the last word of its type, but for limits."""
+        type_, code = "invalid_request_error" if problem.type.status < 500 else "server_error", problem.type.word
+        if problem.type is ProblemType.RATE_LIMITED:  # as OpenAI's own, which says of what there was too much
+            type_, code = problem.reason or "requests", "rate_limit_exceeded"
+        said = {"message": problem.detail, "type": type_, "param": None, "code": code}
         return "application/json", msgspec.json.encode({"error": said})
 
     def plain_error(self, body: bytes) -> tuple[bytes, str]:
@@ -148,12 +167,16 @@ class OpenAIKind:
         its type or code alone: engines repeat in the message what was wrong with a prompt."""
         try:
             said = msgspec.json.decode(body)
-            kept = _told(said)
+            kept = _told_as_failed(said) if isinstance(said, dict) and "response" in said else _told(said)
         except UNREADABLE:
             return told(body.decode("utf-8", "replace")).encode(), ""
         inner = kept.get("error", kept) if isinstance(kept, dict) else None
         which = (inner.get("type") or inner.get("code")) if isinstance(inner, dict) else None
         return (body if kept == said else msgspec.json.encode(kept)), "" if which is None else str(which)
+
+
+def _served(model: str, version: str | None) -> str:
+    return model if version is None else served_as(model, int(version))
 
 
 def _told(said: Any) -> Any:
@@ -163,3 +186,11 @@ def _told(said: Any) -> Any:
     if isinstance(said, dict):
         return {name: _told(value) for name, value in said.items()}
     return [_told(each) for each in said] if isinstance(said, list) else said
+
+
+def _told_as_failed(said: dict[str, Any]) -> Any:
+    """Return an event that tells of a failed response, in which the answer so far stands, too, with a plain error."""
+    response = said["response"]
+    if not isinstance(response, dict):
+        return _told(said)
+    return said | {"response": response | {"error": _told(response.get("error"))}}

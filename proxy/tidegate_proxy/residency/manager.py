@@ -16,7 +16,7 @@ from tidegate_contracts.placement import NotNow, next_ask
 from tidegate_service.reasons import plain
 
 from ..problems import AGAIN_SECONDS, Problem, ProblemType
-from ..telemetry.meter import Meter
+from ..telemetry.meter import Histogram, Meter
 from ..upstream.breaker import FAILURES
 from ..upstream.replica import Replica
 from .client import LeaseClient, Listing, PolicyError
@@ -67,6 +67,9 @@ class LeaseManager:
         self._waiting_for: Counter[str] = Counter()
         self._rebalancer = Rebalancer(self.table)
         self._leaving: set[asyncio.Task[None]] = set()
+        self._is_there = asyncio.Event()  # Set while the pool has a replica.
+        # Who wakes pools by this count sees the first call only if it was 0 before.
+        self._meter.lease_waits.setdefault(self._key, Histogram())
 
     # --- life
     def start(self) -> None:
@@ -86,6 +89,10 @@ class LeaseManager:
             task = known.pop(replica).leave()  # at once: a grant that comes in this very turn of the loop is not taken
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
+        if known:
+            self._is_there.set()
+        else:
+            self._is_there.clear()
 
     async def leave(self) -> None:
         """Ask for no more leases; keep those of requests in flight until they end, and give all of them back."""
@@ -119,6 +126,7 @@ class LeaseManager:
         self.waiting += 1
         self._waiting_for[model] += 1
         try:
+            await self._first_replica()
             await self._first_answers()
             return await self._ask_around(model, tried)
         finally:
@@ -145,7 +153,7 @@ class LeaseManager:
         Raises Problem (busy), as the request would, where no replica can be used.
         """
         tried = [each for each in self.table.replicas if each.breaker.failures >= FAILURES]  # not ready, if only that
-        if self.find(model, monotonic(), tried) is not None:
+        if self.find(model, monotonic(), tried) is not None or self.sleeps:
             return True
         for here in self._candidates(model, tried):
             try:
@@ -194,7 +202,19 @@ class LeaseManager:
         here = self.table.replicas.get(replica)
         return monotonic() - here.silent_since if here is not None and here.silent else None
 
+    @property
+    def sleeps(self) -> bool:
+        """Whether the pool has no replica because nobody calls, and gets one as soon as somebody does."""
+        return self._config.wake_seconds is not None and not self.table.replicas
+
     # --- asking
+    async def _first_replica(self) -> None:
+        """Wait until a pool that sleeps has a replica, for as long as callers are to wait for one."""
+        if self.sleeps:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.wake_seconds):
+                    await self._is_there.wait()
+
     async def _first_answers(self) -> None:
         """Wait, when the proxy has just started, until the policies have said what is resident: warm replicas first."""
         with suppress(TimeoutError):

@@ -47,6 +47,7 @@ class ReplicaLeases:
     lease_seconds: float = FIRST_LEASE_SECONDS
     resident: frozenset[str] = frozenset()  # Models that a lease is granted on at once, as of the last renewal.
     accepts: bool = True  # Whether the policy grants new leases.
+    is_emptied: bool = False  # Whether its models are being taken elsewhere, for it leaves.
     silent: int = 0  # Renewals in a row that had no answer.
     silent_since: float = 0.0  # When the first of them was.
     _doubted: float = 0.0
@@ -57,29 +58,32 @@ class ReplicaLeases:
     def __post_init__(self) -> None:
         self.leases: dict[str, Lease] = {}
         self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with an answer or without.
-        self._acquiring: SharedTasks[tuple[str, float | None], api.Answer] = SharedTasks()
+        self._acquiring: SharedTasks[tuple[str, float | None, bool], api.Answer] = SharedTasks()
         self._releases: set[asyncio.Task[None]] = set()
         self._hurry = asyncio.Event()
         self._renewing = asyncio.get_running_loop().create_task(self._run())
 
     # --- acquiring
-    async def acquire(self, model: str, room_seconds: float | None = None) -> api.Answer:
+    async def acquire(self, model: str, room_seconds: float | None = None, *, spare: bool = False) -> api.Answer:
         """Ask for a lease, once for all callers that want the same; raises PolicyError.
 
         The request is cancelled when its last caller leaves. `room_seconds` is how long to wait for room: the pool's
-        own bound where it is None.
+        own bound where it is None. `spare`: only if that takes nothing from others.
         """
         if self._left:
             raise PolicyError(_NOT_USED)
-        return await self._acquiring.join((model, room_seconds), lambda: self._ask_once(model, room_seconds))
+        wanted = (model, room_seconds, spare)
+        return await self._acquiring.join(wanted, lambda: self._ask_once(*wanted))
 
-    async def _ask_once(self, model: str, room_seconds: float | None) -> api.Answer:
+    async def _ask_once(self, model: str, room_seconds: float | None, spare: bool) -> api.Answer:
+        message = api.Acquire(holder=self._holder, model=model, room_seconds=room_seconds, spare=spare or None)
         try:
-            answer = await self._ask(api.Acquire(holder=self._holder, model=model, room_seconds=room_seconds))
+            answer = await self._ask(message)
         except PolicyError:
             self._count("unanswered")
             raise
-        self._count(answer.outcome)
+        if not (spare and isinstance(answer, api.Busy)):
+            self._count(answer.outcome)
         return answer
 
     async def _ask(self, message: api.Acquire) -> api.Answer:

@@ -19,7 +19,9 @@ LOOK_SECONDS = 1.0  # Seconds between two looks.
 AT_ONCE = 50  # Models that are looked at before requests have their turn again.
 AGAIN_SECONDS = 10.0
 """Seconds until a second lease that could not be had is asked for again, and for which one that was had is kept: there
-was a reason for it, such as a replica that fails."""
+was a reason for it, such as a replica that fails. And for so long a model has been called before it is loaded where it
+would be better."""
+SPARE_SECONDS = 30.0  # Until it is asked again whether there is room to spare for a model where it would be better.
 log = logging.getLogger(__name__)
 
 
@@ -77,6 +79,14 @@ class LeaseTable:
         here = self.replicas.get(replica)
         return here is not None and replica.listed and here.accepts and not here.silent
 
+    def leaves(self, replica: Replica) -> bool:
+        """Tell whether a replica is about to end: its policy says so, or it is listed no more though that answers.
+
+        A policy that is silent takes its replica from the list as well, and Triton goes on without it.
+        """
+        here = self.replicas.get(replica)
+        return here is not None and (not here.accepts or (not replica.listed and not here.silent))
+
     def in_order(self, model: str, tried: Sequence[Replica] = ()) -> list[ReplicaLeases]:
         """Return where to ask for a lease: at the replicas that take requests and were not tried.
 
@@ -93,11 +103,16 @@ class LeaseTable:
 
 
 class Rebalancer:
-    """Once a second gives up unused leases, gives hot models a second replica, drops duplicates proxies disagree on."""
+    """Once a second gives up unused leases, gives hot models a second replica, brings models where they belong.
+
+    That is where they rank highest, if there is room to spare, so that proxies which differ converge and a replica that
+    comes gets its share; and elsewhere than at a replica that leaves.
+    """
 
     def __init__(self, table: LeaseTable) -> None:
         self._table = table
         self._task: asyncio.Task[None] | None = None
+        self._emptying: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Start to look at the leases once a second."""
@@ -107,9 +122,9 @@ class Rebalancer:
         """End; leases that are being acquired are given up."""
         if self._task is not None:
             self._task.cancel()
-        for model in self._table.models.values():
-            if model.moving is not None:
-                model.moving.cancel()
+        moving = [model.moving for model in self._table.models.values() if model.moving is not None]
+        for task in (*moving, *self._emptying):
+            task.cancel()
 
     async def _run(self) -> None:
         while True:
@@ -126,8 +141,15 @@ class Rebalancer:
                 self._look_at(name, model, monotonic())
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
-        for here in self._table.replicas.values():
+        for replica, here in self._table.replicas.items():
             here.give_back()
+            if not self._table.leaves(replica):
+                here.is_emptied = False
+            elif not here.is_emptied and here.resident:
+                here.is_emptied = True
+                task = asyncio.get_running_loop().create_task(self._empty(sorted(here.resident)))
+                self._emptying.add(task)
+                task.add_done_callback(self._emptying.discard)
 
     def _look_at(self, name: str, model: ModelLeases, now: float) -> None:
         for lease in list(model.leases):
@@ -151,8 +173,7 @@ class Rebalancer:
         if model.sequential or model.moving is not None:
             return
         wanted = 2 if hot else 1
-        # A policy that is silent for a while is no reason to load its models elsewhere: its Triton goes on.
-        staying = [lease for lease in model.leases if self._table.replicas[lease.replica].accepts]
+        staying = [lease for lease in model.leases if not self._table.leaves(lease.replica)]
         usable = [lease for lease in staying if lease.usable(now)]
         if len(usable) >= wanted and len(model.leases) > wanted:
             if now >= max(lease.since for lease in model.leases) + AGAIN_SECONDS:
@@ -163,10 +184,13 @@ class Rebalancer:
                 for here in self._table.in_order(name, [lease.replica for lease in model.leases])
                 if self._table.stays(here.replica)
             ]
-            if len(staying) >= wanted:
-                others = self._better(name, staying, others)
+            enough = len(staying) >= wanted
+            if enough:
+                since = max(lease.since for lease in staying)
+                is_called = bool(in_flight or requests) and now >= since + AGAIN_SECONDS
+                others = [here for here in self._better(name, staying, others) if is_called or name in here.resident]
             if others:
-                model.moving = asyncio.get_running_loop().create_task(self._acquire_one(name, model, others))
+                model.moving = asyncio.get_running_loop().create_task(self._acquire_one(name, model, others, enough))
 
     def _narrow(self, name: str, model: ModelLeases, usable: list[Lease], wanted: int) -> None:
         """Keep the leases that every proxy would keep."""
@@ -176,20 +200,35 @@ class Rebalancer:
                 self._table.replicas[lease.replica].drop(lease)
 
     def _better(self, name: str, staying: list[Lease], others: list[ReplicaLeases]) -> list[ReplicaLeases]:
-        """Return where the model is resident as well, and ranks higher: so proxies that differ converge."""
+        """Return where the model ranks higher."""
         rank = ranked(name, [replica.name for replica in self._table.replicas])
         worst = max(rank.index(lease.replica.name) for lease in staying)
-        return [each for each in others if name in each.resident and rank.index(each.replica.name) < worst]
+        return [each for each in others if rank.index(each.replica.name) < worst]
 
-    async def _acquire_one(self, name: str, model: ModelLeases, others: list[ReplicaLeases]) -> None:
+    async def _acquire_one(self, name: str, model: ModelLeases, others: list[ReplicaLeases], spare: bool) -> None:
         try:
-            for here in others:
-                try:
-                    answer = await here.acquire(name)
-                except PolicyError:
-                    continue
-                if isinstance(answer, api.Granted):
-                    return
-            model.again = monotonic() + AGAIN_SECONDS
+            if not await self._have(name, others, spare=spare):
+                model.again = monotonic() + (SPARE_SECONDS if spare else AGAIN_SECONDS)
         finally:
             model.moving = None
+
+    async def _empty(self, names: Sequence[str]) -> None:
+        """Have models of a replica that leaves in memory elsewhere, if there is room to spare for those nobody calls.
+
+        Those that are called are looked after with their leases.
+        """
+        for name in names:
+            if name not in self._table.models:
+                others = [here for here in self._table.in_order(name) if self._table.stays(here.replica)]
+                await self._have(name, others, spare=True)
+
+    async def _have(self, name: str, others: Sequence[ReplicaLeases], *, spare: bool) -> bool:
+        """Get a lease on a model at the first of these replicas that grants one; return whether one did."""
+        for here in others:
+            try:
+                answer = await here.acquire(name, spare=spare)
+            except PolicyError:
+                continue
+            if isinstance(answer, api.Granted):
+                return True
+        return False

@@ -64,6 +64,7 @@ class Meter:
         self._callers: set[Caller] = set()
         self.calls: dict[tuple[str, str, str], CallCount] = defaultdict(CallCount)
         """By server, model and protocol; they stay the same over reloads of the tables."""
+        self.tokens: dict[tuple[str, str, str, str], int] = defaultdict(int)  # By server, model, source and part.
         self.callers: dict[tuple[str, str, str, int], int] = defaultdict(int)  # By caller, protocol and status.
         self.problems: dict[tuple[str, str, str, str, str], int] = defaultdict(int)
         """By type, reason, server, pool and replica; the latter three are empty where they are not known."""
@@ -103,6 +104,11 @@ class Meter:
                 caller = OTHERS, ""
         self.callers[*caller, protocol, status] += 1
 
+    def used(self, server: str, model: str, source: str, tokens: tuple[int, int]) -> None:
+        """Count the tokens of a call's prompt, and of its completion; `source` vouches for its caller."""
+        for part, number in zip(("prompt", "completion"), tokens, strict=True):
+            self.tokens[*self.named(server, model), source, part] += number
+
     def problem(self, problem: Problem, server: str = "", pool: str = "", replica: str = "", model: str = "") -> None:
         """Count what ended a call, and where that was, as far as it is known."""
         word, why = problem.type.word, problem.why
@@ -114,7 +120,7 @@ class Meter:
         """Drop what is counted of models that are gone, and return as many others, which may have their places."""
         gone = {each for each in self._models if not is_there(*each)}
         self._models -= gone
-        tables: tuple[dict[Any, Any], ...] = self.calls, self.model_problems, self.mirrored
+        tables: tuple[dict[Any, Any], ...] = self.calls, self.model_problems, self.mirrored, self.tokens
         for table in tables if gone else ():
             for key in [key for key in table if key[:2] in gone]:
                 del table[key]

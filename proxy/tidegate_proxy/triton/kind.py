@@ -109,6 +109,7 @@ class TritonKind:
         b"POST %b HTTP/1.1\r\nhost: %%b\r\ncontent-length: 2\r\n\r\n{}" % INDEX_PATH.encode(), _read_index
     )
     answers_v2 = speaks_grpc = True
+    usage_of = None
 
     def understand(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is not of Triton's protocol."""
@@ -127,7 +128,9 @@ class TritonKind:
         """Return None: a configuration is of one model."""
         return None
 
-    def open_body(self, _target: Target, body: _Bytes) -> tuple[Target, Callable[[str, str | None], list[_Bytes]]]:
+    def open_body(
+        self, _target: Target, body: _Bytes
+    ) -> tuple[Target, Callable[[str, str | None, bool], list[_Bytes]]]:
         """Return what the envelope of `/predict` asks, and its payload; raises Problem."""
         try:
             envelope = _envelope.decode(body)
@@ -135,7 +138,7 @@ class TritonKind:
             raise Problem(ProblemType.MALFORMED, f"The body of /predict is no envelope: {error}.") from None
         asked = _asked(envelope.inference_server_name, envelope.model_name, envelope.model_version)
         payload = memoryview(envelope.payload)
-        return asked, lambda _, __: [payload]
+        return asked, lambda *_: [payload]
 
     def path(self, target: Target, version: str | None) -> bytes:
         """Return Triton's path for what is asked, with the version that was chosen."""
@@ -205,6 +208,10 @@ class TritonKind:
     def says_lost(self, status: int, answer: bytes) -> bool:
         """Tell whether Triton says that it does not have the model."""
         return status in LOST_STATUSES and LOST.search(answer) is not None
+
+    async def lacks(self, *_: object) -> bool:
+        """Tell that what a replica says of a model is for its caller: what was not loaded at the start will not be."""
+        return False
 
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
         """Tell whether a gRPC status and its headers say that the replica does not have the model."""

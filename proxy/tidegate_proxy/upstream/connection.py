@@ -32,6 +32,7 @@ _Known = tuple[int, bytes, int]
 _KNOWN: dict[bytes, _Known] = {}
 _MOST_KNOWN = 4096
 _LONGEST_KNOWN = 1024
+_QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Of Linux; the kernel soon forgets it (tcp(7)).
 _AT_ONCE = struct.pack("ii", 1, 0)
 """Linger for no time: a port that lingers is not to be had for a minute, and callers that leave by hundreds a second
 would take all of them."""
@@ -239,6 +240,12 @@ class Connection(asyncio.BufferedProtocol):
             return True
         except OSError:
             return False
+
+    def acknowledge(self) -> None:
+        """Acknowledge at once what has come: a server that leaves Nagle's algorithm on, as Dynamo's frontend does,
+        holds the next small part of a stream back until then, and the kernel waits for up to 40 ms."""
+        if _QUICK_ACK is not None and self.alive:
+            self.sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 
     def close(self) -> None:
         """End it, whatever it is doing, without telling anybody."""

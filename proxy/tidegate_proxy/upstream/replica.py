@@ -24,6 +24,7 @@ class Replica:
     breaker: Breaker = field(default_factory=Breaker)
     in_flight: int = 0
     listed: bool = True  # Whether the pool's name still resolves to it.
+    avoided_until: float = 0.0  # Monotonic seconds until which others are preferred: it said that it lacks a model.
     _closed: bool = False
     _idle: list[Connection] = field(default_factory=list)
     _own: "Replica | None" = None

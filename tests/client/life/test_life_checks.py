@@ -7,8 +7,9 @@ from tidegate.errors import UsageError
 from tidegate.findings import errors
 from tidegate.life.checks import _packages, check_fits, check_staged, refuse
 from tidegate.life.target import Target, targets
+from tidegate.publishing.folder import FolderRepository
 from tidegate.triton.kind import TritonKind
-from tidegate.triton.publishing.folder import FolderRepository
+from tidegate.triton.publishing import config
 from tidegate_contracts.environments import ModelFacts, PoolFacts, Promotion
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
 
@@ -42,7 +43,7 @@ def on(*backends: str, footprint: int | None = None, others: tuple[ModelFacts, .
 @pytest.fixture
 def repository(tmp_path: Path) -> FolderRepository:
     (tmp_path / "models").mkdir()
-    return FolderRepository(tmp_path / "models")
+    return FolderRepository(tmp_path / "models", config)
 
 
 @pytest.mark.parametrize("config", ['platform: "tensorrt_plan"', 'backend: "tensorrtllm"', 'backend: "dali"'])

@@ -14,9 +14,10 @@ from tidegate.calling.proxy import ProxyClient
 from tidegate.life.context import Context
 from tidegate.life.deploy import deploy
 from tidegate.life.rules import history
+from tidegate.publishing import steps
+from tidegate.publishing.folder import FolderRepository
 from tidegate.registry import Registry
-from tidegate.triton.publishing import read_published, steps
-from tidegate.triton.publishing.folder import FolderRepository
+from tidegate.triton.publishing import read_published
 
 from .calling import Caller
 from .conftest import World

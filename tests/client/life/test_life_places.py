@@ -14,7 +14,8 @@ from tidegate.life.plan import Plan
 from tidegate.life.publish import bring
 from tidegate.life.rules import history
 from tidegate.life.undeploy import undeploy
-from tidegate.triton.publishing import open_repository, read_published, steps
+from tidegate.publishing import steps
+from tidegate.triton.publishing import open_repository, read_published
 from tidegate_contracts.environments import ObjectStoreLocation
 from tidegate_contracts.whereabouts import Place
 

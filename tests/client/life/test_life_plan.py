@@ -6,9 +6,10 @@ import pytest
 from tidegate.errors import RefusedError, UsageError
 from tidegate.life.plan import History, make_plan
 from tidegate.life.target import Target, targets
+from tidegate.publishing.folder import FolderRepository
 from tidegate.registry.manifest import manifest_of
+from tidegate.triton.publishing import config
 from tidegate.triton.publishing.config import config_differences, read_published
-from tidegate.triton.publishing.folder import FolderRepository
 from tidegate_contracts.environments import Plane
 from tidegate_contracts.routing import Mirror, VersionShare
 
@@ -20,7 +21,7 @@ CONFIG = 'backend: "python"\nmax_batch_size: 4\n'
 @pytest.fixture
 def repository(tmp_path: Path) -> Iterator[FolderRepository]:
     (tmp_path / "dataset" / "models").mkdir(parents=True)
-    made = FolderRepository(tmp_path / "dataset" / "models")
+    made = FolderRepository(tmp_path / "dataset" / "models", config)
     with made.lock(MODEL, "test"):
         yield made
 

@@ -68,6 +68,11 @@ def test_a_file_holds_the_request_alone_or_with_its_outputs() -> None:
     assert read_golden(json.dumps(only_asked_for), "g.json").request == only_asked_for
 
 
+def test_a_request_of_no_inputs_is_told_before_it_is_sent() -> None:
+    with pytest.raises(UsageError, match="no list `inputs`"):
+        Golden(request={}).check({}, [], "g.json")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -75,7 +80,6 @@ def test_a_file_holds_the_request_alone_or_with_its_outputs() -> None:
         ("[]", "no golden request"),
         ('{"request": {"inputs": []}, "output": {}}', "output: Extra"),
         ('{"request": {"inputs": []}, "tolerance": -1}', "tolerance"),
-        ('{"request": {}}', "no list `inputs`"),
         (json.dumps(REQUEST | {"outputs": [{"name": "OUT", "data": [2, 4]}]}), "nobody would compare it"),
     ],
 )

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
-from tidegate.registry.manifest import checked_name, manifest_of, path_on_disk, version_folder
+from tidegate.kinds import KINDS
+from tidegate.registry.manifest import checked_name, manifest_of, path_on_disk
 from tidegate_contracts.manifest import is_inside
 
 from .entries import contents, entry, program
@@ -47,7 +48,7 @@ def test_the_version_folder_may_have_any_number_and_may_be_missing(tmp_path: Pat
     first = manifest_of(root)
     (root / "1").rename(root / "42")
     assert manifest_of(root) == first
-    assert version_folder(root) == "42"
+    assert KINDS["triton"].version_folder(root) == "42"
     assert path_on_disk(root, "42", "1/model.py").read_bytes() == program(1)
     assert path_on_disk(root, "42", "1") == root / "1"
     (root / "43").mkdir()

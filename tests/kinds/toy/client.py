@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import NotFoundError, UsageError
 from tidegate.findings import Finding, error
 from tidegate.hashing import sha256_of
 from tidegate.parallel import Progress
+from tidegate.registry import Golden
 from tidegate.repository import Published, Repository, StoredFile
-from tidegate_contracts.manifest import Manifest
+from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 
 FILE = "toy.json"
 
@@ -40,6 +42,9 @@ class ToyConfigs:
     ) -> str:
         said = {"model": model, "entry": entry_config, "owner": owner, "served": sorted(served)}
         return json.dumps(said | {"aliases": dict(aliases)})
+
+    def closed_config(self, config: str) -> str:
+        return json.dumps({"owner": None, "served": [], "aliases": {}})
 
     def read_published(self, text: str) -> Published:
         said = json.loads(text)
@@ -121,7 +126,7 @@ class ToyRepository:
         shutil.rmtree(self.root / model / str(number))
 
     def withdraw(self, model: str) -> None:
-        self.write_config(model, json.dumps({"owner": None, "served": [], "aliases": {}}))
+        self.write_config(model, self.configs.closed_config(""))
 
     def put_away(self, model: str) -> None:
         pass
@@ -131,6 +136,10 @@ class ToyKind:
     """See `tidegate.kinds.ServerKind`."""
 
     configs = ToyConfigs()
+    follows_repository = speaks_v2 = True
+
+    def version_folder(self, entry: Path) -> str:
+        return ENTRY_VERSION
 
     def recognises(self, folder: Path) -> bool:
         return any((entry / FILE).is_file() for entry in self.entries_in(folder))
@@ -146,6 +155,7 @@ class ToyKind:
         backends: Collection[str] | None = None,
         gpu: bool | None = None,
         packages: Collection[str] | None = None,
+        trusted: bool = False,
     ) -> list[Finding]:
         found = [] if self._read(folder).get("tensors") else [error("there are no tensors", f"{FILE}:1")]
         if backends is not None and "toy" not in backends:
@@ -158,8 +168,11 @@ class ToyKind:
     def print_entry(self, shown: ToyEntry) -> None:
         print(f"tensors: {', '.join(shown.tensors)}")
 
-    def tensors(self, folder: Path) -> tuple[dict[str, bool], list[str]]:
-        return dict.fromkeys(self.show(folder).tensors, False), []
+    def check_golden(self, folder: Path, golden: Golden, where: str) -> None:
+        golden.check(dict.fromkeys(self.show(folder).tensors, False), [], where)
+
+    def ask(self, proxy: ProxyClient, model: str, request: Mapping[str, Any], **about: Any) -> dict[str, Any]:
+        return proxy.infer_json(model, request, **about)
 
     def open_repository(self, where: Path | str) -> Repository:
         return ToyRepository(where)

@@ -23,6 +23,7 @@ class ToyKind:
     live_path = b"/alive"
     index: IndexQuestion | None = None
     answers_v2 = speaks_grpc = False
+    usage_of = None
 
     def understand(self, path: str) -> Target | None:
         if path == "/toy":
@@ -36,12 +37,12 @@ class ToyKind:
     def serves(self, _config: bytes) -> Collection[str] | None:
         return None
 
-    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Callable[[str, str | None], list[Bytes]]]:
+    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Callable[[str, str | None, bool], list[Bytes]]]:
         model, found, rest = bytes(body).partition(b"\n")
         if not found:
             raise Problem(ProblemType.MALFORMED, "The first line names the model.")
         target = Target(NAME, "run", b"POST", "infer", model.decode(), may_be_of_sequence=True)
-        return target, lambda _, __: [rest]
+        return target, lambda *_: [rest]
 
     def path(self, target: Target, version: str | None) -> bytes:
         return f"/{target.verb}/{target.model}@{version or 'newest'}".encode()
@@ -67,6 +68,9 @@ class ToyKind:
 
     def says_lost(self, status: int, answer: bytes) -> bool:
         return status == 410 and b"gone" in answer
+
+    async def lacks(self, *_: object) -> bool:
+        return False
 
     def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:
         return False

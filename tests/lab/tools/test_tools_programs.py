@@ -15,6 +15,7 @@ import pytest
 
 from lab import tools
 from lab.tools import files, gotoolchain, pins, programs
+from lab.tools.__main__ import main
 from lab.tools.programs import PROGRAMS
 
 Script = Callable[[str, str], Path]
@@ -212,8 +213,31 @@ def test_an_unknown_name_is_refused_before_anything_is_built(run: Run) -> None:
     assert "unknown tool 'kubecomform': there are helm, kubeconform, " in err
 
 
+def test_what_takes_long_is_built_for_those_alone_who_name_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def find(name: str) -> tools.Found:
+        return tools.Found(name, "1", Path(name))
+
+    monkeypatch.setattr(programs, "find", find)
+    monkeypatch.setattr(files, "module_folder", Path)
+    said = []
+    for names in ([], ["keda-operator"]):
+        assert main(names) == 0
+        said.append({line.split()[0] for line in capsys.readouterr().out.splitlines()})
+    by_name = {name for name, program in PROGRAMS.items() if program.by_name}
+    assert {"keda-operator", "keda-adapter", "metrics-server"} == by_name
+    assert said == [{*PROGRAMS, *files.SOURCES} - by_name, {"keda-operator"}]
+
+
+@pytest.mark.usefixtures("fake_go")
+def test_a_program_that_tells_no_version_is_built_whatever_is_on_the_path(scratch: Path, script: Script) -> None:
+    script("keda-operator", "#!/bin/sh\nexec sleep 60\n")
+    assert scratch / "cache" in tools.path("keda-operator").parents
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.parametrize("name", sorted(name for name, program in PROGRAMS.items() if program.ask))
 def test_the_real_tool_is_built_and_tells_the_pinned_version(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_TOOLS", "built")
     found = tools.find(name)

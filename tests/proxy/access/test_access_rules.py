@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tidegate_contracts.routing import API_KEYS, DOMINO, AccessRule, RateLimit
+from tidegate_contracts.routing import API_KEYS, DOMINO, AccessRule
 from tidegate_proxy.access.identity import Principal
 from tidegate_proxy.access.limits import RateLimiter, TokenBucket
 from tidegate_proxy.access.rules import MOST_RIGHTS, Globs, Rules, build_rules
@@ -113,8 +113,7 @@ async def test_many_rules_and_many_globs_of_one_are_read_while_other_work_goes_o
     assert built.of(principal("p0")).allow("infer", "main", f"a-8-{number}b") == (number == 1)
 
 
-def limit(a_minute: int = 600, burst: int = 10) -> RateLimit:
-    return RateLimit(requests_per_minute=a_minute, burst=burst)
+LIMIT = 600, 10  # Requests a minute, and at once.
 
 
 def key(name: str = "alice", model: str = "a") -> tuple[str, str, str, str]:
@@ -129,7 +128,7 @@ def taken(bucket: TokenBucket, now: float) -> int:
     ("replicas", "burst", "rate"), [(1, 10, 10), (2, 5, 5), (4, 2.5, 2.5), (40, 1, 0.25), (0, 10, 10)]
 )
 def test_a_replica_enforces_its_share_for_each_principal_and_model(replicas: int, burst: float, rate: float) -> None:
-    limits = RateLimiter(limit(), replicas)
+    limits = RateLimiter(*LIMIT, replicas)
     for each in (key(), key(model="b"), key("bob")):
         bucket = limits.bucket(each, 0.0)
         assert limits.bucket(each, 0.0) is bucket
@@ -140,15 +139,15 @@ def test_a_replica_enforces_its_share_for_each_principal_and_model(replicas: int
 
 
 def test_live_buckets_follow_the_number_of_replicas() -> None:
-    limits = RateLimiter(limit())
+    limits = RateLimiter(*LIMIT)
     full, half = limits.bucket(key(), 0.0), limits.bucket(key("bob"), 0.0)
     for _ in range(5):
         half.take(0.0)
-    limits.change(limit(), 2)
+    limits.change(*LIMIT, 2)
     assert (limits.bucket(key(), 0.0), limits.bucket(key("bob"), 0.0)) == (full, half)
     assert taken(full, 0.0) == 5
     assert taken(half, 0.0) == 2
-    limits.change(limit(), 1)
+    limits.change(*LIMIT, 1)
     limits.forget_idle(0.0, 100)
     assert (full.rate, full.burst) == (10, 10)
     assert taken(full, 0.0) == 0
@@ -158,12 +157,12 @@ def test_live_buckets_follow_the_number_of_replicas() -> None:
 @given(st.lists(st.tuples(st.floats(0, 0.2), st.integers(1, 8)), max_size=200))
 def test_however_replicas_change_no_more_passes_than_rate_and_burst(steps: list[tuple[float, int]]) -> None:
     """Of one replica's share, which is never more than all of it."""
-    limits = RateLimiter(limit())
+    limits = RateLimiter(*LIMIT)
     bucket = limits.bucket(key(), 0.0)
     now, passed = 0.0, 0
     for seconds, replicas in steps:
         now += seconds
-        limits.change(limit(), replicas)
+        limits.change(*LIMIT, replicas)
         assert limits.bucket(key(), now) is bucket
         passed += taken(bucket, now)
     assert passed <= 10 + now * 10 + 1e-6
@@ -177,7 +176,7 @@ def test_a_clock_that_goes_back_gives_nothing_away(times: list[float]) -> None:
 
 
 def test_a_full_bucket_is_forgotten_when_nobody_has_it() -> None:
-    limits = RateLimiter(limit())
+    limits = RateLimiter(*LIMIT)
     held = limits.bucket(key(), 0.0)
     limits.bucket(key("bob"), 0.0)
     limits.bucket(key("eve"), 0.0).take(0.0)
@@ -192,13 +191,13 @@ def test_a_full_bucket_is_forgotten_when_nobody_has_it() -> None:
 
 
 def test_there_are_never_more_than_bounded() -> None:
-    limits = RateLimiter(limit(), most=100)
+    limits = RateLimiter(*LIMIT, most=100)
     for n in range(1000):
         bucket = limits.bucket(key(f"p{n}"), 0.0)
         assert bucket.take(0.0) == 0
         assert len(limits._buckets) <= 100
     # Full ones give way to new ones before those that count something.
-    limits = RateLimiter(limit(), most=100)
+    limits = RateLimiter(*LIMIT, most=100)
     counting = [limits.bucket(key(f"c{n}"), 0.0) for n in range(10)]
     for bucket in counting:
         taken(bucket, 0.0)

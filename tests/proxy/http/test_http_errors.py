@@ -109,9 +109,19 @@ async def test_an_error_in_a_stream_of_events_is_plain_too(tmp_path: Path) -> No
         )
 
 
-LINES = st.sampled_from(
-    [b'data: {"text":"a"}', b"", b": ping", b'data: {"error":"no"}', b"data: " + BODY, b"x" * 50, b'data: {"err"']
-)
+ERRORS = [
+    b'data: {"error":"%b"}', b'data: {"error": {"message": "%b"}}', b'data:{"error":"%b"}', b'data: { "error" : "%b"}',
+    b'data: {"object":"error","message":"%b"}', b'data: {"object": "error", "message": "%b"}',
+    b'data: {"type":"error","message":"%b"}', b'data: {"type":"response.failed","response":{"error":"%b"}}',
+]  # fmt: skip
+"""Data that tell an error, whatever their event is called: of Triton, vLLM, SGLang, Dynamo, and OpenAI's own."""
+NAMED = [b"event: error\n: %b", b"event: error\ndata: {%b}", b"event:response.failed\r\ndata: {%b}\r"]
+"""Events that are called errors, whatever their data are."""
+OTHERS = [
+    b'data: {"text":"model.py"}', b": model.py", b'data: {"type":"response.created","x":"model.py"}', b"x" * 50,
+    b'data: {"err":"model.py"', b"event: errors\ndata: model.py",
+]  # fmt: skip
+LINES = st.sampled_from([*(each + b"\n" for each in (*ERRORS, *NAMED, *OTHERS)), b""])
 
 
 @given(st.lists(LINES), st.lists(st.integers(1, 60)), st.booleans())
@@ -119,10 +129,9 @@ def test_events_come_whole_and_in_order_in_whatever_pieces_they_come(
     lines: list[bytes], sizes: list[int], ends: bool
 ) -> None:
     events = ErrorEvents(lambda body: body.replace(b"model.py", b"m"))
-    data, went = b"\n".join(lines) + (b"\n" if ends else b""), b""
-    expected = b"\n".join(
-        line.replace(b"model.py", b"m") if line.startswith(b'data: {"error":') else line for line in lines
-    ) + (b"\n" if ends else b"")
+    data, went = (b"\n".join(line.replace(b"%b", b"model.py") for line in lines) + (b"\n" if ends else b"")), b""
+    kept = (line if line.removesuffix(b"\n") in OTHERS else line.replace(b"%b", b"m") for line in lines)
+    expected = b"\n".join(kept) + (b"\n" if ends else b"")
     for size in [*sizes, len(data)]:
         went += events.feed(data[:size])
         data = data[size:]

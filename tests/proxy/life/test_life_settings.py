@@ -19,6 +19,7 @@ from tidegate_proxy.access.api_keys import read_api_keys
 from tidegate_proxy.pace import Pace
 from tidegate_proxy.problems import TableError
 from tidegate_proxy.routes import Route, Routes
+from tidegate_proxy.tables import NewTable
 from typer.testing import CliRunner
 
 from lab.local_plane.process import HOST, ROOT
@@ -216,7 +217,7 @@ TAKEN = [
 
 
 async def table_of(told: dict[str, Any]) -> routing.RoutingTable:
-    new = config.NewTable.read(json.dumps(told).encode())
+    new = NewTable.read(json.dumps(told).encode())
     empty = Routes(new.table, {})
     entries = [entry for _, entry in await new.models(empty, set(), Pace(rests=False))]
     models = [model for parts in entries if not isinstance(parts, Route) for model in parts]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_proxy.openai.body import MOST_NAMED, read
+from tidegate_proxy.openai.body import MOST_NAMED, MOST_VALUES, read
 from tidegate_proxy.openai.kind import OpenAIKind
 from tidegate_proxy.problems import Problem, ProblemType
 
@@ -42,10 +42,10 @@ def pairs(body: bytes) -> Any:
     return json.loads(body, object_pairs_hook=lambda found: found)
 
 
-def asked(body: bytes, version: str | None) -> tuple[str, bytes]:
+def asked(body: bytes, version: str | None, asks: bool = False) -> tuple[str, bytes]:
     assert CHAT is not None
     target, of_version = KIND.open_body(CHAT, body)
-    return target.model, b"".join(of_version(target.model, version))
+    return target.model, b"".join(of_version(target.model, version, asks))
 
 
 @given(bodies(), st.integers(1, 10**15))
@@ -79,10 +79,10 @@ def test_whatever_is_read_of_a_garbled_body_is_what_any_other_parser_reads(
         body[at : at + data.draw(st.integers(0, 2))] = data.draw(pieces | st.binary(max_size=2))
     before = bytes(body)
     with suppress(Problem, ValueError):  # what is refused here, or by every server
-        call, at = read(body)
+        call = read(body)
         members = pairs(before)
         assert [value for key, value in members if key == "model"] == [call.model]
-        renamed = before[:at] + b"other" + before[at + len(call.model.encode()) :]
+        renamed = b"".join(call.parts(before, "other", False))
         assert [(key, "other" if key == "model" else value) for key, value in members] == pairs(renamed)
     assert body == before
 
@@ -114,6 +114,52 @@ def test_a_body_that_servers_might_read_otherwise_is_refused(body: bytes) -> Non
     with pytest.raises(Problem) as refused:
         asked(body, "1")
     assert refused.value.type is ProblemType.MALFORMED
+
+
+@given(bodies(), st.none() | st.dictionaries(st.sampled_from(["include_usage", "other"]), LEAVES), st.booleans())
+def test_a_stream_is_asked_for_its_usage_and_nothing_else_changes(
+    made: tuple[bytes, str], options: object, says_so: bool
+) -> None:
+    whole = {key: value for key, value in json.loads(made[0]).items() if key not in ("stream", "stream_options")}
+    said = {"stream_options": options} if says_so else {}
+    body = json.dumps(said | whole | {"stream": True}).encode()
+    wanted = (options or {}) | {"include_usage": True} if says_so and isinstance(options, dict | None) else None
+    assert CHAT is not None
+    target, _ = KIND.open_body(CHAT, body)
+    tells = isinstance(options, dict) and options.get("include_usage") is True and says_so
+    if tells or not target.asks_for_usage:  # it does so, or what it says is found twice
+        assert asked(body, "2", True)[1] == asked(body, "2")[1]
+        assert tells or body.count(b'"stream_options": ' + json.dumps(options).encode()) > 1
+        return
+    sent = json.loads(asked(body, "2", True)[1])
+    assert sent.pop("stream_options") == (wanted if says_so else {"include_usage": True})
+    assert sent == whole | {"stream": True, "model": f"{made[1]}-v2"}
+    assert asked(body, "2")[1] == asked(body, "2", False)[1]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"model":"m"}', b'{"model":"m","stream":false}', b'{"model":"m","stream":1}',
+        b'{"model":"m","stream":true,"stream_options":{"include_usage":true}}',
+        b'{"model":"m","stream":true,"stream_options":[]}',
+        b'{"model":"m","stream":true,"stream_options":{"x":"' + b"y" * 2000 + b'"}}',
+        b'{"model":"m","stream":true,"stream_options":{},"x":{"stream_options":{}}}',
+    ],
+)  # fmt: skip
+def test_what_tells_its_usage_or_cannot_be_asked_for_it_is_not_asked(said: bytes) -> None:
+    assert CHAT is not None
+    assert not KIND.open_body(CHAT, said)[0].asks_for_usage
+    assert asked(said, None, True) == ("m", said)
+
+
+@pytest.mark.parametrize("unit", [b"0,", b"[],", b'{"a":1},', b'"model",', b"[" * 100 + b"]" * 100 + b","])
+def test_a_body_of_too_many_values_is_refused_before_it_is_read(unit: bytes) -> None:
+    body = b'{"model":"m","x":[%b0]}' % (unit * (2**21 // len(unit)))
+    with pytest.raises(Problem, match="values") as refused:
+        read(body)
+    assert refused.value.type is ProblemType.TOO_LONG
+    assert read(b'{"model":"m","x":"%b"}' % (b"," * (MOST_VALUES // 2) + b"y" * 2**20)).model == "m"
 
 
 def test_a_name_that_no_model_has_is_unknown() -> None:
@@ -163,6 +209,11 @@ def test_paths_are_those_of_the_api_alone() -> None:
             "500",
         ),
         (b"File /opt/engine/main.py failed", b"File main.py failed", ""),
+        (
+            b'{"type":"response.failed","response":{"output":"see /opt/a/b","error":{"message":"no /opt/a/b.py"}}}',
+            b'{"type":"response.failed","response":{"output":"see /opt/a/b","error":{"message":"no b.py"}}}',
+            "response.failed",
+        ),
     ],
 )
 def test_an_engines_error_is_told_as_it_is_but_for_paths_and_logged_without_words_of_a_prompt(

@@ -12,7 +12,7 @@ import pytest
 from tidegate_contracts import routing
 
 from ..http.running_proxy import KEY, Reply, RunningProxy, request, running_proxy, served, until
-from ..http.upstream import Asked, Upstream, answering, head, raw, upstream
+from ..http.upstream import Asked, Upstream, answering, head, only, raw, upstream
 from ..rigs.tables import CALLER
 from .tables import SERVER, access, model, openai_server, table
 
@@ -148,7 +148,7 @@ async def test_requests_are_counted_by_the_model_in_the_body_and_told_when_to_co
     async with served(tmp_path, table=table(MODELS), access=allowed) as here:
         assert [(await here.ask(chat())).status for _ in range(2)] == [200, 200]
         reply = await here.ask(chat())
-        assert error(reply) == (429, "invalid_request_error", "rate-limited")
+        assert error(reply) == (429, "requests", "rate_limit_exceeded")
         assert 1 <= int(reply.headers["retry-after"]) <= 31
         assert (await here.ask(chat("shared"))).status == 200, "another model has its own"
         await here.replica.close()
@@ -231,7 +231,8 @@ async def test_events_come_as_they_are_made_and_errors_among_them_without_paths(
 async def test_a_servers_own_error_passes_as_it_is(tmp_path: Path) -> None:
     said = b'{"message":"Model not found","type":"Not Found","code":404}'
     act = raw(head(b"content-type: application/json", b"content-length: %d" % len(said), status=b"404 -"), said)
-    async with served(tmp_path, act, table=table(MODELS)) as here:
+    has = only("GET /v1/models ", answering(b'{"object":"list","data":[{"id":"plain"}]}'), act)
+    async with served(tmp_path, has, table=table(MODELS)) as here:
         reply = await here.ask(chat())
         assert (reply.status, reply.body) == (404, said)
 

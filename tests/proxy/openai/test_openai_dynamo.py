@@ -53,15 +53,6 @@ class Place:
         options = {"max_retries": 0, "timeout": 20} | options
         return openai.OpenAI(base_url=f"http://{self.proxy.http}/v1", api_key=self.keys[who], **options)
 
-    def in_flight(self, name: str) -> int:
-        """Requests for a model that Dynamo works on."""
-        asking = http.client.HTTPConnection(self.dynamo.http, timeout=10)
-        asking.request("GET", "/metrics")
-        said = asking.getresponse().read().decode()
-        asking.close()
-        found = re.search(rf'^dynamo_frontend_inflight_requests{{model="{name}"}} (\d+)$', said, re.MULTILINE)
-        return int(found[1]) if found else 0
-
 
 @contextmanager
 def place(folder: Path, server: Dynamo, allowed: routing.AccessTable = ACCESS) -> Iterator[Place]:
@@ -117,7 +108,7 @@ def test_events_come_while_the_next_are_made(here: Place) -> None:
         times.append(time.monotonic() - began)
         text += event.choices[0].delta.content or ""
         if len(times) == 1:
-            assert here.in_flight("plain") == 1
+            assert here.dynamo.in_flight("plain") == 1
     assert len(times) >= TOKENS
     assert len(text.split()) == TOKENS
     assert times[0] < times[-1] / 2
@@ -149,9 +140,10 @@ def test_errors_are_those_that_the_client_knows(here: Place) -> None:
     with pytest.raises(openai.NotFoundError) as unknown:
         called(here.client(), "nowhere")
     assert (unknown.value.code, unknown.value.type) == ("unknown", "invalid_request_error")
-    with pytest.raises(openai.NotFoundError) as unserved:  # it is in the table, and the engine has none
+    with pytest.raises(openai.InternalServerError) as unserved:  # it is in the table, and the engine has none
         called(here.client(), "gone")
-    assert unserved.value.body == {"message": "Model not found", "type": "Not Found", "code": 404}
+    assert (unserved.value.status_code, unserved.value.code) == (503, "busy")
+    assert unserved.value.response.headers["retry-after"] == "1"
     with pytest.raises(openai.PermissionDeniedError, match="not infer"):
         called(here.client("guest"), "plain")
     with pytest.raises(openai.NotFoundError):
@@ -165,7 +157,7 @@ def test_errors_are_those_that_the_client_knows(here: Place) -> None:
     with pytest.raises(openai.InternalServerError) as late:
         called(here.client(default_headers={"request-timeout": "0.3"}), "plain")
     assert (late.value.status_code, late.value.code) == (504, "deadline-exceeded")
-    until(lambda: here.in_flight("plain") == 0, 1.0)
+    until(lambda: here.dynamo.in_flight("plain") == 0, 1.0)
 
 
 def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:
@@ -179,9 +171,9 @@ def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:
 def test_a_caller_that_leaves_frees_the_engine(here: Place) -> None:
     stream = here.client().chat.completions.create(model="plain", messages=MESSAGES, max_tokens=5000, stream=True)
     next(iter(stream))
-    assert here.in_flight("plain") == 1
+    assert here.dynamo.in_flight("plain") == 1
     stream.close()
-    until(lambda: here.in_flight("plain") == 0, 2.0)
+    until(lambda: here.dynamo.in_flight("plain") == 0, 2.0)
 
 
 @pytest.mark.thorough
@@ -220,10 +212,17 @@ def test_a_worker_that_is_killed_ends_its_streams_with_an_error_and_is_told_of_a
         os.kill(server.workers["plain"].pid, signal.SIGKILL)
         with pytest.raises(openai.APIError, match="Internal server error"):
             list(stream)
-        with pytest.raises(openai.InternalServerError, match="not ready"):
+        with pytest.raises(openai.InternalServerError) as told:  # by the engine or the proxy
             client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1)
+        assert told.value.status_code == 503
         until(lambda: server.get(ready_path)[0] == 404, 20)
         assert server.get("/health")[0] == 200, "which says nothing of workers"
+        with pytest.raises(openai.InternalServerError) as busy:
+            client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1)
+        assert (busy.value.status_code, busy.value.code) == (503, "busy")
+        server.start_again("plain")
+        until(lambda: "plain" in server.served(), 60)
+        assert client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1).choices
 
 
 @pytest.mark.thorough

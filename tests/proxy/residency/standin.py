@@ -105,7 +105,7 @@ class Site:
         found: lease.Answer
         if model in self.refuses:
             found = self.refuses[model]
-        elif model not in self.resident and not self._has_room(model):
+        elif model not in self.resident and not self._has_room(model, spare=bool(message.spare)):
             found = lease.Busy(retry_after=self.retry_after, why="everything is in use.")
         elif not await self._loaded(model):
             found = lease.Busy(retry_after=self.retry_after, reason="loading", why=f"{model} is still loading.")
@@ -122,11 +122,11 @@ class Site:
             self.leases[message.holder, model] = monotonic() + self.lease_seconds
         await _tell(writer, found)
 
-    def _has_room(self, model: str) -> bool:
+    def _has_room(self, model: str, *, spare: bool) -> bool:
         if model in self.loading or len(self.resident) + len(self.loading) < self.room:
             return True
         now = monotonic()
-        for other in sorted(self.resident):
+        for other in () if spare else sorted(self.resident):
             if not any(until > now for (_, name), until in self.leases.items() if name == other):
                 self.resident.discard(other)
                 return True

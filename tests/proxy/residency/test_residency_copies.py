@@ -1,9 +1,10 @@
 """Which replica is asked for a model, where it is called when there are several, and how proxies come together."""
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,57 @@ async def test_a_model_in_use_moves_before_its_replica_leaves(tmp_path: Path) ->
             await until(lambda: list(front.held()) == [second.host] and second.calls)
         assert set(places) == {first.host, second.host}
         await until(lambda: first.released == ["a"])
+
+
+async def test_a_model_in_use_moves_before_its_replica_leaves_though_only_its_name_says_so(tmp_path: Path) -> None:
+    async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        async with load(front, "a", 2) as places:
+            await until(lambda: len(first.calls) > 5)
+            front.addresses[:] = [each for each in front.addresses if each[1][0] != first.host]
+            await until(lambda: list(front.held()) == [second.host] and second.calls)
+        assert set(places) == {first.host, second.host}
+        await until(lambda: first.released == ["a"])
+
+
+async def test_what_nobody_calls_is_in_memory_elsewhere_before_its_replica_leaves_if_there_is_room(
+    tmp_path: Path,
+) -> None:
+    async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
+        leaving, staying = here
+        leaving.resident |= {"a", "b", "c"}
+        staying.resident |= {"d"}
+        staying.room = 3
+        await until(lambda: all(site.renewals and site.resident for site in here))
+        await front.look_up()
+        front.addresses[:] = [each for each in front.addresses if each[1][0] == staying.host]
+        await until(lambda: len(staying.resident) == 3)
+        await until(lambda: set(staying.released) == {"a", "b"})
+        assert staying.resident == {"a", "b", "d"}, "nothing went for c"
+        assert leaving.resident == {"a", "b", "c"}
+
+
+async def test_a_replica_that_comes_gets_what_is_called_and_ranks_first_there_if_it_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_proxy.residency.table.AGAIN_SECONDS", 0.3)
+    monkeypatch.setattr("tidegate_proxy.residency.table.SPARE_SECONDS", 0.3)
+    models = ("a", "b", "c", "d", "cold")
+    async with sites(3, lease_seconds=2) as here, estate(tmp_path, here[:2]) as front:
+        newcomer = here[2]
+        theirs = {model for model in models if in_rank(model, here)[0] is newcomer}
+        newcomer.room = len(theirs)
+        async with AsyncExitStack() as stack:
+            for model in models:
+                await stack.enter_async_context(load(front, model))
+            await until(lambda: sum(map(len, front.held().values())) == len(models))
+            before = {model: host for host, held in front.held().items() for model in held}
+            front.addresses.append((socket.AF_INET, (newcomer.host, newcomer.triton.port)))
+            await until(lambda: set(front.held()[newcomer.host]) == theirs)
+            await until(lambda: sum(map(len, front.held().values())) == len(models))
+            after = {model: host for host, held in front.held().items() for model in held}
+        assert {model for model in models if before[model] != after[model]} == theirs
+        assert not [site.wrong for site in here if site.wrong]
 
 
 async def test_requests_of_sequences_stay_at_one_replica_however_hot_the_model_is(tmp_path: Path) -> None:

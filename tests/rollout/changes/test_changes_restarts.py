@@ -1,6 +1,7 @@
 """What restarts, in which way, for how long something is missing, and what happens without a restart."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -237,6 +238,17 @@ def test_models_that_move_or_go_are_told() -> None:
         "a": "moves from big/main to big/large: cold until its first request there",
         "b": "IS NO LONGER SERVED",
     }
+
+
+def test_a_model_moves_once_none_of_its_pools_is_one_that_it_had() -> None:
+    def serving(*pools: str) -> Object:
+        return routing("preload", *({"name": "a", "pool": pool} for pool in pools))
+
+    steps = [serving("blue"), serving("blue", "green"), serving("green", "blue"), serving("green")]
+    for before, after in pairwise(steps):
+        assert notices([before], [after], []) == []
+    [moved] = notices([serving("blue", "green")], [serving("red")], [])
+    assert moved.what == "moves from big/blue, big/green to big/red: cold until a replica there has loaded it"
 
 
 # ---- without a restart ----

@@ -182,6 +182,17 @@ def tables(rules: list[Object], *models: str) -> list[Object]:
     return [made("ConfigMap", "proxy", data={"routing.json": json.dumps(routing), "access.json": json.dumps(access)})]
 
 
+def test_a_limit_on_tokens_that_is_raised_or_gone_is_told() -> None:
+    def limited(tokens: int | None) -> list[Object]:
+        access = {"rateLimit": {"requestsPerMinute": 60, "burst": 1, "tokensPerMinute": tokens}}
+        return [made("ConfigMap", "proxy", data={"access.json": json.dumps(access)})]
+
+    what = "lets one caller use tokens of a model a minute"
+    assert weaker(limited(10), limited(20)) == [f"{what}: 10 → 20"]
+    assert weaker(limited(10), limited(None)) == [f"{what}: 10 → any number"]
+    assert weaker(limited(None), limited(20)) == weaker(limited(20), limited(10)) == []
+
+
 def rule(*groups: str, models: tuple[str, ...] = ("*",)) -> Object:
     return {"name": "r", "groups": groups, "actions": ["infer"], "servers": ["*"], "models": models}
 

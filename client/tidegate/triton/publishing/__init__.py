@@ -1,12 +1,10 @@
-"""A model repository, and how versions get into it: whole or not at all, and never while anybody else is at it.
+"""What Triton makes of a repository that `tidegate.publishing` writes, and its configuration.
 
     <repository>/<model>/config.pbtxt     computed (config.py): which versions are served, what aliases stand for
                         /labels.txt …     what else the configuration's owner has beside its version folder
-                        /7/…              version 7: the version folder of its entry, and in
-                        /7/.entry/…       all else of it, as it was registered
 
-A version's folder comes by one rename, never changes, and goes by one rename; config.pbtxt comes last. What that
-rests on, as Triton 2.51 does it in poll mode (tests/client/triton/publishing/test_publishing_triton.py shows it):
+What that rests on, as Triton 2.51 does it in poll mode
+(tests/client/triton/publishing/test_publishing_triton.py shows it):
 
 - A version that the configuration does not name is not looked at. A configuration may name versions that are not
   there: the others serve. One that names none that is there is a load that fails: what served before serves on, until
@@ -30,19 +28,14 @@ from pathlib import Path
 
 from tidegate_contracts.manifest import published_path
 
+from ... import publishing
 from ...repository import Repository
+from . import config
 from .config import config_differences, published_config, read_published
 
 __all__ = ["config_differences", "open_repository", "published_config", "published_path", "read_published"]
 
 
 def open_repository(where: Path | str) -> Repository:
-    """Return the repository in a folder, or at a URL (`s3://`, `gs://`, `as://`, as Triton writes them)."""
-    # Imported here: obstore is some MB, of no use for a folder.
-    if isinstance(where, str) and "://" in where:
-        from .objects import ObjectRepository
-
-        return ObjectRepository(where)
-    from .folder import FolderRepository
-
-    return FolderRepository(Path(where))
+    """Return the repository of Tritons in a folder, or at a URL."""
+    return publishing.open_repository(where, config)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from google.protobuf import text_format
 from google.protobuf.message import Message
 from tidegate_contracts import triton
-from tidegate_contracts.manifest import BESIDE, ENTRY_VERSION
+from tidegate_contracts.manifest import ENTRY_VERSION
 from tidegate_contracts.manifest import published_path as published_path
 from tritonclient.grpc import model_config_pb2
 
@@ -19,7 +19,6 @@ from ...repository import Published
 
 CONFIG: Final = "config.pbtxt"
 NOT_READY: Final = "is not at ready state"
-ENTRY: Final = BESIDE
 PREFIX: Final = "tidegate."
 _HEAD: Final = "# Published by tidegate, with the configuration of version {}. Edits here are lost.\n"
 """The first line. A comment, for when Triton sees anything else change it loads every version anew."""
@@ -27,14 +26,6 @@ _OWNER: Final = re.compile(re.escape(_HEAD).replace(r"\{\}", "([1-9][0-9]{0,17})
 _NEVER: Final = 10**18  # Larger than any version's number.
 _MODEL_FOLDERS: Final = ("$$TRITON_MODEL_DIRECTORY/", f"{triton.REPOSITORY_ROOT}/{{}}/")
 """How parameters name the model's folder: those of the Python backend, and those of TensorRT-LLM's."""
-
-
-_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
-
-
-def version_number(name: str) -> int | None:
-    """Return the number of a version's folder; None for names that Triton does not take for versions."""
-    return int(name) if _NUMBER.fullmatch(name) else None
 
 
 def published_config(

@@ -12,6 +12,7 @@ from .messages import Answered, Ticket, Use
 from .pool import WANTS_ROOM, Lease, Model, Pool, Waiter
 
 _RECENT = 0.2  # How much the latest use counts in the mean time between uses; 0.05 to 0.5 choose much the same.
+SPARE_SECONDS = 10.0  # After which who was refused what is spare may ask again.
 _LOADED = (State.RESIDENT, State.DRAINING)
 _REASONS: dict[State, wire.BusyReason] = {
     State.LOADING: "loading", State.DRAINING: "draining", State.UNLOADING: "unloading", State.FREEING: "freeing",
@@ -279,6 +280,15 @@ def _reason(pool: Pool, model: Model) -> wire.BusyReason | None:
     if model.failures.not_before > pool.now:
         return "load-failed"
     return "no-room" if model.why in WANTS_ROOM else "queued"
+
+
+def unless_spare(pool: Pool, model: Model) -> wire.Busy | None:
+    """Return the refusal of a model that is only to have what nobody else needs; None if it is loaded, or can be."""
+    before = (model, *pool.by_state[State.QUEUED].values())
+    fits = sum(pool.needed(each) + pool.margin(each) for each in before) <= pool.free
+    if model.state is State.LOADING or (model.state is State.COLD and fits):
+        return None
+    return wire.Busy(retry_after=SPARE_SECONDS, reason="no-room", why=f"there is no room to spare for {model.name}")
 
 
 def failed(pool: Pool, model: Model) -> wire.Busy | wire.Quarantined:

@@ -81,16 +81,26 @@ class Residency:
         return step
 
     def acquire(
-        self, model: str, holder: str, wait_seconds: float | None, now: float, room_seconds: float | None = None
+        self,
+        model: str,
+        holder: str,
+        wait_seconds: float | None,
+        now: float,
+        room_seconds: float | None = None,
+        *,
+        spare: bool = False,
     ) -> tuple[Step, lease.Granted | lease.Refusal | Ticket]:
         """Return a lease, a refusal, or a ticket: for that, one `Answered` follows in a later step.
 
-        `room_seconds`: how long of the wait may go by before there is room; a load is waited for even then.
+        `room_seconds`: how long of the wait may go by before there is room; a load is waited for even then. `spare`:
+        only if that takes nothing from others.
         """
         pool = self._pool
         with self._stepping.at(now) as step:
             found = pool.models.get(model)
             answer = self._at_once(found, model, holder)
+            if answer is None and found is not None and spare:
+                answer = leases.unless_spare(pool, found)
             if answer is None and found is not None:
                 ticket = leases.wait(pool, found, holder, wait_seconds, room_seconds)
         if answer is None:

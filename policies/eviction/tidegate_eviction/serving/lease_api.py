@@ -37,7 +37,7 @@ def make_lease_api(service: EvictionService) -> FastAPI:
         ask, begun = await _message(request, lease.Acquire), monotonic()
         answer = await service.acquire(ask, lambda: asyncio.create_task(_hung_up(request)))
         at_once = isinstance(answer, lease.Granted) and not answer.waited_seconds
-        if not at_once and lines.wants(monotonic()):
+        if not at_once and not ask.spare and lines.wants(monotonic()):
             _log_acquire(ask, answer, monotonic() - begun, request.headers, lines.left_out())
         if answer is None:
             return Response(status_code=499)  # there is no reader any more

@@ -159,7 +159,8 @@ class EvictionService:
             await self._look_at(ask.model, max(LOOK_LEAST_SECONDS, min(LOOK_MOST_SECONDS, wait)))
             spent = monotonic() - asked
             wait, room = max(0.0, wait - spent), None if room is None else max(0.0, room - spent)
-        step, answer = self.residency.acquire(ask.model, ask.holder, wait, monotonic(), room)
+        spare = bool(ask.spare)
+        step, answer = self.residency.acquire(ask.model, ask.holder, wait, monotonic(), room, spare=spare)
         granted = "hit"
         if isinstance(answer, Ticket):
             granted, begun = "loaded", monotonic()
@@ -180,6 +181,8 @@ class EvictionService:
             answer = future.result()
         else:
             self._do(step)
+            if spare and isinstance(answer, lease.Busy):
+                return answer  # Nobody has called it: that is no want of room.
         self.counts.acquires.labels(granted if isinstance(answer, lease.Granted) else answer.outcome).inc()
         if isinstance(answer, lease.Busy):
             self.counts.busy.labels(answer.reason or "").inc()

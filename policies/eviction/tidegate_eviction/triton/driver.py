@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from tidegate_contracts.triton import MEMORY_MODEL
+
 from ..core.messages import Command, Load, Recycle, ServerInventory, Unload
 from ..server import MemoryReading, RepositoryError, ServerEvents
 from ..serving.files import write_whole
 from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard
-from .memory import MODEL, MemoryReader, MemorySource
+from .memory import MemoryReader, MemorySource
 from .repository import UNSEEN, with_versions
 
 PATIENCE_SECONDS = 20.0  # Seconds after which the index is asked, too, what became of a load that has no answer yet.
@@ -98,7 +100,7 @@ class TritonDriver:
     async def _found(self) -> ServerInventory:
         """Return what Triton has, once an unload that was ordered just before would show."""
         index = await self._control.index()
-        if index.having("READY") - {MODEL}:
+        if index.having("READY") - {MEMORY_MODEL}:
             await asyncio.sleep(SURE_SECONDS)
             index = await self._control.index()
         try:
@@ -262,8 +264,8 @@ class TritonDriver:
 
 def found_in(index: ModelIndex, served: Mapping[str, tuple[int, ...]]) -> ServerInventory:
     """Return what the index says, and what is served although its folder has gone, in the core's words."""
-    loading = index.having("LOADING") - {MODEL}
-    unloading = index.having("UNLOADING") - loading - {MODEL}
-    resident = (index.having("READY") | (served.keys() - index.models.keys())) - loading - unloading - {MODEL}
+    loading = index.having("LOADING") - {MEMORY_MODEL}
+    unloading = index.having("UNLOADING") - loading - {MEMORY_MODEL}
+    resident = (index.having("READY") | (served.keys() - index.models.keys())) - loading - unloading - {MEMORY_MODEL}
     versions = {model: index.in_state(model, "READY") or served[model] for model in resident}
     return ServerInventory(tuple(sorted(resident)), tuple(sorted(loading)), tuple(sorted(unloading)), versions)

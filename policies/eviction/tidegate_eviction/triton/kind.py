@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidegate_contracts import triton
+from tidegate_contracts.triton import MEMORY_MODEL
 
 from ..server import Connection, ModelRepository, ServerEvents
 from .control import TritonControl
 from .driver import TritonDriver
-from .memory import MODEL, MemoryReader, MemorySource
+from .memory import MemoryReader, MemorySource
 from .repository import TritonRepository
 
 ADDRESS = f"127.0.0.1:{triton.GRPC_PORT}"
@@ -19,7 +20,7 @@ class TritonKind:
     """Triton in explicit model control mode, with its control API restricted to the policy."""
 
     memory_sources: tuple[str, ...] = tuple(MemorySource)
-    reserved_models: frozenset[str] = frozenset({MODEL})
+    reserved_models: frozenset[str] = frozenset({MEMORY_MODEL})
 
     def repository(self, root: str, staged: bool = False) -> TritonRepository:
         """Return the model repository at a folder, or in object storage."""

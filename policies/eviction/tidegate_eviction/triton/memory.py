@@ -13,11 +13,11 @@ from importlib.resources import files
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
+from tidegate_contracts.triton import MEMORY_MODEL
 
 from ..server import NO_SOURCE, MemoryReading
 from .control import LostError, RefusedError, ServerCallError, TritonControl
 
-MODEL = "tidegate_memory"  # The model that reads memory in Triton's container; in no repository, and not in the index.
 PROGRAM = files(__package__).joinpath("memory_model.py").read_bytes()
 PROGRAM_ID = hashlib.sha256(PROGRAM).hexdigest()[:16]
 CONFIG = json.dumps(
@@ -73,7 +73,7 @@ class MemoryReader:
         if self._has_model:
             return  # an earlier start of the policy loaded it
         try:
-            await self._control.load(MODEL, LOAD_SECONDS, CONFIG, {"1/model.py": PROGRAM})
+            await self._control.load(MEMORY_MODEL, LOAD_SECONDS, CONFIG, {"1/model.py": PROGRAM})
         except LostError:
             raise
         except ServerCallError as error:
@@ -115,11 +115,11 @@ class MemoryReader:
 
     async def _ask(self) -> dict[str, Any]:
         try:
-            said = json.loads(await self._control.text(MODEL, "READING", READ_SECONDS))
+            said = json.loads(await self._control.text(MEMORY_MODEL, "READING", READ_SECONDS))
         except ValueError as error:
-            raise RefusedError(f"what {MODEL} answers is no reading: {error}") from None
+            raise RefusedError(f"what {MEMORY_MODEL} answers is no reading: {error}") from None
         if not isinstance(said, dict) or not said.keys() >= {"program", "server", "gpu", "process"}:
-            raise RefusedError(f"what {MODEL} answers is no reading: {said!r:.100}")
+            raise RefusedError(f"what {MEMORY_MODEL} answers is no reading: {said!r:.100}")
         return said
 
     def _from_metrics(self) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from tidegate.triton.publishing import steps
+from tidegate.publishing import steps
 
 Event = tuple[str, str]  # `before` or `after`, and the step.
 

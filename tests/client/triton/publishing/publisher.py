@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tidegate.triton.publishing import steps
-from tidegate.triton.publishing.objects import ObjectLease
+from tidegate.publishing import steps
+from tidegate.publishing.objects import ObjectLease
 
 from .entries import entry, publish
 from .killing import killer

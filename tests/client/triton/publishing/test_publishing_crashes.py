@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import TidegateError, UnfinishedError, UnreachableError
-from tidegate.triton.publishing import open_repository, published_path, read_published, steps
+from tidegate.publishing import steps
+from tidegate.triton.publishing import open_repository, published_path, read_published
 
 from tests.client.tiers import first_only
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import IntegrityError, NotFoundError, RefusedError, UnfinishedError
+from tidegate.publishing import steps
 from tidegate.repository import Repository
-from tidegate.triton.publishing import open_repository, read_published, steps
+from tidegate.triton.publishing import open_repository, read_published
 
 from .entries import Entry, config, entry, publish, tree
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import BusyError
-from tidegate.triton.publishing import open_repository, steps
-from tidegate.triton.publishing.lease import FolderLease
+from tidegate.publishing import steps
+from tidegate.publishing.lease import FolderLease
+from tidegate.triton.publishing import open_repository
 
 from .entries import config, entry, publish, tree
 

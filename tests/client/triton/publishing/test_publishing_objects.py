@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from tidegate import errors
+from tidegate.publishing import steps
+from tidegate.publishing.objects import ObjectLease
+from tidegate.publishing.objects import ObjectStore as Store
 from tidegate.repository import Repository
-from tidegate.triton.publishing import open_repository, read_published, steps
-from tidegate.triton.publishing.objects import ObjectLease
-from tidegate.triton.publishing.objects import ObjectStore as Store
+from tidegate.triton.publishing import open_repository, read_published
 
 from lab.local_plane.object_store import ObjectStore
 from tests.client.tiers import first_only

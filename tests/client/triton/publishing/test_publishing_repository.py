@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import BusyError, IntegrityError, NotFoundError, RefusedError, UsageError
+from tidegate.publishing.lease import FolderLease
+from tidegate.publishing.objects import ObjectLease
 from tidegate.repository import Repository
 from tidegate.triton.publishing import open_repository, read_published
-from tidegate.triton.publishing.lease import FolderLease
-from tidegate.triton.publishing.objects import ObjectLease
 
 from .entries import changing, config, entry, publish
 

@@ -8,8 +8,9 @@ import pytest
 from tidegate import hashing
 from tidegate.errors import IntegrityError
 from tidegate.parallel import Progress
+from tidegate.publishing import staged, steps
 from tidegate.registry.transfer import download
-from tidegate.triton.publishing import open_repository, staged, steps
+from tidegate.triton.publishing import open_repository
 
 from tests.client.shelf import Shelf
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import BusyError, IntegrityError
+from tidegate.publishing.lease import FolderLease
 from tidegate.triton.publishing import open_repository
-from tidegate.triton.publishing.lease import FolderLease
 
 from .entries import config, entry, publish, tree
 

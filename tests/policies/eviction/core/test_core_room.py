@@ -9,7 +9,7 @@ from tidegate_eviction.policies.policy import Candidate, Policy
 
 from .books import RULES, specs
 from .world import World
-from .worlds import full, started, under_way, unloads
+from .worlds import full, started, under_way, unloads, used
 
 
 @pytest.mark.parametrize("early", [0.0, 0.001, 5.0])
@@ -209,3 +209,26 @@ def test_a_listing_says_who_was_told_busy_in_the_last_five_minutes() -> None:
     assert busy() == {"x": 0, "a": 3}
     world.now += lease.BUSY_SECONDS - 1.5
     assert busy() == {"x": 0, "a": 1}
+
+
+def test_what_is_only_to_have_spare_room_has_it_or_is_refused_at_once_and_nothing_goes_for_it() -> None:
+    world = started(specs({"a": 40, "b": 40, "c": 40}))
+    used(world, "a")
+    ticket = world.ask("p1", "b", None, spare=True)
+    assert isinstance(world.answer(ticket), lease.Granted), "there was room"
+    world.release("p1", "b")
+    world.advance(RULES.idle_seconds)
+    refused = world.ask("p1", "c", None, spare=True)
+    assert isinstance(refused, lease.Busy), "a or b could go for it, and do not"
+    assert refused.reason == "no-room"
+    assert (world.states["a"], world.states["b"], world.states["c"]) == ("resident", "resident", "cold")
+    assert isinstance(world.ask("p2", "b", None, spare=True), lease.Granted), "it is there"
+
+
+@pytest.mark.parametrize("size", [20, 21])
+def test_spare_room_is_what_those_leave_who_wait(size: int) -> None:
+    world = started(specs({"a": 40, "b": 40, "c": size}), replace(RULES, loads_at_once=1))
+    for model in ("a", "b"):
+        world.ask("p1", model, None)
+    assert world.states["b"] == "queued"
+    assert isinstance(world.ask("p2", "c", None, spare=True), Ticket if size == 20 else lease.Busy)

@@ -180,9 +180,16 @@ class World:
 
     # --- proxies
     def ask(
-        self, holder: str, model: str, wait: float | None, delay: float = 0.0, *, heard: bool = True
+        self,
+        holder: str,
+        model: str,
+        wait: float | None,
+        delay: float = 0.0,
+        *,
+        heard: bool = True,
+        spare: bool = False,
     ) -> lease.Granted | lease.Refusal | Ticket:
-        step, answer = self.residency.acquire(model, holder, wait, self.now)
+        step, answer = self.residency.acquire(model, holder, wait, self.now, spare=spare)
         if isinstance(answer, Ticket):
             assert answer.deadline <= self.now + self.rules.wait_seconds
             self.open[answer.number] = replace(answer, asked=self.now - delay) if heard else answer

@@ -10,7 +10,8 @@ from typing import Any
 
 import grpc
 from tidegate_contracts import triton
-from tidegate_eviction.triton.memory import MODEL, PROGRAM_ID
+from tidegate_contracts.triton import MEMORY_MODEL
+from tidegate_eviction.triton.memory import PROGRAM_ID
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
@@ -71,7 +72,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
         await self._allowed(context)
         name = request.model_name
         self.calls.append(("load", name))
-        if name == MODEL and MODEL not in self.failing:
+        if name == MEMORY_MODEL and MEMORY_MODEL not in self.failing:
             self.has_reader = True
             return messages.RepositoryModelLoadResponse()
         self.configs[name] = request.parameters["config"].string_param
@@ -111,7 +112,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 
     async def ModelInfer(self, request: Any, context: Any) -> Any:
         await self._answers()
-        if request.model_name != MODEL or not self.has_reader:
+        if request.model_name != MEMORY_MODEL or not self.has_reader:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"Request for unknown model: '{request.model_name}'")
         used = self.base_bytes + self.leaked_bytes + self.loaded_bytes
         reading = {"program": PROGRAM_ID, "server": self.server, "process": used, "gpu": None}

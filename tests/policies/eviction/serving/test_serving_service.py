@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import generate_latest
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import WarmWindow
+from tidegate_contracts.triton import MEMORY_MODEL
 from tidegate_eviction.core.messages import ServerInventory, Step
-from tidegate_eviction.triton.memory import MODEL
 
 from ..rigs.running_policy import MIB, TUNING, live, running_policy, settings_for, write_models
 from ..rigs.stand_in import StandIn, serving
@@ -24,7 +24,7 @@ async def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> N
     async with live(tmp_path, StandIn({"a": 5 * MIB}, load_seconds=0.2)) as policy:
         answers = await asyncio.gather(*(policy.acquire("a", f"p{number}") for number in range(200)))
         assert {answer.outcome for answer in answers} == {"granted"}
-        assert policy.triton.did("load") == [MODEL, "a"]
+        assert policy.triton.did("load") == [MEMORY_MODEL, "a"]
         again = await policy.acquire("a")
         assert isinstance(again, lease.Granted)
         assert (again.versions, again.waited_seconds) == ((1,), 0)
@@ -138,7 +138,7 @@ async def test_a_model_whose_configuration_cannot_be_read_evicts_nobody(tmp_path
         answer = await policy.acquire("b")
         assert isinstance(answer, lease.Busy)
         assert "config.pbtxt is no model configuration" in answer.why
-        assert (policy.state("a"), policy.triton.did("load")) == ("resident", [MODEL, "a"])
+        assert (policy.state("a"), policy.triton.did("load")) == ("resident", [MEMORY_MODEL, "a"])
         config.write_text("")
         assert (await policy.acquire("b")).outcome == "granted"
 

@@ -9,13 +9,14 @@ from threading import get_ident
 
 import grpc
 import pytest
+from tidegate_contracts.triton import MEMORY_MODEL
 from tidegate_eviction.core.messages import Load, Recycle, ServerInventory, Unload
 from tidegate_eviction.server import MemoryReading, RepositoryError
 from tidegate_eviction.serving.files import write_whole
 from tidegate_eviction.triton import driver as module
 from tidegate_eviction.triton.control import ModelIndex, TritonControl, VersionState
 from tidegate_eviction.triton.driver import found_in
-from tidegate_eviction.triton.memory import MODEL, MemorySource
+from tidegate_eviction.triton.memory import MemorySource
 from tidegate_eviction.triton.repository import UNSEEN
 
 from ..rigs.driving import driving, following
@@ -42,7 +43,7 @@ async def test_a_load_that_is_never_answered_is_watched_and_not_issued_again(mon
     async with driving(stand_in) as (driver, heard):
         driver.carry_out([Load(1, "a")])
         assert await heard.said.get() == ("load", 1, None, 1, (1,))
-        assert stand_in.did("load") == [MODEL, "a"]
+        assert stand_in.did("load") == [MEMORY_MODEL, "a"]
 
 
 async def test_a_load_of_a_predecessor_is_only_watched() -> None:
@@ -58,7 +59,7 @@ async def test_a_load_of_a_predecessor_is_only_watched() -> None:
         await control.unload("a", 5)
         driver.carry_out([Unload(2, "a", ("a",), watch=True)])
         assert await heard.said.get() == ("unload", 2, None)
-        assert (stand_in.did("load"), stand_in.did("unload")) == ([MODEL, "a"], ["a"])
+        assert (stand_in.did("load"), stand_in.did("unload")) == ([MEMORY_MODEL, "a"], ["a"])
         await control.close()
 
 
@@ -166,7 +167,7 @@ async def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_without_a_python_backend_it_goes_on_without_readings() -> None:
-    async with driving(StandIn({"a": 1}, failing={MODEL: "there is no such backend"})) as (driver, heard):
+    async with driving(StandIn({"a": 1}, failing={MEMORY_MODEL: "there is no such backend"})) as (driver, heard):
         assert set(heard.readings) == {MemoryReading(MemorySource.NONE)}
         driver.carry_out([Load(1, "a", alone=True)])
         assert await heard.said.get() == ("load", 1, None, None, (1,))
@@ -198,7 +199,7 @@ async def test_versions_that_cannot_be_chosen_are_a_failed_load_and_so_is_a_defe
         driver.carry_out([Load(1, "a", (1,))])
         *said, told, grown, versions = await heard.said.get()
         assert (said, why in told, grown, versions) == (["load", 1], True, None, ())
-        assert stand_in.did("load") == [MODEL]
+        assert stand_in.did("load") == [MEMORY_MODEL]
 
 
 async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
@@ -231,10 +232,10 @@ def test_what_the_index_says_is_found_once_and_without_the_reader() -> None:
             "going": (VersionState(1, "UNLOADING", ""), VersionState(2, "UNAVAILABLE", "unloaded")),
             "cold": (VersionState(1, "UNAVAILABLE", "unloaded"),),
             "never": (),
-            MODEL: (VersionState(1, "READY", ""),),
+            MEMORY_MODEL: (VersionState(1, "READY", ""),),
         }
     )
-    served = {"gone": (1, 2), "ready": (1,), "going": (1,), MODEL: (1,)}
+    served = {"gone": (1, 2), "ready": (1,), "going": (1,), MEMORY_MODEL: (1,)}
     assert found_in(index, served) == ServerInventory(
         ("gone", "ready"), ("reloading",), ("going",), {"gone": (1, 2), "ready": (1,)}
     )

@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tidegate_contracts.manifest import ENTRY_VERSION, PUBLISHED_MANIFEST, Manifest, ManifestFile
+from tidegate_contracts.manifest import BESIDE, ENTRY_VERSION, PUBLISHED_MANIFEST, Manifest, ManifestFile
 
-from ...errors import IntegrityError
-from ...hashing import below, hashed, written
-from ...parallel import Progress, in_parallel
+from ..errors import IntegrityError
+from ..hashing import below, hashed, written
+from ..parallel import Progress, in_parallel
 from . import steps
-from .config import ENTRY
 
 _MANY = 25  # Files or folders from which on all are synced at once.
 _LIKE_A_NUMBER = re.compile(r"\s*[-+]?[0-9]")
@@ -61,8 +60,8 @@ def verify(staged: Path, manifest: Manifest, progress: Progress | None = None) -
 def _check_names(staged: Path, manifest: Manifest) -> None:
     for file in manifest.files:
         first, _, rest = file.path.partition("/")
-        if rest.split("/")[0] == ENTRY and first == ENTRY_VERSION:
-            raise IntegrityError(f"the entry has a folder {ENTRY} of its own: {file.path}", where=staged)
+        if rest.split("/")[0] == BESIDE and first == ENTRY_VERSION:
+            raise IntegrityError(f"the entry has a folder {BESIDE} of its own: {file.path}", where=staged)
         if _LIKE_A_NUMBER.match(first) and not (first == ENTRY_VERSION and rest):
             why = "Triton takes every folder for a version whose name begins like a number, and some end it"
             do = f"register an entry with one version folder, {ENTRY_VERSION}"
@@ -102,8 +101,8 @@ def fold(staged: Path, manifest: Manifest, newer_than: int) -> Path:
     steps.make_folder(version)
     for item in sorted(staged.iterdir()):
         if item.name != ENTRY_VERSION:
-            steps.make_folder(version / ENTRY)
-            steps.rename(item, version / ENTRY / item.name)
+            steps.make_folder(version / BESIDE)
+            steps.rename(item, version / BESIDE / item.name)
     steps.write(version / PUBLISHED_MANIFEST, manifest.canonical())
     steps.allow(version / PUBLISHED_MANIFEST, 0o444)
     folders = [Path(folder) for folder, _, _ in os.walk(version, topdown=False)]
@@ -118,7 +117,7 @@ def fold(staged: Path, manifest: Manifest, newer_than: int) -> Path:
 
 def unfold(staged: Path) -> None:
     """Take back what `fold` did, as far as it came."""
-    folder = staged / ENTRY_VERSION / ENTRY
+    folder = staged / ENTRY_VERSION / BESIDE
     steps.refuse_links(staged.parent, folder)
     steps.remove(folder.with_name(PUBLISHED_MANIFEST))
     if folder.is_dir():

@@ -20,8 +20,8 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Event, Thread
 
-from ...errors import BusyError, IntegrityError, TidegateError
-from ...hashing import opened
+from ..errors import BusyError, IntegrityError, TidegateError
+from ..hashing import opened
 
 _LIMIT_BYTES = 1 << 16
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}

@@ -12,30 +12,29 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
+from tidegate_contracts.manifest import BESIDE, ENTRY_VERSION, Manifest
 
-from ...errors import IntegrityError, NotFoundError, UsageError
-from ...failures import explained
-from ...hashing import chunks_of, hashed, opened
-from ...parallel import Progress
-from ...repository import StoredFile
+from ..errors import IntegrityError, NotFoundError, UsageError
+from ..failures import explained
+from ..hashing import chunks_of, hashed, opened
+from ..parallel import Progress
+from ..repository import Configs, StoredFile
 from . import staged as staging
 from . import steps
-from .config import CONFIG, ENTRY, closed_config, version_number
 from .lease import FolderLease
-from .repository import STATE, TritonRepository, checked_model, checked_path
+from .repository import STATE, PublishedRepository, checked_model, checked_path, version_number
 
 _AWAY = "away"  # The folder of a model that Triton must not find.
 
 
-class FolderRepository(TritonRepository):
+class FolderRepository(PublishedRepository):
     """See `Repository`, which this is one of."""
 
     room = "make room (tidegate prune)"
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, configs: Configs) -> None:
         """Open the repository in a folder that is there already; raises NotFoundError."""
-        super().__init__()
+        super().__init__(configs)
         if not root.is_dir():
             do = "mount the dataset, or make the folder if the repository is to begin"
             raise NotFoundError("there is no such folder for a model repository", where=root, do=do)
@@ -83,12 +82,12 @@ class FolderRepository(TritonRepository):
                 raise
 
     def config_age(self, model: str) -> float:
-        """Return the seconds since config.pbtxt was written."""
+        """Return the seconds since the configuration was written."""
         with explained(self.where):
             try:
-                return time.time() - (self._place(model) / CONFIG).stat().st_mtime
+                return time.time() - (self._place(model) / self.configs.CONFIG).stat().st_mtime
             except FileNotFoundError:
-                raise NotFoundError(f"model {model} has no file {CONFIG}", where=self.where) from None
+                raise NotFoundError(f"model {model} has no file {self.configs.CONFIG}", where=self.where) from None
 
     @contextmanager
     def lock(self, model: str, who: str) -> Iterator[None]:
@@ -143,7 +142,7 @@ class FolderRepository(TritonRepository):
         if folder.is_dir():
             if self.config(model) is None:
                 # Else Triton might take the version for whatever it likes before its configuration is there.
-                self._have(model, folder, CONFIG, closed_config(config).encode())
+                self._have(model, folder, self.configs.CONFIG, self.configs.closed_config(config).encode())
             steps.rename(version, folder / str(number))
         else:
             new = self._state(model, "new")
@@ -170,9 +169,9 @@ class FolderRepository(TritonRepository):
     def _entries(self, place: Path) -> Mapping[int, Sequence[str]]:
         found = {}
         for number, version in _versions(place).items():
-            steps.refuse_links(place, version / ENTRY)
-            there = (version / ENTRY).is_dir()
-            found[number] = [path for path, _ in staging.walk(version / ENTRY)] if there else []
+            steps.refuse_links(place, version / BESIDE)
+            there = (version / BESIDE).is_dir()
+            found[number] = [path for path, _ in staging.walk(version / BESIDE)] if there else []
         return found
 
     def _digest(self, place: Path, path: str) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...errors import IntegrityError
+from ..errors import IntegrityError
 
 Watch = Callable[[str, str], None]  # Told `before` and `after`, and which step.
 _CHUNK = 4 << 20

@@ -23,19 +23,18 @@ from typing import Any, Final, Literal
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import AzureStore, GCSStore, S3Store
-from tidegate_contracts.manifest import PUBLISHED_MANIFEST, Manifest, ManifestFile, published_path
+from tidegate_contracts.manifest import BESIDE, PUBLISHED_MANIFEST, Manifest, ManifestFile, published_path
 from tidegate_contracts.object_url import FORMS, parsed
 
-from ...errors import BusyError, NotFoundError, UsageError
-from ...failures import explained, of_store
-from ...hashing import sha256_of
-from ...parallel import Progress, in_parallel
-from ...repository import StoredFile
+from ..errors import BusyError, NotFoundError, UsageError
+from ..failures import explained, of_store
+from ..hashing import sha256_of
+from ..parallel import Progress, in_parallel
+from ..repository import Configs, StoredFile
 from . import staged as staging
 from . import steps
-from .config import CONFIG, ENTRY, closed_config, version_number
 from .lease import Lease, read_holder
-from .repository import STATE, THREADS, TritonRepository, checked_model, checked_path
+from .repository import STATE, THREADS, PublishedRepository, checked_model, checked_path, version_number
 
 _SMALL: Final = 8 << 20  # Bytes up to which an object is put by one conditional request.
 _FREE: Final = b"{}"
@@ -131,14 +130,14 @@ def _tag(said: Any) -> Tag:
     return {name: said[name] for name in ("e_tag", "version") if said.get(name) is not None}
 
 
-class ObjectRepository(TritonRepository):
+class ObjectRepository(PublishedRepository):
     """See `Repository`, which this is one of."""
 
     room = "make room, or name a larger disk in TIDEGATE_CACHE"
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, configs: Configs) -> None:
         """Open the repository at a URL; raises UsageError."""
-        super().__init__()
+        super().__init__(configs)
         self._store = ObjectStore(url)
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidegate"
         place = Path(os.environ.get("TIDEGATE_CACHE") or cache) / "staged"
@@ -170,8 +169,8 @@ class ObjectRepository(TritonRepository):
             raise NotFoundError(f"model {model} has no file {path}", where=self.where) from None
 
     def config_age(self, model: str) -> float:
-        """Return the seconds since config.pbtxt was written."""
-        _, _, written = self._store.read(f"{self._place(model)}/{CONFIG}")
+        """Return the seconds since the configuration was written."""
+        _, _, written = self._store.read(f"{self._place(model)}/{self.configs.CONFIG}")
         return time.time() - written
 
     def put_away(self, model: str) -> None:
@@ -194,9 +193,11 @@ class ObjectRepository(TritonRepository):
         if missing:
             with explained(str(staged)):
                 staging.verify(staged, manifest)
-            if CONFIG not in there:
+            if self.configs.CONFIG not in there:
                 with suppress(TakenError):
-                    self._store.put(f"{place}/{CONFIG}", closed_config(config).encode(), "create")
+                    self._store.put(
+                        f"{place}/{self.configs.CONFIG}", self.configs.closed_config(config).encode(), "create"
+                    )
 
         def bring(file: ManifestFile) -> None:
             to, source = f"{place}/{published_path(file.path, number)}", staged / file.path
@@ -231,7 +232,7 @@ class ObjectRepository(TritonRepository):
             version, _, rest = path.partition("/")
             if rest and (number := version_number(version)):
                 beside = found.setdefault(number, [])
-                beside += [rest.removeprefix(f"{ENTRY}/")] if rest.startswith(f"{ENTRY}/") else []
+                beside += [rest.removeprefix(f"{BESIDE}/")] if rest.startswith(f"{BESIDE}/") else []
         return found
 
     def _digest(self, place: str, path: str) -> str | None:

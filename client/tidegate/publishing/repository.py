@@ -1,31 +1,32 @@
-"""What Triton's model repositories have in common, in a folder or in an object store: see this package's docstring."""
+"""What model repositories have in common, in a folder or in an object store: see this package's docstring."""
 
 import hashlib
+import re
 import shutil
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from tidegate_contracts.manifest import PUBLISHED_MANIFEST, Manifest, ManifestFile, is_inside, published_path
+from tidegate_contracts.manifest import BESIDE, PUBLISHED_MANIFEST, Manifest, ManifestFile, is_inside, published_path
 
-from ...errors import IntegrityError, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
-from ...failures import explained
-from ...hashing import sha256_of
-from ...names import RULE, is_name
-from ...parallel import Progress, in_parallel
-from ...repository import READ_LIMIT, Configs, Repository
-from . import config, steps
+from ..errors import IntegrityError, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
+from ..failures import explained
+from ..hashing import sha256_of
+from ..names import RULE, is_name
+from ..parallel import Progress, in_parallel
+from ..repository import READ_LIMIT, Configs, Repository
 from . import staged as staging
-from .config import CONFIG, ENTRY, closed_config, read_published, version_number
+from . import steps
 from .lease import Lease
 
 STATE = ".tidegate"  # Folder beside the repository, and so never below what Triton reads, of what is staged and locked.
 THREADS = 4  # For what is read or sent to be compared.
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
 
 
-class TritonRepository(Repository):
+class PublishedRepository(Repository):
     """The order of what is done; how it is done is the subclasses'.
 
     A place is where a model's files lie, or are put together before they are seen: a folder, or a prefix of keys.
@@ -33,13 +34,14 @@ class TritonRepository(Repository):
 
     room = ""  # What to do where there is no room to stage a version.
 
-    def __init__(self) -> None:
+    def __init__(self, configs: Configs) -> None:
+        self._configs = configs
         self._leases: dict[str, Lease] = {}
 
     @property
     def configs(self) -> Configs:
-        """The configuration that Triton reads beside the versions of a model."""
-        return config
+        """How its servers are told which versions to serve."""
+        return self._configs
 
     def read(self, model: str, path: str, limit: int = READ_LIMIT) -> bytes:
         """Return the content of a small file."""
@@ -51,9 +53,9 @@ class TritonRepository(Repository):
         return b"".join(parts)
 
     def config(self, model: str) -> str | None:
-        """Return the model's config.pbtxt, if it has one."""
+        """Return the model's published configuration, if it has one."""
         try:
-            return self.read(model, CONFIG).decode("utf-8", "replace")
+            return self.read(model, self.configs.CONFIG).decode("utf-8", "replace")
         except NotFoundError:
             return None
 
@@ -85,7 +87,7 @@ class TritonRepository(Repository):
         }
         owner = None
         with suppress(TidegateError):
-            owner = read_published(self.config(model) or "").owner
+            owner = self.configs.read_published(self.config(model) or "").owner
         there = [stored.path for stored in self.files(model)]
         for path in there:
             first, _, rest = path.partition("/")
@@ -95,13 +97,13 @@ class TritonRepository(Repository):
             elif number is not None and path not in expected and path != f"{first}/{PUBLISHED_MANIFEST}":
                 why = " (Python wrote it: Triton's mount of the repository should be read-only)"
                 yield f"{path} is in no manifest{why if _is_byproduct(path) else ''}"
-            elif number is None and path != CONFIG:
-                source = None if owner is None else expected.get(f"{owner}/{ENTRY}/{path}")
+            elif number is None and path != self.configs.CONFIG:
+                source = None if owner is None else expected.get(f"{owner}/{BESIDE}/{path}")
                 if source is None:
                     yield f"{path} is of no version that is served"
                 elif sha256_of(self.chunks(model, path)) != source.sha256:
                     yield f"{path} is not as version {owner} has it"
-        beside = f"{owner}/{ENTRY}/"
+        beside = f"{owner}/{BESIDE}/"
         for path in (path.removeprefix(beside) for path in expected if path.startswith(beside)):
             if path not in there:
                 yield f"{path} is not there, which version {owner} has beside its folder"
@@ -157,7 +159,7 @@ class TritonRepository(Repository):
             self._check_lock(model)
             if self._check_removable(model, number) == number:
                 place = self._place(model)
-                for path in {*self._entries(place).get(number, ())} - {CONFIG}:
+                for path in {*self._entries(place).get(number, ())} - {self.configs.CONFIG}:
                     self._remove(place, path)
             self._remove_version(model, number)
 
@@ -166,7 +168,7 @@ class TritonRepository(Repository):
         with explained(self.where):
             self._check_lock(model)
             if (config := self.config(model)) is not None:
-                self._have(model, self._place(model), CONFIG, closed_config(config).encode())
+                self._have(model, self._place(model), self.configs.CONFIG, self.configs.closed_config(config).encode())
 
     @abstractmethod
     def put_away(self, model: str) -> None:
@@ -229,24 +231,24 @@ class TritonRepository(Repository):
             raise IntegrityError(what, where=self.where, do=do)
 
     def _write_config(self, model: str, place: Any, config: str) -> None:
-        published, entries = read_published(config), self._entries(place)
+        published, entries = self.configs.read_published(config), self._entries(place)
         for number in filter(None, (published.owner, *published.served)):
             if number not in entries:
                 what = f"version {number} of model {model}, which its configuration needs, is not published"
                 raise NotFoundError(what, where=self.where)
-        beside = [path for path in entries.get(published.owner or 0, ()) if path != CONFIG]
+        beside = [path for path in entries.get(published.owner or 0, ()) if path != self.configs.CONFIG]
         for path in beside:
-            self._have(model, place, path, f"{published.owner}/{ENTRY}/{path}")
-        self._have(model, place, CONFIG, config.encode())
+            self._have(model, place, path, f"{published.owner}/{BESIDE}/{path}")
+        self._have(model, place, self.configs.CONFIG, config.encode())
         # What former configurations needed beside the versions is in the versions' own folders too.
-        for path in sorted({path for paths in entries.values() for path in paths} - {CONFIG, *beside}):
+        for path in sorted({path for paths in entries.values() for path in paths} - {self.configs.CONFIG, *beside}):
             self._remove(place, path)
 
     def _check_removable(self, model: str, number: int) -> int | None:
         """Return the configuration's owner, whose files lie beside the versions; raises RefusedError."""
         if (config := self.config(model)) is None:
             return None
-        published = read_published(config)
+        published = self.configs.read_published(config)
         if number in published.served:
             why = "it is served"
         elif number == published.owner and published.served:
@@ -256,6 +258,11 @@ class TritonRepository(Repository):
         else:
             return published.owner
         raise RefusedError(f"version {number} of model {model} cannot be removed: {why}", where=self.where)
+
+
+def version_number(name: str) -> int | None:
+    """Return the number of a version's folder; None for names of others."""
+    return int(name) if _NUMBER.fullmatch(name) else None
 
 
 def checked_model(model: str) -> str:

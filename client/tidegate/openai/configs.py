@@ -1,0 +1,65 @@
+"""Which versions of a model `tidegate` has brought in: a file beside them, for itself. Engines read nothing of it.
+
+The definition names the versions that engines serve; what is here says which of them came to the end of their way.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from tidegate_contracts.manifest import published_path as published_path
+
+from ..errors import UsageError
+from ..repository import Published
+
+CONFIG: Final = "tidegate.json"
+NOT_READY: Final = ""  # Engines say nothing of the kind.
+
+
+def published_config(
+    entry_config: str,  # noqa: ARG001
+    *,
+    model: str,
+    owner: int,
+    served: Collection[int],
+    aliases: Mapping[str, int],
+) -> str:
+    """Return the text of the file."""
+    said = {"model": model, "owner": owner, "served": sorted(set(served)), "aliases": dict(aliases)}
+    return json.dumps(said, sort_keys=True) + "\n"
+
+
+def closed_config(config: str) -> str:
+    """Return the text with no version."""
+    return json.dumps(_read(config) | {"served": [], "aliases": {}}, sort_keys=True) + "\n"
+
+
+def read_published(text: str) -> Published:
+    """Return what the file says; raises UsageError where it cannot be read."""
+    said = _read(text)
+    return Published(said["owner"], tuple(said["served"]), said["aliases"])
+
+
+def config_differences(one: str, other: str) -> list[str]:
+    """Return what differs, a field a line."""
+    before, after = _read(one), _read(other)
+    names = sorted(before.keys() | after.keys())
+    return [f"{each}: {before.get(each)} → {after.get(each)}" for each in names if before.get(each) != after.get(each)]
+
+
+def loaded_at_once(_one: str | None, _other: str) -> int:
+    """Return 1: an engine has one version, whatever is brought in beside it."""
+    return 1
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        said = json.loads(text)
+        fits = isinstance(said["owner"], int) and isinstance(said["aliases"], dict)
+        fits = fits and isinstance(said["served"], list) and all(isinstance(each, int) for each in said["served"])
+    except (ValueError, KeyError, TypeError):
+        fits = False
+    if not fits:
+        raise UsageError(f"{CONFIG} cannot be read", do="find out who changed it; `tidegate verify` shows all of it")
+    found: dict[str, Any] = said
+    return found

@@ -1,0 +1,232 @@
+"""An entry for servers of OpenAI's API: a folder as Hugging Face's hub has it. Nothing of it is run, or unpickled."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from ..errors import UsageError
+from ..findings import Finding, error, in_order, warning
+from ..hashing import below
+from .weights import Shape, read_header
+
+CONFIG: Final = "config.json"
+INDEX: Final = "model.safetensors.index.json"
+WEIGHTS: Final = ".safetensors"
+_TOKENIZER_CONFIG: Final = "tokenizer_config.json"
+_TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "tekken.json", "tiktoken.model", "vocab.json", "vocab.txt")
+_TEMPLATES: Final = ("chat_template.jinja", "chat_template.json")
+_PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
+_SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
+_LAYER: Final = re.compile(r"\blayers\.(\d+)\.")
+_MOST_SHARDS: Final = 10_000
+_MOST_JSON: Final = 1 << 28  # Bytes; tokenizers of many languages have some tens of millions.
+
+
+class ShownHubEntry(BaseModel):
+    """What is shown of an entry."""
+
+    name: str
+    architectures: tuple[str, ...]
+    context_length: int | None  # Tokens, as its configuration has it.
+    parameters: int  # Numbers in its tensors; of packed weights, those that hold them.
+    chats: bool  # Whether it says how a chat becomes a text.
+    files: int
+    size: int  # Bytes.
+
+
+@dataclass(frozen=True)
+class HubEntry:
+    """What lies in the folder; `found` is what was found while it was read."""
+
+    folder: Path
+    found: list[Finding] = field(default_factory=list)
+
+    @cached_property
+    def files(self) -> dict[str, int]:
+        """The sizes of all files, by their paths; links and special files are not among them."""
+        files = {}
+        try:
+            for path, item in below(self.folder):
+                if item.is_symlink():
+                    do = "put the file itself in its place; `cp -rL` copies a folder of the hub's cache so"
+                    self.found.append(error("this is a symbolic link", path, "a repository has none", do))
+                elif item.is_file():
+                    files[path] = item.stat().st_size
+                elif not item.is_dir():
+                    self.found.append(error("this is neither a file nor a folder", path, do="take it away"))
+        except OSError as refused:
+            raise UsageError("this cannot be read", where=self.folder, why=refused.strerror or "") from None
+        return files
+
+    @cached_property
+    def config(self) -> Mapping[str, Any]:
+        """What config.json says; nothing where it is none."""
+        return (self.json(CONFIG) if CONFIG in self.files else None) or {}
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """The classes that config.json names for it."""
+        said = self.config.get("architectures")
+        return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()
+
+    @cached_property
+    def tensors(self) -> dict[str, dict[str, Shape]]:
+        """The tensors of each file of weights that is whole."""
+        found = {}
+        for name in (each for each in self.files if each.endswith(WEIGHTS) and "/" not in each):
+            try:
+                found[name] = read_header(self.folder / name)
+            except (ValueError, OSError) as wrong:
+                self.found.append(error("this file is not whole", name, str(wrong), "get it again"))
+        return found
+
+    @property
+    def chats(self) -> bool:
+        """Whether it says how a chat becomes a text."""
+        said = self.json(_TOKENIZER_CONFIG) if _TOKENIZER_CONFIG in self.files else None
+        return any(each in self.files for each in _TEMPLATES) or bool((said or {}).get("chat_template"))
+
+    def json(self, name: str) -> dict[str, Any] | None:
+        """Return what a file of it says; None, and a finding, where that is no JSON object."""
+        try:
+            if self.files[name] > _MOST_JSON:
+                raise ValueError("it is too long for one")
+            said = json.loads((self.folder / name).read_bytes())
+            if isinstance(said, dict):
+                return said
+            why = "it is something else"
+        except (OSError, ValueError, RecursionError) as wrong:
+            why = str(wrong)
+        self.found.append(error("this is no JSON object", name, why, "get it again"))
+        return None
+
+
+def is_entry(folder: Path) -> bool:
+    """Tell whether a folder seems to be one: it has a configuration or weights as the hub has them."""
+    return (folder / CONFIG).is_file() or any(folder.glob(f"*{WEIGHTS}"))
+
+
+def read_entry(folder: Path) -> HubEntry:
+    """Return the entry in a folder; raises UsageError where there is no folder."""
+    if not folder.is_dir():
+        raise UsageError("there is no such folder", where=folder, do=f"name the folder that holds {CONFIG}")
+    return HubEntry(folder)
+
+
+def check_entry(entry: HubEntry, *, trusted: bool) -> list[Finding]:
+    """Return what keeps engines from serving an entry, or is dangerous to; `trusted`: its code may be run."""
+    checks = (_configuration(entry), _tokenizer(entry), _weights(entry), _strange(entry, trusted=trusted))
+    found = [each for check in checks for each in check]
+    return in_order([*entry.found, *found])
+
+
+def show_entry(entry: HubEntry, name: str) -> ShownHubEntry:
+    """Describe an entry. Raises UsageError."""
+    length = _text(entry).get("max_position_embeddings")
+    shapes = [shape for tensors in entry.tensors.values() for shape in tensors.values()]
+    return ShownHubEntry(
+        name=name, architectures=entry.architectures, context_length=length if isinstance(length, int) else None,
+        parameters=sum(map(math.prod, shapes)), chats=entry.chats,
+        files=len(entry.files), size=sum(entry.files.values()),
+    )  # fmt: skip
+
+
+def _configuration(entry: HubEntry) -> Iterator[Finding]:
+    if CONFIG not in entry.files:
+        yield error("it is not there", CONFIG, "engines learn from it what kind of model it is", "get the whole folder")
+    elif entry.json(CONFIG) is not None and not entry.architectures:
+        yield error("it names no architectures", CONFIG, do="get the configuration of the model")
+
+
+def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
+    if not any(each in _TOKENIZERS or each.endswith(".tiktoken") for each in entry.files):
+        yield error("there is no tokenizer", _TOKENIZERS[0], "without one no text can be read", "get the whole folder")
+    said = entry.json(_TOKENIZERS[0]) if _TOKENIZERS[0] in entry.files else None
+    size = _text(entry).get("vocab_size")
+    if said is not None and isinstance(size, int) and (most := _largest_token(said)) >= size:
+        why = f"it has the token {most}, and vocab_size of {CONFIG} is {size}"
+        yield warning("it has tokens that the model has not", _TOKENIZERS[0], why, "see that both are of one model")
+    if any("CausalLM" in each for each in entry.architectures) and not entry.chats:
+        what, why = "it does not say how a chat becomes a text", "engines refuse chats without a chat_template"
+        yield warning(what, _TOKENIZER_CONFIG, why, "give it one, or have it called by /v1/completions alone")
+
+
+def _weights(entry: HubEntry) -> Iterator[Finding]:
+    names = {each for each in entry.files if each.endswith(WEIGHTS) and "/" not in each}
+    if not names:
+        yield error("there are no weights", f"model{WEIGHTS}", do="save the model with safe_serialization=True")
+    wanted: dict[str, str] = {}
+    for name, match in ((name, _SHARD.fullmatch(name)) for name in sorted(names)):
+        if match is not None:
+            numbers = range(1, min(int(match[3]), _MOST_SHARDS) + 1)
+            others = (f"{match[1]}-{number:05}-of-{match[3]}{WEIGHTS}" for number in numbers)
+            wanted |= dict.fromkeys([INDEX, *others], f"{name} is one of so many")
+    index = entry.json(INDEX) if INDEX in entry.files else None
+    placed = {} if index is None else index.get("weight_map")
+    if not isinstance(placed, dict) or not all(isinstance(each, str) for each in placed.values()):
+        yield error("it has no weight_map", INDEX, do="get it again")
+        placed = {}
+    wanted |= dict.fromkeys(placed.values(), f"{INDEX} names it")
+    for name in sorted(wanted.keys() - entry.files.keys() - {each.where for each in entry.found}):
+        yield error("it is not there", name, wanted[name], "get the whole folder")
+    do = f"get it and {INDEX} again: they are not of one model"
+    for name in sorted({*placed.values()} & entry.tensors.keys()):
+        listed = {tensor for tensor, where in placed.items() if where == name}
+        if odd := sorted(listed ^ entry.tensors[name].keys()):
+            has = "has no" if odd[0] in listed else "has a"
+            yield error(f"it {has} tensor {odd[0]}", name, f"{INDEX} says otherwise", do)
+    yield from _shapes(entry)
+
+
+def _shapes(entry: HubEntry) -> Iterator[Finding]:
+    """Compare what config.json says of sizes with the tensors that are there."""
+    shapes = {name: shape for tensors in entry.tensors.values() for name, shape in tensors.items()}
+    config = _text(entry)
+    size, width, layers = (config.get(each) for each in ("vocab_size", "hidden_size", "num_hidden_layers"))
+    do = "get configuration and weights of one model"
+    for name, shape in shapes.items():
+        if not name.endswith("embed_tokens.weight") or len(shape) != 2:
+            continue
+        if isinstance(size, int) and shape[0] < size:
+            yield error(f"vocab_size is {size}, and {name} has {shape[0]} rows", CONFIG, do=do)
+        if isinstance(width, int) and shape[1] != width:
+            yield error(f"hidden_size is {width}, and {name} has {shape[1]} columns", CONFIG, do=do)
+    there = [int(match[1]) for name in shapes if (match := _LAYER.search(name))]
+    if isinstance(layers, int) and there and max(there) + 1 < layers:
+        yield error(f"num_hidden_layers is {layers}, and there are weights of {max(there) + 1}", CONFIG, do=do)
+
+
+def _strange(entry: HubEntry, *, trusted: bool) -> Iterator[Finding]:
+    for path in (path for path in entry.files if path.lower().endswith(_PICKLES)):
+        why, do = "a pickle runs whatever is in it when it is read", "keep weights as safetensors, and take it away"
+        yield error("no engine is to load this", path, why, do)
+    settings = [each for each in (CONFIG, _TOKENIZER_CONFIG) if each in entry.files]
+    code = [path for path in entry.files if path.endswith(".py")]
+    code += [each for each in settings if (entry.json(each) or {}).get("auto_map")]
+    found, do = (warning, "") if trusted else (error, "where you have read it, and trust it, say --trusted")
+    for path in code:
+        yield found("it brings code", path, "engines run it where they are told to (--trust-remote-code)", do)
+
+
+def _text(entry: HubEntry) -> Mapping[str, Any]:
+    """Return what is said of the part that reads and writes text: of models that see, too, it is a part of its own."""
+    part = entry.config.get("text_config")
+    return part if isinstance(part, dict) else entry.config
+
+
+def _largest_token(tokenizer: Mapping[str, Any]) -> int:
+    model = tokenizer.get("model")
+    words = model.get("vocab") if isinstance(model, dict) else None
+    numbers = [each for each in words.values() if isinstance(each, int)] if isinstance(words, dict) else []
+    if isinstance(words, list):  # Unigram: its words are in the order of their numbers
+        numbers = [len(words) - 1]
+    added = said if isinstance(said := tokenizer.get("added_tokens"), list) else []
+    numbers += [each["id"] for each in added if isinstance(each, dict) and isinstance(each.get("id"), int)]
+    return max(numbers, default=-1)

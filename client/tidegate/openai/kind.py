@@ -1,0 +1,182 @@
+"""Servers of OpenAI's API as one kind of inference server: see `tidegate.kinds.ServerKind`, which this fulfils."""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate_contracts.openai import served_as
+
+from ..errors import UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from ..calling.proxy import ProxyClient
+    from ..findings import Finding
+    from ..registry.golden import Golden
+    from ..repository import Configs, Repository, StoredFile
+    from .entry import ShownHubEntry
+
+_VERBS: Final = {"messages": "chat/completions", "prompt": "completions", "input": "embeddings"}
+"""Which call a golden request is, by the key that only this call has."""
+_OUTPUTS: Final = {"messages": ("text", "tokens"), "prompt": ("text", "tokens"), "input": ("embedding",)}
+
+
+class OpenaiKind:
+    """Entries are folders as Hugging Face's hub has them, which are one version each."""
+
+    follows_repository = False
+    speaks_v2 = False
+
+    def recognises(self, folder: Path) -> bool:
+        """Tell whether there is a `config.json`, or weights as safetensors."""
+        return any(self.entries_in(folder))
+
+    def entries_in(self, folder: Path) -> list[Path]:
+        """Return the folder itself, or those in it that are entries."""
+        from .entry import is_entry
+
+        if is_entry(folder) or not folder.is_dir():
+            return [folder] if folder.is_dir() else []
+        return sorted(each for each in folder.iterdir() if each.is_dir() and is_entry(each))
+
+    def version_folder(self, entry: Path) -> str:
+        """Return the entry's own folder. Raises UsageError where it has no configuration."""
+        from .entry import CONFIG
+
+        if not (entry / CONFIG).is_file():
+            raise UsageError(f"it has no {CONFIG}", where=entry, do="name a whole folder, as the hub has it")
+        return "."
+
+    def check(
+        self,
+        folder: Path,
+        name: str | None = None,  # noqa: ARG002
+        *,
+        backends: Collection[str] | None = None,  # noqa: ARG002
+        gpu: bool | None = None,  # noqa: ARG002
+        packages: Collection[str] | None = None,  # noqa: ARG002
+        trusted: bool = False,
+    ) -> "list[Finding]":
+        """Return what is not whole, does not fit together, or would run code."""
+        from .entry import check_entry, read_entry
+
+        return check_entry(read_entry(folder), trusted=trusted)
+
+    def check_golden(self, _folder: Path, golden: "Golden", where: str) -> None:
+        """Check that it is one call, whose answer is always the same and can be compared."""
+        request = golden.request
+        keys = [each for each in _VERBS if each in request]
+        do = 'write {"request": {"messages": […], "temperature": 0}, "outputs": {"text": ["…"]}}'
+        if len(keys) != 1:
+            what = "the golden request is neither a chat (messages), a completion (prompt) nor an embedding (input)"
+            raise UsageError(what, where=where, do=do)
+        if request.get("stream"):
+            raise UsageError("the golden request asks for a stream", where=where, do="leave `stream` out")
+        can = _OUTPUTS[keys[0]]
+        if wrong := sorted((golden.outputs or {}).keys() - {*can}):
+            what = f"the golden request names the output {wrong[0]}, which such an answer does not have"
+            raise UsageError(what, where=where, do=f"it has {' and '.join(can)}")
+        if golden.outputs and "text" in can and request.get("temperature") != 0:
+            why = "answers are drawn at random otherwise"
+            raise UsageError("the golden request does not say temperature 0", where=where, why=why, do=do)
+        if "tokens" in (golden.outputs or {}) and not request.get("logprobs"):
+            raise UsageError("tokens are in no answer without `logprobs`", where=where, do="ask for logprobs, too")
+
+    def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> dict[str, Any]:
+        """Call a model, or a version of it under the name that engines have for that; return its answer as outputs."""
+        from ..calling.proxy import model_path
+
+        version, key = about.pop("version", None), next((each for each in _VERBS if each in request), None)
+        model_path(about.get("server"), model, version)  # refuses what are no names, and no version
+        if key is None:
+            what = "the request is neither a chat (messages), a completion (prompt) nor an embedding (input)"
+            raise UsageError(what, do="write it as OpenAI's API has it, without the model")
+        verb = _VERBS[key]
+        name = model if version is None else served_as(model, int(version))
+        answer = proxy.openai(verb, {**request, "model": name}, **about)
+        try:
+            outputs = _outputs(verb, answer)
+        except (KeyError, TypeError, AttributeError) as error:
+            why = f"{type(error).__name__} {error}"
+            raise UnreachableError(f"this is no answer to /v1/{verb}", where=proxy.url, why=why) from None
+        return {"outputs": [{"name": name, "data": data} for name, data in outputs.items()]}
+
+    def show(self, folder: Path) -> "ShownHubEntry":
+        """Describe an entry by its configuration and the headers of its weights."""
+        from .entry import read_entry, show_entry
+
+        return show_entry(read_entry(folder), folder.resolve().name)
+
+    def print_entry(self, shown: "ShownHubEntry") -> None:
+        """Print it in two lines."""
+        from ..cli.output import counted, size
+
+        print(f"{shown.name}: {', '.join(shown.architectures) or 'unknown'}, {shown.files} files, {size(shown.size)}")
+        length = "" if shown.context_length is None else f", {counted(shown.context_length, 'token')} at most"
+        print(f"{shown.parameters:,} parameters{length}, {'with' if shown.chats else 'without'} a chat template")
+
+    def open_repository(self, where: Path | str) -> "Repository":
+        """Open a repository in a folder or in object storage."""
+        from ..publishing import open_repository
+
+        return open_repository(where, self.configs)
+
+    @property
+    def configs(self) -> "Configs":
+        """What is written down beside the versions, which engines do not read."""
+        from . import configs
+
+        return configs
+
+    def check_staged(
+        self,
+        staged: Path,
+        model: str,  # noqa: ARG002
+        repository: "Repository",  # noqa: ARG002
+        *,
+        backends: Collection[str] | None,  # noqa: ARG002
+        gpu: bool | None,  # noqa: ARG002
+        bring: Callable[[str], str],  # noqa: ARG002
+        packages: Collection[str] | None = None,  # noqa: ARG002
+    ) -> "list[Finding]":
+        """Check an entry that was fetched; its code was trusted when it was registered."""
+        from tidegate_contracts.manifest import ENTRY_VERSION
+
+        return self.check(staged / ENTRY_VERSION, trusted=True)
+
+    def check_backend(
+        self,
+        model: str,  # noqa: ARG002
+        entry_config: str,  # noqa: ARG002
+        files: "Collection[StoredFile]",  # noqa: ARG002
+        backends: Collection[str] | None,  # noqa: ARG002
+    ) -> "list[Finding]":
+        """Return nothing: which architectures an engine knows is told nowhere."""
+        return []
+
+    def needs_gpu(self, _entry_config: str) -> str | None:
+        """Return None: that is the engine's own business, and the definition's."""
+        return None
+
+    def alias_of(self, _config: Mapping[str, Any], _alias: str) -> str | None:
+        """Return None: engines keep no aliases of versions."""
+        return None
+
+    def counts(self, _statistics: Mapping[str, Any]) -> dict[str, float]:
+        """Return zeros: through the proxy engines tell no statistics."""
+        return dict.fromkeys(("requests", "failures", "rows", "seconds", "queued", "computed", "last_used"), 0.0)
+
+    def check_beside(self, _old_config: str, _new_config: str, _old: int, _new: int) -> "list[Finding]":
+        """Return nothing: versions share no process."""
+        return []
+
+
+def _outputs(verb: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    if verb == "embeddings":
+        return {"embedding": [each["embedding"] for each in answer["data"]]}
+    choices = answer["choices"]
+    if verb == "completions":
+        tokens = [(each.get("logprobs") or {}).get("tokens", []) for each in choices]
+        return {"text": [each["text"] for each in choices], "tokens": tokens}
+    said = [(each.get("logprobs") or {}).get("content") or [] for each in choices]
+    text = [each["message"].get("content") or "" for each in choices]
+    return {"text": text, "tokens": [[one["token"] for one in each] for each in said]}

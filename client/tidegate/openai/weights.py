@@ -1,0 +1,49 @@
+"""The header of a safetensors file, by which it is known to be whole without a byte of its weights being read.
+
+The format: eight bytes with the length of the header, which is JSON, and the tensors' bytes without gaps
+(https://huggingface.co/docs/safetensors, "Format").
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Final
+
+MOST_HEADER: Final = 100_000_000  # Bytes; the library takes no longer ones.
+_BITS: Final = {
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
+    "C64": 64, "F64": 64, "I64": 64, "U64": 64,
+}  # fmt: skip
+Shape = tuple[int, ...]
+
+
+def read_header(file: Path) -> dict[str, Shape]:
+    """Return the shapes of a file's tensors by their names; raises ValueError for a file that is not whole, OSError."""
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if size < 8 or length > MOST_HEADER or 8 + length > size:
+            raise ValueError("its header is cut, or it is no safetensors file")
+        raw = opened.read(length)
+    try:
+        said = json.loads(raw)
+        tensors = [_tensor(name, about) for name, about in said.items() if name != "__metadata__"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"its header is none: {type(error).__name__}") from None
+    end = 0
+    for first, last, name, shape, bits in sorted(tensors, key=lambda each: each[:2]):
+        if first != end or (last - first) * 8 != math.prod(shape) * bits:
+            raise ValueError(f"its tensor {name} does not have the bytes that its header says")
+        end = last
+    if 8 + length + end != size:
+        raise ValueError(f"it has {size} bytes, and its header says {8 + length + end}")
+    return {name: shape for _, _, name, shape, _ in tensors}
+
+
+def _tensor(name: str, about: Any) -> tuple[int, int, str, Shape, int]:
+    first, last = about["data_offsets"]
+    shape = tuple(about["shape"])
+    if not all(type(each) is int and each >= 0 for each in (first, last, *shape)):
+        raise ValueError(name)
+    return first, last, name, shape, _BITS[about["dtype"]]

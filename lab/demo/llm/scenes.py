@@ -1,0 +1,276 @@
+"""The scenes: two models, shares of versions, streams, a limit on tokens, a worker that is killed, a rolling update."""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from math import sqrt
+from typing import Any
+
+import openai
+from tidegate_contracts.openai import served_as
+
+from lab.local_plane.process import repeating
+
+from ..playing import Outcome, Scene, claim, scene, until
+from ..show import Show
+from .figures import FIRSTS, PAIRS, STREAMS, TOKENS, Figures, Line, measure
+from .plane import CHAT, CODE, FAST, REPLICAS, SHARES, SPEEDS, LanguagePlane
+
+SCENES: list[Scene["LanguageStage"]] = []
+CALLS = 200
+LONG = 600  # Tokens of a stream that is still under way when something happens to it: some four seconds.
+NEWEST = served_as(CHAT, max(SHARES))
+WITHOUT_SECONDS = 14.0
+"""For so long the frontend of a worker that was killed is called; it takes some ten seconds until it knows."""
+TOKENS_A_MINUTE = 600
+RATE_GOAL, FIRST_GOAL = 0.97, 1.1
+PAUSE_SECONDS = 0.05
+
+
+def introduce(show: Show) -> None:
+    """Print what runs."""
+    show.say(
+        f"This runs on this machine: NVIDIA Dynamo, {REPLICAS} replicas for the model {CHAT}, one for {CODE}, and a "
+        "proxy. They are the real ones; in place of an engine on a GPU each worker is Dynamo's own mocker, which draws "
+        "words at random, each some 6 ms after the other.\n"
+        f"Version 1 of {CHAT} gets {SHARES[1]} per cent of its calls, version 2 the rest. Callers use OpenAI's own "
+        "Python client, unmodified, which does not come again by itself here."
+    )
+
+
+@dataclass
+class LanguageStage:
+    """What every scene has at hand."""
+
+    plane: LanguagePlane
+    show: Show
+    client: openai.OpenAI = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = self.plane.client()
+
+    def chat(self, model: str = CHAT, tokens: int = 8, client: openai.OpenAI | None = None, **more: Any) -> Any:
+        """Have a model answer in so many tokens; raises openai.OpenAIError."""
+        return (client or self.client).chat.completions.create(
+            model=model, messages=[{"role": "user", "content": "word1 word2 word3"}], max_tokens=tokens, **more
+        )
+
+    @contextmanager
+    def calling(self) -> Iterator["Answers"]:
+        """Call the model over and over, as long as the block lasts, whole answers and streams."""
+        tally = Answers()
+        with repeating(partial(tally.call, self, False), partial(tally.call, self, True), pause=PAUSE_SECONDS):
+            yield tally
+
+
+@dataclass
+class Answers:
+    """What callers were answered."""
+
+    calls: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def call(self, stage: LanguageStage, streams: bool) -> None:
+        """Call once, and count how that went."""
+        self.calls += 1
+        try:
+            answer = stage.chat(tokens=30, stream=streams)
+            words = _words(answer) if streams else answer.choices[0].message.content.split()
+        except openai.OpenAIError as error:
+            self.failures.append(str(error))
+            return
+        if len(words) != 30:
+            self.failures.append(f"of 30 words {len(words)} came")
+
+
+def _words(stream: Any) -> list[str]:
+    return "".join(event.choices[0].delta.content or "" for event in stream if event.choices).split()
+
+
+@scene(SCENES, "A call says which model it is for, and goes to a server that has it; a caller sees what it may.")
+def two(stage: LanguageStage) -> Outcome:
+    """Two models behind one address."""
+    listed = [model.id for model in stage.client.models.list()]
+    claim({CHAT, CODE} <= set(listed), f"listed are {listed}")
+    for model in (CHAT, CODE):
+        answer = stage.chat(model)
+        used = answer.usage
+        claim(used.completion_tokens == 8, f"{model} used {used}")
+        stage.show.note(f"{answer.model}: “{answer.choices[0].message.content.strip()}”, {used.total_tokens} tokens")
+    told = None
+    with suppress(openai.NotFoundError):
+        told = stage.chat("nobody")
+    claim(told is None, f"a model that there is not answered {told}")
+    return Outcome("Both answer; a name that nobody has is 404", "both answer, no other name does")
+
+
+@scene(SCENES, f"{CALLS} calls of {CHAT}; which version answers, the proxy draws for each.")
+def shares(stage: LanguageStage) -> Outcome:
+    """A share of 20 to 80."""
+    found = Counter(stage.chat(tokens=1).model for _ in range(CALLS))
+    names = [served_as(CHAT, version) for version in SHARES]
+    claim(found.keys() == {*names}, f"answered by {dict(found)}")
+    share = SHARES[1] / 100
+    strays = 5 * sqrt(CALLS * share * (1 - share))  # standard deviations
+    claim(abs(found[names[0]] - CALLS * share) < strays, f"not by chance answered by {dict(found)}")
+    said = ", ".join(f"{name} {found[name]}" for name in names)
+    return Outcome(f"Of {CALLS} calls: {said}", said)
+
+
+@scene(SCENES, "Each token is handed on when it is there, and a caller that leaves frees the engine at once.")
+def stream(stage: LanguageStage) -> Outcome:
+    """A stream."""
+    begun, times, text = time.monotonic(), list[float](), ""
+    for event in stage.chat(CODE, 100, stream=True):
+        times.append(time.monotonic() - begun)
+        text += event.choices[0].delta.content or ""
+    claim(len(text.split()) == 100, f"of 100 words {len(text.split())} came")
+    claim(times[0] < times[-1] / 2, f"the first event came after {times[0]:.2f} s, the last after {times[-1]:.2f} s")
+    stage.show.note(" ".join(text.split()[:12]) + " …")
+    left = stage.chat(CODE, LONG * 10, stream=True)
+    next(iter(left))
+    [replica] = stage.plane.pools[CODE].values()
+    claim(replica.in_flight(CODE) == 1, f"{replica.in_flight(CODE)} requests are worked on, and one stream is open")
+    left.close()
+    freed = until("the engine is free again", lambda: replica.in_flight(CODE) == 0, 5)
+    return Outcome(
+        f"100 words, the first after {times[0] * 1000:.0f} ms, the last after {times[-1] * 1000:.0f} ms; another one, "
+        f"left in the middle, was worked on for {freed * 1000:.0f} ms more",
+        f"first word {times[0] * 1000:.0f} ms, last {times[-1] * 1000:.0f} ms",
+    )
+
+
+@scene(SCENES, f"A caller may use {TOKENS_A_MINUTE} tokens of a model a minute, as `usage` tells them, in streams too.")
+def limit(stage: LanguageStage) -> Outcome:
+    """A limit on tokens."""
+    stage.plane.limit(TOKENS_A_MINUTE)
+    model, told = CODE, None
+    before = stage.plane.count("tokens", model=model)
+    end = time.monotonic() + 20
+    while told is None:
+        claim(time.monotonic() < end, "no call was refused")
+        try:
+            words = _words(stage.chat(model, 100, stream=True))
+            claim(len(words) == 100, f"of 100 words {len(words)} came")
+        except openai.RateLimitError as error:
+            told = error
+    used = stage.plane.count("tokens", model=model) - before
+    after = float(told.response.headers["retry-after"])
+    claim(told.code == "rate_limit_exceeded", f"it was refused as {told.code}")
+    claim(used >= TOKENS_A_MINUTE, f"after {used:.0f} tokens it was refused")
+    stage.show.note(told.message)
+    again = stage.chat(model, client=stage.plane.client(max_retries=5))
+    claim(again.usage.completion_tokens == 8, f"then it was answered {again}")
+    stage.plane.limit()
+    until("the limit is gone", lambda: not _is_limited(stage, model))
+    return Outcome(
+        f"Refused with 429 after {used:.0f} tokens, to come again after {after:.0f} s; a client that does is answered",
+        f"429 after {used:.0f} tokens",
+    )
+
+
+def _is_limited(stage: LanguageStage, model: str) -> bool:
+    try:
+        stage.chat(model, 1)
+    except openai.RateLimitError:
+        return True
+    return False
+
+
+@scene(
+    SCENES,
+    "Its stream ends with a clear error, for what has begun cannot go on elsewhere. Dynamo's frontend does not know at "
+    "once; calls that it cannot serve go to the other replica, and their callers see nothing.",
+)
+def killed(stage: LanguageStage) -> Outcome:
+    """A worker is killed in the middle of a stream."""
+    plane, came, told = stage.plane, 0, ""
+    while True:  # until it is of the newest version
+        answer = stage.chat(tokens=LONG, stream=True)
+        if next(iter(answer)).model == NEWEST:
+            break
+        answer.close()
+    name, replica = next((name, each) for name, each in plane.pools[CHAT].items() if each.in_flight(NEWEST))
+    before = plane.count("upstream_errors", how="lost")
+    os.kill(replica.workers[NEWEST].pid, signal.SIGKILL)
+    begun = time.monotonic()
+    try:
+        came = len(_words(answer))
+    except openai.APIError as error:
+        told = error.message
+    ended = time.monotonic() - begun
+    claim(told, f"the stream ended without an error, after {came} words")
+    with stage.calling() as tally:
+        time.sleep(max(0.0, begun + WITHOUT_SECONDS - time.monotonic()))
+    lost = plane.count("upstream_errors", how="lost") - before
+    claim(not tally.failures, f"{len(tally.failures)} of {tally.calls} calls failed: {tally.failures[:1]}")
+    claim(lost, f"none of {tally.calls} calls came to {name}")
+    replica.start_again(NEWEST)
+    back = until(f"{name} has {NEWEST} again", lambda: NEWEST in replica.served(), 60)
+    return Outcome(
+        f"Its stream ended {ended * 1000:.0f} ms later: “{told}”. Of {tally.calls} calls in {WITHOUT_SECONDS:.0f} s "
+        f"none failed; {lost:.0f} of them came to {name} first. It has its model again after {back:.0f} s",
+        f"a clear error; {tally.calls} calls afterwards, none failed",
+    )
+
+
+@scene(
+    SCENES,
+    "Replica after replica leaves its name, ends what is in flight, and is replaced, as a StatefulSet does it, while "
+    "callers go on with whole answers and streams.",
+)
+def update(stage: LanguageStage) -> Outcome:
+    """A rolling update without a failed call."""
+    plane = stage.plane
+    with stage.calling() as tally:
+        for name in list(plane.pools[CHAT]):
+            plane.stop(CHAT, name)
+            plane.start(CHAT)
+        time.sleep(1)
+    names = ", ".join(plane.pools[CHAT])
+    claim(not tally.failures, f"{len(tally.failures)} of {tally.calls} calls failed: {tally.failures[:1]}")
+    return Outcome(f"{tally.calls} calls, none failed; now there are {names}", f"{tally.calls} calls, none failed")
+
+
+@scene(
+    SCENES,
+    f"By turns, directly and through the proxy: {PAIRS} times {STREAMS} streams of {TOKENS} tokens at once, and "
+    f"{FIRSTS} calls for one token; medians, and of pairs in brackets. Goals at the pace of a GPU: {RATE_GOAL} of the "
+    f"tokens, and {FIRST_GOAL} times as long until the first. Nothing else should run on this machine.",
+)
+def cost(stage: LanguageStage) -> Outcome:
+    """What the proxy costs."""
+    plane = stage.plane
+    name = plane.start(FAST)
+    found = {}
+    for model, pace in ((CODE, "at the pace of a GPU"), (FAST, f"as fast as it can ({' '.join(SPEEDS[FAST])})")):
+        [replica] = plane.pools[model].values()
+        through = partial(Line, plane.proxy.http_port, model, plane.key)
+        until(f"{model} answers", partial(_streams, through))
+        found[model] = measure(partial(Line, replica.http_port, model), through)
+        stage.show.note(f"{pace}: {_said(found[model])}")
+    plane.stop(FAST, name)
+    paced = found[CODE]
+    met = paced.rate >= RATE_GOAL and paced.first <= FIRST_GOAL
+    short = f"tokens {paced.rate:.3f}, first token {paced.first:.2f}"
+    return Outcome(f"{short} at the pace of a GPU: the goals are {'met' if met else 'missed'} in this run", short)
+
+
+def _streams(line: Callable[[], Line]) -> bool:
+    try:
+        return line().stream(1).tokens == 1
+    except OSError:
+        return False
+
+
+def _said(found: Figures) -> str:
+    (one, other), (first, later) = found.rates, found.firsts
+    return (
+        f"{one:,.0f} tokens a second directly, {other:,.0f} through the proxy ({found.rate:.3f}); first token after "
+        f"{first * 1000:.1f} ms and {later * 1000:.1f} ms ({found.first:.2f})"
+    )

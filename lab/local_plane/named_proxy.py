@@ -1,0 +1,36 @@
+"""The proxy, with a file that says which addresses stand behind a name: what headless Services are in a cluster."""
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+from tidegate_proxy import __main__ as program
+from tidegate_proxy.pools import Address, lookup
+from tidegate_proxy.serve import Proxy
+
+VARIABLE = "TIDEGATE_LAB_NAMES"
+
+
+def write_names(file: Path, names: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+    """Write which hosts and ports stand behind each name; a proxy sees it when it looks the name up again."""
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(names), "utf-8")
+    new.replace(file)
+
+
+async def find(file: Path, host: str, port: int) -> Sequence[Address]:
+    """Return what stands behind a name, in place of DNS where the file has it."""
+    known = json.loads(file.read_text("utf-8"))
+    if host not in known:
+        return await lookup(host, port)
+    return [(socket.AF_INET, (address, at)) for address, at in known[host]]
+
+
+if __name__ == "__main__":
+    named = partial(Proxy, find=partial(find, Path(os.environ[VARIABLE])))
+    with patch.object(program, "Proxy", named):
+        program.app(prog_name="python -m tidegate_proxy")

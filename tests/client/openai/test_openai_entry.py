@@ -1,0 +1,286 @@
+"""A language model is looked at before it is registered: whole, of one piece, and without code that nobody trusts."""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate.calling.credentials import Credential
+from tidegate.calling.proxy import ProxyClient
+from tidegate.cli.model import check, show
+from tidegate.errors import ExitCode, TidegateError, UnreachableError, UsageError
+from tidegate.findings import Severity
+from tidegate.kinds import KINDS, kind_of_entry
+from tidegate.openai.weights import read_header
+from tidegate.registry.golden import Golden
+from tidegate.registry.manifest import manifest_of
+from tidegate.registry.registration import checked
+from tidegate_contracts.manifest import ENTRY_VERSION
+from typer import Typer
+from typer.testing import CliRunner
+
+from lab.local_plane.dynamo import GLIBC
+from lab.local_plane.wheels import environment
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from .models import INDEX, change, write_entry, write_safetensors
+
+KIND = KINDS["openai"]
+app = Typer(pretty_exceptions_enable=False)
+app.command()(check)
+app.command()(show)
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def moved(file: Path) -> None:
+    target = file.with_name("elsewhere")
+    file.rename(target)
+    file.symlink_to(target)
+
+
+def below(file: Path) -> None:
+    file.parent.mkdir()
+    file.touch()
+
+
+def unplaced(file: Path) -> None:
+    placed = json.loads(file.read_text())["weight_map"]
+    placed.pop("model.layers.0.mlp.weight")
+    change(file, weight_map=placed)
+
+
+ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
+    ("config.json", Path.unlink, "config.json: error: it is not there"),
+    ("config.json", lambda file: file.write_text("{"), "config.json: error: this is no JSON object"),
+    ("config.json", lambda file: file.write_text("{}"), "it names no architectures"),
+    ("config.json", lambda file: change(file, vocab_size=9000), "vocab_size is 9000"),
+    ("config.json", lambda file: change(file, hidden_size=32), "hidden_size is 32"),
+    ("config.json", lambda file: change(file, num_hidden_layers=3), "num_hidden_layers is 3"),
+    ("config.json", lambda file: change(file, auto_map={"AutoModel": "m.M"}), "config.json: error: it brings code"),
+    ("tokenizer.json", Path.unlink, "there is no tokenizer"),
+    ("tokenizer.json", lambda file: file.write_text("[]"), "tokenizer.json: error: this is no JSON object"),
+    (ONE, Path.unlink, f"{ONE}: error: it is not there"),
+    (ONE, cut, f"{ONE}: error: this file is not whole"),
+    (ONE, moved, f"{ONE}: error: this is a symbolic link"),
+    (TWO, lambda file: write_safetensors(file, {"other": (1, 1)}), "it has no tensor model.layers.0.mlp.weight"),
+    (INDEX, lambda file: file.write_text("{}"), "it has no weight_map"),
+    (INDEX, unplaced, "it has a tensor model.layers.0.mlp.weight"),
+    ("pytorch_model.bin", Path.touch, "pytorch_model.bin: error: no engine is to load this"),
+    ("training/optimizer.pt", below, "training/optimizer.pt: error: no engine"),
+    ("modeling.py", Path.touch, "modeling.py: error: it brings code"),
+]
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_whole_one_is_recognised_and_nothing_is_found(tmp_path: Path, *, sharded: bool) -> None:
+    entry = write_entry(tmp_path / "chat", "one", sharded=sharded)
+    assert kind_of_entry(entry) is KIND
+    assert kind_of_entry(tmp_path) is KIND
+    said = CliRunner().invoke(app, ["check", str(tmp_path)])
+    assert (said.stdout, said.exit_code) == (f"{entry}: nothing found\n", 0)
+    shown = CliRunner().invoke(app, ["show", str(entry)]).stdout
+    assert "chat: LlamaForCausalLM" in shown
+    assert "256,704 parameters, 8192 tokens at most, with a chat template" in shown
+
+
+@pytest.mark.parametrize(("name", "damage", "said"), BROKEN, ids=[said for _, _, said in BROKEN])
+def test_what_is_not_whole_does_not_fit_or_runs_code_is_an_error(
+    tmp_path: Path, name: str, damage: Callable[[Path], object], said: str
+) -> None:
+    entry = write_entry(tmp_path / "chat", "one", sharded=True)
+    damage(entry / name)
+    done = CliRunner().invoke(app, ["check", str(entry)])
+    assert said in done.stdout
+    assert done.exit_code == ExitCode.FOUND
+    assert len([each for each in KIND.check(entry) if each.severity is Severity.ERROR]) == 1
+
+
+def test_weights_that_are_one_file_must_be_there_too(tmp_path: Path) -> None:
+    entry = write_entry(tmp_path / "chat", "one")
+    (entry / "model.safetensors").unlink()
+    assert [each.what for each in KIND.check(entry)] == ["there are no weights"]
+
+
+def test_code_that_is_trusted_is_told_all_the_same(tmp_path: Path) -> None:
+    entry = write_entry(tmp_path / "chat", "one")
+    (entry / "modeling.py").touch()
+    done = CliRunner().invoke(app, ["check", "--trusted", str(entry)])
+    assert "modeling.py: warning: it brings code" in done.stdout
+    assert done.exit_code == 0
+    with pytest.raises(TidegateError, match="it brings code"):
+        checked(entry, "chat")
+    assert "it brings code" in checked(entry, "chat", trusted=True)[0]
+    (tmp_path / "staged").mkdir()
+    entry.rename(tmp_path / "staged" / ENTRY_VERSION)  # as it is fetched to be deployed
+    found = KIND.check_staged(
+        tmp_path / "staged", "chat", KIND.open_repository(tmp_path), backends=None, gpu=None, bring=str
+    )
+    assert [each.severity for each in found] == [Severity.WARNING]
+
+
+def test_what_works_but_not_as_is_meant_is_a_warning(tmp_path: Path) -> None:
+    entry = write_entry(tmp_path / "chat", "one")
+    change(entry / "tokenizer_config.json", chat_template=None)
+    change(entry / "config.json", vocab_size=4000)
+    found = KIND.check(entry)
+    assert {each.severity for each in found} == {Severity.WARNING}
+    assert [each.where for each in found] == ["tokenizer.json", "tokenizer_config.json"]
+
+
+@given(st.binary(max_size=40))
+def test_no_bytes_make_the_header_reader_fail_otherwise_than_it_says(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "any.safetensors"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match="header"):
+        read_header(file)
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+KEYS = (
+    "architectures", "vocab_size", "hidden_size", "num_hidden_layers", "text_config", "auto_map",
+    "max_position_embeddings", "chat_template", "model", "added_tokens", "weight_map",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_entry(tmp_path_factory.mktemp("whole") / "chat", "one", sharded=True)
+
+
+@given(
+    st.sampled_from(["config.json", "tokenizer.json", "tokenizer_config.json", INDEX]),
+    st.dictionaries(st.sampled_from(KEYS), ANY) | st.builds(lambda vocab: {"model": {"vocab": vocab}}, ANY),
+)
+def test_whatever_stands_in_its_files_is_no_defect_of_ours(whole: Path, name: str, said: dict[str, Any]) -> None:
+    before = (whole / name).read_bytes()
+    try:
+        change(whole / name, **said)
+        for each in KIND.check(whole):
+            assert each.where
+        KIND.print_entry(KIND.show(whole))
+    finally:
+        (whole / name).write_bytes(before)
+
+
+def test_headers_are_read_as_the_format_s_own_library_writes_them(tmp_path: Path) -> None:
+    program = (
+        "import numpy, safetensors.numpy as s; "
+        "s.save_file({'a': numpy.zeros((2, 3), 'float16'), 'b': numpy.zeros(0), 'c': numpy.zeros((), 'int8')}, "
+        f"{str(tmp_path / 'x.safetensors')!r}, metadata={{'format': 'pt'}})"
+    )
+    with not_run("THE LIBRARY OF SAFETENSORS"):
+        python = environment("dynamo", "safetensors", GLIBC) / "bin" / "python"
+    subprocess.run([python, "-c", program], check=True)
+    assert read_header(tmp_path / "x.safetensors") == {"a": (2, 3), "b": (0,), "c": ()}
+
+
+def test_its_folder_is_the_version_s_in_its_manifest(tmp_path: Path) -> None:
+    entry = write_entry(tmp_path / "chat", "one")
+    (entry / "1_Pooling").mkdir()
+    (entry / "1_Pooling" / "config.json").write_text("{}")
+    paths = [each.path for each in manifest_of(entry).files]
+    assert paths == sorted(f"1/{file.relative_to(entry)}" for file in entry.rglob("*") if file.is_file())
+
+
+CHAT = {"messages": [{"role": "user", "content": "word1"}], "temperature": 0}
+
+
+@pytest.mark.parametrize(
+    ("request_", "outputs", "said"),
+    [
+        ({"inputs": []}, None, "neither a chat"),
+        (CHAT | {"prompt": ""}, None, "neither a chat"),
+        (CHAT | {"stream": True}, None, "a stream"),
+        (CHAT | {"temperature": 0.5}, {"text": ["one"]}, "temperature 0"),
+        (CHAT, {"embedding": [[1.0]]}, "the output embedding"),
+        (CHAT, {"tokens": [["one"]]}, "logprobs"),
+        ({"input": "word1"}, {"text": ["one"]}, "the output text"),
+    ],
+)
+def test_a_golden_request_that_cannot_be_compared_is_refused(
+    request_: dict[str, Any], outputs: dict[str, list[Any]] | None, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        KIND.check_golden(Path(), Golden(request=request_, outputs=outputs), "golden.json")
+
+
+@pytest.mark.parametrize(
+    ("request_", "outputs"),
+    [(CHAT, {"text": ["one"]}), ({"prompt": "word1"}, None), ({"input": ["word1"]}, {"embedding": [[0.1, 0.2]]})],
+)
+def test_chats_completions_and_embeddings_can_be_asked(
+    request_: dict[str, Any], outputs: dict[str, list[Any]] | None
+) -> None:
+    KIND.check_golden(Path(), Golden(request=request_, outputs=outputs), "golden.json")
+
+
+class Engine(ProxyClient):
+    """Answers as OpenAI's API has it, whatever is asked."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__("http://nowhere.test", Credential())
+        self.answer = answer
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    def openai(self, call: str, body: Mapping[str, Any], **_how: Any) -> dict[str, Any]:
+        self.asked.append((call, dict(body)))
+        return self.answer
+
+
+def judged(request_: dict[str, Any], outputs: dict[str, list[Any]], answer: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return the call that a golden request was, and what is wrong with its answer."""
+    engine = Engine(answer)
+    found = KIND.ask(engine, "m", request_, version=3)
+    [(call, body)] = engine.asked
+    assert body == request_ | {"model": "m-v3"}
+    return call, Golden(request=request_, outputs=outputs).differences(found)
+
+
+def test_embeddings_are_compared_with_a_tolerance() -> None:
+    request_ = {"input": ["word1"]}
+    answer = {"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25]}]}
+    assert judged(request_, {"embedding": [[0.50001, -0.25]]}, answer) == ("embeddings", [])
+    _, [off] = judged(request_, {"embedding": [[0.51, -0.25]]}, answer)
+    assert "0.5 in place of 0.51" in off
+
+
+def test_texts_and_tokens_are_compared_exactly() -> None:
+    message = {"role": "assistant", "content": "on e"}
+    said = [{"token": "on", "logprob": -0.1}, {"token": " e", "logprob": -0.2}]
+    chat = {"choices": [{"index": 0, "message": message, "logprobs": {"content": said}}]}
+    asked = CHAT | {"logprobs": True}
+    assert judged(asked, {"text": ["on e"], "tokens": [["on", " e"]]}, chat) == ("chat/completions", [])
+    assert judged(asked, {"tokens": [["o", "n e"]]}, chat)[1]
+    assert judged(asked, {"text": ["on e "]}, chat)[1]
+    text = {"choices": [{"index": 0, "text": "on e", "logprobs": {"tokens": ["on", " e"]}}]}
+    request_ = {"prompt": "word1", "temperature": 0, "logprobs": 1}
+    assert judged(request_, {"text": ["on e"], "tokens": [["on", " e"]]}, text) == ("completions", [])
+    assert judged(request_, {"text": ["one"]}, text)[1]
+    nothing: dict[str, Any] = {"choices": [{"message": {"content": None, "tool_calls": []}}]}
+    assert judged(CHAT, {"text": [""]}, nothing)[1] == []
+
+
+def test_what_is_no_version_is_asked_of_nobody() -> None:
+    engine = Engine({})
+    with pytest.raises(UsageError, match="'champion' is no version"):
+        KIND.ask(engine, "m", CHAT, version="champion")
+    assert engine.asked == []
+
+
+def test_what_is_no_answer_of_the_api_is_told() -> None:
+    with pytest.raises(UnreachableError, match="no answer to /v1/chat/completions"):
+        judged(CHAT, {}, {"choices": [{}]})

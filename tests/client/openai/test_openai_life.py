@@ -1,0 +1,277 @@
+"""A language model from a registration to production and back: real MLflow and S3, proxies, and Dynamo with its mocker.
+
+Dynamo loads the very folders that were published. Its mocker draws words at random, at temperature 0 too: each of them
+reads as its version's word.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import openai
+import pytest
+import yaml
+from tidegate import Tidegate
+from tidegate.cli.app import app
+from tidegate.errors import ExitCode, NotFoundError, UsageError
+from tidegate_contracts import environments, routing
+from tidegate_contracts.openai import served_as
+from tidegate_proxy.access.api_keys import new_key
+from typer.testing import CliRunner
+
+from lab.local_plane.dynamo import Dynamo, dynamo
+from lab.local_plane.mlflow import mlflow_server
+from lab.local_plane.object_store import object_store
+from lab.local_plane.process import HOST
+from lab.local_plane.proxy import Proxy, proxy, write_tables
+from stacks.definition.models import VersionShare
+from tests.proxy.openai.tables import access, openai_server
+from tests.proxy.rigs.pytest_rigs import not_run
+from tests.proxy.rigs.tables import write_key
+
+from .models import write_entry
+
+SERVER, WHO = "llm", "anna"
+PAGE = re.findall(
+    r"```sh\n(.*?)```\n\n```text\n(.*?)```",
+    (Path(__file__).resolve().parents[3] / "docs/openai.md").read_text("utf-8").partition("\n## A model's life\n")[2],
+    re.DOTALL,
+)
+CHAT = {"messages": [{"role": "user", "content": "word1"}], "temperature": 0, "max_tokens": 3}
+Shares = dict[int, int]
+
+
+@dataclass
+class Tier:
+    """An environment: its repository, its engines, its proxy, and what its definition names of the model `chat`."""
+
+    name: str
+    root: Path
+    engines: Dynamo
+    proxy: Proxy
+    source: str | None = None
+    soak_hours: float = 0
+    shares: Shares = field(default_factory=dict)
+
+    @property
+    def repository(self) -> Path:
+        return self.root / "dataset" / "models"
+
+    def define(self, shares: Shares) -> None:
+        """Name these versions, each with a pool of its own, and start what serves them, as a platform admin does."""
+        self.shares = shares
+        for number in shares:
+            name = served_as("chat", number)
+            if name not in self.engines.workers:
+                self.engines.start(name, self.repository / "chat" / str(number))
+        self.write()
+
+    def write(self) -> None:
+        pools = {f"v{number}": HOST for number in self.shares}
+        server = openai_server(SERVER, HOST, self.engines.http_port, **pools)
+        models = [
+            routing.Model(name="chat", server=SERVER, pool=f"v{each.version}", versions=(each,))
+            for each in self.versions
+        ] or [routing.Model(name="chat", server=SERVER, pool="main")]
+        table = routing.RoutingTable(environment=self.name, servers=(server,), models=tuple(models))
+        write_tables(self.root / "proxy", table, access((WHO, ["*"], ["infer", "inspect"])))
+
+    @property
+    def versions(self) -> tuple[routing.VersionShare, ...]:
+        return tuple(routing.VersionShare(version=number, weight=weight) for number, weight in self.shares.items())
+
+    def facts(self) -> environments.Environment:
+        pool = environments.PoolFacts(name="main", loading="preload", gpu=False, memory_bytes=1 << 30)
+        at = environments.DatasetLocation(dataset="models", path="models", volume=str(self.root))
+        server = environments.ServerFacts(name=SERVER, kind="openai", location=at, pools=(pool,))
+        model = environments.ModelFacts(name="chat", server=SERVER, pool="main", versions=self.versions)
+        plane = environments.Plane(
+            name="here", proxy_url=f"http://{self.proxy.http}", servers=(server,), models=(model,)
+        )
+        promotion = environments.Promotion(source=self.source, soak_hours=self.soak_hours)
+        return environments.Environment(name=self.name, promotion=promotion, planes=(plane,))
+
+
+@dataclass
+class World:
+    """Two tiers, and a command line before them."""
+
+    root: Path
+    dev: Tier
+    prod: Tier
+    key: str
+    err: str = ""
+
+    def run(self, *words: str, code: int = 0) -> str:
+        known = environments.Environments(environments=(self.dev.facts(), self.prod.facts()))
+        (self.root / "environments.json").write_text(known.model_dump_json(by_alias=True))
+        done = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+        assert done.exit_code == code, done.output
+        self.err = " ".join(done.stderr.split())
+        return done.stdout
+
+    def line(self) -> VersionShare:
+        """Return the line of the definition that is missing, by what was said last."""
+        [text] = re.findall(r"- ({version: .*?})", self.err)
+        said = yaml.safe_load(text)
+        if "pool" in said:
+            assert said["pool"] == f"<a pool of {SERVER}>"
+            said["pool"] = "v2"
+        return VersionShare.model_validate(said)
+
+    def register(self, word: str, golden: str) -> int:
+        folder = self.prepare(word, golden)
+        said = json.loads(self.run("register", str(folder / "chat"), "--golden", str(folder / "golden.json"), "--json"))
+        assert said["clientModel"] is None
+        number: int = said["number"]
+        return number
+
+    def prepare(self, word: str, golden: str) -> Path:
+        """Return a folder with an entry of this word, and a golden request."""
+        folder = self.root / word
+        if not folder.exists():
+            write_entry(folder / "chat", word, sharded=True)
+        golden_request = {"request": CHAT, "outputs": {"text": [golden]}}
+        (folder / "golden.json").write_text(json.dumps(golden_request))
+        return folder
+
+    def answer(self, tier: Tier, model: str = "chat") -> str | None:
+        """Ask an unmodified client of OpenAI's."""
+        client = openai.OpenAI(base_url=f"http://{tier.proxy.http}/v1", api_key=self.key, max_retries=3)
+        said = client.chat.completions.create(model=model, messages=[{"role": "user", "content": "x"}], max_tokens=1)
+        return said.choices[0].message.content
+
+
+@contextmanager
+def tier(name: str, root: Path, key: str, source: str | None = None) -> Iterator[Tier]:
+    (root / "dataset" / "models").mkdir(parents=True)
+    (root / "proxy").mkdir()
+    write_key(root / "proxy", key, WHO)
+    with dynamo(root / "dynamo", []) as engines:
+        write_tables(root / "proxy", routing.RoutingTable(environment=name, servers=(), models=()), access())
+        with proxy(root / "proxy", settings={"api_keys": "true", "environment": name}) as front:
+            made = Tier(name, root, engines, front, source)
+            made.write()
+            yield made
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    key = new_key()
+    with ExitStack() as running, not_run("A REAL MLFLOW, S3 AND DYNAMO"):
+        store = running.enter_context(object_store(tmp_path / "s3"))
+        place = f"{store.make_bucket('artifacts')}/mlflow"
+        server = running.enter_context(mlflow_server(tmp_path / "mlflow", place, store.variables))
+        dev = running.enter_context(tier("dev", tmp_path / "dev", key))
+        prod = running.enter_context(tier("prod", tmp_path / "prod", key, "dev"))
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+        monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
+        datasets = ",".join(f"{each.name}/models={each.root / 'dataset'}" for each in (dev, prod))
+        monkeypatch.setenv("TIDEGATE_DATASETS", datasets)
+        monkeypatch.setenv("TIDEGATE_API_KEY", key)
+        yield World(tmp_path, dev, prod, key)
+
+
+def test_a_language_model_goes_from_a_registration_to_production_and_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dev, prod = world.dev, world.prod
+    monkeypatch.chdir(world.prepare("one", "oneoneone"))
+
+    # What the page says: published and proved, and served by nobody yet.
+    [(commands, shown)] = PAGE
+    for line in commands.splitlines():
+        command, _, may_fail = line.partition(" || ")
+        world.run(*shlex.split(command)[1:], code=ExitCode.UNFINISHED if may_fail else ExitCode.OK)
+    for line in shown.splitlines()[1:-1]:
+        assert line.strip(" …") in world.err
+    assert shown.endswith(f"exit code {ExitCode.UNFINISHED:d}\n")
+    assert "no engine serves version 1 yet" in world.err
+    assert world.line() == VersionShare(version=1, weight=100)
+    published = dev.repository / "chat" / "1"
+    for file in (world.root / "one" / "chat").iterdir():
+        assert (published / file.name).read_bytes() == file.read_bytes()
+    assert (published / ".manifest.json").is_file()
+
+    # The definition names it, and its engine is not up yet; then it is: the same command goes on.
+    dev.shares = {1: 100}
+    dev.write()
+    world.run("deploy", "chat", "--wait", "0", code=ExitCode.UNFINISHED)
+    assert "version 1 is not ready after 0 s" in world.err
+    assert "add to `versions`" not in world.err
+    dev.define({1: 100})
+    assert world.run("deploy", "chat") == "dev has version 1 of chat\n"
+    assert "version 1 answers its golden request on here" in world.err
+    assert "publishing" not in world.err
+    assert world.run("deploy", "chat") == "dev has already version 1 of chat\n"
+    assert world.answer(dev) == "one"
+    words = ("--input", "prompt=word1", "--input", "max_tokens=2", "--environment", "dev")
+    assert world.run("predict", "chat@1", *words) == "oneone\n"
+    with Tidegate(tell=lambda _: None) as tidegate:
+        assert tidegate.predict("chat", CHAT, environment="dev")["text"] == ["oneoneone"]
+        with pytest.raises(UsageError, match="neither a chat"):
+            tidegate.predict("chat", {"IN": [1]}, environment="dev")
+        with pytest.raises(NotFoundError, match="knows nothing of this name"):
+            tidegate.predict("chat@7", CHAT, environment="dev")
+
+    # A second version beside it, whose golden request says what the first one answers.
+    assert world.register("two", "oneoneone") == 2
+    world.run("deploy", "chat", code=ExitCode.UNFINISHED)
+    assert world.line() == VersionShare(version=2, weight=0, pool="v2")
+    assert "what the definition names serves on" in world.err
+    assert "may have been answered" not in world.err
+    dev.define({1: 100, 2: 0})
+    world.run("deploy", "chat", code=ExitCode.UNFINISHED)
+    assert "answers its golden request otherwise" in world.err
+    assert "'twotwotwo' in place of 'oneoneone'" in world.err
+    assert world.answer(dev) == "one"
+    assert (
+        "version 2 was never in dev"
+        in world.run("promote", "chat@2", "--to", "prod", code=ExitCode.REFUSED) + world.err
+    )
+
+    # The right one: it is there, and gets its calls by the definition.
+    assert world.register("two", "twotwotwo") == 2
+    assert world.run("deploy", "chat") == "dev has version 2 of chat (before: version 1)\n"
+    assert "calls do not go to it" in world.err
+    assert (world.answer(dev), world.answer(dev, "chat-v2")) == ("one", "two")
+    dev.define({1: 0, 2: 100})
+    world.run("deploy", "chat")
+    assert "calls do not go to it" not in world.err
+
+    # Into prod, whose definition is its own; but nobody counts failures there.
+    prod.soak_hours = 1e-9
+    world.run("promote", "chat", "--to", "prod", code=ExitCode.REFUSED)
+    assert "tells no statistics" in world.err
+    prod.soak_hours = 0
+    world.run("promote", "chat", "--to", "prod", code=ExitCode.UNFINISHED)
+    assert world.line() == VersionShare(version=2, weight=100)
+    prod.define({2: 100})
+    assert world.run("promote", "chat", "--to", "prod") == "prod has version 2 of chat\n"
+    assert world.answer(prod) == "two"
+
+    # And back, as long as the definition has the earlier version beside it.
+    dev.define({2: 100})
+    world.run("rollback", "chat", "--in", "dev", code=ExitCode.UNFINISHED)
+    assert world.line() == VersionShare(version=1, weight=0, pool="v2")
+    dev.define({1: 0, 2: 100})
+    assert world.run("rollback", "chat", "--in", "dev") == "dev has version 1 of chat (before: version 2)\n"
+    assert "calls do not go to it" in world.err
+    dev.define({1: 100, 2: 0})
+    assert "dev has already version 1" in world.run("rollback", "chat", "--in", "dev", "--version", "1")
+    assert "calls do not go to it" not in world.err
+
+    # What is there can be looked at, and is as it was registered.
+    assert "chat" in world.run("status", "chat", "--environment", "dev", "--watch", "0")
+    assert "resident" in world.run("models", "chat", "--environment", "dev")
+    assert "resident" in world.run("why", "chat", "--environment", "dev")
+    assert "0 findings" in world.run("verify", "dev")
+    assert "nobody serves" in world.run("prune", "dev")
+    world.run("undeploy", "chat", "--from", "dev", "--yes", code=ExitCode.REFUSED)
+    assert f"{SERVER} serves chat for as long as the definition names it" in world.err
+    (published / "config.json").write_text("{}")
+    assert "1/config.json" in world.run("verify", "dev", code=ExitCode.INTEGRITY)

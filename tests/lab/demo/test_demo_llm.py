@@ -1,0 +1,56 @@
+"""Language models in the demo, with a real Dynamo: its claims hold, and nothing is left of it."""
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from lab.demo.__main__ import CANNOT
+from lab.demo.llm import figures
+from lab.demo.llm.scenes import SCENES
+from lab.local_plane.named_proxy import find, write_names
+
+from .test_demo_real import WALK_SECONDS, demo
+
+
+@pytest.mark.thorough
+def test_all_that_is_claimed_of_language_models_holds(tmp_path: Path) -> None:
+    with demo(tmp_path, "llm") as (running, out):
+        status = running.wait(2 * WALK_SECONDS)
+    text = out.read_text()
+    if status == CANNOT:
+        pytest.skip(f"NOT RUN: {text.strip()}")
+    assert status == 0, text
+    for part in (f"All {len(SCENES)} hold", "Internal server error", "429 after", "tokens a second directly"):
+        assert part in text, text
+    assert len(re.findall(r"\d+ calls(?: afterwards)?, none failed", text)) >= 2, text
+    assert all(scene.title in text for scene in SCENES)
+    assert not list(tmp_path.glob("tidegate-demo-*"))
+
+
+@pytest.mark.anyio
+async def test_a_name_leads_where_its_file_says_now_and_any_other_is_looked_up(tmp_path: Path) -> None:
+    file = tmp_path / "names"
+    write_names(file, {"chat.pool": [("127.0.0.1", 1), ("127.0.0.1", 2)]})
+    assert [place for _, place in await find(file, "chat.pool", 8000)] == [("127.0.0.1", 1), ("127.0.0.1", 2)]
+    write_names(file, {"chat.pool": []})
+    assert await find(file, "chat.pool", 8000) == []
+    assert (socket.AF_INET, ("127.0.0.1", 8000)) in await find(file, "127.0.0.1", 8000)
+
+
+def test_figures_are_medians_and_ratios_those_of_pairs() -> None:
+    turns = iter(((10.0, 10.0), (10.0, 9.0), (30.0, 24.0)))
+    order, pair = list[int](), (0.0, 0.0)
+
+    def side(number: int) -> float:
+        nonlocal pair
+        if len(order) % 2 == 0:
+            pair = next(turns)
+        order.append(number)
+        return pair[number]
+
+    pairs = figures._by_turns(3, [lambda: side(0), lambda: side(1)])
+    assert order == [1, 0, 0, 1, 1, 0], "each begins in its turn"
+    assert figures._medians(pairs) == (10.0, 10.0)
+    assert figures._ratio(pairs) == 0.9

@@ -1,0 +1,107 @@
+"""A replica that lacks a model which it is to have: its calls go to another one, or are told to come again."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ..http.running_proxy import RunningProxy, request, running_proxy, served, until
+from ..http.upstream import Act, Upstream, answering, head, only, raw, upstream
+from .tables import model, table
+
+pytestmark = pytest.mark.anyio
+CHAT = "/v1/chat/completions"
+MODELS = (model("plain"), model("shared", {2: 100}))
+NOT_FOUND = b'{"message":"Model not found","type":"Not Found","code":404}'
+NOT_READY = b'{"message":"Model `plain` is not ready to serve requests yet.","type":"Service Unavailable","code":503}'
+NOT_BEGUN = b'{"message":"Failed to generate completions","type":"Internal Server Error","code":500}'
+BROKEN = b'{"message":"Internal server error","type":"internal_server_error","code":500}'
+
+
+def says(status: int, body: bytes, *has: str) -> Act:
+    """Answer calls like this, as a replica that lists these models."""
+    listed = json.dumps({"object": "list", "data": [{"id": name} for name in has]}).encode()
+    start = head(b"content-type: application/json", b"content-length: %d" % len(body), status=b"%d -" % status)
+    return only("GET /v1/models ", answering(listed), raw(start, body))
+
+
+def chat(name: str = "plain", size: int = 0) -> bytes:
+    return request(CHAT, json.dumps({"model": name, "x": "y" * size}).encode())
+
+
+def calls(replica: Upstream) -> int:
+    return sum(asked.line.startswith("POST ") for asked in replica.asked)
+
+
+@asynccontextmanager
+async def two(root: Path, act: Act) -> AsyncIterator[tuple[RunningProxy, Upstream, Upstream]]:
+    """A proxy, a replica that does this, and one that answers."""
+    async with upstream(act) as one, upstream() as other, running_proxy(root, one, other, table=table(MODELS)) as here:
+        await until(lambda: len(here.pool.replicas) == 2)
+        yield here, one, other
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(404, NOT_FOUND), (503, NOT_READY), (500, NOT_BEGUN)],
+    ids=["no-model", "not-ready", "no-worker"],
+)
+async def test_its_calls_are_answered_by_another_and_it_gets_no_more_for_a_while(
+    tmp_path: Path, status: int, body: bytes
+) -> None:
+    async with two(tmp_path, says(status, body)) as (here, one, other):
+        for number in range(40):
+            name = ("plain", "shared")[number % 2]
+            reply = await here.ask(chat(name))
+            assert (reply.status, reply.json()) == (200, {"ok": 1})
+            assert json.loads(other.asked[-1].body)["model"] == ("plain", "shared-v2")[number % 2]
+        assert calls(one) == 1
+        assert calls(other) == 40
+        assert here.proxy.shared.meter.upstream_errors == {("llm", "lost"): 1}
+        assert {replica.in_flight for replica in here.pool.replicas} == {0}
+        assert here.proxy.shared.limiter.in_flight == 0
+
+
+async def test_without_another_a_model_of_the_table_is_busy_and_never_unknown(tmp_path: Path) -> None:
+    async with served(tmp_path, says(404, NOT_FOUND, "plain", "shared"), table=table(MODELS)) as here:
+        reply = await here.ask(chat("shared"))  # it has `shared`, and not `shared-v2`
+        assert (reply.status, reply.json()["error"]["code"]) == (503, "busy")
+        assert reply.headers["retry-after"] == "1"
+        assert here.proxy.shared.meter.model_problems == {("llm", "shared", "busy", "lost"): 1}
+        reply = await here.ask(chat("plain"))  # it has that, and no such path
+        assert (reply.status, reply.body) == (404, NOT_FOUND)
+        here.replica.act = says(503, NOT_READY)
+        reply = await here.ask(chat())
+        assert (reply.status, reply.body) == (503, NOT_READY)
+
+
+async def test_what_may_have_been_worked_on_is_not_sent_again(tmp_path: Path) -> None:
+    async with two(tmp_path, says(500, BROKEN)) as (here, one, other):
+        replies = [await here.ask(chat()) for _ in range(40)]
+        assert {reply.status for reply in replies} == {200, 500}
+        assert calls(one) + calls(other) == 40
+
+
+async def test_a_long_body_is_not_held_for_a_second_try(tmp_path: Path) -> None:
+    async with two(tmp_path, says(404, NOT_FOUND)) as (here, one, other):
+        other.is_alive = False
+        await until(lambda: sum(replica.breaker.is_silent() for replica in here.pool.replicas) == 1, 5)
+        other.is_alive = True
+        reply = await here.ask(chat(size=900_000))
+        assert reply.status == 503
+        assert calls(one) == 1
+
+
+async def test_a_short_one_is_held_until_there_is_an_answer(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with served(tmp_path, answering(go_on=go_on), table=table(MODELS)) as here:
+        held = here.proxy.shared.memory.callers
+        asking = asyncio.create_task(here.ask(chat(size=200_000)))
+        await until(lambda: here.replica.asked)
+        assert held.held >= 200_000
+        go_on.set()
+        assert (await asking).status == 200
+        await until(lambda: held.held < 50_000)

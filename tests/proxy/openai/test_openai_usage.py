@@ -1,0 +1,193 @@
+"""What calls used, as answers tell it, and the limit on it: all but what was not asked for goes by as it comes."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_contracts import routing
+from tidegate_proxy.openai.usage import Usage
+
+from ..http.running_proxy import Reply, RunningProxy, request, served, until
+from ..http.upstream import Act, Asked, Upstream, answering, head, raw
+from ..rigs.tables import CALLER
+from .tables import access, model, table
+
+CHAT = "/v1/chat/completions"
+TOLD = {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
+WORD = {"choices": [{"delta": {"content": 'a "usage":{"prompt_tokens":9} b'}}], "usage": None}
+SPACES = st.sampled_from([(",", ":"), (", ", ": ")])
+MODELS = (model("plain"), model("shared", {1: 20, 2: 80}))
+
+
+def event(said: object, separators: tuple[str, str] = (",", ":"), ends: str = "\n") -> bytes:
+    text = said if isinstance(said, str) else json.dumps(said, separators=separators)
+    return f"data: {text}{ends}{ends}".encode()
+
+
+def read(made: Usage, data: bytes, sizes: Sequence[int] = ()) -> bytes:
+    went = b""
+    for size in [*sizes, len(data)]:
+        went += made.feed(data[:size])
+        data = data[size:]
+    return went + made.end()
+
+
+@given(
+    st.lists(st.sampled_from([WORD, {"choices": []}, {"usage": None}, "[DONE]"])), SPACES, st.lists(st.integers(1, 90))
+)
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_the_event_that_nobody_asked_for_is_left_out_and_nothing_else_changes(
+    ends: str, before: list[Any], separators: tuple[str, str], sizes: list[int]
+) -> None:
+    seen, asked = [event(each, separators, ends) for each in before], {"choices": [], "usage": TOLD}
+    made = Usage(True, True)
+    data = b"".join((*seen, event(asked, separators, ends), event("[DONE]", ends=ends)))
+    assert read(made, data, sizes) == b"".join((*seen, event("[DONE]", ends=ends)))
+    assert made.told() == (4, 3)
+    made = Usage(True, False)
+    assert read(made, data, sizes) == data
+    assert made.told() == (4, 3)
+
+
+def test_events_are_handed_on_as_soon_as_they_are_whole() -> None:
+    made, first = Usage(True, True), event(WORD)
+    assert made.feed(first + event(WORD)[:9]) == first
+    assert made.feed(event(WORD)[9:]) == event(WORD)
+    long = b"data: " + b"x" * 20_000
+    assert made.feed(long) == long, "none that is hidden is so long"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"choices": [{"text": "x" * 9000}], "usage": TOLD}, (4, 3)),
+        ({"usage": TOLD | {"prompt_tokens_details": {"cached_tokens": 2}}, "prompt_logprobs": None}, (4, 3)),
+        ({"usage": {"input_tokens": 4, "input_tokens_details": {}, "output_tokens": 3}, "store": False}, (4, 3)),
+        ({"data": [[0.5] * 3000], "usage": {"prompt_tokens": 8, "total_tokens": 8}}, (8, 0)),
+        ({"usage": TOLD, "tools": [{"usage": {"prompt_tokens": 0}}]}, (4, 3)),
+        ({"usage": TOLD, "x": "y" * 9000}, None),
+        ({"usage": None}, None),
+        ({"choices": [{"text": json.dumps({"usage": TOLD})}]}, None),
+    ],
+)  # fmt: skip
+def test_an_answer_tells_it_at_its_end(answer: object, told: tuple[int, int] | None) -> None:
+    for size in (1, 100, 10**5):
+        made, data = Usage(False, False), json.dumps(answer).encode()
+        assert read(made, data, [size] * (len(data) // size)) == data
+        assert made.told() == told
+    assert made.estimated(400, 80) == 120, "a token is some four bytes"
+
+
+# --- limits
+
+
+def limited(tokens: int) -> routing.AccessTable:
+    allowed = access((CALLER, ["*"], ["infer"]))
+    return allowed.model_copy(
+        update={"rate_limit": allowed.rate_limit.model_copy(update={"tokens_per_minute": tokens})}
+    )
+
+
+def said(name: str = "plain", **more: Any) -> bytes:
+    return json.dumps({"messages": [], "model": name} | more).encode()
+
+
+def answers(*parts: bytes, streams: bool = True) -> Act:
+    """Answer with these parts, the last of them told only to who asks for it."""
+    start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
+
+    async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        tells = (json.loads(asked.body).get("stream_options") or {}).get("include_usage")
+        chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in (parts if tells else parts[:-1])]
+        await raw(start, *chunks, b"0\r\n\r\n")(made, writer, asked)
+
+    return act if streams else answering(parts[0])
+
+
+def tokens(here: RunningProxy) -> dict[tuple[str, str, str, str], int]:
+    return dict(here.proxy.shared.meter.tokens)
+
+
+def refused(reply: Reply) -> int:
+    """The seconds after which one who used too much may come again."""
+    assert reply.status == 429
+    told = reply.json()["error"]
+    assert (told["type"], told["code"]) == ("tokens", "rate_limit_exceeded")
+    assert "tokens a minute" in told["message"]
+    return int(reply.headers["retry-after"])
+
+
+USED = json.dumps({"choices": [], "usage": {"prompt_tokens": 50, "completion_tokens": 70}}).encode()
+
+
+@pytest.mark.anyio
+async def test_who_has_used_the_tokens_of_a_minute_comes_again_when_they_are_made_up_for(tmp_path: Path) -> None:
+    async with served(tmp_path, answers(USED, streams=False), table=table(MODELS), access=limited(100)) as here:
+        assert (await here.ask(request(CHAT, said()))).status == 200
+        assert 12 <= refused(await here.ask(request(CHAT, said()))) <= 14, "20 too many, at 100 a minute, and one more"
+        assert (await here.ask(request(CHAT, said("shared")))).status == 200, "another model has its own"
+        assert tokens(here) == {
+            ("llm", name, "api-keys", part): number
+            for name in ("plain", "shared")
+            for part, number in (("prompt", 50), ("completion", 70))
+        }
+        problems = here.proxy.shared.meter.model_problems
+        assert problems == {("llm", "plain", "rate-limited", "tokens"): 1}
+
+
+@pytest.mark.anyio
+async def test_a_stream_is_asked_for_its_usage_where_that_is_limited_and_its_caller_sees_none(tmp_path: Path) -> None:
+    act = answers(event(WORD), event(USED.decode()))
+    for asks in (False, True):
+        options = {"stream_options": {"include_usage": True}} if asks else {}
+        async with served(tmp_path / f"{asks}", act, table=table(MODELS), access=limited(100)) as here:
+            reply = await here.ask(request(CHAT, said("shared", stream=True, **options)))
+            assert reply.body == event(WORD) + (event(USED.decode()) if asks else b"")
+            sent = json.loads(here.replica.asked[-1].body)
+            assert sent == {
+                "messages": [], "model": f"shared-v{reply.headers['tidegate-model-version']}",
+                "stream": True, "stream_options": {"include_usage": True},
+            }  # fmt: skip
+            assert tokens(here)["llm", "shared", "api-keys", "completion"] == 70
+            refused(await here.ask(request(CHAT, said("shared", stream=True))))
+
+
+@pytest.mark.anyio
+async def test_without_a_limit_no_stream_is_asked_and_what_is_told_is_counted(tmp_path: Path) -> None:
+    act = answers(event(WORD), event(USED.decode()))
+    async with served(tmp_path, act, table=table(MODELS), access=access((CALLER, ["*"], ["infer"]))) as here:
+        body = said(stream=True)
+        assert (await here.ask(request(CHAT, body))).body == event(WORD)
+        assert here.replica.asked[-1].body == body
+        assert not tokens(here)
+        body = said(stream=True, stream_options={"include_usage": True})
+        assert (await here.ask(request(CHAT, body))).body == event(WORD) + event(USED.decode())
+        assert tokens(here)["llm", "plain", "api-keys", "prompt"] == 50
+
+
+@pytest.mark.anyio
+async def test_who_leaves_before_the_usage_is_told_uses_what_there_was(tmp_path: Path) -> None:
+    start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
+    word = b"%x\r\n%b\r\n" % (len(event(WORD)), event(WORD))
+    async with served(tmp_path, raw(start, word * 90, pause=5), table=table(MODELS), access=limited(100)) as here:
+        async with here.caller() as caller:
+            await caller.send(request(CHAT, said(stream=True, x="y" * 80)))
+            await caller.head()
+            for _ in range(90):
+                await caller.reader.readuntil(b"\n\n")
+        await until(lambda: not here.proxy.shared.open_calls)
+        refused(await here.ask(request(CHAT, said())))
+        assert not tokens(here), "which is no count of what was told"
+
+
+@pytest.mark.anyio
+async def test_an_error_uses_nothing(tmp_path: Path) -> None:
+    act = raw(head(b"content-length: 500", status=b"400 Bad Request"), b"x" * 500)
+    async with served(tmp_path, act, table=table(MODELS), access=limited(1)) as here:
+        for _ in range(3):
+            assert (await here.ask(request(CHAT, said()))).status == 400

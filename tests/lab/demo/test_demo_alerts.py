@@ -102,8 +102,9 @@ def called(watched: Watched, model: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with ended(watched.plane, "policy"):  # what is counted of the model ends with it
-            pass
+        with ended(watched.plane, "policy"):  # what is counted of the model ends with it, and what is remembered
+            for file in (watched.plane.root / "policy/state").iterdir():
+                file.unlink()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 The words of the settings are those of `tidegate_contracts.eviction`, as the policy reads them.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,15 @@ _STATE, _DISK = "64Mi", "128Mi"
 """Disk for what it remembers over a restart, and for that and its log."""
 
 
-def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool, kind: str | None) -> Tree:
+def _settings(
+    args: PoolArgs,
+    loading: OnDemand,
+    repository: Any,
+    grpc_tls: bool,
+    kind: str | None,
+    sleep: Tree | None,
+    command: Callable[[Model], list[str] | None],
+) -> Tree:
     return {
         "version": eviction.VERSION,
         "kind": kind,
@@ -39,7 +48,8 @@ def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool
         "idleSeconds": loading.idle_seconds,
         "leaseSeconds": loading.lease_seconds,
         "waitSeconds": loading.wait_seconds,
-        "models": listed(args.models, _model),
+        "sleep": sleep,
+        "models": listed(args.models, lambda model: _model(model, command(model))),
         "warmWindows": listed(
             loading.warm_windows,
             lambda window: picked(window, "name", "opens", "duration_seconds", "time_zone", "models"),
@@ -67,7 +77,7 @@ def _of_slice(args: PoolArgs, loading: OnDemand) -> int:
     )
 
 
-def _model(model: Model) -> Tree:
+def _model(model: Model, command: list[str] | None) -> Tree:
     return {
         "name": model.name,
         "idleSeconds": model.idle_seconds,
@@ -79,6 +89,7 @@ def _model(model: Model) -> Tree:
             when(model.mirror, lambda mirror: [mirror.version]),
         ),
         "alias": model.alias,
+        "command": command,
     }
 
 
@@ -90,11 +101,14 @@ def settings_map(
     repository: str | None,
     grpc_tls: bool,
     kind: str | None = None,
+    sleep: Tree | None = None,
+    command: Callable[[Model], list[str] | None] = lambda _: None,
 ) -> k8s.core.v1.ConfigMap | None:
     """Declare the ConfigMap of the policy's settings where the pool loads on demand.
 
     `repository` is where the server finds its models, a folder or a URL; `kind` the server's, where it is not the one
-    that the policy expects when it is told none.
+    that the policy expects when it is told none. `sleep` and `command`: how models sleep, and what starts the process
+    of one, where each has its own.
     """
     return of_kind(
         pool.args.loading,
@@ -102,7 +116,11 @@ def settings_map(
         lambda loading: k8s.core.v1.ConfigMap(
             f"{name}-eviction",
             metadata=pool.place.metadata(_settings_name(pool), pool.labels),
-            data={eviction_process.SETTINGS_FILE: json_text(_settings(pool.args, loading, repository, grpc_tls, kind))},
+            data={
+                eviction_process.SETTINGS_FILE: json_text(
+                    _settings(pool.args, loading, repository, grpc_tls, kind, sleep, command)
+                )
+            },
             opts=child,
         ),
     )

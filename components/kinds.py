@@ -27,6 +27,8 @@ class ServerKind(Protocol):
     metrics_port: int  # Port that Prometheus reads; containers and PodMonitors call it `metrics`.
     metrics_path: str  # Path that Prometheus reads there.
 
+    model_ports: range  # Where single models answer that share a slice; none where all answer at the server's.
+
     @property
     def grpc_port(self) -> int | None:
         """Port of KServe v2 over gRPC, where it speaks that."""
@@ -36,6 +38,9 @@ class ServerKind(Protocol):
 
     def live_path(self, server: Any) -> str | None:
         """Return where a replica answers 200 for as long as it is not hung; None where proxies know."""
+
+    def named_if_shared(self, server: Any) -> str | None:
+        """Return the server's name where its models share slices, and answer at `model_ports`."""
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool, under a component of that name."""

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 import pulumi_kubernetes as k8s
 from tidegate_contracts import openai
 
+from stacks.definition.models import Model
 from stacks.definition.openai import (
     CustomSettings,
     DynamoSettings,
@@ -22,7 +23,7 @@ from stacks.definition.openai import (
 from .. import pods
 from ..args import ObjectStoreRepositoryArgs, PoolArgs, PoolContext, ServerArgs, repository_root
 from ..server_pool import mounts
-from ..values import either, equals, flat, if_true, joined, listed, none_if_empty, of_kind, of_kinds, when
+from ..values import either, equals, flat, if_true, joined, none_if_empty, of_kind, of_kinds, when
 
 Made = TypeVar("Made")
 Variables = list[k8s.core.v1.EnvVarArgs] | None
@@ -71,19 +72,24 @@ def of_model(
 ) -> list[Made]:
     """Return what `make` makes of the model of a pool: there is one, of one version at the most."""
 
-    def served(name: str, folder: str) -> Made:
+    return flat(pool.models, lambda model: of_one(model, server, settings, lambda served: [make(served)]))
+
+
+def of_one(
+    model: Model, server: ServerArgs, settings: EngineSettings, make: Callable[[Served], list[Made]]
+) -> list[Made]:
+    """Return what `make` makes of one model, as it is served."""
+
+    def served(name: str, folder: str) -> list[Made]:
         return make(Served(name, folder, server, settings))
 
-    return flat(
-        pool.models,
-        lambda model: either(
-            none_if_empty(model.versions),
-            lambda versions: listed(
-                versions,
-                lambda share: served(openai.served_as(model.name, share.version), f"{model.name}/{share.version}"),
-            ),
-            lambda: [served(model.name, model.name)],
+    return either(
+        none_if_empty(model.versions),
+        lambda versions: flat(
+            versions,
+            lambda share: served(openai.served_as(model.name, share.version), f"{model.name}/{share.version}"),
         ),
+        lambda: served(model.name, model.name),
     )
 
 
@@ -140,14 +146,19 @@ class _Vllm(_Plain):
         return ["vllm", "serve"]
 
     def arguments(self, it: VllmSettings, served: Served) -> list[str]:
-        return joined(
-            served.loaded(lambda model: [model]),
-            [f"--served-model-name={served.name}", f"--port={openai.HTTP_PORT}"],
-            [f"--tensor-parallel-size={it.tensor_parallel_size}", f"--shutdown-timeout={it.exit_timeout_seconds}"],
-            when(it.context_length, lambda tokens: [f"--max-model-len={tokens}"]),
-            served.streamed(lambda: ["--load-format=runai_streamer"]),
-            it.extra_arguments,
-        )
+        return joined(vllm_arguments(it, served), [f"--port={openai.HTTP_PORT}"])
+
+
+def vllm_arguments(it: VllmSettings, served: Served) -> list[str]:
+    """Return the arguments of vLLM, but for its port."""
+    return joined(
+        served.loaded(lambda model: [model]),
+        [f"--served-model-name={served.name}"],
+        [f"--tensor-parallel-size={it.tensor_parallel_size}", f"--shutdown-timeout={it.exit_timeout_seconds}"],
+        when(it.context_length, lambda tokens: [f"--max-model-len={tokens}"]),
+        served.streamed(lambda: ["--load-format=runai_streamer"]),
+        it.extra_arguments,
+    )
 
 
 class _Sglang(_Plain):

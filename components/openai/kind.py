@@ -5,8 +5,11 @@ from typing import Any
 import pulumi
 from tidegate_contracts import openai
 
+from stacks.definition.openai import VllmSettings
+
 from ..alerts import alert
 from ..args import PoolContext, ServerArgs
+from ..values import of_kind, when
 from . import series
 from .engines import by_engine
 from .pool import OpenaiPool
@@ -22,6 +25,7 @@ class OpenaiKind:
     grpc_port = None
     metrics_port = openai.METRICS_PORT
     metrics_path = openai.METRICS_PATH
+    model_ports = openai.PROCESS_PORTS
 
     def grpc_tls(self, server: OpenaiServerArgs) -> None:
         """Return None: it speaks no gRPC."""
@@ -29,6 +33,10 @@ class OpenaiKind:
     def live_path(self, server: OpenaiServerArgs) -> str | None:
         """Return the engine's path."""
         return by_engine(server.openai, lambda engine, it: engine.paths(it)[0])
+
+    def named_if_shared(self, server: OpenaiServerArgs) -> str | None:
+        """Return the server's name where its models sleep by turns."""
+        return of_kind(server.openai, VllmSettings, lambda it: when(it.sleep, lambda _: server.name))
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool."""

@@ -1,4 +1,4 @@
-"""A pool of engines that speak OpenAI's HTTP API: replicas of one model on one kind of slice."""
+"""A pool of engines that speak OpenAI's HTTP API: replicas of one model, or of several that share a slice."""
 
 from typing import Any, cast
 
@@ -8,13 +8,16 @@ from tidegate_contracts import openai
 from tidegate_contracts.metrics import ENGINE
 
 from stacks.definition.base import Resources
+from stacks.definition.pools import OnDemand
 
 from .. import pods, server_pool
 from ..args import PoolContext
+from ..eviction import lease_ports, policy_sidecars, policy_volumes
 from ..gpu_placement import GpuPlacement
-from ..values import joined, none_if_empty, quotient
+from ..values import joined, none_if_empty, of_kind, quotient
 from .engines import HOME, NO_GPU, Engine, Served, by_engine, of_model
 from .server import OpenaiServerArgs
+from .sleep import sleep_settings, sleepers
 
 _UP = ENGINE["up"].series_name
 # What it hands out on a port of its own is the engine's metrics and nothing else of what the engine answers. An engine
@@ -56,18 +59,29 @@ class OpenaiPool(pulumi.ComponentResource):
             pool,
             placement,
             server.openai.exit_timeout_seconds,
-            None,
-            init_containers=by_engine(server.openai, lambda engine, it: _sidecars(pool, engine, it)),
-            containers=by_engine(
-                server.openai,
-                lambda engine, it: of_model(
-                    args, server, it, lambda served: _engine(pool, placement, engine, it, served)
+            policy_volumes(pool),
+            init_containers=none_if_empty(
+                joined(
+                    policy_sidecars(pool, server_pool.repository_mounts(server, openai.REPOSITORY_ROOT)),
+                    by_engine(server.openai, lambda engine, it: _sidecars(pool, engine, it)),
+                )
+            ),
+            containers=of_kind(
+                args.loading,
+                OnDemand,
+                lambda _: [sleepers(pool, server, placement)],
+                lambda: by_engine(
+                    server.openai,
+                    lambda engine, it: of_model(
+                        args, server, it, lambda served: _engine(pool, placement, engine, it, served)
+                    ),
                 ),
             ),
         )
         # By number: what the port is called, the container of a frontend may say.
         ports = [pods.service_port("http", openai.HTTP_PORT, openai.HTTP_PORT)]
-        server_pool.declare(name, pool, spec, ports, self)
+        settings = sleep_settings(name, pool, server, child)
+        server_pool.declare(name, pool, spec, ports, self, more_ports=lease_ports(pool), needs=settings)
         self.register_outputs({})
 
 

@@ -21,6 +21,7 @@ class TritonKind:
     grpc_port = triton.GRPC_PORT
     metrics_port = triton.METRICS_PORT
     metrics_path = triton.METRICS_PATH
+    model_ports = range(0)
 
     def grpc_tls(self, server: TritonServerArgs) -> ServerTls | None:
         """Return the secret with the server's gRPC certificate; None where gRPC is plain."""
@@ -28,6 +29,9 @@ class TritonKind:
 
     def live_path(self, server: TritonServerArgs) -> None:
         """Return None: it is the same for all."""
+
+    def named_if_shared(self, server: TritonServerArgs) -> None:
+        """Return None: all models answer at Triton's ports."""
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool."""

@@ -28,6 +28,8 @@ class ManagedModel(Message):
     versions: tuple[Positive, ...] = ()
     """Versions that get traffic; the newest alone when neither they nor an alias are said."""
     alias: str | None = None
+    command: tuple[str, ...] = ()
+    """What starts its process, where each model has one of its own; its port and its share of the slice come behind."""
 
 
 class WarmWindow(Message):
@@ -48,6 +50,16 @@ class Staging(Message):
     bandwidth_bytes_per_second: Positive | None = None
     """What copying ahead of a load may take of the way from the repository; copies that a load waits for are not bound.
     None: as fast as it goes."""
+
+
+class Sleep(Message):
+    """How models sleep that share a slice, each in a process of its own."""
+
+    host_memory_bytes: Number
+    """What the weights of all that sleep may take in the memory of the host; beyond it they are dropped, and are read
+    again at the wake."""
+    kept_bytes: Number  # What a process keeps of the slice while its model sleeps.
+    start_seconds: Positive  # How long the start of a process may take.
 
 
 class Tuning(Message):
@@ -82,6 +94,7 @@ class EvictionSettings(Message):
     wait_seconds: Number
     models: tuple[ManagedModel, ...] = ()
     warm_windows: tuple[WarmWindow, ...] = ()
+    sleep: Sleep | None = None  # Of servers of the kind `openai`.
     metrics_models: Number | None = None
     """Models that metrics have by name, the policy's own 1000 without; the others are counted together, as `*`."""
     tuning: Tuning = Tuning()

@@ -12,6 +12,11 @@ METRICS_PATH: Final = "/metrics"
 
 REPOSITORY_ROOT: Final = "/models"
 
+PROCESS_PORTS: Final = range(8100, 8132)
+"""Where models that share a slice answer, each at a port of its own: a lease on one names it."""
+SECRET_HEADER: Final = "tidegate-control"
+"""With the control secret: what else than the API, health and metrics is asked of them, and of who starts them."""
+
 
 def served_as(model: str, version: int) -> str:
     """Return the name under which an engine serves a version; a model without versions is served by its own name."""

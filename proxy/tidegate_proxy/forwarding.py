@@ -130,9 +130,13 @@ class Forwarding:
             failing = tuple(each for each in self.pool.replicas if each.breaker.failures >= FAILURES)
             self.tried, anew = self.tried + failing, anew or bool(failing)
         replica = self._choose(now, anew)
-        if replica is not None and replica.breaker.failures:
-            self._trial = replica.breaker.claim(now)
+        if replica is not None and (breaker := self.door(replica).breaker).failures:
+            self._trial = breaker.claim(now)
         return replica
+
+    def door(self, replica: Replica) -> Replica:
+        """Return where a replica answers calls of the model."""
+        return replica if self.lease is None or self.lease.replica is not replica else self.lease.door
 
     def _choose(self, now: float, anew: bool) -> Replica | None:
         route, sequence, pool = self.grant.route, self.sequence, self.pool
@@ -152,7 +156,7 @@ class Forwarding:
         replica = self._choose(now, True)
         if replica is None or not self.pool.retries.take(now):
             return None
-        self._trial = replica.breaker.claim(now)
+        self._trial = self.door(replica).breaker.claim(now)
         return replica
 
     async def connect(
@@ -197,15 +201,20 @@ class Forwarding:
 
     def answered(self) -> None:
         """Note that the replica answers, whatever it says."""
-        if self.replica is not None and self.replica.breaker.failures and not self.looks:
-            self.replica.breaker.succeeded(self._trial)
+        if self.replica is not None and not self.looks and (breaker := self.door(self.replica).breaker).failures:
+            breaker.succeeded(self._trial)
 
     def count_failure(self, replica: Replica, how: str) -> None:
         """Count that a replica failed the call; `how` is a word for metrics."""
         route = self.grant.route
-        replica.breaker.failed(monotonic(), self._trial)
+        door = self.door(replica)
+        door.breaker.failed(monotonic(), self._trial)
         self._shared.meter.upstream_errors[route.server, how] += 1
-        if (leases := route.pool.leases) is not None:
+        if (leases := route.pool.leases) is None:
+            return
+        if self.lease is not None and door is not replica:  # the other models of the replica are as well as before
+            leases.doubt_one(self.lease)
+        else:
             leases.doubt(replica)
 
     def elsewhere(self, replica: Replica) -> Replica | None:

@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 from tidegate_contracts import proxy_process
 
 from .base import ByteQuantity, DnsLabel, EnvironmentName, Resources, Section, Text, Without, form
+from .pools import OnDemand, Pool
 from .servers import Server
+from .sleep import SET_BY_SLEEP, Sleep
 
 # Argument of an engine → the key that sets it, where one does.
 OWNED_ARGUMENTS: Mapping[str, str] = {
@@ -98,6 +100,19 @@ class VllmSettings(KnownEngineSettings):
     """vLLM's own server, `vllm serve`."""
 
     engine: Literal["vllm"]
+    sleep: Sleep | None = None
+    """Models of pools that load on demand share a slice, and sleep by turns. Never run on a GPU here."""
+
+    @model_validator(mode="after")
+    def _extra_arguments_leave_sleep_alone(self) -> Self:
+        """Each model takes its footprint of the slice, and no more."""
+        for argument in self.extra_arguments if self.sleep else ():
+            option = argument.lstrip("-").partition("=")[0].replace("_", "-")
+            begun = [owned for owned in SET_BY_SLEEP if owned.startswith(option)]
+            if argument.startswith("-") and begun:
+                from_ = ", from each model's footprint" if begun[0] in SET_BY_SLEEP[:2] else ""
+                raise ValueError(f"extraArguments may not set {argument} beside sleep: Tidegate sets it itself{from_}")
+        return self
 
 
 class SglangSettings(KnownEngineSettings):
@@ -155,6 +170,11 @@ class OpenaiServer(Server):
     """Its image, by its name under images."""
     openai: AnyEngine
     """Which engine it is, and the settings of its process."""
+
+    def sleep_in(self, pool: Pool) -> Sleep | None:
+        """Return how models sleep in one of its pools, where they do."""
+        settings = self.openai
+        return settings.sleep if isinstance(settings, VllmSettings) and isinstance(pool.loading, OnDemand) else None
 
     @property
     def variables(self) -> Mapping[str, str]:

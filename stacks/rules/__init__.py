@@ -12,9 +12,9 @@ from ..definition import Header
 from ..load import Document
 from ..problems import Problem
 from ..stack import Definition, Stack
-from . import capacity, names, openai, policies, promotion, references, safety, storage
+from . import capacity, names, openai, policies, promotion, references, safety, sleep, storage
 
-MODULES = (names, references, policies, promotion, capacity, storage, safety, openai)
+MODULES = (names, references, policies, promotion, capacity, storage, safety, openai, sleep)
 
 
 def _rules_about(kind: type) -> tuple[Callable[..., Iterator[Problem]], ...]:

@@ -19,8 +19,10 @@ def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
     """An engine loads its model when it starts, and no other."""
     for path, server, pool in stack.pools():
         if isinstance(server, OpenaiServer) and isinstance(pool.loading, OnDemand):
-            what = f"{server.name}/{pool.name} is of kind openai, whose engines load no model on demand"
-            yield stack.source.problem((*path, "loading"), what, do="Write loading: {mode: preload}.")
+            if server.sleep_in(pool) is None:
+                what = f"{server.name}/{pool.name} is of kind openai, whose engines load no model on demand"
+                do = "Write loading: {mode: preload}; or let models of engine vllm sleep by turns, by openai.sleep."
+                yield stack.source.problem((*path, "loading"), what, do=do)
         elif isinstance(server, OpenaiServer) and pool.loading != Preload(mode="preload"):
             what = f"{server.name}/{pool.name} is of kind openai, whose engines look at no repository again"
             yield stack.source.problem((*path, "loading", "pollSeconds"), what, do="Leave pollSeconds out.")
@@ -30,7 +32,7 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
     """A process of an engine serves one model, so a pool of the kind has one."""
     for path, server, pool in stack.pools():
         names = [model.name for model in stack.models_of(server, pool)]
-        if isinstance(server, OpenaiServer) and len(names) != 1:
+        if isinstance(server, OpenaiServer) and server.sleep_in(pool) is None and len(names) != 1:
             served = f"has {len(names)} models, {', '.join(names)}" if names else "has no model"
             what = f"{server.name}/{pool.name} {served}, and a pool of kind openai serves exactly one"
             do = "Give each model a pool of its own." if names else "Name it as server and pool of one in models."

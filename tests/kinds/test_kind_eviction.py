@@ -108,5 +108,5 @@ def test_its_own_names_are_reserved_and_a_pool_does_not_change_its_kind(tmp_path
 
 
 def test_a_kind_that_is_not_registered_is_refused() -> None:
-    with pytest.raises(SettingsError, match="kind: there is no 'toy', only triton"):
+    with pytest.raises(SettingsError, match="kind: there is no 'toy', only openai, triton"):
         read(settings())

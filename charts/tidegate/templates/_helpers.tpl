@@ -46,6 +46,10 @@
 {{- range $server := $.Values.servers }}{{ if and (eq ($server.kind | default "triton") "triton") ($server.triton).grpcTls }}true{{ end }}{{ end }}
 {{- end }}
 
+{{- define "tidegate.any.server.kind.default.triton.openai.engine.vllm.sleep" -}}
+{{- range $server := $.Values.servers }}{{ if and (not (eq ($server.kind | default "triton") "triton")) (and (eq $server.kind "openai") (and (eq $server.openai.engine "vllm") $server.openai.sleep)) }}true{{ end }}{{ end }}
+{{- end }}
+
 {{- define "tidegate.bytes" -}}
 {{- $unit := regexFind "[A-Za-z]*$" . -}}
 {{- $factors := dict "" 1 "m" 0.001 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "P" 1000000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
@@ -108,6 +112,145 @@
   "repository": {{ $server.repository.url | quote }},
   {{- else }}
   "repository": "/models",
+  {{- end }}
+  {{- if $pool.loading.staging }}
+  "staging": {
+    "bandwidthBytesPerSecond": {{ int64 (include "tidegate.bytes" ($pool.loading.staging.bandwidth | default "100M")) }},
+    "folder": "/var/lib/tidegate-staging",
+    "sizeBytes": {{ div (mul (int64 (include "tidegate.bytes" $pool.loading.staging.size)) 15) 16 }},
+  },
+  {{- end }}
+  "version": 1,
+  "waitSeconds": {{ int64 (ternary $pool.loading.waitSeconds 20 (ne $pool.loading.waitSeconds nil)) }},
+  "warmWindows": [
+    {{- range $warmWindow := $pool.loading.warmWindows }}
+    {
+      "durationSeconds": {{ int64 $warmWindow.durationSeconds }},
+      "models": [{{ range $warmWindow.models }}{{ . | quote }}, {{ end }}],
+      "name": {{ $warmWindow.name | quote }},
+      "opens": {{ $warmWindow.opens | quote }},
+      "timeZone": {{ $warmWindow.timeZone | default "UTC" | quote }},
+    },
+    {{- end }}
+  ],
+}
+{{- end }}
+
+{{- define "tidegate.eviction.json.2" -}}
+{{- $pool := .pool }}
+{{- $server := .server }}
+{
+  {{- if ne $pool.loading.capacity nil }}
+  "capacityBytes": {{ int64 (include "tidegate.bytes" $pool.loading.capacity) }},
+  {{- else if eq ($pool.placement).kind "mig" }}
+  "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." ($pool.placement).profile))) 900000000 }},
+  {{- else if eq ($pool.placement).kind "dra" }}
+  "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." (required "capacity is needed where no MIG profile tells how much memory there is" ($pool.placement).profile)))) 900000000 }},
+  {{- else if eq (($pool.placement).kind | default "cpu") "cpu" }}
+  "capacityBytes": {{ div (mul (sub (int64 (include "tidegate.bytes" (($pool.resources).memory | default "8Gi"))) (int64 (include "tidegate.bytes" ($pool.sharedMemory | default "1Gi")))) 9) 10 }},
+  {{- else }}
+  "capacityBytes": {{ int64 (include "tidegate.bytes" (required "capacity is needed where no MIG profile tells how much memory there is" $pool.loading.capacity)) }},
+  {{- end }}
+  "grpcTls": false,
+  "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
+  "kind": {{ $server.kind | quote }},
+  "leaseSeconds": {{ int64 ($pool.loading.leaseSeconds | default 15) }},
+  {{- if ne $pool.loading.metricsModels nil }}
+  "metricsModels": {{ int64 $pool.loading.metricsModels }},
+  {{- end }}
+  "models": [
+    {{- range $model := $pool.models }}
+    {
+      {{- if ne $model.alias nil }}
+      "alias": {{ $model.alias | quote }},
+      {{- end }}
+      {{- if $model.versions }}
+      "command": [
+        {{- range $version := $model.versions }}
+        "vllm",
+        "serve",
+        {{- if ne $server.openai.source nil }}
+        {{ $server.openai.source | quote }},
+        {{- else if eq $server.repository.kind "object-store" }}
+        {{ printf "%s/%s/%d" $server.repository.url $model.name (int64 $version.version) | quote }},
+        {{- else }}
+        {{ printf "/models/%s/%d" $model.name (int64 $version.version) | quote }},
+        {{- end }}
+        {{ printf "--served-model-name=%s-v%d" $model.name (int64 $version.version) | quote }},
+        {{ printf "--tensor-parallel-size=%d" (int64 ($server.openai.tensorParallelSize | default 1)) | quote }},
+        {{ printf "--shutdown-timeout=%d" (int64 ($server.openai.exitTimeoutSeconds | default 120)) | quote }},
+        {{- if ne $server.openai.contextLength nil }}
+        {{ printf "--max-model-len=%d" (int64 $server.openai.contextLength) | quote }},
+        {{- end }}
+        {{- if and (not (ne $server.openai.source nil)) (eq $server.repository.kind "object-store") }}
+        "--load-format=runai_streamer",
+        {{- end }}
+        {{- range $extraArgument := $server.openai.extraArguments }}
+        {{ $extraArgument | quote }},
+        {{- end }}
+        {{- end }}
+      ],
+      {{- else }}
+      "command": [
+        "vllm",
+        "serve",
+        {{- if ne $server.openai.source nil }}
+        {{ $server.openai.source | quote }},
+        {{- else if eq $server.repository.kind "object-store" }}
+        {{ printf "%s/%s" $server.repository.url $model.name | quote }},
+        {{- else }}
+        {{ printf "/models/%s" $model.name | quote }},
+        {{- end }}
+        {{ printf "--served-model-name=%s" $model.name | quote }},
+        {{ printf "--tensor-parallel-size=%d" (int64 ($server.openai.tensorParallelSize | default 1)) | quote }},
+        {{ printf "--shutdown-timeout=%d" (int64 ($server.openai.exitTimeoutSeconds | default 120)) | quote }},
+        {{- if ne $server.openai.contextLength nil }}
+        {{ printf "--max-model-len=%d" (int64 $server.openai.contextLength) | quote }},
+        {{- end }}
+        {{- if and (not (ne $server.openai.source nil)) (eq $server.repository.kind "object-store") }}
+        "--load-format=runai_streamer",
+        {{- end }}
+        {{- range $extraArgument := $server.openai.extraArguments }}
+        {{ $extraArgument | quote }},
+        {{- end }}
+      ],
+      {{- end }}
+      {{- if ne $model.footprint nil }}
+      "footprintBytes": {{ int64 (include "tidegate.bytes" $model.footprint) }},
+      {{- end }}
+      {{- if ne $model.idleSeconds nil }}
+      "idleSeconds": {{ int64 $model.idleSeconds }},
+      {{- end }}
+      "name": {{ $model.name | quote }},
+      "pinned": {{ $model.pinned | default false }},
+      "versions": [
+        {{- range $version := $model.versions }}
+        {{- if $version.weight }}
+        {{ int64 $version.version }},
+        {{- end }}
+        {{- end }}
+        {{- if $model.mirror }}
+        {{ int64 $model.mirror.version }},
+        {{- end }}
+      ],
+    },
+    {{- end }}
+  ],
+  "policy": {{ $pool.loading.policy | default "break-even" | quote }},
+  {{- if $pool.policySettings }}
+  "policySettings": {{ toJson $pool.policySettings }},
+  {{- end }}
+  {{- if eq $server.repository.kind "object-store" }}
+  "repository": {{ $server.repository.url | quote }},
+  {{- else }}
+  "repository": "/models",
+  {{- end }}
+  {{- if $server.openai.sleep }}
+  "sleep": {
+    "hostMemoryBytes": {{ int64 (include "tidegate.bytes" $server.openai.sleep.hostMemory) }},
+    "keptBytes": {{ int64 (include "tidegate.bytes" ($server.openai.sleep.kept | default "1536Mi")) }},
+    "startSeconds": {{ int64 ($pool.startupSeconds | default 900) }},
+  },
   {{- end }}
   {{- if $pool.loading.staging }}
   "staging": {

@@ -97,13 +97,16 @@ class EvictionPolicy:
         # Signals are `run_until_stopped`'s to hear.
         self._server.capture_signals = nullcontext  # type: ignore[assignment, method-assign]
         heartbeat = Heartbeat()
-        self._admin = AdminThread(make_admin(self._snapshot, heartbeat.why_stalled), listeners["admin"])
-        self._admin.start()
         recycle = options.control / Path(eviction_process.RECYCLE_FILE).name
         tls = service.settings.grpc_tls
         connection = Connection(secret, recycle, tls, options.server, options.server_metrics, options.tls)
         kind = KINDS[service.settings.kind]
-        self.driver = service.driver = kind.driver(connection, lambda: service.repository, service)
+        self.driver = service.driver = kind.driver(
+            connection, lambda: service.repository, service, lambda: service.settings
+        )
+        # Its server is started once it is seen: all that this needs of the control folder lies there now.
+        self._admin = AdminThread(make_admin(self._snapshot, heartbeat.why_stalled), listeners["admin"])
+        self._admin.start()
         self._serving = self._loop.create_task(self._server.serve([listeners["lease"]]))
         self._acting = [self._loop.create_task(self.driver.follow())]
         if service.stager is not None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tidegate_contracts.eviction import EvictionSettings
+
 from .core.messages import Command, ServerInventory
 from .staging.sources import Contents
 
@@ -118,6 +120,9 @@ class ServerDriver(Protocol):
     async def close(self) -> None:
         """Close the connection; the server goes on with what it does."""
 
+    def port(self, model: str) -> int | None:
+        """Return where a loaded model answers, where that is not where its server does."""
+
 
 class ServerKind(Protocol):
     """One kind of inference server."""
@@ -129,6 +134,13 @@ class ServerKind(Protocol):
         """Return the repository at a folder or URL; `staged`: of either the files are to be read here."""
 
     def driver(
-        self, connection: Connection, repository: Callable[[], ModelRepository], events: ServerEvents
+        self,
+        connection: Connection,
+        repository: Callable[[], ModelRepository],
+        events: ServerEvents,
+        settings: Callable[[], EvictionSettings],
     ) -> ServerDriver:
-        """Return a driver; `repository` returns the one that the current settings name."""
+        """Return a driver; `settings` returns the current ones, and `repository` the one that they name."""
+
+    def problem(self, settings: EvictionSettings) -> str:
+        """Return what settings of this kind lack, or nothing."""

@@ -73,7 +73,7 @@ class HttpForwarding(Forwarding):
         """Return a new connection; raises OSError. The replica has that, too, of a call that ends meanwhile."""
         self.is_cut = True
         try:
-            return await replica.connect(self._shared.settings.connect_timeout_seconds)
+            return await self.door(replica).connect(self._shared.settings.connect_timeout_seconds)
         finally:
             self.is_cut = False
 
@@ -194,7 +194,7 @@ class HttpForwarding(Forwarding):
             self._read_more()
         connection.receiver = self.connection = None
         if connection.keep and request.body.complete and not request.body.parts:
-            self.replica.give(connection, now)
+            self.door(self.replica).give(connection, now)
         else:
             connection.close()
         if self._says_lost():

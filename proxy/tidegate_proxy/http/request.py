@@ -256,14 +256,14 @@ class HttpRequest(HeadedRequest):
     def _go_to_replica(self, forwarding: HttpForwarding, waited: bool) -> None:
         now = monotonic()
         replica = forwarding.pick(now, waited)
-        if replica is not None and (connection := replica.take(now)) is not None:
+        if replica is not None and (connection := forwarding.door(replica).take(now)) is not None:
             self._send(forwarding, replica, connection)
         else:
             self._later(self._connect, forwarding, replica)
 
     async def _connect(self, forwarding: HttpForwarding, replica: Replica | None) -> None:
         found = await forwarding.connect(
-            replica, forwarding.connection_to, lambda each, unused: each.give(unused, monotonic())
+            replica, forwarding.connection_to, lambda each, unused: forwarding.door(each).give(unused, monotonic())
         )
         if found is None:
             await self._prepare(forwarding)

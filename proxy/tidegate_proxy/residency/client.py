@@ -84,8 +84,7 @@ class LeaseClient:
     """Client of one replica's lease API; each call opens a connection of its own."""
 
     def __init__(self, replica: Replica, port: int, host: str, connect_seconds: float) -> None:
-        address = replica.address
-        self._server = Replica(replica.family, (address[0], port, *address[2:]))
+        self._server = replica.at(port)
         self._host = f"{host}:{port}".encode()
         self._connect_seconds = connect_seconds
 

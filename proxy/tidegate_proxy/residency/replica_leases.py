@@ -57,6 +57,7 @@ class ReplicaLeases:
 
     def __post_init__(self) -> None:
         self.leases: dict[str, Lease] = {}
+        self._ports: dict[str, int] = {}  # Where models answered that have ports of their own.
         self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with an answer or without.
         self._acquiring: SharedTasks[tuple[str, float | None, bool], api.Answer] = SharedTasks()
         self._releases: set[asyncio.Task[None]] = set()
@@ -96,7 +97,8 @@ class ReplicaLeases:
                 # Where there was a policy, what is resident stays and can be used without it: see `_keep`.
                 if not self.incarnation or not await self._is_ready(model):
                     raise
-                answer = api.Granted(incarnation=self.incarnation, lease_seconds=self.lease_seconds, versions=())
+                incarnation, seconds, port = self.incarnation, self.lease_seconds, self._ports.get(model)
+                answer = api.Granted(incarnation=incarnation, lease_seconds=seconds, versions=(), port=port)
             if not isinstance(answer, api.Granted):
                 return answer
             self._granted(model, asked, answer)
@@ -111,8 +113,13 @@ class ReplicaLeases:
         if granted.incarnation != self.incarnation:
             self._restarted(granted.incarnation)
         lease = self.leases.get(model)
+        if lease is not None and lease.port != granted.port:  # another process has it now
+            self.drop(lease)
+            lease = None
         if lease is None:
-            lease = self.leases[model] = Lease(model, self.replica)
+            lease = self.leases[model] = Lease(model, self.replica, granted.port)
+        if granted.port is not None:
+            self._ports[model] = granted.port
         lease.held = True
         lease.since = asked
         margin = (1 - USABLE) * (granted.lease_seconds - granted.waited_seconds)

@@ -28,6 +28,7 @@ class Replica:
     _closed: bool = False
     _idle: list[Connection] = field(default_factory=list)
     _own: "Replica | None" = None
+    _doors: dict[int, "Replica"] = field(default_factory=dict)
     _questions: set[asyncio.Timeout] = field(default_factory=set)
     _when_closed: list[Callable[[], None]] = field(default_factory=list)
 
@@ -42,6 +43,12 @@ class Replica:
         if self._own is None:
             self._own = Replica(self.family, self.address)
         return self._own
+
+    def at(self, port: int) -> "Replica":
+        """The process of it that answers at another port: with connections and a breaker of its own."""
+        if port not in self._doors:
+            self._doors[port] = Replica(self.family, (self.address[0], port, *self.address[2:]))
+        return self._doors[port]
 
     def take(self, now: float) -> Connection | None:
         """Return an idle connection, the most recently used first; None without any."""
@@ -78,8 +85,9 @@ class Replica:
         for what in self._when_closed:
             what()
         self._when_closed.clear()
-        if self._own is not None:
-            self._own.close()
+        for other in (self._own, *self._doors.values()):
+            if other is not None:
+                other.close()
 
     @asynccontextmanager
     async def bounded(self, seconds: float) -> AsyncIterator[None]:

@@ -60,6 +60,7 @@ class ToyKind:
     grpc_port = GRPC_PORT
     metrics_port = METRICS_PORT
     metrics_path = "/toy/metrics"
+    model_ports = range(0)
 
     def live_path(self, server: ToyServerArgs) -> None:
         """All of them have it where the proxy knows it."""
@@ -69,6 +70,9 @@ class ToyKind:
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         ToyPool(name, pool, opts)
+
+    def named_if_shared(self, _server: Any) -> None:
+        """All models answer at the same port."""
 
     def alerts(self, selector: str) -> list[dict[str, Any]]:
         assert selector

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.core.messages import Command, Load, Recycle, ServerInventory, Unload
 from tidegate_eviction.server import Connection, MemoryReading, ModelFiles, ModelRepository, ServerEvents
 
@@ -53,6 +54,9 @@ class ToyDriver:
     async def close(self) -> None:
         """Nothing is under way."""
 
+    def port(self, _model: str) -> None:
+        """All models answer at the same port."""
+
     def _do(self, command: Command) -> None:
         match command:
             case Load(number=number, model=model):
@@ -83,7 +87,14 @@ class ToyKind:
         return ToyRepository(root, self.sizes)
 
     def driver(
-        self, connection: Connection, _repository: Callable[[], ModelRepository], events: ServerEvents
+        self,
+        connection: Connection,
+        _repository: Callable[[], ModelRepository],
+        events: ServerEvents,
+        _settings: Callable[[], EvictionSettings],
     ) -> ToyDriver:
         self.drivers.append(ToyDriver(self.sizes, connection, events))
         return self.drivers[-1]
+
+    def problem(self, _settings: EvictionSettings) -> str:
+        return ""

@@ -2,11 +2,15 @@
 
 import asyncio
 import gc
+import socket
 from pathlib import Path
 
 import pytest
 from tidegate_contracts import lease
+from tidegate_proxy.residency.leases import Lease
 from tidegate_proxy.shared_tasks import SharedTasks
+from tidegate_proxy.upstream.breaker import FAILURES
+from tidegate_proxy.upstream.replica import Replica
 
 from lab.local_plane.proxy import write_tables
 
@@ -171,3 +175,17 @@ async def test_work_that_is_given_up_before_it_begins_never_does_and_nobody_hear
     gc.collect()
     assert not begun
     assert not shared.under_way
+
+
+def test_a_model_whose_own_process_fails_keeps_calls_of_no_other_from_its_replica() -> None:
+    replica = Replica(socket.AF_INET, ("127.0.0.1", 8000))
+    ports = {"a": 8100, "b": 8101, "c": None}
+    failing, other, plain = (Lease(name, replica, port, until=100.0) for name, port in ports.items())
+    assert (failing.door.name, plain.door) == ("127.0.0.1:8100", replica)
+    for _ in range(FAILURES):
+        failing.door.breaker.failed(1.0)
+    assert [lease.usable(1.0) for lease in (failing, other, plain)] == [False, True, True]
+    for _ in range(FAILURES):
+        replica.breaker.failed(1.0)
+    assert [lease.usable(50.0) for lease in (failing, other, plain)] == [True, True, True]
+    assert not any(lease.usable(1.0) for lease in (failing, other, plain))

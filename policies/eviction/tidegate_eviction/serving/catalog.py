@@ -84,6 +84,8 @@ class Catalog:
             # Versions that are not there yet change the content when they come.
             there = tuple(each for each in told.versions if each in seen.versions) or told.versions
             spec = replace(spec, versions=there, stamp=seen.stamp, parts=seen.parts, problem=plain(seen.problem))
+        if told.command:  # a process of its own: with another command it is another one
+            spec = replace(spec, stamp=hashlib.sha256("\0".join((spec.stamp, *told.command)).encode()).hexdigest()[:16])
         quarantine = footprints.quarantined.get(name)
         if quarantine is not None and (quarantine.stamp, quarantine.versions) == (spec.stamp, spec.versions):
             spec = replace(spec, quarantined=quarantine.why)

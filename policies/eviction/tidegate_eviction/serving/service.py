@@ -184,6 +184,9 @@ class EvictionService:
             if spare and isinstance(answer, lease.Busy):
                 return answer  # Nobody has called it: that is no want of room.
         self.counts.acquires.labels(granted if isinstance(answer, lease.Granted) else answer.outcome).inc()
+        if isinstance(answer, lease.Granted):
+            port = None if self.driver is None else self.driver.port(ask.model)
+            return answer if port is None else answer.model_copy(update={"port": port})
         if isinstance(answer, lease.Busy):
             self.counts.busy.labels(answer.reason or "").inc()
             more = JITTER_LEAST_SECONDS + JITTER * answer.retry_after

@@ -43,6 +43,8 @@ def read(data: bytes) -> EvictionSettings:
         raise SettingsError(f"models: {', '.join(twice)} is there twice")
     if "\0" in settings.repository:
         raise SettingsError(f"repository: {settings.repository!r} can be no path")
+    if problem := KINDS[settings.kind].problem(settings):
+        raise SettingsError(problem)
     for name in KINDS[settings.kind].reserved_models & counts.keys():
         raise SettingsError(f"models: {name} is how the policy calls its own model, so call yours something else")
     for window in settings.warm_windows:

@@ -1,6 +1,7 @@
 """The files of a model where they lie: how large each is, whether it has changed, and what is in it."""
 
 import errno
+import hashlib
 import io
 import os
 import stat
@@ -30,6 +31,13 @@ class Listing:
     files: tuple[SourceFile, ...] = ()
     folders: tuple[str, ...] = ()  # Paths of all folders, empty ones too, each after the one that it is in.
     linked: tuple[str, ...] = ()  # Paths of links to folders, which are not followed.
+
+    def stamp(self, more: str = "") -> str:
+        """Return a fingerprint of what is there, and of `more`."""
+        seen = hashlib.sha256(more.encode())
+        for file in self.files:
+            seen.update(f"{file.path}\0{file.size}\0{file.mark}\0".encode(errors="surrogateescape"))
+        return seen.hexdigest()[:16]
 
 
 class ModelSource(Protocol):

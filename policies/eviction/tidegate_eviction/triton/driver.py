@@ -97,6 +97,9 @@ class TritonDriver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._control.close()
 
+    def port(self, model: str) -> None:
+        """Return None: all models answer at Triton's port."""
+
     async def _found(self) -> ServerInventory:
         """Return what Triton has, once an unload that was ordered just before would show."""
         index = await self._control.index()

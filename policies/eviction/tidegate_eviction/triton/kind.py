@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidegate_contracts import triton
+from tidegate_contracts.eviction import EvictionSettings
 from tidegate_contracts.triton import MEMORY_MODEL
 
 from ..server import Connection, ModelRepository, ServerEvents
@@ -27,7 +28,11 @@ class TritonKind:
         return TritonRepository(root, staged)
 
     def driver(
-        self, connection: Connection, repository: Callable[[], ModelRepository], events: ServerEvents
+        self,
+        connection: Connection,
+        repository: Callable[[], ModelRepository],
+        events: ServerEvents,
+        settings: Callable[[], EvictionSettings],  # noqa: ARG002
     ) -> TritonDriver:
         """Return the driver of the Triton at the connection's gRPC address."""
         tls_root = (connection.tls_root or Path(triton.TLS_ROOT)) if connection.tls else None
@@ -41,3 +46,7 @@ class TritonKind:
             return found.override(model, versions)
 
         return TritonDriver(control, memory, override, connection.recycle, events)
+
+    def problem(self, settings: EvictionSettings) -> str:  # noqa: ARG002
+        """Return nothing: what it needs, all settings have."""
+        return ""

@@ -9,16 +9,16 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
-from importlib.resources import files
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts.triton import MEMORY_MODEL
 
 from ..server import NO_SOURCE, MemoryReading
+from ..serving.files import program
 from .control import LostError, RefusedError, ServerCallError, TritonControl
 
-PROGRAM = files(__package__).joinpath("memory_model.py").read_bytes()
+PROGRAM = program("triton/memory_model.py")
 PROGRAM_ID = hashlib.sha256(PROGRAM).hexdigest()[:16]
 CONFIG = json.dumps(
     {

@@ -1,6 +1,5 @@
 """Triton's model repository: sizes, configurations, and the content that a load would load. It is only read."""
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterable
@@ -102,9 +101,9 @@ class TritonRepository:
         inside = []
         for part in parts:
             if (whole := self._source(part)) is not None:
-                inside.append(_stamp(_listing(whole, chosen(self.config(whole)[0], _versions(whole))), ""))
+                inside.append(_listing(whole, chosen(self.config(whole)[0], _versions(whole))).stamp())
         listing = _listing(source, versions)
-        stamp, size = _stamp(listing, "\0".join([override or "", *inside])), sum(file.size for file in listing.files)
+        stamp, size = listing.stamp("\0".join([override or "", *inside])), sum(file.size for file in listing.files)
         estimate = 0 if parts else max(LEAST_BYTES, int(size * DISK_FACTOR))  # an ensemble holds nothing itself
         return TritonModelFiles(versions, stamp, parts, estimate, problem, override), source, listing
 
@@ -197,11 +196,3 @@ def _versions(source: ModelSource) -> tuple[int, ...]:
 def _listing(source: ModelSource, versions: tuple[int, ...]) -> Listing:
     """Return what a load reads: these versions, and what belongs to all of them."""
     return source.listing({str(each) for each in _versions(source)} - {str(each) for each in versions})
-
-
-def _stamp(listing: Listing, more: str) -> str:
-    """Return a fingerprint of what is there, and of `more`."""
-    seen = hashlib.sha256(more.encode())
-    for file in listing.files:
-        seen.update(f"{file.path}\0{file.size}\0{file.mark}\0".encode(errors="surrogateescape"))
-    return seen.hexdigest()[:16]

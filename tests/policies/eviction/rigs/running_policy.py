@@ -86,7 +86,9 @@ async def running_policy(root: Path, stand_in: StandIn, port: int, **changes: An
     service = EvictionService(settings_for(root, **changes), footprints, "test", chance=lambda: 0.0)
     await service.look()
     connection = Connection(SECRET, root / "recycle", address=f"127.0.0.1:{port}", metrics_url="")
-    service.driver = driver = KINDS["triton"].driver(connection, lambda: service.repository, service)
+    service.driver = driver = KINDS["triton"].driver(
+        connection, lambda: service.repository, service, lambda: service.settings
+    )
     tasks = [
         asyncio.create_task(work) for work in (driver.follow(), service.follow_repository(), every_second(service.keep))
     ]

@@ -14,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tidegate_eviction import readings
 from tidegate_eviction.server import MemoryReading
 from tidegate_eviction.triton.control import LostError, RefusedError, TritonControl
 from tidegate_eviction.triton.memory import METRICS_TRIES, PROGRAM_ID, MemoryReader, MemorySource
@@ -197,24 +198,24 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, in
     [("whole", 1, False), ("old", 1, False), ("1", 1, True), ("3", 3, True), ("whole 2", 3, True), ("0", 0, False)],
 )
 def test_it_reads_whole_gpus_and_slices(
-    model: Any, driver: Callable[[str, int], Path], gpus: str, devices: int, slices: bool
+    driver: Callable[[str, int], Path], gpus: str, devices: int, slices: bool
 ) -> None:
-    loaded = model.nvml(str(driver(gpus, 5 * GIB)))
-    found = [is_slice for is_slice, _ in model.devices(loaded)]
+    loaded = readings.nvml(str(driver(gpus, 5 * GIB)))
+    found = [is_slice for is_slice, _ in readings.devices(loaded)]
     assert (len(found), any(found)) == (devices, slices)
     expected = {"used": devices * 5 * GIB, "total": devices * 40 * GIB, "slices": slices} if devices else None
-    assert model.gpu_memory(loaded) == expected
+    assert readings.gpu_memory(loaded) == expected
 
 
-def test_without_a_driver_it_has_no_gpu(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert model.nvml(str(tmp_path / "libnvidia-ml.so.1")) is None
+def test_without_a_driver_it_has_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert readings.nvml(str(tmp_path / "libnvidia-ml.so.1")) is None
     monkeypatch.delenv("NVML_GPUS", raising=False)
     with not_run("THE STAND-IN FOR NVML"):
-        assert model.nvml(str(library(tmp_path))) is None
-    assert model.gpu_memory(None) is None
+        assert readings.nvml(str(library(tmp_path))) is None
+    assert readings.gpu_memory(None) is None
 
 
-def test_it_counts_what_a_process_and_its_descendants_hold(model: Any) -> None:
+def test_it_counts_what_a_process_and_its_descendants_hold() -> None:
     """A grandchild holds the memory; what pytest itself takes meanwhile does not count."""
 
     def taken(held: int) -> int:
@@ -223,7 +224,7 @@ def test_it_counts_what_a_process_and_its_descendants_hold(model: Any) -> None:
         with subprocess.Popen([sys.executable, "-c", outer], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"held\n"
-            found: int = model.own_memory(process.pid)
+            found: int = readings.own_memory(process.pid)
             process.communicate(b"\n")
         return found
 
@@ -231,18 +232,17 @@ def test_it_counts_what_a_process_and_its_descendants_hold(model: Any) -> None:
     assert 0.9 * held < taken(held) - taken(0) < 1.2 * held
 
 
-def test_two_starts_of_a_program_differ(model: Any) -> None:
+def test_two_starts_of_a_program_differ() -> None:
     seen = set()
     for _ in range(2):
         with subprocess.Popen(["sleep", "60"]) as process:
-            seen.add(model.started(process.pid).partition(":")[2])
+            seen.add(readings.started(process.pid).partition(":")[2])
             time.sleep(0.03)
             process.kill()
     assert len(seen) == 2
 
 
-def test_it_answers_with_a_reading(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "NVML", "/nowhere/libnvidia-ml.so.1")
+def test_it_answers_with_a_reading(model: Any) -> None:
     instance = model.TritonPythonModel()
     config = {"parameters": {"program": {"string_value": "7"}}}
     instance.initialize({"model_config": json.dumps(config)})

@@ -20,6 +20,7 @@ from policies.guardrails import ANNOTATION, annotation, check
 from policies.guardrails.checking import judged, report, summary
 from policies.guardrails.settings import Settings, held_to
 from stacks.command import CommandError
+from stacks.definition.proxy import PROXY
 from stacks.load import Document, parse
 from stacks.problems import DefinitionError, Problem, advisory_text, did_you_mean, escaped, listed, nearest
 from stacks.reading.files import read_text
@@ -64,7 +65,7 @@ def _held_by_default(objects: list[dict[str, Any]]) -> str:
     images = [
         container["image"]
         for item in objects
-        if item["kind"] == "Deployment"
+        if (item["kind"], item["metadata"]["name"]) == ("Deployment", PROXY)
         for container in item["spec"]["template"]["spec"]["containers"]
     ]
     said = ""

@@ -3,10 +3,10 @@
 from typing import Any
 
 APPLY_ORDER = (
-    "Namespace", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim", "ConfigMap", "NetworkPolicy",
-    "PeerAuthentication", "Certificate", "ResourceClaimTemplate", "Service", "Deployment", "StatefulSet",
-    "PodDisruptionBudget", "HorizontalPodAutoscaler", "ScaledObject", "Ingress", "HTTPRoute", "PodMonitor",
-    "PrometheusRule",
+    "Namespace", "ServiceAccount", "Role", "RoleBinding", "PersistentVolume", "PersistentVolumeClaim", "ConfigMap",
+    "NetworkPolicy", "PeerAuthentication", "Certificate", "ResourceClaimTemplate", "Service", "Deployment",
+    "StatefulSet", "PodDisruptionBudget", "HorizontalPodAutoscaler", "ScaledObject", "Ingress", "HTTPRoute",
+    "PodMonitor", "PrometheusRule",
 )  # fmt: skip
 
 

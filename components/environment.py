@@ -71,6 +71,15 @@ class Environment(pulumi.ComponentResource):
             args.servers,
             lambda server: by_kind(
                 server,
+                lambda kind, server: kind.declare_shared(
+                    f"{name}-shared-{server.name}", server, place, args.pods, args.mesh, ready
+                ),
+            ),
+        )
+        each(
+            args.servers,
+            lambda server: by_kind(
+                server,
                 lambda kind, server: each(
                     server.pools,
                     lambda pool: kind.declare_pool(

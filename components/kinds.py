@@ -9,10 +9,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pulumi
 
+from stacks.definition.environment import Mesh
+from stacks.definition.pods import Pods
 from stacks.definition.servers import ServerTls
 
-from .args import PoolContext, ServerArgs
+from .args import PoolArgs, PoolContext, ServerArgs
 from .openai.kind import OpenaiKind
+from .place import Place
 from .triton.kind import TritonKind
 from .values import of_kinds
 
@@ -39,6 +42,14 @@ class ServerKind(Protocol):
     def live_path(self, server: Any) -> str | None:
         """Return where a replica answers 200 for as long as it is not hung; None where proxies know."""
 
+    def service(self, server: Any, pool: PoolArgs) -> str:
+        """Return the headless Service whose addresses answer the calls of a pool."""
+
+    def declare_shared(
+        self, name: str, server: Any, place: Place, every_pod: Pods, mesh: Mesh | None, opts: pulumi.ResourceOptions
+    ) -> object:
+        """Declare what the pools of a server share, under a component of that name."""
+
     def named_if_shared(self, server: Any) -> str | None:
         """Return the server's name where its models share slices, and answer at `model_ports`."""
 
@@ -46,7 +57,7 @@ class ServerKind(Protocol):
         """Declare the objects of a pool, under a component of that name."""
 
     def alerts(self, selector: str) -> list[dict[str, Any]]:
-        """Return alert rules on what these servers measure, of series with these labels."""
+        """Return alerts on what these servers measure, and what dashboards go by, of series with these labels."""
 
 
 KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind(), "openai": OpenaiKind()}

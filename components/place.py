@@ -11,6 +11,7 @@ PROXY_HEADLESS: Final = f"{PROXY}-headless"
 ROLE: Final = "tidegate.dev/role"
 LOADING: Final = "tidegate.dev/loading"
 SERVER: Final = "tidegate.dev/server"
+POOL: Final = "tidegate.dev/pool"
 STAGING: Final = "staging"
 """Name of the volume, in a pod, that models are staged in."""
 
@@ -64,7 +65,7 @@ class Place:
             "app.kubernetes.io/name": kind,
             "app.kubernetes.io/instance": self.environment,
             SERVER: server,
-            "tidegate.dev/pool": pool,
+            POOL: pool,
         }
 
 

@@ -16,7 +16,7 @@ from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 
 from .args import PoolArgs, ProxyArgs, ServerArgs, called
 from .kinds import ServerKind, by_kind
-from .place import PROXY_HEADLESS, Place, pool_headless_name
+from .place import PROXY_HEADLESS, Place
 from .values import (
     either,
     equals,
@@ -66,7 +66,7 @@ def _same(name: str) -> str:
 def _pool(place: Place, kind: ServerKind, server: ServerArgs, pool: PoolArgs) -> Tree:
     return {
         "name": called(pool, _same),
-        "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",
+        "host": f"{kind.service(server, pool)}.{place.namespace}.svc",
         "httpPort": kind.http_port,
         "grpcPort": kind.grpc_port,
         "grpcTls": present(kind.grpc_tls(server)),

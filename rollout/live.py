@@ -148,7 +148,7 @@ def namespace_of(item: KubernetesObject) -> str:
 
 _GROUPS = {
     "v1", "apps", "autoscaling", "cert-manager.io", "gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com",
-    "networking.k8s.io", "policy", "resource.k8s.io", "security.istio.io",
+    "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io", "security.istio.io",
 }  # fmt: skip
 """API groups of what a component can declare."""
 

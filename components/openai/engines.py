@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import pulumi_kubernetes as k8s
-from tidegate_contracts import openai
+from tidegate_contracts import dynamo, openai
 
 from stacks.definition.models import Model
 from stacks.definition.openai import (
@@ -24,24 +24,20 @@ from .. import pods
 from ..args import ObjectStoreRepositoryArgs, PoolArgs, PoolContext, ServerArgs, repository_root
 from ..server_pool import mounts
 from ..values import either, equals, flat, if_true, joined, none_if_empty, of_kind, of_kinds, when
+from .frontends import NAMESPACE, discovery
+from .relay import HOME, NO_GPU
 
 Made = TypeVar("Made")
 Variables = list[k8s.core.v1.EnvVarArgs] | None
 
-SYSTEM_PORT: Final = 9090  # Of a worker of Dynamo, for probes and metrics.
-HOME: Final = {"HOME": "/tmp", "USER": "engine"}
-"""The root file system is read-only, so home is elsewhere; and the user's number has a name in no image."""
 _DISK = "128Mi"  # For the log of a frontend.
-NO_GPU: Final = {"NVIDIA_VISIBLE_DEVICES": "void"}
-"""For what runs beside an engine: its image asks for every GPU of the node, and gets them from some runtimes."""
 _IN_THE_POD: Final = {
     "DYN_DISCOVERY_BACKEND": "file",
     "DYN_FILE_KV": "/tmp/dynamo",
     "DYN_TCP_RPC_HOST": "127.0.0.1",
     "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # an interface
 }
-"""A frontend and its worker find each other in a folder of their pod. By Kubernetes they would need a kind of the whole
-cluster (DynamoWorkerMetadata), and every pod a token that may write it."""
+"""A frontend and its worker find each other in a folder of their pod, unless frontends are shared."""
 
 
 class Served:
@@ -235,7 +231,7 @@ class _Dynamo(_Plain):
     """Dynamo: a worker, and the frontend beside it, which ends after it: so that streams in flight have their end."""
 
     settings: type[EngineSettings] = DynamoSettings
-    port = ("system", SYSTEM_PORT)
+    port = ("system", dynamo.SYSTEM_PORT)
 
     def command(self, it: DynamoSettings) -> list[str]:
         return ["python3", "-m", f"dynamo.{it.worker}"]
@@ -264,23 +260,32 @@ class _Dynamo(_Plain):
         # Workers on a GPU cut what is in flight once this time is over, and not before: Dynamo 1.4.2,
         # dynamo/common/utils/graceful_shutdown.py. The mocker by itself ends when nothing is.
         grace = if_true(equals(it.worker, "mocker"), lambda: "0", lambda: f"{it.exit_timeout_seconds}")
-        return pods.variables(
+        found = either(
+            it.frontends,
+            lambda _: discovery({"DYN_NAMESPACE": NAMESPACE}),
+            lambda: _variables(**_IN_THE_POD),
+        )
+        more = pods.variables(
             {
-                **_IN_THE_POD,
-                "DYN_SYSTEM_PORT": f"{SYSTEM_PORT}",
+                "DYN_SYSTEM_PORT": f"{dynamo.SYSTEM_PORT}",
                 "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS": '["generate"]',
                 "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": grace,
                 "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT": f"{it.exit_timeout_seconds}",
             }
         )
+        return joined(found, more)
 
     def paths(self, it: DynamoSettings) -> tuple[str, str]:  # noqa: ARG002
         return "/live", "/health"
 
-    def metrics(self, it: DynamoSettings, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
-        return make([_address("/metrics"), _address("/metrics", SYSTEM_PORT)])  # the worker has those of its engine
+    def metrics(self, it: DynamoSettings, make: Callable[[list[str]], Made]) -> Made | None:
+        of_engine = _address("/metrics", dynamo.SYSTEM_PORT)  # the worker has those of its engine
+        return either(it.frontends, lambda _: make([of_engine]), lambda: make([_address("/metrics"), of_engine]))
 
-    def frontends(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs]:
+    def frontends(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:
+        return either(it.frontends, lambda _: None, lambda: self._own_frontend(it, pool))
+
+    def _own_frontend(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs]:
         server = pool.server
         return of_model(
             pool.args,
@@ -292,7 +297,7 @@ class _Dynamo(_Plain):
                 pool.every_pod,
                 {"http": openai.HTTP_PORT},
                 pods.variables({**HOME, **NO_GPU, **_IN_THE_POD}),
-                command=["python3", "-m", "dynamo.frontend"],
+                command=["python3", "-m", dynamo.FRONTEND],
                 args=[f"--http-port={openai.HTTP_PORT}"],
                 restart_policy="Always",
                 resources=pods.container_resources(it.frontend_resources, _DISK),

@@ -5,13 +5,17 @@ from typing import Any
 import pulumi
 from tidegate_contracts import openai
 
-from stacks.definition.openai import VllmSettings
+from stacks.definition.environment import Mesh
+from stacks.definition.openai import DynamoSettings, VllmSettings
+from stacks.definition.pods import Pods
 
 from ..alerts import alert
-from ..args import PoolContext, ServerArgs
+from ..args import PoolArgs, PoolContext, ServerArgs
+from ..place import Place
 from ..values import of_kind, when
 from . import series
 from .engines import by_engine
+from .frontends import DynamoFrontends, service_of
 from .pool import OpenaiPool
 from .series import whichever
 from .server import OpenaiServerArgs
@@ -33,6 +37,28 @@ class OpenaiKind:
     def live_path(self, server: OpenaiServerArgs) -> str | None:
         """Return the engine's path."""
         return by_engine(server.openai, lambda engine, it: engine.paths(it)[0])
+
+    def service(self, server: OpenaiServerArgs, pool: PoolArgs) -> str:
+        """Return the Service of shared frontends, or that of the pool's own replicas."""
+        return service_of(server, pool)
+
+    def declare_shared(
+        self,
+        name: str,
+        server: OpenaiServerArgs,
+        place: Place,
+        every_pod: Pods,
+        mesh: Mesh | None,
+        opts: pulumi.ResourceOptions,
+    ) -> DynamoFrontends | None:
+        """Declare the frontends that its pools share, where they do."""
+        return of_kind(
+            server.openai,
+            DynamoSettings,
+            lambda it: when(
+                it.frontends, lambda found: DynamoFrontends(name, server, it, found, place, every_pod, mesh, opts)
+            ),
+        )
 
     def named_if_shared(self, server: OpenaiServerArgs) -> str | None:
         """Return the server's name where its models sleep by turns."""

@@ -16,7 +16,8 @@ from ..args import PoolContext, repository_root
 from ..eviction import settings_map
 from ..gpu_placement import GpuPlacement
 from ..values import in_bytes, joined, of_kind, when
-from .engines import HOME, of_one, vllm_arguments
+from .engines import of_one, vllm_arguments
+from .relay import HOME
 from .server import OpenaiServerArgs
 
 

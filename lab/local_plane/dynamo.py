@@ -19,7 +19,7 @@ from .wheels import environment
 GLIBC = (2, 28)
 READY_SECONDS = 60.0
 WORDS = 4000  # The engine draws tokens of so many; of those that there are not, nothing is read.
-_LOOPBACK = {
+LOOPBACK = {
     "DYN_HTTP_HOST": HOST,
     "DYN_TCP_RPC_HOST": HOST,
     "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # An interface, whatever its name says.
@@ -91,7 +91,7 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
     """
     python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
     write_model(folder / "model")
-    variables = os.environ | _LOOPBACK | {"DYN_FILE_KV": str(folder / "discovery"), "HOME": str(folder)}
+    variables = os.environ | LOOPBACK | {"DYN_FILE_KV": str(folder / "discovery"), "HOME": str(folder)}
     [port] = free_ports(1)
     folders, system_ports = dict[str, Path](), dict[str, int]()
     frontend = ["-m", "dynamo.frontend", "--http-port", str(port), "--discovery-backend", "file"]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import product
 from typing import Any, NamedTuple
 
 from tidegate_contracts import proxy_process
@@ -198,6 +199,10 @@ def _allowed(objects: list[Tree], tree: Tree) -> Ways:
         for key, value in mapping(item, "metadata", "annotations").items():
             if not key.startswith("tidegate.dev/"):
                 found[f"lets pods of ServiceAccount {name} be {value} ({key})"] = True
+    for name, item in _named(objects, "Role"):
+        for rule in items(item, "rules"):
+            for resource, verb in product(at(rule, "resources") or (), at(rule, "verbs") or ()):
+                found[f"lets whom Role {name} is bound to {verb} {resource}"] = True
     return found
 
 

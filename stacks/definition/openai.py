@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 from tidegate_contracts import proxy_process
 
-from .base import ByteQuantity, DnsLabel, EnvironmentName, Resources, Section, Text, Without, form
+from .base import ByteQuantity, DnsLabel, EnvironmentName, Labels, Resources, Section, Text, Without, form
+from .pods import Toleration
 from .pools import OnDemand, Pool
 from .servers import Server
 from .sleep import SET_BY_SLEEP, Sleep
@@ -21,6 +22,8 @@ OWNED_ARGUMENTS: Mapping[str, str] = {
     "shutdown-timeout": "openai.exitTimeoutSeconds",
     # The proxy, the boundary and the probes rely on these.
     **dict.fromkeys(("host", "port", "uds", "discovery-backend", "request-plane", "event-plane", "config"), ""),
+    **dict.fromkeys(("http-host", "http-port", "namespace", "namespace-prefix", "endpoint"), ""),
+    **dict.fromkeys(("tls-cert-path", "tls-key-path"), ""),
     **dict.fromkeys(("ssl-keyfile", "ssl-certfile", "ssl-ca-certs"), ""),
     # One replica has one model on its devices: openai.tensorParallelSize says how many.
     **dict.fromkeys(("data-parallel-size", "dp-size", "dp", "pipeline-parallel-size", "pp-size", "pp"), ""),
@@ -30,8 +33,8 @@ SECRET_OPTION = re.compile("token$|api-?key|password|secret")
 """In the name of an option, with dashes: its value is none that may stand in a manifest."""
 _SET_BY_US = "is a variable that Tidegate sets itself"
 _OURS = (
-    "^(HOME|USER|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*"
-    "|NAMESPACE.*|COMPONENT|ENDPOINT|REQUEST_PLANE|EVENT_PLANE)"
+    "^(HOME|USER|POD_(NAME|NAMESPACE|UID)|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*"
+    "|NAMESPACE.*|COMPONENT|ENDPOINT|REQUEST_PLANE|EVENT_PLANE|KUBE_DISCOVERY_MODE|SELF_HOST_METADATA)"
     "|NIM_(MODEL_PATH|SERVED_MODEL_NAME|SERVER_PORT|MAX_MODEL_LEN|CACHE_PATH)"
     "|MODEL|SERVED_NAME|HTTP_PORT|TENSOR_PARALLEL_SIZE|CONTEXT_LENGTH|NVIDIA_VISIBLE_DEVICES)$"
 )
@@ -55,11 +58,11 @@ class EngineSettings(Section):
     """How long streams in flight may take to end when a replica stops."""
 
 
-class KnownEngineSettings(EngineSettings):
-    """What the settings of engines have in common whose arguments are known here."""
+class ExtraArguments(Section):
+    """What has the settings of a process in common that has arguments from Tidegate, too."""
 
     extra_arguments: tuple[ExtraArgument, ...] = ()
-    """Further arguments of the engine; not those that Tidegate sets."""
+    """Further arguments of its process; not those that Tidegate sets."""
 
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
@@ -77,6 +80,10 @@ class KnownEngineSettings(EngineSettings):
         return self
 
 
+class KnownEngineSettings(EngineSettings, ExtraArguments):
+    """What the settings of engines have in common whose arguments are known here."""
+
+
 class FrontendResources(Resources):
     """What a frontend asks of its node. The memory limit equals the request."""
 
@@ -84,8 +91,27 @@ class FrontendResources(Resources):
     """Memory asked for, and its limit."""
 
 
+FRONTENDS: Final = "frontends"
+"""What the objects of shared frontends are called, behind the name of their server."""
+
+
+class Frontends(ExtraArguments):
+    """Frontends of Dynamo that all pools of a server share. They find its workers through Kubernetes.
+
+    The cluster has NVIDIA's CustomResourceDefinition DynamoWorkerMetadata, workers and frontends have a token that may
+    list and write objects of that kind, and network.reach tells where the API server is.
+    """
+
+    replicas: Annotated[int, Field(ge=1, le=1000)] = 2
+    """How many."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Labels that their nodes must carry; they need no GPU."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints to tolerate."""
+
+
 class DynamoSettings(KnownEngineSettings):
-    """NVIDIA Dynamo: in each replica a frontend, and the worker behind it, which find each other by files."""
+    """NVIDIA Dynamo: a worker in each replica, and a frontend before it, or frontends that all replicas share."""
 
     reads_object_storage: ClassVar[bool] = False
 
@@ -93,7 +119,10 @@ class DynamoSettings(KnownEngineSettings):
     worker: Literal["vllm", "sglang", "trtllm", "mocker"] = "vllm"
     """What computes; the mocker needs no GPU and answers nonsense, for trials."""
     frontend_resources: FrontendResources = FrontendResources()
-    """CPU and memory of the frontend beside each worker."""
+    """CPU and memory of a frontend."""
+    frontends: Frontends | None = None
+    """Frontends that know every worker of the server. Without them each replica has one of its own beside its worker,
+    which it finds by files."""
 
 
 class VllmSettings(KnownEngineSettings):

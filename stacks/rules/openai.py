@@ -7,7 +7,7 @@ from tidegate_contracts.openai import served_as
 
 from .. import devices
 from ..definition.models import Model
-from ..definition.openai import OpenaiServer
+from ..definition.openai import FRONTENDS, DynamoSettings, OpenaiServer
 from ..definition.pools import OnDemand, Preload, QueueScaling
 from ..definition.servers import Server
 from ..load import PathInTree
@@ -164,3 +164,30 @@ def engines_are_told_urls_that_they_read(stack: Stack) -> Iterator[Problem]:
             streamed = "extraArguments: [--load-format=runai_streamer]"
             do += f" Or say in openai source: az://{path}/<folder of the model>, {account} and {streamed}."
         yield stack.source.problem(("servers", index, "repository", "url"), what, do=do)
+
+
+def shared_frontends_reach_the_api_server(stack: Stack) -> Iterator[Problem]:
+    """Frontends and workers that find each other through Kubernetes ask its API, which no policy lets them reach."""
+    for index, server in _with_frontends(stack):
+        ways = (each for each in stack.platform.network.reach if each.server == server.name or "servers" in each.by)
+        if not any(each.cidr for each in ways):
+            what = f"{server.name} has frontends, which find workers through Kubernetes' API, and may not reach that"
+            way = f"{{name: kubernetes, server: {server.name}, cidr: ADDRESS/32, ports: [443]}}"
+            do = f"Add {way} to network.reach, as `kubectl get endpointslices kubernetes -n default` has both."
+            yield stack.source.problem(("servers", index, "openai", "frontends"), what, do=do)
+
+
+def shared_frontends_have_names_of_their_own(stack: Stack) -> Iterator[Problem]:
+    """The frontends of server `a` are `a-frontends`, as its pool `frontends` would be."""
+    for _, server in _with_frontends(stack):
+        name = f"{server.made_as}-{FRONTENDS}"
+        for path, other, pool in stack.pools():
+            if name in ((made_as := f"{other.made_as}-{pool.made_as}"), f"{made_as}-headless"):
+                what = f"pool {other.name}/{pool.name} and the frontends of {server.name} would share the name {name}"
+                yield stack.source.problem((*path, "name"), what, do="Rename the pool.")
+
+
+def _with_frontends(stack: Stack) -> Iterator[tuple[int, OpenaiServer]]:
+    for index, server in enumerate(stack.platform.servers):
+        if isinstance(server, OpenaiServer) and isinstance(server.openai, DynamoSettings) and server.openai.frontends:
+            yield index, server

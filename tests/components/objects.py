@@ -39,7 +39,7 @@ def containers(workload: KubernetesObject) -> list[dict[str, Any]]:
 
 def is_engine(workload: KubernetesObject) -> bool:
     """Whether it speaks OpenAI's API: such servers have no gRPC, and not all of them metrics."""
-    return bool(containers(workload)[-1]["name"] == "engine")
+    return containers(workload)[-1]["name"] in ("engine", "frontend")
 
 
 def ports(workload: KubernetesObject) -> dict[str, int]:

@@ -104,7 +104,7 @@ def network_policies_open_ports_that_somebody_listens_on(objects: Objects) -> No
         spec = item["spec"]
         targets = selected(objects, spec["podSelector"])
         for rule in spec.get("ingress", []):
-            opened = {port["port"] for port in rule["ports"]}
+            opened = {port["port"] for port in rule["ports"] if "port" in port}
             for workload in targets:
                 assert is_engine(workload) or opened <= {*ports(workload).values()}, name_of(item)
 

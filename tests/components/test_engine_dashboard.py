@@ -13,7 +13,7 @@ import urllib3
 from components.alert_rules import alert_rules
 from components.dashboards.engine import ENGINE
 from components.openai import series
-from components.openai.pool import _RELAY
+from components.openai.relay import _RELAY
 from components.place import Place
 from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.process import HOST, free_ports

@@ -206,6 +206,8 @@ def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
 ENGINES: list[Tree] = [
     {"engine": "dynamo", "worker": "sglang", "frontendResources": {"cpu": "500m"}},
     {"engine": "dynamo", "worker": "mocker"},
+    {"engine": "dynamo", "frontends": {}},
+    {"engine": "dynamo", "worker": "trtllm", "frontends": {"replicas": 3, "extraArguments": ["--router-mode=kv"]}},
     {"engine": "vllm", "extraArguments": ["--enforce-eager"]},
     {"engine": "sglang", "source": "org/a model"},
     {"engine": "nim", "ownModel": True, "extraArguments": ["--enforce-eager"]},

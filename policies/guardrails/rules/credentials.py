@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..dynamo import needs_token
 from ..objects import Environment, at, items, mapping, mappings, name_of, text, texts
 from ..rule import Breach, guardrail
 
@@ -81,7 +82,9 @@ def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
 def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Breach]:
     """No pod has a token of the cluster's API, and no ServiceAccount hands one out by default.
 
-    Nothing here asks the API. What is loaded as a model is code, and could use the token.
+    Nothing here asks the API but Dynamo, where its frontends are shared: containers that run it, and no others, may
+    mount a token that is good for the Role by which they find each other. What is loaded as a model is code, and could
+    use it.
     """
     accounts = {
         name_of(item): item.get("automountServiceAccountToken") for item in environment.of_kind("ServiceAccount")
@@ -99,7 +102,9 @@ def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Brea
             yield Breach(pod.maker, "the token of its service account is mounted")
         for volume in mappings(pod.spec.get("volumes")):
             for source in mappings(at(volume, "projected", "sources")):
-                if "serviceAccountToken" in source and _is_the_clusters(at(source, "serviceAccountToken", "audience")):
+                if "serviceAccountToken" not in source or needs_token(environment, pod, volume):
+                    continue
+                if _is_the_clusters(at(source, "serviceAccountToken", "audience")):
                     yield Breach(pod.maker, f"volume {volume.get('name')} holds a token of the cluster's API")
 
 

@@ -6,9 +6,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components import pods
-from components.args import PoolContext, ServerArgs, repository_root
+from components.args import PoolArgs, PoolContext, ServerArgs, repository_root
 from components.eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
-from components.place import LOADING, ROLE, service_account
+from components.place import LOADING, ROLE, pool_headless_name, service_account
 from components.values import joined
 
 from .stacks import ToyServerArgs
@@ -67,6 +67,12 @@ class ToyKind:
 
     def grpc_tls(self, server: ToyServerArgs) -> None:
         """The toy's gRPC is plain."""
+
+    def service(self, server: ToyServerArgs, pool: PoolArgs) -> str:
+        return pool_headless_name(server.name, pool.name)
+
+    def declare_shared(self, *_: Any) -> None:
+        """Toys share nothing."""
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         ToyPool(name, pool, opts)

@@ -58,6 +58,7 @@ class Operation:
     clean: bool = False  # Nothing else went on meanwhile, so far.
     watched: bool = False  # It was under way already at the start, so it is not known since when.
     identity: tuple[str, tuple[int, ...]] = ("", ())
+    queued: float = 0.0  # Seconds that the first caller who waits for a load waited before it.
 
 
 NO_OPERATION = Operation()  # Of a model that is neither being loaded nor unloaded.

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.messages import Load, ModelSpec, PolicyFailed, Ticket, Unload
+from tidegate_eviction.core.messages import Load, Loaded, ModelSpec, PolicyFailed, Ticket, Unload
 from tidegate_eviction.policies.policy import Candidate, Policy
 
 from .books import RULES, specs
@@ -32,6 +32,20 @@ def test_busy_says_the_exact_second_and_who_comes_then_gets_room() -> None:
     world.advance(retry_after)
     assert isinstance(world.ask("p1", "d", None), Ticket)
     assert unloads(world) == ["a", "b"]
+
+
+def test_who_was_loaded_after_waiting_for_room_says_how_long_for_it_and_how_long_it_loaded() -> None:
+    world = full({"a": 50, "b": 50, "big": 90})
+    world.advance(100.0)
+    assert isinstance(world.ask("p1", "big", None), Ticket)
+    for _ in range(2):
+        world.advance(3.0)
+        world.end_unload(world.working)
+        world.read()
+    world.advance(4.0)
+    [told] = [event for event in world.end_load(world.working).events if isinstance(event, Loaded)]
+    assert told.queued_seconds == pytest.approx(6.0)
+    assert told.seconds == pytest.approx(4.0)
 
 
 def test_too_large_is_said_at_once_and_nobody_goes_for_it() -> None:

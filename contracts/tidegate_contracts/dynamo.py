@@ -1,0 +1,53 @@
+"""How NVIDIA Dynamo's frontends and workers find each other through Kubernetes, as its version 1.4 does.
+
+A worker writes what it serves into an object of the kind DynamoWorkerMetadata that has its pod's name; a frontend looks
+at these, and at which pods are ready in EndpointSlices with two labels: `lib/runtime/src/discovery/kube` of Dynamo.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+CRD: Final = "dynamoworkermetadatas.nvidia.com"
+"""The CustomResourceDefinition of what workers write; NVIDIA's chart brings it."""
+
+RULES: Final[Sequence[Mapping[str, Any]]] = (
+    {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+    {
+        "apiGroups": ["nvidia.com"],
+        "resources": ["dynamoworkermetadatas"],
+        "verbs": ["list", "watch", "create", "patch"],
+    },
+)
+"""What the Role of a server's frontends and workers grants, in their namespace. None of it can be left out."""
+
+SERVICE_LABELS: Final = {
+    "nvidia.com/dynamo-discovery-backend": "kubernetes",
+    "nvidia.com/dynamo-discovery-enabled": "true",
+}
+"""Labels of the Services of workers: Kubernetes gives them to their EndpointSlices."""
+
+TOKEN: Final[Mapping[str, Any]] = {
+    "name": "kube-api-access",
+    "projected": {
+        "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {
+                "downwardAPI": {
+                    "items": [
+                        {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                    ]
+                }
+            },
+        ]
+    },
+}
+"""The volume with the pod's token, as Kubernetes itself would mount it into every container of the pod."""
+TOKEN_ROOT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+SYSTEM_PORT: Final = 9090
+"""Of a worker: probes, metrics, and what frontends want to know of its model, such as the tokenizer."""
+RESPONSE_PORT: Final = 9091
+"""Of a frontend: to it workers bring their answers."""
+FRONTEND: Final = "dynamo.frontend"
+"""Python module that is a frontend; those of workers begin with `dynamo.`, too."""

@@ -9,12 +9,14 @@ from .args import PoolPrice
 from .kinds import KINDS
 from .place import Place
 
-_BURNS = (
-    ("critical", (("14.4", "1h", "5m"), ("6", "6h", "30m"))),
-    ("info", (("3", "1d", "2h"), ("1", "3d", "6h"))),
-)
+_CRITICAL = (("14.4", "1h", "5m", ""), ("6", "6h", "30m", "1h"))
+_INFO = (("3", "1d", "2h", "6h"), ("1", "3d", "6h", "1d"))
 """How many times as fast as 30 days allow, over a long and a short time: Google, The Site Reliability Workbook, 2018,
-chapter 5, table 5-8 (multiwindow, multi-burn-rate alerts)."""
+chapter 5, table 5-8 (multiwindow, multi-burn-rate alerts). The last: what was not measured for so long has no slow
+burn yet, but that of the pair before."""
+_RAW = ("30m", "1h")
+"""Times over which calls are counted as proxies count them; longer ones go by what is recorded, which is cheaper, and
+late by up to five minutes."""
 _LEAST = 5  # Calls that must have gone wrong within the long time: a few of a few are no rate.
 _POOL = "{{ $labels.server }}/{{ $labels.pool }}"
 _WHERE = "namespace, server, pool"
@@ -29,7 +31,8 @@ def alert_rules(place: Place, objectives: Objectives, runbooks: str = RUNBOOKS) 
     here = f'namespace="{place.namespace}"'
     alerts = [*_burns(here, objectives), *_of_servers(here), *_of_proxies(here)]
     for each in alerts:
-        each["annotations"]["runbook_url"] = f"{runbooks}#{each['alert'].lower()}"
+        if "alert" in each:
+            each["annotations"]["runbook_url"] = f"{runbooks}#{each['alert'].lower()}"
     return [*_records(here, objectives), *alerts]
 
 
@@ -39,74 +42,142 @@ def price_rule(place: Place, price: PoolPrice) -> dict[str, Any]:
     return {**record("tidegate:replica_price:per_month", f"vector({price.per_month})"), "labels": labels}
 
 
-def _records(here: str, objectives: Objectives) -> list[dict[str, Any]]:
-    """Return what goes wrong, as calls a second, and as shares of all calls over each time that alerts look at.
+def _counted(here: str, objectives: Objectives) -> dict[str, str]:
+    """Return calls, and those that go wrong, as sums of what `rate` or `increase` makes of counters over a time.
 
     What has not gone wrong yet has no series, and is none.
     """
-    total = f"sum by (namespace) (rate(tidegate_proxy_requests_total{{{here}}}[5m]))"
-
-    def calls(http: str, grpc: str) -> str:
-        found = " or ".join(
-            f'rate(tidegate_proxy_requests_total{{{here}, protocol="{protocol}", status=~"{statuses}"}}[5m])'
-            for protocol, statuses in (("http", http), ("grpc", grpc))
-        )
-        return f"sum by (namespace) ({found}) or {total} * 0"
-
-    seconds = "sum by (namespace) (rate(tidegate_proxy_request_seconds_"
-    in_time = f'{seconds}bucket{{{here}, le=~"{objectives.latency_seconds}([.]0)?"}}[5m]))'
-    rates = {
+    total = f"sum by (namespace) (%(of)s(tidegate_proxy_requests_total{{{here}}}[%(time)s]))"
+    taken, in_time = _taken(here, objectives)
+    return {
         "calls": total,
-        "failed_calls": calls(*FAILED),
-        "refused_calls": calls(*REFUSED),
-        "slow_calls": f"{seconds}count{{{here}}}[5m])) - {in_time}",
+        "failed_calls": f"sum by (namespace) ({_ended(here, *FAILED)}) or {total} * 0",
+        "refused_calls": f"sum by (namespace) ({_ended(here, *REFUSED)}) or {total} * 0",
+        "slow_calls": f"sum by (namespace) ({taken}) - sum by (namespace) ({in_time})",
     }
-    times = dict.fromkeys(time for _, burns in _BURNS for burn in burns for time in burn[1:])
+
+
+def _ended(here: str, http: str, grpc: str) -> str:
+    return " or ".join(
+        f'%(of)s(tidegate_proxy_requests_total{{{here}, protocol="{protocol}", status=~"{statuses}"}}[%(time)s])'
+        for protocol, statuses in (("http", http), ("grpc", grpc))
+    )
+
+
+def _taken(here: str, objectives: Objectives) -> tuple[str, str]:
+    seconds = "%(of)s(tidegate_proxy_request_seconds_"
+    in_time = f'{seconds}bucket{{{here}, le=~"{objectives.latency_seconds}([.]0)?"}}[%(time)s])'
+    return f"{seconds}count{{{here}}}[%(time)s])", in_time
+
+
+def _records(here: str, objectives: Objectives) -> list[dict[str, Any]]:
+    """Return calls and what goes wrong, as calls a second and of an hour, and as shares of all calls over each time
+    that alerts look at: what went wrong in it, by all calls in it."""
+    counted = _counted(here, objectives)
+
+    def ratio(what: str, time: str) -> str:
+        if time == "1h":
+            return f"tidegate:{what}:increase1h{{{here}}} / tidegate:calls:increase1h{{{here}}}"
+        if time == "5m":
+            return f"tidegate:{what}:rate5m{{{here}}} / tidegate:calls:rate5m{{{here}}}"
+        if time in _RAW:
+            return " / ".join(f"({counted[each] % {'of': 'rate', 'time': time}})" for each in (what, "calls"))
+        return " / ".join(f"avg_over_time(tidegate:{each}:rate5m{{{here}}}[{time}])" for each in (what, "calls"))
+
+    times = dict.fromkeys(time for burn in (*_CRITICAL, *_INFO) for time in burn[1:3])
     buckets = f"sum by (namespace, le) (rate(tidegate_proxy_request_seconds_bucket{{{here}}}[5m]))"
     return [
-        *(record(f"tidegate:{what}:rate5m", expression) for what, expression in rates.items()),
-        record("tidegate:request_seconds_bucket:rate5m", buckets),
         *(
-            record(f"tidegate:{what}:ratio_{time}", f"{_over(here, what, time)} / {_over(here, 'calls', time)}")
-            for what in [*rates][1:]
-            for time in times
+            record(f"tidegate:{what}:{of}{time}", sums % {"of": of, "time": time})
+            for of, time in (("rate", "5m"), ("increase", "1h"))
+            for what, sums in counted.items()
         ),
+        record("tidegate:request_seconds_bucket:rate5m", buckets),
+        *(record(f"tidegate:{what}:ratio_{time}", ratio(what, time)) for what in [*counted][1:] for time in times),
     ]
-
-
-def _over(here: str, what: str, time: str) -> str:
-    return f"avg_over_time(tidegate:{what}:rate5m{{{here}}}[{time}])"
 
 
 def _burns(here: str, objectives: Objectives) -> list[dict[str, Any]]:
-    def burns(what: str, objective: str, times: str, long: str, short: str) -> str:
-        most = f"{times} * (1 - {objective} / 100)"
-        too_much = " and ".join(f"tidegate:{what}:ratio_{time}{{{here}}} > {most}" for time in (long, short))
-        return f"{too_much} and 300 * sum_over_time(tidegate:{what}:rate5m{{{here}}}[{long}:5m]) > {_LEAST}"
+    """Return two alerts for each promise: one to get up for, and one for the day, which is silent for what the other
+    has told of."""
 
-    return [
-        alert(
-            name,
-            " or ".join(burns(what, objective, *burn) for burn in windows),
-            f"{{{{ $value | humanizePercentage }}}} of the calls in {{{{ $labels.namespace }}}} {said}.",
-            lasting="2m",
-            severity=severity,
+    def burn(what: str, objective: str, times: str, long: str, short: str, known: str) -> str:
+        too_much = " and ".join(
+            f"tidegate:{what}:ratio_{time}{{{here}}} > {times} * (1 - {objective} / 100)" for time in (long, short)
         )
-        for name, what, objective, said in (
-            ("TidegateCallsFail", "failed_calls", objectives.availability, "fail"),
-            ("TidegateCallsBusy", "refused_calls", objectives.answered, "are told to come again"),
-            ("TidegateCallsSlow", "slow_calls", objectives.latency, f"take more than {objectives.latency_seconds} s"),
-        )
-        for severity, windows in _BURNS
-    ]
+        if not known:
+            return f"{too_much} and tidegate:{what}:increase1h{{{here}}} > {_LEAST}"
+        often = f"sum_over_time(tidegate:{what}:increase1h{{{here}}}[{long}:5m]) / 12 > {_LEAST}"
+        return f"{too_much} and {often} and present_over_time(tidegate:calls:rate5m{{{here}}}[{long}] offset {known})"
+
+    def burns(what: str, objective: str, time: str, pairs: tuple[tuple[str, str, str, str], ...]) -> str:
+        return f"tidegate:{what}:ratio_{time}{{{here}}} and ({' or '.join(burn(what, objective, *p) for p in pairs)})"
+
+    def still(what: str, objective: str) -> str:
+        return f"tidegate:{what}:ratio_5m{{{here}}} > 1 - {objective} / 100"
+
+    made = []
+    for name, what, objective, said, by, concerned in (
+        ("TidegateCallsFail", "failed_calls", objectives.availability, "fail", "status", _ended(here, *FAILED)),
+        (
+            "TidegateCallsBusy",
+            "refused_calls",
+            objectives.answered,
+            "are told to come again",
+            "reason",
+            f'%(of)s(tidegate_proxy_model_problems_total{{{here}, type="busy"}}[%(time)s])',
+        ),
+        (
+            "TidegateCallsSlow",
+            "slow_calls",
+            objectives.latency,
+            f"take more than {objectives.latency_seconds} s",
+            "",
+            " - ignoring (le) ".join(_taken(here, objectives)),
+        ),
+    ):
+        labels = ", ".join(filter(None, ("model", by)))
+        most = f"topk(1, sum by ({labels}) ({concerned % {'of': 'increase', 'time': '1h'}}) > 0)"
+        why = f" ({by} {{{{ . | first | label `{by}` }}}})" if by else ""
+        most = f"{{{{ with query `{most}` }}}}, most of them of {{{{ . | first | label `model` }}}}{why}{{{{ end }}}}"
+        told = f'ALERTS{{{here}, alertname="{name}", severity="critical", alertstate="firing"}}'
+        made += [
+            alert(
+                name,
+                expression,
+                f"{{{{ $value | humanizePercentage }}}} of the calls of the last {time} in {{{{ $labels.namespace }}}}"
+                f" {said}{most}.",
+                lasting=lasting,
+                severity=severity,
+            )
+            for severity, time, lasting, expression in (
+                (
+                    "critical",
+                    "hour",
+                    "1m",
+                    f"{burns(what, objective, '1h', _CRITICAL)} and {still(what, objective)}",
+                ),
+                (
+                    "info",
+                    "day",
+                    "15m",
+                    f"{burns(what, objective, '1d', _INFO)} unless on (namespace) last_over_time({told}[6h])",
+                ),
+            )
+        ]
+    return made
 
 
 def _of_servers(here: str) -> list[dict[str, Any]]:
     gone = f"max by ({_WHERE}) (tidegate_proxy_pool_ready{{{here}}}) == 0"
     open_ = f'max by ({_WHERE}, replica) (tidegate_proxy_breaker{{{here}, state!="closed"}}) == 1'
+    silent = f"min by ({_WHERE}, replica) (tidegate_proxy_policy_silent{{{here}}}) == 1"
+    down = f"up{{{here}}} == 0"
     failures = f"tidegate_eviction_model_load_failures_total{{{here}}}"
     quarantined = f"tidegate_eviction_model_quarantined_timestamp_seconds{{{here}}}"
-    since = f"time() - max by (namespace, pod, model) ({quarantined})"
+    # A policy that tells nothing has not let its models out.
+    told = f"on (namespace, pod) ({down} unless on (namespace, pod) tidegate_eviction_leases{{{here}}})"
+    kept = f"{quarantined} or last_over_time({quarantined}[1h]) and {told}"
     return [
         alert(
             "TidegatePoolGone",
@@ -123,8 +194,7 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
         ),
         alert(
             "TidegatePolicySilent",
-            f"min by ({_WHERE}, replica) (tidegate_proxy_policy_silent{{{here}}}) == 1"
-            f" unless on ({_WHERE}, replica) ({open_}) unless on ({_WHERE}) ({gone})",
+            f"{silent} unless on ({_WHERE}, replica) ({open_}) unless on ({_WHERE}) ({gone})",
             f"The eviction policy beside {{{{ $labels.replica }}}} of {_POOL} is silent: it loads no model.",
             lasting="2m",
             severity="critical",
@@ -138,19 +208,23 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
         ),
         alert(
             "TidegateOnDemandLoadFailed",
-            # A series that begins with the first failure has not increased yet.
-            f"sum by (namespace, pod, model) (increase({failures}[15m]) > 0"
+            # A series that begins with the first failure has not increased yet; of one that is not told any more
+            # nobody knows whether it goes on.
+            f"sum by (namespace, pod, model) (increase({failures}[15m]) > 0 and {failures}"
             f" or {failures} > 0 unless max_over_time({failures}[6h] offset 15m))"
             f" unless on (namespace, pod, model) {quarantined}",
-            "Loads of {{ $labels.model }} fail in {{ $labels.pod }}: the eviction policy's log says why.",
+            "{{ $value | printf `%.0f` }} loads of {{ $labels.model }} failed in {{ $labels.pod }} lately: the eviction"
+            " policy's log says why.",
             lasting="1m",
         ),
         alert(
             "TidegateModelQuarantined",
-            f'{since} or max by (namespace, pod) (tidegate_eviction_models{{{here}, state="quarantined"}}) > 0'
+            f"time() - max by (namespace, pod, model) ({kept})"
+            f' or max by (namespace, pod) (tidegate_eviction_models{{{here}, state="quarantined"}}) > 0'
             f" unless on (namespace, pod) {quarantined}",
-            "{{ with $labels.model }}{{ . }}{{ else }}A model{{ end }} failed to load too often in {{ $labels.pod }},"
-            " and is not tried any more: the policy's list says why.",
+            "{{ with $labels.model }}{{ . }} failed to load too often in {{ $labels.pod }}, and has not been tried for"
+            " {{ $value | humanizeDuration }}{{ else }}{{ $value }} models failed to load too often in"
+            " {{ $labels.pod }}, and are not tried any more{{ end }}: the policy's list says why.",
             lasting="1m",
         ),
         alert(
@@ -175,7 +249,8 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
         ),
         alert(
             "TidegateMemoryUnseen",
-            f'tidegate_eviction_memory_source{{{here}, source="none"}} == 1',
+            # What hangs tells nothing, of memory either.
+            f'tidegate_eviction_memory_source{{{here}, source="none"}} == 1 unless on (namespace, pod) ({down})',
             "{{ $labels.pod }} cannot read how much GPU memory is in use: it trusts declared sizes.",
             lasting="15m",
         ),
@@ -185,7 +260,24 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
             "{{ $labels.pod }} finds no node: slices, or what else it asks for, are short.",
             lasting="10m",
         ),
+        alert(
+            "TidegateTargetDown",
+            f"{down} unless on (namespace, pod, instance) ({_explained(down, gone, f'{open_} or {silent}')})",
+            "{{ $labels.pod }} does not answer Prometheus ({{ $labels.instance }}).",
+        ),
     ]
+
+
+def _explained(down: str, pools: str, replicas: str) -> str:
+    """Return which of the targets that are down are of pools, or replicas, that other alerts tell of: by the name of
+    the StatefulSet, as the pod's name has it, and the replica's address."""
+    at = '"host", "$1", "%s", "(.*):[0-9]+"'
+    of = f'label_replace(label_replace({down}, "set", "$1", "pod", "(.*)-[0-9]+"), {at % "instance"})'
+    name = '"set", "-", "server", "pool"'
+    return (
+        f"{of} and on (namespace, set) label_join({pools}, {name})"
+        f" or {of} and on (namespace, set, host) label_replace(label_join({replicas}, {name}), {at % 'replica'})"
+    )
 
 
 def _of_proxies(here: str) -> list[dict[str, Any]]:
@@ -198,11 +290,6 @@ def _of_proxies(here: str) -> list[dict[str, Any]]:
             "Nothing is known of proxies in {{ $labels.namespace }}: none runs, or Prometheus reads none.",
             lasting="2m",
             severity="critical",
-        ),
-        alert(
-            "TidegateTargetDown",
-            f"up{{{here}}} == 0",
-            "{{ $labels.pod }} has not answered Prometheus ({{ $labels.instance }}) for five minutes.",
         ),
         alert(
             "TidegateTableRefused",
@@ -223,7 +310,7 @@ def _of_proxies(here: str) -> list[dict[str, Any]]:
         ),
         alert(
             "TidegateCertificateExpires",
-            f"{left} < 14 * 86400",
+            f"{left} < 14 * 86400 >= 2 * 86400",
             "The proxy's certificate in {{ $labels.namespace }} ends in {{ $value | humanizeDuration }}.",
             severity="info",
         ),

@@ -57,7 +57,7 @@ class ServerKind(Protocol):
         """Declare the objects of a pool, under a component of that name."""
 
     def alerts(self, selector: str) -> list[dict[str, Any]]:
-        """Return alert rules on what these servers measure, of series with these labels."""
+        """Return alerts on what these servers measure, and what dashboards go by, of series with these labels."""
 
 
 KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind(), "openai": OpenaiKind()}

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from pydantic import Field
 from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
 from tidegate_contracts.whereabouts import VisibleModel
@@ -189,6 +190,8 @@ class PlaneStatus(AskedPlane):
 
     caller: str = ""  # the name by which the proxy knows the caller
     unavailable: tuple[str, ...] = ()  # pools that gave no statistics, as `server/pool`
+    away: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Why replicas do not answer, or do not say what they have, by `server/pool`."""
     models: tuple[ModelStatus, ...] = ()  # the hottest first
 
 
@@ -221,7 +224,8 @@ def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float) -> PlaneS
             said = [ModelStatus(environment=about["environment"], plane=proxy.plane, **each) for each in models]
             hottest = sorted(sorted(said, key=lambda each: each.model), key=lambda each: each.heat, reverse=True)
             lacking = tuple(sorted(collector.unavailable))
-            return PlaneStatus(**about, caller=caller.principal, unavailable=lacking, models=tuple(hottest))
+            away = collector.away() if lacking or any(each.state in ("failing", "not-ready") for each in said) else {}
+            return PlaneStatus(**about, caller=caller.principal, unavailable=lacking, away=away, models=tuple(hottest))
     except TidegateError as error:
         return PlaneStatus(**about, error=str(error), exit_code=error.exit_code)
 
@@ -290,6 +294,17 @@ class _Collector:
             waits = absent and isinstance(error, BusyError)
             said |= {"state": "absent"} if waits else {"state": "failing", "why": str(error)}
         return said | {"traffic": self.proxy.traffic(server, name, config)}
+
+    def away(self) -> dict[str, tuple[str, ...]]:
+        """Return why replicas do not answer, or do not say what they have, of each pool where that is so."""
+        found: dict[str, dict[str, None]] = {}
+        with suppress(TidegateError):
+            for model in self.places.values():
+                for place in model.places:
+                    if place.state in ("unreachable", "unseen"):
+                        at = f"{model.server}/{place.pool or model.pool}"
+                        found.setdefault(at, {})[place.why or f"{place.replica} is {place.state}"] = None
+        return {at: tuple(whys) for at, whys in found.items()}
 
     # ---
     def _as_placed(self, key: Key) -> dict[str, Any]:

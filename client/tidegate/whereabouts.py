@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
-from tidegate_contracts.whereabouts import SliceRoom, VisibleModel
+from tidegate_contracts.whereabouts import Place, SliceRoom, VisibleModel
 
 from .calling.inputs import signature_of
 from .calling.proxy import ProxyClient, model_path
@@ -40,7 +40,18 @@ class PlaneOverview(AskedPlane):
     slices: tuple[SliceRoom, ...] = ()
 
 
-def overview(proxies: Sequence[KnownProxy], seconds: float = _ANSWER_SECONDS) -> list[PlaneOverview]:
+def runbook(model: VisibleModel, place: Place) -> str:
+    """Return where it is written what to do about a replica that has a model not in use, or nothing."""
+    alert = ""
+    if place.state == "unreachable":
+        pool = [each.state for each in model.places if each.pool == place.pool]
+        alert = "TidegatePoolGone" if {*pool} == {"unreachable"} else "TidegateBreakerOpen"
+    elif model.loading == "on-demand":
+        alert = {"unseen": "TidegatePolicySilent", "queued": "TidegateCallsBusy"}.get(place.state, "")
+    return f"docs/runbooks.md, {alert}" if alert else ""
+
+
+def overview(proxies: Sequence[KnownProxy], seconds: float) -> list[PlaneOverview]:
     """Return what sits where, of each proxy, with one question to each; one that gives no answer in so many seconds, or
     cannot be asked, says why."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:

@@ -15,10 +15,10 @@ from .panel import BY, HERE, Dashboard, Panel, Query
 _TAG = "tidegate"
 _HEIGHT, _OF_FIGURES = 8, 5  # Of Grafana's rows of 30 pixels.
 _SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
-_ANSWERS = f"sum by ({BY}, model, version) (nv_inference_request_success{{{HERE}}}%s) > 0"
+_SINCE = f"max by ({BY}, model, version) (tidegate:version_answers:since_timestamp_seconds{{{HERE}}})"
 MARKS = {
     "A version answers that was not there before": (
-        " unless ".join(_ANSWERS % ago for ago in ("", " offset 10m", " offset 2h", " offset 1d")),
+        f"{_SINCE} > time() - 600",
         "purple",
         "{{namespace}} {{model}} version {{version}}",
     ),

@@ -4,6 +4,7 @@ from .panel import BY, HERE, RATE, Dashboard, Panel, Query, quantiles
 
 _POOL = f"{BY}, server, pool"
 _AT = f"{_POOL}, replica"
+_ASKING = f"count by ({_AT}) (tidegate_proxy_breaker{{{HERE}}})"
 _ANSWERED = f"sum by ({BY}, pod) (rate(nv_inference_request_success{{{HERE}}}{RATE}) > 0)"
 
 PROXY = Dashboard(
@@ -48,12 +49,16 @@ PROXY = Dashboard(
         "Replicas": (
             Panel(
                 "Which replica is slow?",
-                "Seconds that Triton takes for a request, by pod: its queue and computing. One far above the others:"
-                " look at its node and its log, and delete the pod.",
+                "Seconds that Triton takes for a request, by pod: its queue and computing; and how many proxies get no"
+                " answer at all from a replica, by its address. One far above the others, or without an answer: look"
+                " at its node and its log, and delete the pod. Breakers says since when.",
                 (Query(f"sum by ({BY}, pod) (rate(nv_inference_request_duration_us{{{HERE}}}{RATE}))"
                        f" / {_ANSWERED} / 1e6",
-                       "{{namespace}} {{pod}}"),),
-                "s", "lines", 12,
+                       "seconds"),
+                 Query(f"{_ASKING} - (count by ({_AT}) (tidegate_proxy_breaker{{{HERE}, state=\"closed\"}})"
+                       f" or {_ASKING} * 0)",
+                       "proxies without an answer")),
+                "short", "table", 12,
             ),
             Panel(
                 "Calls at each replica",

@@ -69,10 +69,11 @@ SLICE = Dashboard(
         ),
         "Loads": (
             Panel(
-                "Who evicts whom",
-                "In the time shown: how often a model had others evicted, and how often it was evicted to make room."
-                " Two models high in both columns take turns: one needs another pool. The log's `wantedBy` names the"
-                " pairs.",
+                "Who evicts others, and who is evicted",
+                "In the time shown: how often a model had others evicted, and how often it was evicted to make room;"
+                " not for which one: metrics have no pairs. The policy's log has: each line of event `evicted` names"
+                " the model, and the one `wantedBy` which its room was. Two models high in both columns take turns:"
+                " one needs another pool.",
                 (Query(f"topk(20, sum by ({BY}, model) ({grown(_OTHERS)}))", "had others evicted"),
                  Query(f"topk(20, sum by ({BY}, model) ({grown(_FOR_ROOM)}))", "was evicted")),
                 "short", "table", 12,

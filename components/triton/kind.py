@@ -8,7 +8,7 @@ from tidegate_contracts import triton
 
 from stacks.definition.servers import ServerTls
 
-from ..alerts import alert
+from ..alerts import alert, record
 from ..args import PoolArgs, PoolContext, ServerArgs
 from ..place import pool_headless_name
 from .pool import TritonPool
@@ -47,8 +47,16 @@ class TritonKind:
         TritonPool(name, pool, opts)
 
     def alerts(self, selector: str) -> list[dict[str, Any]]:
-        """Return alerts on requests that fail and on requests that wait."""
+        """Return alerts on requests that fail and on requests that wait; and since when a version answers: one that is
+        loaded again within a day is no new one, and the model by which the eviction policy reads memory is none."""
+        mine = f'nv_inference_request_success{{{selector}, model!="tidegate_memory"}}'
+        answers = f"sum by (namespace, model, version) ({mine}) > 0"
+        since = f"tidegate:version_answers:since_timestamp_seconds{{{selector}}}"
         return [
+            record(
+                since.partition("{")[0],
+                f"last_over_time({since}[1d]) and {answers} or ({answers}) * 0 + time()",
+            ),
             alert(
                 "TidegateRequestsFail",
                 f"sum by (namespace, pod, model) (rate(nv_inference_request_failure{{{selector}}}[5m]))"

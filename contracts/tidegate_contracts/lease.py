@@ -187,6 +187,9 @@ class Listed(Message):
     waiters: int = 0
     busy: int = 0
     """How often it was told busy in the last `BUSY_SECONDS`, `MOST_BUSY` at most; proxies ask once for many calls."""
+    no_room_seconds: float | None = None
+    """How long ago its callers were first told busy for want of room, if it was not loaded since, and the last of them
+    within `BUSY_SECONDS`; each time it is queued for a moment, and cold again."""
 
 
 class Room(Message):

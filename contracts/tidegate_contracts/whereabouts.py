@@ -31,6 +31,7 @@ class Place(Message, extra="ignore"):
     pool: str | None = None  # Pool of the replica, where that is another than the model's own.
     replica: str  # Its address, for whoever looks after it: callers are not let there.
     state: PlaceState | str
+    """`queued` is also a model for which there has been no room since then: it is cold but for moments."""
     since: AwareDatetime | None = None  # Since when it has been in this state; None where nobody knows.
     why: str = ""  # Why it is not resident, or what it waits for.
     versions: tuple[int, ...] = ()  # Those in memory.

@@ -106,7 +106,7 @@ def _recorded(seen: Prometheus, module: str) -> dict[str, str]:
     return {
         f"Calls of the zoo, which a Prometheus remembers ({seen.url})":
             f"for model in {models} {models}; do {called}; sleep 1.5; done",
-        f"Alerts, which fire {SOONER} times as soon here as in a cluster (as a page: {seen.url}/alerts)":
+        f"Alerts, for which an hour is {60 // SOONER} minutes here (as a page: {seen.url}/alerts)":
             f"curl -s {seen.url}/api/v1/alerts",
         "All that was called, as a trace, and what the simulator makes of it (docs/capacity.md)":
             f'make -sC {shlex.quote(str(ROOT))} trace PROMETHEUS={seen.url} TRACE="$PWD/zoo.csv.gz" && {played}',

@@ -8,7 +8,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = (
     "docs/*.md", "docs/pictures/*", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "proxy/README.md",
-    "policies/eviction/README.md", "client/README.md", "charts/tidegate/README.md",
+    "policies/eviction/README.md", "client/README.md", "charts/tidegate/README.md", "stacks/inference.yaml",
 )  # fmt: skip
 _CODE = re.compile(r"^(```+).*?^\1$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[((?:`[^`\n]*`|[^\[\]`])*)\]\((?!https?://|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
@@ -20,7 +20,10 @@ root_doc = "docs/index"
 html_theme = "furo"
 html_title = "Tidegate"
 html_copy_source = html_show_sourcelink = html_show_sphinx = False
-html_show_copyright = html_show_search_summary = False  # summaries would be fetched: files cannot
+html_show_copyright = False
+# What a page says around the words is fetched: a server gives it, files do not.
+_NO_SUMMARY = "if (location.protocol === 'file:') DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false"
+html_js_files = [(None, {"body": _NO_SUMMARY})]
 myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4
 pygments_style, pygments_dark_style = "default", "native"

@@ -80,7 +80,7 @@ class WatchedFile:
                 return
             self.failures += 1
             self.last_error = str(error)
-            log.error("%s was refused, the last good one stays: %s", self.path, error)
+            log.error("%s was refused: %s; the last good one stays", self.path, error)
         except Exception:  # a defect: the others are followed all the same
             self.failures += 1
             self.last_error = "the proxy has a defect; it is in the log"

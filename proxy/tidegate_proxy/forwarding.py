@@ -317,7 +317,8 @@ def count_problem(meter: Meter, problem: Problem, forwarding: Forwarding | None)
         meter.problem(problem)
     else:
         route = forwarding.grant.route
-        meter.problem(problem, route.server, forwarding.pool.config.name, where(problem, forwarding), route.name)
+        model = "" if forwarding.looks else route.name  # who only looks is no caller of the model
+        meter.problem(problem, route.server, forwarding.pool.config.name, where(problem, forwarding), model)
 
 
 def no_whole_answer(reason: str) -> Problem:

@@ -19,22 +19,26 @@ input, button { font: inherit; color: inherit; }
   overflow: hidden; white-space: nowrap; text-overflow: ellipsis; text-align: left; color: #111; font-size: .8rem; }
 .bar span { line-height: 2.6rem; }
 .bar .free { flex: 1 1 0; background: none; color: inherit; border: 0; }
-.bar .resident { background: #a9d8b5; } .bar .held { background: #6cbf86; } .bar .draining { background: #d7c96a; }
-.bar .loading { background: #8fc0ea; } .bar .unloading, .bar .freeing { background: #e6b47b; }
-.bar .leaked { background: #e08c86; } .bar .others { background: #c9c9c9; }
-button.name { border: 0; background: none; padding: 0; text-align: left; cursor: pointer; overflow-wrap: anywhere; }
+span.resident, .bar .resident { background: #a9d8b5; } span.held, .bar .held { background: #6cbf86; }
+span.draining, .bar .draining { background: #d7c96a; } span.loading, .bar .loading { background: #8fc0ea; }
+span.freeing, .bar .unloading, .bar .freeing { background: #e6b47b; } span.leaked, .bar .leaked { background: #e08c86; }
+.bar .others { background: #c9c9c9; }
+.legend span { display: inline-block; width: .9rem; height: .9rem; margin: 0 .3rem 0 .8rem; vertical-align: -.1rem; }
+button.name { border: 0; background: none; padding: 0; text-align: left; cursor: pointer; max-width: 12rem;
+  overflow-wrap: break-word; }  /* a name is broken only where it is longer than that */
 button.name::before { content: "\\25b8\\a0"; } button.name[aria-expanded=true]::before { content: "\\25be\\a0"; }
 :focus-visible { outline: 3px solid #3b82f6; outline-offset: -2px; }
 table { border-collapse: collapse; width: 100%; margin-top: .8rem; }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-td:nth-child(2), td:nth-child(4), td:nth-child(5), td:nth-child(6), td:nth-child(7) { white-space: nowrap; }
-td:last-child { overflow-wrap: anywhere; white-space: normal; }
+th, td { text-align: left; padding: .25rem .4rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td:nth-child(3), td:nth-child(5), td:nth-child(7) { white-space: nowrap; }
+td:last-child { overflow-wrap: anywhere; white-space: normal; min-width: 12rem; }
 tr.more td { border-bottom: 1px solid var(--line); padding-left: 1.6rem; }
 .resident td:nth-child(3) { color: var(--good); }
 .troubled td:nth-child(8), .failed td:nth-child(3), .quarantined td:nth-child(3), .unreachable td:nth-child(3),
 .unseen td:nth-child(3) { color: var(--bad); }
 .old { opacity: .45; }
-@media (max-width: 48rem) {
+@media (min-width: 76rem) { td:nth-child(2), td:nth-child(4), td:nth-child(6) { white-space: nowrap; } }
+@media (max-width: 64rem) {
   thead { display: none; } tr, td { display: block; border: 0; padding: .05rem 0; }
   tbody tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
   tr.more td { border: 0; } td:empty { display: none; }
@@ -43,13 +47,14 @@ tr.more td { border-bottom: 1px solid var(--line); padding-left: 1.6rem; }
 """
 SCRIPT: Final = """
 "use strict";
-const ROWS = 100, EVERY = 5000, CHANGES = 20;
+const ROWS = 100, CHANGES = 20, EVERY = 5000, LONGEST = 30000, ANSWER = 10000;  // of times, milliseconds
 const MEMORY = ["resident", "draining", "loading", "unloading", "freeing"];
 const ORDER = ["quarantined", "failed", "unreachable", "unseen", ...MEMORY, "queued", "cold", "unknown"];
+const UNTOLD = ["unseen", "unreachable"], WAS = "was ";
 const COLUMNS = ["", "Server", "State", "Since", "Size", "Held by", "Last use", "Why"];
 const find = (id) => document.getElementById(id);
 const open = new Set(), past = new Map();
-let told = { models: [], slices: [] }, most = ROWS, looks = 0, asOf = "";
+let told = { models: [], slices: [] }, most = ROWS, looks = 0, asOf = 0;
 
 const bytes = (size) => {
   let at = 0;
@@ -58,6 +63,9 @@ const bytes = (size) => {
 };
 const ago = (seconds) => seconds < 120 ? `${Math.round(seconds)} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min`
   : `${Math.round(seconds / 3600)} h`;
+const clock = (at) => time(new Date(at).toISOString());
+const UNKNOWN = "This token or key is not known here.";
+const GIVE = "Give a token, or an API key, to see the models that you may inspect.";
 const time = (text) => (text ?? "").slice(0, 19).replace("T", " ") + (text ? " UTC" : "");
 const of = (model) => `${model.server}/${model.model}`;
 const inFlight = (at) => (at.leases ?? []).reduce((sum, each) => sum + each.inFlight, 0);
@@ -75,12 +83,40 @@ function part(at) {
   return made;
 }
 
+const isUntold = (state) => UNTOLD.includes(state) || state.startsWith(WAS);
+const knowsNothing = (model) => model.loading === "on-demand" && UNTOLD.includes(model.state);
+
+/* Where it is written what to do about a replica that has a model not in use. */
+function runbook(model, at) {
+  const state = (at) => at.said ?? at.state, pool = model.places.filter((each) => each.pool === at.pool);
+  let alert = model.loading !== "on-demand" ? ""
+    : { unseen: "TidegatePolicySilent", queued: "TidegateCallsBusy" }[state(at)];
+  if (state(at) === "unreachable")
+    alert = pool.every((each) => state(each) === "unreachable") ? "TidegatePoolGone" : "TidegateBreakerOpen";
+  return alert ? `docs/runbooks.md, ${alert}` : "";
+}
+
+/* Pools that have all of their models in memory: they have no slices. */
+function preloaded() {
+  const pools = new Map();
+  for (const model of told.models) {
+    if (model.loading !== "preload") continue;
+    const at = `${model.server}/${model.pool} `, states = pools.get(at) ?? new Map();
+    pools.set(at, states.set(model.state, (states.get(model.state) ?? 0) + 1));
+  }
+  for (const [at, states] of pools) {
+    const counts = [...states].map(([state, number]) => `${number} ${state}`).join(", ");
+    make("small", `preload: ${counts}`, make("h2", at, make("section", undefined, find("slices"))));
+  }
+}
+
 /* Replicas of on-demand pools that do not say what sits in them: nobody may take them for empty. */
 function untold() {
   const found = new Map();
   for (const model of told.models) for (const at of model.loading === "on-demand" ? model.places ?? [] : []) {
-    if (!["unseen", "unreachable"].includes(at.state)) continue;
-    found.set(`${model.server}/${model.pool} ${at.replica}`, { ...model, replica: at.replica, why: at.why });
+    if (!isUntold(at.state)) continue;
+    const why = [at.why || "it does not say what sits in it", runbook(model, at)].filter(Boolean).join("; ");
+    found.set(`${model.server}/${model.pool} ${at.replica}`, { ...model, replica: at.replica, why });
   }
   return found.values();
 }
@@ -120,7 +156,7 @@ function slice(room) {
   const rest = "models that are not for you to see, and what is kept for first loads";
   if (others > 0) block("others", others, "others", `${rest}: ${bytes(others)}`);
   if (room.leakedBytes) block("leaked", room.leakedBytes, "leaked", `did not come back: ${bytes(room.leakedBytes)}`);
-  make("span", `${bytes(room.freeBytes)} free`, bar).className = "free";
+  if (room.freeBytes) make("span", `${bytes(room.freeBytes)} free`, bar).className = "free";
   make("div", `${sums} of ${bytes(room.capacityBytes)}; policy ${room.policy}`, here).className = "quiet";
 }
 
@@ -171,13 +207,13 @@ function row(model) {
     const more = make("tr", undefined, find("models"));
     more.className = "more " + at.state;
     const versions = (at.versions ?? []).length ? `versions ${at.versions.join(", ")}` : "";
-    const goes = at.evictableIn === null || at.evictableIn === undefined ? ""
+    const goes = at.evictableIn === null || at.evictableIn === undefined || inFlight(at) ? ""
       : at.evictableIn > 0 ? `may go in ${ago(at.evictableIn)}` : "may go now";
     const failed = (at.failures ?? []).map((each) => `failed ${time(each.since)}`);
     const holders = (at.leases ?? []).map((each) => `held by ${each.holder}, ${each.inFlight} in flight`);
     const [state, since, size, held, use, why] = words(model, at);
     cells(more, [at.replica, at.pool ? `${model.server}/${at.pool}` : "", state, since, size, held, use,
-      [why, versions, goes, ...failed, ...holders].filter(Boolean).join("; ")]);
+      [why, runbook(model, at), versions, goes, ...failed, ...holders].filter(Boolean).join("; ")]);
   }
   const seen = make("td", undefined, make("tr", undefined, find("models")));
   seen.parentNode.className = "more";
@@ -189,7 +225,8 @@ function row(model) {
 
 function sorted() {
   const word = find("word").value.trim().toLowerCase();
-  const match = told.models.filter((model) => of(model).toLowerCase().includes(word));
+  // Of models of which nothing is known, it is said once why.
+  const match = told.models.filter((model) => word ? of(model).toLowerCase().includes(word) : !knowsNothing(model));
   const rank = (model) => isTroubled(model) ? -1 : ORDER.indexOf(model.state);
   return match.sort((one, other) => rank(one) - rank(other));
 }
@@ -199,11 +236,18 @@ function show(focus, goes = false) {
   find("slices").replaceChildren();
   for (const room of told.slices ?? []) slice(room);
   for (const at of untold()) {
-    const why = make("div", at.why || "it does not say what sits in it", part(at));
+    const why = make("div", at.why, part(at));
     why.className = "bad";
   }
+  preloaded();
+  find("legend").hidden = !(told.slices ?? []).length;
   find("models").replaceChildren();
   for (const model of match.slice(0, most)) row(model);
+  if (!match.length && find("word").value.trim()) {
+    const none = make("td", "No name of a model, or of its server, has this word in it.",
+      make("tr", undefined, find("models")));
+    none.colSpan = COLUMNS.length;
+  }
   const rest = match.length - most;
   find("rest").hidden = rest <= 0;
   find("rest").textContent = `Show ${Math.min(rest, ROWS)} more of ${rest}`;
@@ -216,8 +260,14 @@ function remember(models) {
   for (const model of told.models) for (const at of model.places ?? []) states.set(name(model, at), at.state);
   for (const model of models) for (const at of model.places ?? []) {
     const was = states.get(name(model, at));
+    if (model.loading === "on-demand" && UNTOLD.includes(at.state)) {
+      const is = model.state === at.state;
+      at.said = at.state;
+      if (was !== undefined && !UNTOLD.includes(was)) at.state = WAS + was.replace(WAS, "");
+      if (is) model.state = at.state, model.why = "";  // it is said once, above
+    }
     if (was === undefined || was === at.state) continue;
-    const change = `${time(now)} ${at.replica} ${was} → ${at.state}`;
+    const change = `${time(now)} ${at.replica} ${was} → ${at.said ?? at.state}`;
     past.set(of(model), [...(past.get(of(model)) ?? []), change].slice(-CHANGES));
   }
 }
@@ -227,32 +277,41 @@ async function look() {
   const key = find("key").value.trim();
   if (key) headers.authorization = "Bearer " + key;
   try {
-    const answer = await fetch(location.pathname, { headers, cache: "no-store" });
+    const signal = AbortSignal.timeout(ANSWER);
+    const answer = await fetch(location.pathname, { headers, cache: "no-store", signal });
     const said = await answer.json().catch(() => ({}));
     if (mine !== looks) return;  // somebody has asked again meanwhile, with another key it may be
     if (answer.status === 401 || answer.status === 403) told = { models: [], slices: [] };
+    if (answer.status === 401) throw new Error(key ? `${UNKNOWN} ${said.detail ?? ""}` : GIVE);
     if (!answer.ok || !said.models) throw new Error(said.detail ?? `It answers ${answer.status}.`);
-    asOf = time(new Date().toISOString());
+    asOf = Date.now();
     const number = said.models.length;
-    find("said").textContent = `${number} models that you may inspect in ${said.environment}, as of ${asOf}`;
+    const text = `${number} models that you may inspect in ${said.environment}, as of ${clock(asOf)}`;
+    find("said").textContent = text;
     find("said").className = "";
     remember(said.models);
     told = said;
   } catch (error) {
     if (mine !== looks) return;
-    find("said").textContent = error.message + (told.models.length ? ` What is below was so at ${asOf}.` : "");
-    find("said").className = "bad";
+    const isLate = error.name === "TimeoutError";
+    const why = isLate ? `The proxy has given no answer in ${ANSWER / 1000} s.` : error.message;
+    const age = ` What is below was so at ${clock(asOf)}, ${ago((Date.now() - asOf) / 1000)} ago.`;
+    find("said").textContent = why + (told.models.length ? age : "");
+    find("said").className = why === GIVE ? "quiet" : "bad";
   }
   for (const part of ["slices", "models"]) find(part).className = find("said").className && "old";
   show();
 }
+
+/* A tenth of the proxy's time at most is for this page; one that gives no answer spends none. */
+const pause = (took) => find("said").className ? EVERY : Math.min(LONGEST, Math.max(EVERY, 10 * took));
 
 async function again() {
   const began = Date.now();
   try {
     if (!document.hidden && told.environment) await look();
   } finally {
-    setTimeout(again, Math.max(EVERY, 10 * (Date.now() - began)));  // a tenth of the proxy's time at most
+    setTimeout(again, pause(Date.now() - began));
   }
 }
 
@@ -279,6 +338,10 @@ PAGE: Final = f"""<!doctype html>
 </form>
 <p id="said" role="status"></p>
 <div id="slices"></div>
+<p id="legend" class="quiet legend" hidden>In memory:<span class="held"></span>held by a proxy
+<span class="resident"></span>free to go once it is idle <span class="loading"></span>being loaded
+<span class="draining"></span>goes with its last call <span class="freeing"></span>being unloaded
+<span class="leaked"></span>did not come back</p>
 <table>
 <thead><tr><th>Model<th>Server<th>State<th>Since<th>Size<th>Held by<th>Last use<th>Why</tr></thead>
 <tbody id="models"></tbody>

@@ -80,7 +80,12 @@ class ServerQueries:
                 what = "server" if model is None else f"model {model!r}"
                 raise Problem(ProblemType.UNKNOWN, f"There is no such {what}, or none that is for you to see.")
             seen.sort(key=lambda route: (route.name, route.server))
-            (tell, slices), parts = await whereabouts(seen), []
+            permits, parts = self._config.authorizer.permits, []
+
+            def sees(name: str, server: str) -> bool:
+                return any(permits(identity, route, "inspect") for route in routes.find(server, name))
+
+            tell, slices = await whereabouts(seen, sees)
             for some in _slices(seen, AT_ONCE):
                 await self._shared.long_work.turn(identity.in_flight)
                 parts.append(msgspec.json.encode(tell(some))[1:-1])

@@ -117,4 +117,4 @@ def _first(error: ValidationError, where: str = "") -> str:
     first = error.errors(include_input=False, include_url=False)[0]
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     place = ".".join(map(str, [*([where] if where else []), *first["loc"]]))
-    return f"{place or 'it'}: {first['msg'].removeprefix('Value error, ')}{more}"
+    return f"{place}{': ' if place else ''}{first['msg'].removeprefix('Value error, ')}{more}"

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import starmap
 from time import monotonic, time
 from typing import Any
 
@@ -30,8 +29,10 @@ _NEAREST = (
     *("unseen", State.QUARANTINED, "failed", State.UNKNOWN, "unreachable"),
 )
 """From nearest to use to farthest: of several replicas, the nearest says what a model is."""
+_IN_MEMORY = (State.RESIDENT, State.LOADING, State.DRAINING, State.UNLOADING, State.FREEING)
 _RANK: dict[str, int] = {state: number for number, state in enumerate(_NEAREST)}
 _Said = dict[str, Any]
+_Sees = Callable[[str, str], bool]  # Whether the caller may inspect a model of a server.
 _Tell = Callable[[Route, Pool], _Said]
 """Returns how a model is at a replica of a pool: what `tidegate_contracts.whereabouts.Place` has beside the replica."""
 ANSWER_SECONDS = 5.0
@@ -45,14 +46,18 @@ class _Replica:
     room: Room | None = None
 
 
-async def whereabouts(routes: Sequence[Route]) -> tuple[Callable[[Sequence[Route]], list[_Said]], list[_Said]]:
+async def whereabouts(
+    routes: Sequence[Route], sees: _Sees
+) -> tuple[Callable[[Sequence[Route]], list[_Said]], list[_Said]]:
     """Ask where the models of these routes are; return what says it of some of them, and the slices that they share.
 
-    Each is told as `tidegate_contracts.whereabouts.VisibleModel` and `SliceRoom` have it.
+    Of those that take the room of others, the ones that the caller `sees` are named. Each is told as
+    `tidegate_contracts.whereabouts.VisibleModel` and `SliceRoom` have it.
     """
     pools = {pool: (route.server, pool.config.name) for route in routes for pool in route.pools}
     kinds = {pool: route.kind for route in routes for pool in route.pools}
-    asked = dict(zip(kinds, await asyncio.gather(*starmap(_ask_each, kinds.items())), strict=True))
+    answers = await asyncio.gather(*(_ask_each(pool, kind, sees) for pool, kind in kinds.items()))
+    asked = dict(zip(kinds, answers, strict=True))
     slices = [
         {"server": server, "pool": name, "replica": replica} | _json(at.room)
         for pool, (server, name) in pools.items()
@@ -97,20 +102,20 @@ def _why_away(pool: Pool, places: list[_Said]) -> str:
     return str(places[0]["why"]) if places else plain(pool.why_not_ready())
 
 
-async def _ask_each(pool: Pool, kind: ServerKind) -> dict[str, _Replica]:
+async def _ask_each(pool: Pool, kind: ServerKind, sees: _Sees) -> dict[str, _Replica]:
     replicas = list(pool.replicas)
-    answers = await asyncio.gather(*(_ask(pool, kind, replica) for replica in replicas))
+    answers = await asyncio.gather(*(_ask(pool, kind, replica, sees) for replica in replicas))
     return {replica.name: answer for replica, answer in zip(replicas, answers, strict=True)}
 
 
-async def _ask(pool: Pool, kind: ServerKind, replica: Replica) -> _Replica:
+async def _ask(pool: Pool, kind: ServerKind, replica: Replica, sees: _Sees) -> _Replica:
     if replica.breaker.failures >= FAILURES:
         why = f"{replica.name} gets no calls: {replica.breaker.why}"
         return _alike("unreachable", why, replica.breaker.open_seconds(monotonic()))
     if pool.leases is not None:
         try:
             listing = await pool.leases.listing(replica)
-            return _Replica(_on_demand(listing), listing.room)
+            return _Replica(_on_demand(listing, sees), listing.room)
         except PolicyError as error:
             why = f"the eviction policy of {replica.name} gives no answer: {error}"
             return _alike("unseen", why, pool.leases.silent_seconds(replica))
@@ -155,16 +160,24 @@ def _served(names: Collection[str]) -> _Tell:
     return tell
 
 
-def _on_demand(listing: Listing) -> _Tell:
+def _on_demand(listing: Listing, sees: _Sees) -> _Tell:
+    in_use = [each.model for each in listing.models.values() if each.state in _IN_MEMORY and each.evictable_in != 0]
+
     def tell(route: Route, _: Pool) -> _Said:
         listed = listing.models.get(route.name)
         if listed is None:
             return {"state": State.UNKNOWN, "why": "the eviction policy does not know it"}
-        since = None if listed.state_seconds is None else listing.at - listed.state_seconds
+        state, why, seconds = listed.state, plain(listed.why), listed.state_seconds
+        if listed.no_room_seconds is not None:  # It is cold but for moments: each of its callers is soon told busy.
+            state, seconds = State.QUEUED, listed.no_room_seconds
+            seen = [name for name in in_use if sees(name, route.server)]
+            others = ["others that are not for you to see"] * (len(seen) < len(in_use))
+            why += f": {', '.join(seen + others)}" if in_use else ""
+        since = None if seconds is None else listing.at - seconds
         failed = [] if listed.failed_seconds is None else [listing.at - listed.failed_seconds]
         failures = [{"version": None, "why": plain(listed.failed_why), "since": _time(when)} for when in failed]
         return {
-            "state": listed.state, "since": _time(since), "why": plain(listed.why), "versions": listed.versions,
+            "state": state, "since": _time(since), "why": why, "versions": listed.versions,
             "idleSeconds": listed.idle_seconds, "evictableIn": listed.evictable_in, "leases": listed.leases,
             "waiters": listed.waiters, "busy": listed.busy, "failures": failures,
             "footprintBytes": listed.footprint_bytes,

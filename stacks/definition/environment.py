@@ -21,7 +21,7 @@ from .base import (
     Section,
     ServiceLabel,
 )
-from .proxy import HttpUrl
+from .proxy import HttpUrl, Page
 
 _ALONE = "cidr stands alone: labels cannot be joined to an address range"
 RUNBOOKS: Final = "https://tidegate.dev/docs/runbooks.md"
@@ -178,7 +178,7 @@ class Monitoring(Section):
     """Whether to make alert rules: docs/runbooks.md says what each means, and what to do."""
     objectives: Objectives = Objectives()
     """What callers may rely on."""
-    runbooks: HttpUrl = RUNBOOKS
+    runbooks: Page = RUNBOOKS
     """Page that alerts lead to: of a site of your own (`make site`), such as https://docs.example.com/runbooks.html."""
     dashboards: bool = False
     """Whether to make Grafana's dashboards as ConfigMaps that its sidecar finds; they show what the operator's objects

@@ -42,11 +42,13 @@ def _with_host(url: str) -> str:
     return url
 
 
+_HTTP_URL = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"
 HttpUrl = Annotated[
     str,
-    form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://idp.example.com/realms/x"),
+    form(_HTTP_URL, "https://idp.example.com/realms/x"),
     AfterValidator(_with_host),
 ]
+Page = Annotated[str, form(_HTTP_URL, "https://docs.example.com/runbooks.html"), AfterValidator(_with_host)]
 
 _SOURCE = r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$"
 Source = Annotated[str, form(_SOURCE, "https://idp.example.com/realms/x, api-keys or domino")]

@@ -31,10 +31,11 @@ _DASHBOARDS = """## Dashboards
 `monitoring: {operator: true, dashboards: true}` puts Grafana's dashboards of an environment into its namespace, as
 ConfigMaps with the label that Grafana's sidecar looks for (`dashboardLabels`). `make dashboards` writes them as JSON
 files for any Grafana (11 or later), with all environments to choose from. They are written with Grafana's own SDK. Each
-panel says what a high value means, and what to do. Marks on the line of time tell when a version answers that was not
-there before (not ten minutes, two hours or a day ago), when a routing table was taken over, and which alerts a
-rollout's gate would wait for. They go by the recording rules beside the alerts (`monitoring.rules`), whose series are
-called `tidegate:…`; the PrometheusRule that `make up` renders has them all.
+panel says what a high value means, and what to do. Marks on the line of time tell when a version answers that has not
+answered for a day (`tidegate:version_answers:since_timestamp_seconds`: one that is merely loaded again makes none),
+when a routing table was taken over, and which alerts a rollout's gate would wait for. They go by the recording rules
+beside the alerts (`monitoring.rules`), whose series are called `tidegate:…`; the PrometheusRule that `make up` renders
+has them all.
 
 Files are imported by *Dashboards, New, Import*, or lie in a folder that is provisioned; the first list of each
 dashboard chooses the Prometheus. In a Prometheus of several clusters each series has to have the label `cluster`
@@ -46,11 +47,20 @@ inventory has prices ([capacity.md](capacity.md#prices)): it is what runs now, a
 | an engineer on call asks | dashboard | panel |
 | --- | --- | --- |
 | which model is busy, and why? | Platform | Which model is busy, and why |
-| who evicts whom? | Slice | Who evicts whom |
+| who evicts whom? | Slice | Who evicts others, and who is evicted |
 | did the last promotion raise errors? | Rollout | Did the last promotion raise errors? |
 | which replica is slow? | Proxy | Which replica is slow? |
 | is a language model slow because requests wait? | Engine | Running and waiting |
 | will tonight's batch fit? | Slice | Will tonight's batch fit? |
+
+No metric has pairs of models, of which there may be a million: whom a model had evicted is in the policy's log.
+
+<!-- not run: it is for a cluster of yours -->
+
+```sh
+kubectl --namespace "$NS" logs --selector tidegate.dev/loading=on-demand \\
+  --container eviction-policy --since 1h --tail -1 | grep '"wantedBy":"[^"]'
+```
 
 """
 _LOGS = """## Logs
@@ -65,12 +75,15 @@ left out where there is nothing to say.
 <!-- not run: it is for a cluster of yours -->
 
 ```sh
-kubectl --namespace "$NS" logs --selector app.kubernetes.io/name=inference-proxy --since 9h --tail -1 | grep order-8
-kubectl --namespace "$NS" logs --selector tidegate.dev/loading --container eviction-policy --tail -1 | grep order-8
+kubectl --namespace "$NS" logs --selector app.kubernetes.io/name=inference-proxy \\
+  --since 9h --tail -1 | grep order-8
+kubectl --namespace "$NS" logs --selector tidegate.dev/loading=on-demand \\
+  --container eviction-policy --since 9h --tail -1 | grep order-8
 ```
 
 A line of the proxy such as `"seconds": 4.1, "waitedSeconds": 3.9` says that the call waited for its model to be loaded,
-for which the policy's line says why: `queuedSeconds` for room, and the load's own `seconds`. Without `waitedSeconds`
+for which the policy's line `… is loaded` (`"event":"loaded"`, by the model's name) says why: `queuedSeconds` for room
+and its turn, before the load's own `seconds`. Without `waitedSeconds`
 (it was less than a tenth of a second) the time went by at the `replica`: its queue and computing are on the dashboard
 Model.
 A log goes with its pod (`--previous` has that of a container that was started again): whoever asks in the morning

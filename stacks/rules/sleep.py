@@ -45,10 +45,10 @@ def models_that_sleep_say_what_they_take(stack: Stack) -> Iterator[Problem]:
 
 
 def models_that_sleep_have_one_version(stack: Stack) -> Iterator[Problem]:
-    """A lease, and the wait for it, is for a model in one pool."""
+    """A lease, and the wait for it, is for a model in one pool, where a process serves one version."""
     for _, server, pool, _, _ in _sleeping(stack):
         for model in stack.models_of(server, pool):
-            if len(model.versions) > 1:
+            if len(model.pools(server.pools[0].name)) > 1:
                 what = (
                     f'model "{model.name}" sleeps in {server.name}/{pool.name}, and has {len(model.versions)} versions'
                 )

@@ -28,7 +28,7 @@ def edited(edits: Values, of: Values = BASE) -> Values:
         place: Any = values
         for step in steps:
             place = next(item for item in place if item["name"] == step) if isinstance(place, list) else place[step]
-        place[last] = value(place[last]) if callable(value) else value
+        place[last] = value(place[last]) if callable(value) else copy.deepcopy(value)
         if value is GONE:
             del place[last]
     return values

@@ -24,9 +24,9 @@ RESNET = POD | {"model": "resnet"}
 ENGINE = {"pod": "chat-blue-0"}
 STALLED = "has 3 requests under way, and no token has come of them for minutes."
 ISSUER = "https://id.example"
-SHARE = "of the calls in inference-prod"
-AGAIN = "are told to come again."
-QUARANTINED = "failed to load too often in triton-0, and is not tried any more: the policy's list says why."
+SHARE = "of the calls of the last hour in inference-prod"
+AGAIN = "are told to come again"
+WHY_QUARANTINED = "the policy's list says why."
 FOR_MEMORY = "in six hours for memory that models did not give back."
 LAST_GOOD = "and goes on with the last good one: its log says why."
 CERTIFICATE = "The proxy's certificate in inference-prod ends in"
@@ -55,10 +55,10 @@ def of(metric: str, **labels: str) -> str:
 REQUESTS_WELL = of(REQUESTS, protocol="http", status="200")
 
 
-def calls(wrong: int, protocol: str, status: str) -> dict[str, str]:
-    """Return a thousand calls a minute, of which so many go wrong between minute 60 and minute 120, and none before."""
-    values = f"_x60 0+{wrong}x60 {60 * wrong}x700"
-    return {REQUESTS_WELL: "0+1000x800", of(REQUESTS, protocol=protocol, status=status): values}
+def calls(wrong: int, protocol: str, status: str, begins: int = 60, lasting: int = 60) -> dict[str, str]:
+    """Return a thousand calls a minute, of which so many go wrong from a minute on, and none before."""
+    values = f"_x{begins} 0+{wrong}x{lasting} {lasting * wrong}x3000"
+    return {REQUESTS_WELL: "0+1000x3000", of(REQUESTS, model="resnet", protocol=protocol, status=status): values}
 
 
 def until(value: str, minute: int = 20, before: str = "0", begins: int = 5) -> str:
@@ -79,61 +79,91 @@ LOADED = {of(f"{POLICY}bytes", **POD, kind="capacity"): "10000000000x200"}
 CASES = [
     Case(
         "TidegateCallsFail",
-        "fast",
+        "fast, and no ticket beside it",
         calls(100, "http", "502"),
-        {80: [("critical", {}, f"2.866% {SHARE} fail."), ("info", {}, f"2.256% {SHARE} fail.")]},
-        quiet=(60, 61, 600),
+        {
+            minute: [("critical", {}, f"{share} {SHARE} fail, most of them of resnet (status 502).")]
+            for minute, share in ((72, "1.961%"), (80, "3.226%"), (122, "8.815%"))
+        },
+        quiet=(60, 66, 126, 140, 200),
+    ),
+    Case(
+        "TidegateCallsFail",
+        "at once where nothing is answered",
+        calls(9000, "http", "502"),
+        {62: [("critical", {}, f"23.08% {SHARE} fail, most of them of resnet (status 502).")]},
+        quiet=(60, 61),
+    ),
+    Case(
+        "TidegateCallsFail",
+        "for hours, somewhat",
+        calls(10, "http", "502", lasting=400),
+        {400: [("critical", {}, f"0.9901% {SHARE} fail, most of them of resnet (status 502).")]},
+        quiet=(100, 470),
     ),
     Case(
         "TidegateCallsFail",
         "over gRPC, slowly",
-        calls(6, "grpc", "13"),
-        {115: [("info", {}, f"0.2806% {SHARE} fail.")]},
-        quiet=(60, 600),
+        calls(5, "grpc", "13", lasting=440),
+        {
+            500: [
+                (
+                    "info",
+                    {},
+                    "0.4378% of the calls of the last day in inference-prod fail, most of them of resnet (status 13).",
+                )
+            ]
+        },
+        quiet=(60, 300, 640),
     ),
     Case("TidegateCallsFail", "not where callers are told to come again", calls(100, "http", "503"), quiet=(80, 115)),
     Case(
         "TidegateCallsFail",
         "not for some that are the first of many thousands",
         {REQUESTS_WELL: "0+6000x800", of(REQUESTS, protocol="http", status="502"): "_x300 0 100 200x400"},
-        quiet=(302, 310, 330),
+        quiet=(302, 310, 330, 700),
     ),
     Case(
         "TidegateCallsFail",
         "not for three calls of six",
-        {REQUESTS_WELL: "0x60 0 1 2 3x100", of(REQUESTS, protocol="http", status="500"): "0x60 0 1 2 3x100"},
-        quiet=(65, 100),
+        {REQUESTS_WELL: "0x60 0 1 2 3x700", of(REQUESTS, protocol="http", status="500"): "0x60 0 1 2 3x700"},
+        quiet=(65, 100, 430, 500),
     ),
     *(
         Case(
             "TidegateCallsBusy",
             f"over {protocol}",
-            calls(200, protocol, status),
-            {
-                100: [
-                    ("critical", {}, f"7.197% {SHARE} {AGAIN}"),
-                    ("info", {}, f"7.197% {SHARE} {AGAIN}"),
-                ]
+            calls(200, protocol, status)
+            | {
+                of("tidegate_proxy_model_problems_total", model=model, type="busy", reason=reason): values
+                for model, reason, values in (
+                    ("resnet", "no-room", "0x60 0+150x60"),
+                    ("bert", "queued", "0x60 0+50x60"),
+                )
             },
-            quiet=(60, 600),
+            {100: [("critical", {}, f"11.76% {SHARE} {AGAIN}, most of them of resnet (reason no-room).")]},
+            quiet=(60, 126, 200),
         )
         for protocol, status in (("http", "503"), ("grpc", "14"))
+    ),
+    Case(
+        "TidegateCallsBusy",
+        "where they are of no model",
+        calls(200, "http", "503"),
+        {100: [("critical", {}, f"11.76% {SHARE} {AGAIN}.")]},
     ),
     Case(
         "TidegateCallsSlow",
         "",
         {
             REQUESTS_WELL: "0+1000x700",
-            of("tidegate_proxy_request_seconds_count"): "0+1000x700",
-            of("tidegate_proxy_request_seconds_bucket", le="2.5"): "0+1000x60 60000+100x60 66000+1000x600",
+            of("tidegate_proxy_request_seconds_count", model="resnet"): "0+1000x700",
+            of(
+                "tidegate_proxy_request_seconds_bucket", model="resnet", le="2.5"
+            ): "0+1000x60 60000+100x60 66000+1000x600",
         },
-        {
-            115: [
-                ("critical", {}, f"78.36% {SHARE} take more than 2.5 s."),
-                ("info", {}, f"42.3% {SHARE} take more than 2.5 s."),
-            ]
-        },
-        quiet=(60, 600),
+        {115: [("critical", {}, f"82.67% {SHARE} take more than 2.5 s, most of them of resnet.")]},
+        quiet=(60, 130, 200),
     ),
     Case(
         "TidegatePoolGone",
@@ -306,8 +336,17 @@ CASES = [
         "TidegateOnDemandLoadFailed",
         "",
         {of(f"{POLICY}model_load_failures_total", **RESNET): "0x10 1x200"},
-        {15: [("warning", RESNET, "Loads of resnet fail in triton-0: the eviction policy's log says why.")]},
+        {15: [("warning", RESNET, "1 loads of resnet failed in triton-0 lately: the eviction policy's log says why.")]},
         quiet=(10, 40),
+    ),
+    Case(
+        "TidegateOnDemandLoadFailed",
+        "not where the policy tells nothing any more",
+        {
+            of(f"{POLICY}model_load_failures_total", **RESNET): "0x10 1 2 3x3 stale _x10 3x200",
+            of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "_x12 720x2 stale _x10 720x200",
+        },
+        quiet=(14, 17, 20, 24, 27),
     ),
     Case(
         "TidegateOnDemandLoadFailed",
@@ -325,14 +364,61 @@ CASES = [
             of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "0x20 stale",
             of(f"{POLICY}models", **POD, state="quarantined"): "1x20 0x200",
         },
-        {10: [("warning", RESNET, f"resnet {QUARANTINED}")]},
+        {
+            10: [
+                (
+                    "warning",
+                    RESNET,
+                    "resnet failed to load too often in triton-0, and has not been tried for 10m 0s: "
+                    + WHY_QUARANTINED,
+                )
+            ]
+        },
         quiet=(0, 22),
+    ),
+    Case(
+        "TidegateModelQuarantined",
+        "also while its policy hangs, and no longer than the pod is there",
+        {
+            of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "0x20 stale _x100",
+            of(f"{POLICY}leases", **POD): "1x20 stale _x100",
+            of("up", **POD, instance="10.0.0.7:8788"): "1x20 0x20 stale",
+        },
+        {
+            30: [
+                (
+                    "warning",
+                    RESNET,
+                    "resnet failed to load too often in triton-0, and has not been tried for 30m 0s: "
+                    + WHY_QUARANTINED,
+                )
+            ]
+        },
+        quiet=(43,),
+    ),
+    Case(
+        "TidegateModelQuarantined",
+        "not once it is out, though its server does not answer",
+        {
+            of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "0x20 stale",
+            of(f"{POLICY}leases", **POD): "1x100",
+            of("up", **POD, instance="10.0.0.7:8002"): "0x100",
+        },
+        quiet=(22, 40),
     ),
     Case(
         "TidegateModelQuarantined",
         "of models that have no name in metrics",
         {of(f"{POLICY}models", **POD, state="quarantined"): until("2")},
-        {10: [("warning", POD, f"A model {QUARANTINED}")]},
+        {
+            10: [
+                (
+                    "warning",
+                    POD,
+                    f"2 models failed to load too often in triton-0, and are not tried any more: {WHY_QUARANTINED}",
+                )
+            ]
+        },
         quiet=(4, 21),
     ),
     Case(
@@ -398,6 +484,15 @@ CASES = [
         (15, 62),
     ),
     Case(
+        "TidegateMemoryUnseen",
+        "not where its server hangs",
+        {
+            of(f"{POLICY}memory_source", **POD, source="none"): until("1", 60),
+            of("up", **POD, instance="10.0.0.7:8002"): until("0", 60, before="1"),
+        },
+        quiet=(30, 59, 62),
+    ),
+    Case(
         "TidegateSlicesShort",
         "",
         {of("kube_pod_status_unschedulable", **POD): until("1", 60)},
@@ -420,11 +515,62 @@ CASES = [
                 (
                     "warning",
                     POD | {"instance": "10.0.0.7:8002"},
-                    "triton-0 has not answered Prometheus (10.0.0.7:8002) for five minutes.",
+                    "triton-0 does not answer Prometheus (10.0.0.7:8002).",
                 )
             ]
         },
         (4, 8, 21),
+    ),
+    *(
+        Case(
+            "TidegateTargetDown",
+            about,
+            {of("up", pod="main-small-0", instance="10.0.0.7:8002"): until("0", before="1")} | why,
+            quiet=(11, 15, 21),
+        )
+        for about, why in {
+            "not where its pool is gone": NONE_READY,
+            "not where it gives proxies no answer": ALL_READY | OPEN,
+            "not where its policy is silent": {of(SILENT, **REPLICA, pod=pod): until("1") for pod in PODS},
+        }.items()
+    ),
+    *(
+        Case(
+            "TidegateTargetDown",
+            about,
+            NONE_READY
+            | {of(SILENT, **REPLICA, pod="proxy-a"): until("1")}
+            | {of("up", pod=pod, instance=f"{host}:8002"): until("0", before="1")},
+            {
+                15: [
+                    (
+                        "warning",
+                        {"pod": pod, "instance": f"{host}:8002"},
+                        f"{pod} does not answer Prometheus ({host}:8002).",
+                    )
+                ]
+            },
+        )
+        for about, pod, host in (
+            ("of another pool than the one that is gone", "main-large-0", "10.0.0.7"),
+            ("of a proxy", "inference-proxy-7f9c-x2", "10.0.0.7"),
+        )
+    ),
+    Case(
+        "TidegateTargetDown",
+        "of another replica than the one that is silent",
+        ALL_READY
+        | {of(SILENT, **REPLICA, pod=pod): until("1") for pod in PODS}
+        | {of("up", pod="main-small-1", instance="10.0.0.8:8002"): until("0", before="1")},
+        {
+            15: [
+                (
+                    "warning",
+                    {"pod": "main-small-1", "instance": "10.0.0.8:8002"},
+                    "main-small-1 does not answer Prometheus (10.0.0.8:8002).",
+                )
+            ]
+        },
     ),
     Case(
         "TidegateTableRefused",
@@ -492,7 +638,7 @@ CASES = [
                 "tidegate_proxy_certificate_expires_timestamp_seconds", pod="proxy-a"
             ): f"{2 * DAY + 600}x20 {90 * DAY}x20"
         },
-        {18: [("critical", {}, f"{CERTIFICATE} 1d 23h 52m 0s."), ("info", {}, f"{CERTIFICATE} 1d 23h 52m 0s.")]},
+        {18: [("critical", {}, f"{CERTIFICATE} 1d 23h 52m 0s.")]},
         quiet=(22,),
     ),
     Case(
@@ -572,6 +718,37 @@ def test_an_alert_fires_when_it_should_says_what_and_where_and_ends(case: Case, 
     wanted = tmp_path / "test.json"
     wanted.write_text(json.dumps({"rule_files": [str(file)], "evaluation_interval": "1m", "tests": [test]}))
     assert not promtool("test", "rules", wanted)
+
+
+def test_a_version_answers_since_it_first_did_and_not_since_it_was_loaded_again(tmp_path: Path) -> None:
+    since = "tidegate:version_answers:since_timestamp_seconds"
+    series = {
+        of("nv_inference_request_success", model="resnet", version="1"): "5x10 stale _x60 5x10 stale _x1500 5x100",
+        of("nv_inference_request_success", model="resnet", version="2"): "0x30 1x2000",
+        of("nv_inference_request_success", model="tidegate_memory", version="1"): "5x2000",
+    }
+    case = Case("", "", series)
+    wanted = {5: {"1": 0}, 40: {"2": 31}, 75: {"1": 0, "2": 31}, 1600: {"1": 1584, "2": 31}}
+    test = {
+        "interval": "1m",
+        "input_series": series_in(NAMESPACE, case),
+        "promql_expr_test": [
+            {
+                "expr": since,
+                "eval_time": f"{minute}m",
+                "exp_samples": [
+                    {"labels": of(since, namespace=NAMESPACE, model="resnet", version=version), "value": 60 * at}
+                    for version, at in found.items()
+                ],
+            }
+            for minute, found in wanted.items()
+        ],
+    }
+    asked, file = tmp_path / "test.json", tmp_path / "rules.json"
+    alone = [rule for rule in rules() if rule.get("record") == since]
+    file.write_text(json.dumps({"groups": [{"name": "tidegate", "rules": alone}]}))
+    asked.write_text(json.dumps({"rule_files": [str(file)], "evaluation_interval": "1m", "tests": [test]}))
+    assert not promtool("test", "rules", asked)
 
 
 def test_every_alert_has_a_case() -> None:

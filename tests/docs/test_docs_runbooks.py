@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -40,12 +41,88 @@ def test_each_alert_leads_to_a_section_and_each_section_is_of_an_alert() -> None
         assert annotations["runbook_url"] == f"{RUNBOOKS}#{name.lower()}"
 
 
+RENDERED = [
+    each for file in sorted(EXPECTED.parent.glob("*.yaml")) for each in yaml.safe_load_all(file.read_text("utf-8"))
+]
+PODS = [each["spec"]["template"] for each in RENDERED if each["kind"] in ("Deployment", "StatefulSet")]
+BLOCKS = [
+    (page, re.sub(r"(?m)\s+#.*$|^#.*\n", "", block.replace("\\\n", " ")))
+    for page in ("docs/runbooks.md", "docs/metrics.md")
+    for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+]
+LINES = [(page, line) for page, block in BLOCKS for line in block.splitlines()]
+KUBECTL = [(page, line) for page, line in LINES if "kubectl" in line]
+SAID = dict(re.findall(r"^(?:export )?(\w+)=(\S+)", BLOCKS[0][1], re.MULTILINE))
+"""What the page's first block sets for all others."""
+
+
+def named(line: str, what: str) -> list[str]:
+    return re.findall(rf"--{what} (\S+)", line)
+
+
+def found_by(selector: str) -> list[dict[str, Any]]:
+    """Return the templates of the pods that kubectl finds by these labels; any value is that of a variable."""
+    wanted = [each.replace('"', "").partition("=") for each in selector.split(",")]
+    return [
+        pod
+        for pod in PODS
+        if all(
+            key in pod["metadata"]["labels"] and (not is_ or value[0] == "$" or pod["metadata"]["labels"][key] == value)
+            for key, is_, value in wanted
+        )
+    ]
+
+
+@pytest.mark.parametrize(("page", "line"), KUBECTL)
+def test_kubectl_finds_pods_by_these_labels_and_each_has_the_container(page: str, line: str) -> None:
+    del page
+    containers = [
+        {each["name"] for each in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ()))} for pod in PODS
+    ]
+    for selector in named(line, "selector"):
+        pods = found_by(selector)
+        assert pods, line
+        containers = [within for pod, within in zip(PODS, containers, strict=True) if pod in pods]
+    for container in named(line, "container"):
+        where = containers if named(line, "selector") else [max(containers, key=lambda each: container in each)]
+        assert all(container in each for each in where), line
+    for kind, name in re.findall(r"\b(deployment|configmap)[ /]([a-z-]+)", line):
+        assert (kind, name) in {(each["kind"].lower(), each["metadata"]["name"]) for each in RENDERED}, line
+
+
+@pytest.mark.parametrize(("page", "line"), LINES)
+def test_the_variables_of_a_command_are_set_by_the_first_block(page: str, line: str) -> None:
+    del page
+    assert {*re.findall(r"\$\{?(\w+)", line)} <= {*SAID}, line
+
+
+def test_what_the_first_block_says_is_so_in_the_definition_and_commands_go_by_it() -> None:
+    said = yaml.safe_load((ROOT / "stacks/inference.yaml").read_text("utf-8"))
+    environment, _, plane = SAID["STACK"].partition("-")
+    assert SAID["CLUSTER"] in {each["context"] for each in said["dataPlanes"] if each["name"] == plane}
+    assert SAID["NS"] in {each["namespace"] for each in said["environments"] if each["name"] == environment}
+    [server] = [each for each in said["servers"] if each["name"] == SAID["SERVER"]]
+    assert SAID["POOL"] in {each["name"] for each in server["pools"]}
+    assert SAID["POD"] == f"{SAID['SERVER']}-{SAID['POOL']}-0"
+    assert SAID["MODEL"] in {each["name"] for each in said["models"]}
+    made = [line for page, line in LINES if line.startswith("make ") and "plan" not in line and "runbooks" in page]
+    assert made
+    for line in made:
+        assert 'STACK="$STACK"' in line, "a definition has several stacks"
+
+
+def test_no_command_scrolls_sideways() -> None:
+    for page in ("docs/runbooks.md", "docs/metrics.md"):
+        for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE):
+            assert all(len(line) <= 100 for line in block.splitlines()), block
+
+
 @pytest.mark.parametrize("name", SECTIONS)
 def test_a_section_has_a_meaning_three_commands_that_exist_and_what_it_usually_was(name: str) -> None:
     meaning, commands, usually = re.split(r"^```(?:sh)?\n", SECTIONS[name], flags=re.MULTILINE)
     assert len(meaning.split()) > 10
     assert usually.strip().startswith("**Usually:** ")
-    lines = commands.splitlines()
+    lines = [line for line in commands.replace("\\\n", " ").splitlines() if not line.startswith("#")]
     assert len(lines) == 3
     for line in lines:
         program, *words = line.removeprefix("POD=$(").split()

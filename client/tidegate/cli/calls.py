@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 8  # values of an output that a table has
 _LONGEST = 200  # characters of a text that it has
-_RATE = "#PER SECOND", "#BUSY"
+_RATE = "#PER SECOND", "#COMPUTING"
 Only = Annotated[Text, model_argument(help="Only this model.")]
 Environment = Annotated[
     Text, environment_option("--environment", "-e", help="The environment, such as dev; all without it.")
@@ -193,11 +193,14 @@ def _show(plane: "PlaneStatus", *, watched: bool) -> None:
     at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment
     print_table(columns, rows, f"{at}: {plane.proxy} (you are {plane.caller})")
     note(f"{at}: counts are of one replica of each pool, since it loaded the model")
+    for pool, whys in plane.away.items():
+        note(f"{at}: {pool} is not ready: {'; '.join(whys)}")
     for pool in plane.unavailable:
-        note(f"{at}: the pool {pool} gives no statistics now")
+        if pool not in plane.away:
+            note(f"{at}: the pool {pool} gives no statistics now")
     said: dict[str, list[str]] = {}
     for model in plane.models:
-        if model.why:
+        if model.why and f"{model.server}/{model.pool}" not in plane.away:
             said.setdefault(model.why, []).append(model.model)
     for why, models in said.items():
         note(f"{', '.join(models)}: {why}")

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Option
@@ -19,12 +20,21 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = {"resident": "green", "draining": "yellow", "loading": "blue"}
 _IN_MEMORY: Final = ("resident", "draining", "loading", "unloading", "freeing")
-_BAD: Final = ("quarantined", "failed", "unreachable", "unseen")
+_UNTOLD: Final = ("unseen", "unreachable")
+_WAS: Final = "was "  # before the last known state of a model whose replica does not say it now
+_BAD: Final = ("quarantined", "failed", *_UNTOLD)
 _ORDER: Final = (*_BAD, *_IN_MEMORY, "queued", "cold", "unknown")
+_COLUMNS: Final = ("MODEL", "SERVER", "STATE", "SINCE", "SIZE", "HELD BY", "LAST USE", "WHY")
+_LEAST: Final = ("LAST USE", "SIZE", "HELD BY", "SERVER")  # They go in this order where there is no room.
+_GAP: Final = 2  # between two columns
 _ROWS: Final = 15  # of models, where there is no terminal
 _LONGEST_PAUSE: Final = 10.0  # seconds between two looks, for proxies that answer slowly
+_WHY_WIDTH: Final = 30  # of the column WHY, before others give way to it
+_LEAST_WIDTH: Final = 8  # of a column that is shown at all
 _ANSWER_SECONDS: Final = 3.0  # that a proxy may take, where others are looked at, too
+_ONCE_SECONDS: Final = 6.0  # and where it is looked but once: a proxy itself gives its replicas five
 _SHADES: Final = "█▓▒"  # Neighbours differ, without colours too.
+_LEGEND: Final = "█ ▓ ▒ tell neighbours apart, · is free; green: loaded, blue: being loaded, yellow: going, red: leaked"
 
 
 def top(
@@ -49,12 +59,12 @@ def top(
 
         asked = proxies(environment, plane, proxy)
         if json:
-            print_json(found := overview(asked))
+            print_json(found := overview(asked, _ONCE_SECONDS))
             end(found, json)
             return
         if once or not sys.stdout.isatty():
             to = console()
-            for part in _shown(found := overview(asked), to.width, rows or _ROWS):
+            for part in _shown(found := overview(asked, _ONCE_SECONDS), to.width, rows or _ROWS):
                 to.print(part)
             end(found, json)
             return
@@ -65,74 +75,142 @@ def top(
                 while True:
                     began = time.monotonic()
                     found = [_or_before(each, known, began) for each in overview(asked, _ANSWER_SECONDS)]
-                    fit = rows or _that_fit(found, to.height)
+                    fit = rows or _that_fit(found, to.width, to.height)
                     clock = Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
-                    live.update(Group(clock, *_shown(found, to.width, fit, errors=True)), refresh=True)
-                    took = time.monotonic() - began
-                    time.sleep(max(every, min(5 * took, _LONGEST_PAUSE)))  # most of the proxy's time is for calls
+                    live.update(Group(clock, *_shown(found, to.width, fit, live=True)), refresh=True)
+                    # Most of a proxy's time is for calls; one that gives no answer spends none.
+                    took = 0.0 if any(each.error for each in found) else time.monotonic() - began
+                    time.sleep(max(every, min(5 * took, _LONGEST_PAUSE)))
         except KeyboardInterrupt:
             return
 
 
 def _or_before(found: "PlaneOverview", known: "dict[str, tuple[float, PlaneOverview]]", now: float) -> "PlaneOverview":
-    """Return what was found, or of a proxy that gives no answer what it said last, and how long ago that was."""
+    """Return what was found, and of what gives no answer what was said last: of a proxy with how long ago that was, of
+    a replica each model's state."""
+    then, before = known.get(found.proxy, (now, found))
     if not found.error:
+        found = _as_before(found, before)
         known[found.proxy] = now, found
-    elif found.proxy in known:
-        then, before = known[found.proxy]
+    elif before is not found:
         why = f"{found.error.splitlines()[0]}\nWhat is below was so {_ago(now - then)} ago."
         return before.model_copy(update={"error": why})
     return found
 
 
-def _that_fit(planes: "Sequence[PlaneOverview]", height: int) -> int:
+def _as_before(found: "PlaneOverview", before: "PlaneOverview") -> "PlaneOverview":
+    """Return models with the states that they were in before their replicas ceased to say it."""
+    were = {
+        (model.server, model.model, place.replica): place.state.removeprefix(_WAS)
+        for model in before.models
+        for place in model.places
+        if place.state not in _UNTOLD
+    }
+
+    def remembered(model: "VisibleModel") -> "VisibleModel":
+        states = {
+            place.replica: _WAS + were[at]
+            for place in model.places
+            if _is_untold(place.state) and (at := (model.server, model.model, place.replica)) in were
+        }
+        if model.loading != "on-demand" or not states:
+            return model
+        places = [place.model_copy(update={"state": states.get(place.replica, place.state)}) for place in model.places]
+        state = next(iter(states.values())) if _is_untold(model.state) else model.state
+        return model.model_copy(update={"state": state, "places": tuple(places)})
+
+    return found.model_copy(update={"models": tuple(map(remembered, found.models))})
+
+
+def _that_fit(planes: "Sequence[PlaneOverview]", width: int, height: int) -> int:
     """Return how many models of each environment fit into so many lines; one at least."""
-    fixed = 2 + sum(5 + 2 * len(each.slices) + len(each.error.splitlines()) for each in planes)
+    fixed = 2 + any(each.slices for each in planes) + sum(3 + len(_above(each, width, live=True)) for each in planes)
     return max(1, (height - fixed) // max(1, len(planes)))
 
 
 def _shown(
-    planes: "Sequence[PlaneOverview]", width: int, rows: int, *, errors: bool = False
+    planes: "Sequence[PlaneOverview]", width: int, rows: int, *, live: bool = False
 ) -> "Iterable[RenderableType]":
-    """Yield what is seen; `errors`: why a proxy cannot be asked, too, where nobody else says so."""
+    """Yield what is seen, those that cannot be asked first; `live`: every line is one, and errors are among them."""
     from rich.text import Text
 
-    for each in planes:
-        at = f"{each.environment} on {each.plane}" if each.plane else each.environment or each.proxy
-        states = [model.state for model in each.models]
-        sums = ", ".join(f"{states.count(state)} {state}" for state in _ORDER if state in states)
-        for what, number in (
-            ("failed to load", sum(_has_failed(model) for model in each.models)),
-            ("told busy", sum(_busy(model) > 0 for model in each.models)),
-        ):
-            sums += f", {number} {what}" if number else ""
-        sums = "cannot be asked" if each.error else sums or "no models that you may inspect"
-        yield Text(printable(f"{at}   {sums}"), style="bold")
-        if errors and each.error:
-            yield Text(printable(each.error), style="red")
-        for room in each.slices:
-            yield Text(printable(_title(room)))
-            yield _bar(room, each.models, width)
-        for where, why in _untold(each).items():
-            yield Text(printable(f"{where}  {why}"), style="red")
-        if each.models:
-            yield _table(each.models, rows, wraps=not errors)
-        if (more := len(each.models) - rows) > 0:
+    for each in sorted(planes, key=lambda each: not each.error):
+        yield from _above(each, width, live=live)
+        # Of models of which nothing is known, it is said once why.
+        models = [model for model in each.models if model.loading != "on-demand" or model.state not in _UNTOLD]
+        if models:
+            yield _table(models, rows, width, wraps=not live)
+        if (more := len(models) - rows) > 0:
             yield Text(f"and {more} more: `tidegate models`, or --rows", style="dim")
         yield Text("")
-    yield Text(
-        "`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it.", style="dim"
+    if any(each.slices for each in planes):
+        yield Text(_LEGEND, style="dim", no_wrap=live, overflow="ellipsis")
+    hint = "`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it."
+    yield Text(hint, style="dim", no_wrap=live, overflow="ellipsis")
+
+
+def _above(plane: "PlaneOverview", width: int, *, live: bool) -> "list[RenderableType]":
+    """Return the lines above the table of an environment: what there is of it, and what sits in its slices."""
+    from rich.text import Text
+
+    def line(text: str, style: str = "") -> Text:
+        return Text(printable(text), style=style, no_wrap=live, overflow="ellipsis")
+
+    at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment or plane.proxy
+    lines: list[RenderableType] = [line(f"{at}   {_sums(plane)}", "bold")]
+    for error in plane.error.splitlines() if live else ():
+        lines += [line(each, "red") for each in wrap(error, width)]
+    for room in plane.slices:
+        lines += [line(_title(room)), _bar(room, plane.models, width)]
+    lines += [line(f"{where}  {states}") for where, states in _preloaded(plane).items()]
+    lines += [line(f"{where}  {why}", "red") for where, why in _untold(plane).items()]
+    return lines
+
+
+def _sums(plane: "PlaneOverview") -> str:
+    if plane.error:
+        return "cannot be asked"
+    if not plane.models:
+        return "no models that you may inspect"
+    failed, told = sum(map(_has_failed, plane.models)), sum(_busy(each) > 0 for each in plane.models)
+    of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{told} told busy"] * (told > 0)
+    return "; of these ".join(filter(None, (_counted(plane.models), ", ".join(of_these))))
+
+
+def _counted(models: "Iterable[VisibleModel]") -> str:
+    """Return how many models are in each state."""
+    states = [model.state for model in models]
+    return ", ".join(
+        f"{states.count(state)} {state}" for state in (*_ORDER, *sorted({*states} - {*_ORDER})) if state in states
     )
 
 
+def _preloaded(plane: "PlaneOverview") -> dict[str, str]:
+    """Return pools that have all of their models in memory, with how many are in each state: they have no slices."""
+    pools: dict[str, list[VisibleModel]] = {}
+    for model in plane.models:
+        if model.loading == "preload":
+            pools.setdefault(f"{model.server}/{model.pool}", []).append(model)
+    return {where: f"preload  {_counted(models)}" for where, models in pools.items()}
+
+
 def _untold(plane: "PlaneOverview") -> dict[str, str]:
-    """Return replicas of on-demand pools that do not say what sits in them, with why: none may be taken for empty."""
+    """Return replicas of on-demand pools that do not say what sits in them, with why, and what to do: none may be taken
+    for empty."""
+    from ..whereabouts import runbook
+
     return {
-        f"{model.server}/{model.pool}  {place.replica}": place.why or "it does not say what sits in it"
+        f"{model.server}/{model.pool}  {place.replica}": "; ".join(
+            filter(None, (place.why or "it does not say what sits in it", runbook(model, place)))
+        )
         for model in plane.models
         for place in (model.places if model.loading == "on-demand" else ())
-        if place.state in ("unseen", "unreachable")
+        if _is_untold(place.state)
     }
+
+
+def _is_untold(state: str) -> bool:
+    return state in _UNTOLD or state.startswith(_WAS)
 
 
 def _title(room: "SliceRoom") -> str:
@@ -175,22 +253,40 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
     return line
 
 
-def _table(models: "Sequence[VisibleModel]", rows: int, *, wraps: bool) -> "RenderableType":
+def _table(models: "Sequence[VisibleModel]", rows: int, width: int, *, wraps: bool) -> "RenderableType":
+    """Return a row for each of so many models. MODEL, STATE and SINCE are never cut but for names that would take more
+    than a third; the others go, the least first, before WHY is hard to read."""
+    from rich.cells import cell_len
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    for name in ("MODEL", "SERVER", "STATE", "SINCE", "SIZE", "HELD BY", "LAST USE", "WHY"):
-        table.add_column(name, overflow="ellipsis", no_wrap=not wraps or name != "WHY")
     rank = {state: number for number, state in enumerate(_ORDER)}
     ordered = sorted(
         models,
         key=lambda each: (not _is_troubled(each), rank.get(each.state, len(rank)), -_requests(each), each.model),
-    )
-    for model in ordered[:rows]:
-        nearest = next((place for place in model.places if place.state == model.state), None)
+    )[:rows]
+    lines = [
+        [printable(cell) for cell in _row(each, next((at for at in each.places if at.state == each.state), None))]
+        for each in ordered
+    ]
+    columns = zip(_COLUMNS, zip(*lines, strict=True), strict=True)
+    widths = {name: max(cell_len(name), *map(cell_len, column)) for name, column in columns}
+    widths["MODEL"] = min(widths["MODEL"], max(2 * _LEAST_WIDTH, width // 3))
+    wanted = widths.pop("WHY")
+    for name in _LEAST:
+        left = width - sum(widths.values()) - _GAP * len(widths)
+        if left >= min(wanted, _WHY_WIDTH):
+            break
+        widths.pop(name, None)
+    if (left := width - sum(widths.values()) - _GAP * len(widths)) >= _LEAST_WIDTH:
+        widths["WHY"] = min(left, wanted)
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    shown = [name for name in _COLUMNS if name in widths]
+    for name in shown:
+        table.add_column(name, width=widths[name], overflow="ellipsis", no_wrap=not wraps or name != "WHY")
+    for model, line in zip(ordered, lines, strict=True):
         is_bad = model.state in _BAD or _is_troubled(model)
         style = "red" if is_bad else "green" if model.state == "resident" else ""
-        table.add_row(*map(printable, _row(model, nearest)), style=style)
+        table.add_row(*(cell for name, cell in zip(_COLUMNS, line, strict=True) if name in shown), style=style)
     return table
 
 
@@ -220,7 +316,8 @@ def _row(model: "VisibleModel", place: "Place | None") -> tuple[str, ...]:
     bytes_ = place.footprint_bytes if place is not None else None
     failures = "; ".join(dict.fromkeys(each.why for place in model.places for each in place.failures))
     lately = f"told busy in five minutes: {busy}" if (busy := _busy(model)) else ""
-    why = "; ".join(filter(None, (model.why or failures, f"{waiters} waiting" if waiters else "", lately)))
+    known = "" if model.loading == "on-demand" and _is_untold(model.state) else model.why or failures
+    why = "; ".join(filter(None, (known, f"{waiters} waiting" if waiters else "", lately)))
     return (
         model.model, about, model.state, since, "" if bytes_ is None else size(bytes_), held,
         "" if idle is None else f"{_ago(idle)} ago", why,

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 _MEANING: Final = {
-    "unreachable": "calls find no server there (docs/runbooks.md, TidegateBreakerOpen)",
-    "unseen": "what is loaded there is not told (docs/runbooks.md, TidegatePolicySilent)",
+    "unreachable": "calls find no server there",
+    "unseen": "what is loaded there is not told",
     "cold": "it is not in memory, and its next call loads it",
     "queued": "it is wanted, and not in memory yet",
     "loading": "its server is loading it",
@@ -57,6 +57,8 @@ def _row(model: "VisibleModel", place: "Place") -> tuple[object, ...]:
     holders = "\n".join(f"{each.holder} ({each.in_flight} in flight)" for each in place.leases)
     last = "" if place.idle_seconds is None else f"{place.idle_seconds:.0f} s ago"
     evictable = "" if place.evictable_in is None else f"in {place.evictable_in:.0f} s" if place.evictable_in else "now"
+    if evictable and any(each.in_flight for each in place.leases):
+        evictable = "not while calls are in flight"
     return (
         f"{model.server}/{place.pool or model.pool}", place.replica, place.state, moment(place.since),
         ", ".join(map(str, place.versions)), place.waiters or "", holders, last, evictable,
@@ -64,11 +66,13 @@ def _row(model: "VisibleModel", place: "Place") -> tuple[object, ...]:
 
 
 def _reasons(model: "VisibleModel") -> list[str]:
-    told = [line for place in model.places for line in _reasons_at(place)]
+    told = [line for place in model.places for line in _reasons_at(model, place)]
     return told or ([f"{model.server}/{model.pool}: {model.why}"] if model.why else [])
 
 
-def _reasons_at(place: "Place") -> list[str]:
+def _reasons_at(model: "VisibleModel", place: "Place") -> list[str]:
+    from ..whereabouts import runbook
+
     failures = [
         f"{place.replica}: {'' if each.version is None else f'version {each.version} '}failed"
         f" (known since {moment(each.since)}): {each.why}"
@@ -76,6 +80,8 @@ def _reasons_at(place: "Place") -> list[str]:
     ]
     is_told = any(each.why in place.why for each in place.failures)
     meaning = _AGAIN if place.failures and place.state == "cold" else _MEANING.get(place.state, "")
+    if meaning and (where := runbook(model, place)):
+        meaning += f" ({where})"
     words = [meaning, "" if is_told else place.why.removeprefix(f"{place.replica} ")]
     told = failures + [f"{place.replica}: {': '.join(filter(None, words))}"] * any(words)
     return told + [f"{place.replica}: in five minutes {place.busy} requests were told busy"] * (place.busy > 0)

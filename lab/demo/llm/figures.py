@@ -14,7 +14,7 @@ from lab.local_plane.process import HOST
 
 STREAMS = 8  # At once.
 TOKENS = 128  # Of each.
-PAIRS = 9  # Turns of STREAMS, each once directly and once through the proxy.
+PAIRS = 15  # Turns of STREAMS, each once directly and once through the proxy.
 FIRSTS = 60  # Calls for one token, one after the other, likewise.
 _USED = re.compile(rb'"completion_tokens":(\d+)')
 _SECONDS = 60.0

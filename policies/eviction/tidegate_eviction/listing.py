@@ -47,7 +47,8 @@ def show(listing: lease.Listing, console: Console) -> None:
         table.add_column(name, justify="left" if name in ("MODEL", "STATE", "FROM", "NOTE") else "right")
     order = {state.value: number for number, state in enumerate(reversed(State))}
     for each in sorted(listing.models, key=lambda each: (each.state != "resident", order[each.state], each.model)):
-        note = "; ".join(filter(None, ["pinned" if each.pinned else "", one_line(each.why)]))
+        since = "" if each.no_room_seconds is None else f"since {seconds_text(each.no_room_seconds)}"
+        note = "; ".join(filter(None, ["pinned" if each.pinned else "", one_line(each.why), since]))
         table.add_row(
             # Names may hold anything: they are not read as markup.
             Text(one_line(each.model)), Text(each.state, style=_STYLES.get(each.state, "yellow")),

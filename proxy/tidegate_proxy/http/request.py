@@ -317,9 +317,7 @@ class HttpRequest(HeadedRequest):
         self.finish(status, monotonic())
 
     def _write(self, answer: tuple[bytes, bytes]) -> None:
-        head, body = answer
-        if self.method == b"HEAD":
-            body = b""
+        head, body = answer[0], b"" if self.method == b"HEAD" else answer[1]
         self._own_bytes = len(body)
         self.caller.write_out(head + body)
 
@@ -377,10 +375,11 @@ class HttpRequest(HeadedRequest):
             size = size or forwarding.size
             forwarding.finish(now)
             route = forwarding.grant.route
-            count = route.http_count = route.http_count or shared.meter.of_calls(route.server, route.name, "http")
-            count.ended(status, seconds, body.received, size)
-            principal = forwarding.grant.identity.principal
-            shared.meter.called(principal.name, principal.source, "http", status)
+            if not (forwarding.looks and status == ProblemType.BUSY.status):  # who only looks is no caller in vain
+                count = route.http_count = route.http_count or shared.meter.of_calls(route.server, route.name, "http")
+                count.ended(status, seconds, body.received, size)
+                principal = forwarding.grant.identity.principal
+                shared.meter.called(principal.name, principal.source, "http", status)
             called, waited = (route.server, route.name), forwarding.waited
         is_logged = shared.call_log.wants(status, now, called, seconds=seconds, waited=waited)
         if is_logged or self._span is not None:

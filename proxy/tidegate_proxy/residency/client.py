@@ -51,6 +51,7 @@ class Listed(msgspec.Struct, rename="camel"):
     leases: tuple[_LeaseOf, ...] = ()
     waiters: int = 0
     busy: int = 0
+    no_room_seconds: float | None = None
     footprint_bytes: int | None = None
 
 

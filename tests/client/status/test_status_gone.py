@@ -66,6 +66,10 @@ def status(here: LocalEnvironment) -> dict[str, str]:
     credential = Credential("a test", ("X-API-Key", here.keys["visitor"]))
     found: list[PlaneStatus] = collect([KnownProxy("gone", "here", here.url, credential, plane)])
     assert not found[0].error, "it never fails whole"
+    for at, whys in found[0].away.items():
+        assert at.endswith(f"/{local.POOL}")
+        [why] = whys
+        assert "gets no calls: " in why, "of a pool that is away it is said once, and not of each of its models"
     return {each.model: each.state for each in found[0].models}
 
 

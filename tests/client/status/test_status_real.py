@@ -55,7 +55,7 @@ def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
     assert ready == {"1": True, "2": False}  # which is named, and is not there
     table = cli.run("status", "--watch", "0")
     assert "2 (not ready)" in table
-    assert "BUSY" not in table
+    assert "COMPUTING" not in table
     traffic = {name: each["traffic"] for name, each in found.items()}
     assert {name: each["traffic"] for name, each in by_name(cli.json("models")).items()} == traffic
     assert traffic == {
@@ -109,7 +109,7 @@ def test_what_is_loaded_by_a_call_is_in_memory(cli: Cli) -> None:
     assert late["versions"][0]["requests"] >= 1
     table = cli.run("status", "late")
     assert "in memory" in table
-    assert "BUSY" in table
+    assert "COMPUTING" in table
 
 
 def test_one_plane_that_is_down_hides_no_other(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,13 +138,19 @@ def without_gpu(caller: Caller) -> None:
     if path.startswith("/servers/gpu"):
         problem = Problem(ProblemType.BUSY, "No replica of gpu/main can be used: there is no answer.", retry_after=30.0)
         caller.answer(problem.body("r"), problem.type.status, CONTENT_TYPE, Retry_After="30")
+    elif path == "/models":
+        why = "10.0.0.1:8000 gets no calls: there is no answer"
+        place = {"replica": "10.0.0.1:8000", "state": "unreachable", "why": why}
+        about = {"server": "gpu", "pool": "main", "loading": "preload", "state": "unreachable", "places": [place]}
+        models = [about | {"model": name} for name in ("lost", "lost-too")]
+        caller.answer(json.dumps({"environment": "dev", "models": models}).encode())
     else:
         proxy(caller)
 
 
 def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(tmp_path: Path) -> None:
     with upstream(without_gpu) as here:
-        made = plane("lab", 1, "lost")
+        made = plane("lab", 1, "lost", "lost-too")
         other = SERVER.model_copy(update={"name": "cpu"})
         there = facts.ModelFacts(name="there", server="cpu", pool="main")
         servers, models = (*made.servers, other), (*made.models, there)
@@ -163,6 +169,11 @@ def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(
         assert told["there"] == ("ready", True, "")
         assert told["lost"][:2] == ("failing", None)
         assert "No replica of gpu/main can be used: there is no answer." in told["lost"][2]
+        said = CliRunner().invoke(app, ["status", "--watch", "0"])
+        why = "10.0.0.1:8000 gets no calls: there is no answer"
+        assert [line for line in said.stderr.splitlines() if "there is no answer" in line] == [
+            f"dev on lab: gpu/main is not ready: {why}"
+        ], "once for the pool, and not for each of its models"
 
 
 def counted(requests: int) -> dict[str, float]:

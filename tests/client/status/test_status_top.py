@@ -1,13 +1,16 @@
 """`tidegate top`: slices as bars, models as rows, and a proxy that cannot be asked hides no other."""
 
+import io
 import json
+import re
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from tidegate.cli.app import app
-from tidegate.cli.top import _or_before, _that_fit
+from tidegate.cli.top import _or_before, _shown, _that_fit
 from tidegate.whereabouts import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner, Result
@@ -29,7 +32,7 @@ def model(name: str, state: str = "resident", **place: Any) -> dict[str, Any]:
     at = {"replica": "10.0.0.1:8000", "state": state} | place
     return {
         "model": name, "server": "gpu", "pool": "small", "loading": "on-demand", "state": state, "places": [at],
-        "why": place.get("why", ""),
+        "why": place.get("why", ""), "since": place.get("since"),
     }  # fmt: skip
 
 
@@ -88,7 +91,7 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
     with planes(folder, east={"models": models}):
         done = top("--rows", "4")
     lines = done.stdout.splitlines()
-    assert lines[0].endswith("1 quarantined, 2 resident, 2 cold, 1 failed to load, 1 told busy")
+    assert lines[0].endswith("   1 quarantined, 2 resident, 2 cold; of these 1 failed to load, 1 told busy")
     rows = [line.split() for line in lines[2:6]]
     assert [row[0] for row in rows] == ["held", "failed", "broken", "ant"]
     assert rows[0] == ["held", "gpu/small", "resident", *HELD.split(" ")]
@@ -115,7 +118,8 @@ def test_a_replica_that_does_not_say_what_sits_in_it_is_told(folder: Path) -> No
     silent = model("ant") | {"places": [{"replica": "10.0.0.9:8000", "state": "unseen", "why": "the policy is silent"}]}
     with planes(folder, east={"models": [silent], "slices": [ROOM]}):
         done = top()
-    assert "gpu/small  10.0.0.9:8000  the policy is silent" in done.stdout.splitlines()
+    do = "docs/runbooks.md, TidegatePolicySilent"
+    assert f"gpu/small  10.0.0.9:8000  the policy is silent; {do}" in done.stdout.splitlines()
 
 
 def test_parts_that_ensembles_share_do_not_push_the_rest_out_of_the_bar(folder: Path) -> None:
@@ -127,7 +131,7 @@ def test_parts_that_ensembles_share_do_not_push_the_rest_out_of_the_bar(folder: 
 
 def test_as_many_models_are_shown_as_fit_into_the_terminal() -> None:
     planes = [PlaneOverview(environment="prod", plane=name, proxy="x") for name in ("east", "west")]
-    assert [_that_fit(planes, height) for height in (5, 42, 52)] == [1, 15, 20]
+    assert [_that_fit(planes, WIDE, height) for height in (5, 40, 50)] == [1, 15, 20]
 
 
 def test_of_a_proxy_that_answers_no_more_its_last_answer_is_shown_with_its_age() -> None:
@@ -135,7 +139,7 @@ def test_of_a_proxy_that_answers_no_more_its_last_answer_is_shown_with_its_age()
     away = PlaneOverview(environment="prod", plane="east", proxy="x", error="no answer in 3 s\ndo: wait")
     known: dict[str, tuple[float, PlaneOverview]] = {}
     assert _or_before(away, known, 1.0) is away, "nothing is known of it yet"
-    assert _or_before(before, known, 2.0) is before
+    assert _or_before(before, known, 2.0) == before
     shown = _or_before(away, known, 14.0)
     assert shown.error == "no answer in 3 s\nWhat is below was so 12 s ago."
 
@@ -145,3 +149,71 @@ def test_of_an_older_proxy_which_knows_no_slices_models_are_shown(folder: Path) 
         done = top()
     assert done.exit_code == 0
     assert [line.split()[:3] for line in done.stdout.splitlines()[2:3]] == [["ant", "gpu/small", "resident"]]
+
+
+FULL = "there is no room: all that is resident is in use, or was too lately (whale, moose)"
+LEASES = [{"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3}]
+WORDS: dict[str, Any] = {
+    "leases": LEASES,
+    "idleSeconds": 300.0,
+    "footprintBytes": 144 << 20,
+    "since": "2026-05-01T10:00:00Z",
+}
+
+
+def drawn(width: int, *models: dict[str, Any], live: bool) -> list[str]:
+    said = {"environment": "prod", "plane": "east", "proxy": "x", "models": models, "slices": [ROOM]}
+    to = Console(file=io.StringIO(), width=width, height=40, force_terminal=True, color_system=None)
+    for part in _shown([PlaneOverview.model_validate(said)], width, 15, live=live):
+        to.print(part)
+    return to.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 220])
+def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wide_enough_to_be_read(
+    width: int, live: bool
+) -> None:
+    lines = drawn(width, model("unicorn", "quarantined", why=FULL, busy=79, **WORDS), model("ant", **WORDS), live=live)
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith("█ ▓ ▒ tell neighbours apart") for line in lines)
+    [head] = [line for line in lines if line.startswith("MODEL")]
+    [row] = [line for line in lines if line.startswith("unicorn ")]
+    assert re.match(r"unicorn .*\bquarantined +\d+ d\b", row)
+    assert head.split()[-1] == "WHY"
+    assert width - head.index("WHY") >= 30
+    assert row[head.index("WHY") :].startswith("there is no room: ")
+    assert ("SERVER" in head, "LAST USE" in head) == (width >= 80, width >= 120)
+    if live:
+        assert row.rstrip().endswith("…") == (width < 220), "a row is a line, and says that there is more"
+
+
+def test_a_name_that_would_take_the_whole_line_is_cut_and_leaves_room_for_the_others() -> None:
+    [row] = [line for line in drawn(80, model("long" * 40, why=FULL, **WORDS), live=True) if line.startswith("long")]
+    assert re.match(r"(long){6}l…  resident +\d+ d +there is no room", row)
+
+
+def test_a_part_that_says_no_more_what_sits_in_it_is_told_once_and_its_models_keep_their_last_states() -> None:
+    def seen(*states: str, why: str = "") -> PlaneOverview:
+        models = [model(f"m-{number}", state, why=why) for number, state in enumerate(states)]
+        return PlaneOverview.model_validate({"environment": "p", "plane": "e", "proxy": "x", "models": models})
+
+    silent = seen(*["unseen"] * 3, why="its policy is silent")
+    known: dict[str, tuple[float, PlaneOverview]] = {}
+    lines = [str(each) for each in _shown([_or_before(silent, known, 0.0)], WIDE, 9, live=True)]
+    assert sum("its policy is silent" in line for line in lines) == 1
+    assert not any("m-0" in line for line in lines), "nothing is known of them"
+    _or_before(seen("resident", "cold", "quarantined"), known, 1.0)
+    for now in (2.0, 3.0):
+        shown = _or_before(silent, known, now)
+        assert [each.state for each in shown.models] == ["was resident", "was cold", "was quarantined"]
+    assert {each.state for each in _or_before(seen(*["cold"] * 3), known, 4.0).models} == {"cold"}
+
+
+def test_environments_that_cannot_be_asked_come_first_and_pools_without_slices_have_a_line() -> None:
+    preloaded = [model(name, state) | {"loading": "preload"} for name, state in (("a", "resident"), ("b", "failed"))]
+    fine = PlaneOverview.model_validate({"environment": "fine", "plane": "e", "proxy": "x", "models": preloaded})
+    away = PlaneOverview(environment="away", plane="e", proxy="y", error="no answer")
+    lines = [str(each) for each in _shown([fine, away], WIDE, 9, live=True)]
+    assert [line.split()[0] for line in lines if " on e " in line] == ["away", "fine"]
+    assert "gpu/small  preload  1 failed, 1 resident" in lines

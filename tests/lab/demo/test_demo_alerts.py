@@ -24,6 +24,7 @@ from tests.proxy.rigs.pytest_rigs import not_run
 pytestmark = pytest.mark.thorough
 LATE_SECONDS = 15.0  # How much longer it may take: the proxy's own questions, three readings, a busy machine.
 ENDS_SECONDS = 90.0
+SETTLES_SECONDS = 10.0
 QUIET_SECONDS = 12.0  # For which nothing fires where all is well.
 
 
@@ -33,7 +34,13 @@ class Watched:
 
     plane: LocalEnvironment
     visitor: Visitor
+    prometheus: str
     address: str
+
+    def known(self) -> set[str]:
+        """Return the alerts that fire, or will unless something changes."""
+        told = urllib3.request("GET", f"{self.prometheus}/api/v1/alerts").json()["data"]["alerts"]
+        return {each["labels"]["alertname"] for each in told}
 
     def firing(self) -> dict[str, str]:
         """Return the alerts that are there, with their summaries."""
@@ -54,11 +61,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     with not_run("THE DEMO WITH A PROMETHEUS AND AN ALERTMANAGER"), ExitStack() as stack:
         plane = stack.enter_context(platform(root / "plane"))
         told = stack.enter_context(alertmanager(root / "alertmanager"))
-        stack.enter_context(prometheus(root / "prometheus", plane.pods, rules=rules(), alertmanager=told))
+        seen = stack.enter_context(prometheus(root / "prometheus", plane.pods, rules=rules(), alertmanager=told))
         visitor = Visitor([each.http for each in plane.proxies], plane.keys[CALLER])
         for model in ("sparrow", "ant", "bee"):
             assert visitor.want(model).is_right(model)
-        yield Watched(plane, visitor, told)
+        yield Watched(plane, visitor, seen.url, told)
 
 
 @contextmanager
@@ -95,8 +102,17 @@ def called(watched: Watched, model: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with ended(watched.plane, "policy"):  # what is counted of the model ends with it
-            pass
+        with ended(watched.plane, "policy"):  # what is counted of the model ends with it, and what is remembered
+            for file in (watched.plane.root / "policy/state").iterdir():
+                file.unlink()
+
+
+@contextmanager
+def silent_beside(watched: Watched, model: str) -> Iterator[None]:
+    with called(watched, model):
+        assert watched.wait(lambda there: "TidegateModelQuarantined" in there, LATE_SECONDS)
+        with stopped(watched.plane.parts["policy"]):
+            yield
 
 
 SITUATIONS: dict[str, tuple[Callable[[Watched], Any], dict[str, str], int]] = {
@@ -130,6 +146,14 @@ SITUATIONS: dict[str, tuple[Callable[[Watched], Any], dict[str, str], int]] = {
         {"TidegateModelQuarantined": "unicorn failed to load too often in on-demand-main-0"},
         60,
     ),
+    "the eviction policy hangs while a model is not tried": (
+        lambda it: silent_beside(it, zoo.BROKEN.name),
+        {
+            "TidegateModelQuarantined": "unicorn failed to load too often in on-demand-main-0",
+            "TidegatePolicySilent": "of on-demand/main is silent",
+        },
+        120,
+    ),
 }
 
 
@@ -152,6 +176,9 @@ def test_the_right_alert_and_no_other_is_told_within_its_time_and_ends(
         assert {*found} == {*expected}
         for name, text in expected.items():
             assert text in found[name]
-        time.sleep(3)
+        end = time.monotonic() + SETTLES_SECONDS
+        while watched.known() != {*expected} and time.monotonic() < end:
+            time.sleep(0.25)
+        assert watched.known() == {*expected}, "no other is on its way"
         assert {*watched.firing()} == {*expected}
     assert watched.wait(lambda there: not there, ENDS_SECONDS) == {}

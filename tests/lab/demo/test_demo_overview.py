@@ -41,8 +41,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def page(browser: str, plane: LocalEnvironment, look: str) -> AsyncIterator[Tab]:
-    width, height, dark = LOOKS[look]
+async def page(browser: str, plane: LocalEnvironment, look: tuple[int, int, bool]) -> AsyncIterator[Tab]:
+    width, height, dark = look
     async with Tab(browser) as tab:
         await tab.look(f"http://{plane.proxies[0].http}/models", width, height, dark=dark)
         await tab.until("document.readyState === 'complete' && find('said').textContent !== ''")
@@ -57,7 +57,7 @@ async def page(browser: str, plane: LocalEnvironment, look: str) -> AsyncIterato
 async def test_a_browser_shows_slices_and_models_without_an_error_and_within_its_width(
     browser: str, plane: LocalEnvironment, look: str, tmp_path: Path
 ) -> None:
-    async with page(browser, plane, look) as tab:
+    async with page(browser, plane, LOOKS[look]) as tab:
         assert await tab.read("document.querySelectorAll('.bar').length") == 1
         assert "ant" in await tab.read("find('slices').textContent")
         assert await tab.read("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
@@ -74,8 +74,24 @@ async def test_a_browser_shows_slices_and_models_without_an_error_and_within_its
         assert file.stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("width", [600, 768, 900, 1024, 1100, 1280, 1400])
+async def test_at_no_width_does_a_page_scroll_sideways_break_a_name_or_squeeze_the_reason(
+    browser: str, plane: LocalEnvironment, width: int
+) -> None:
+    async with page(browser, plane, (width, 900, False)) as tab:
+        assert await tab.read("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+        lines = "[...document.querySelectorAll('button.name')].map((each) => Math.round(each.clientHeight / 22))"
+        assert {*await tab.read(lines)} == {1}
+        assert await tab.read("document.querySelector('.troubled td:last-child').clientWidth") > 180
+        await tab.read("told.models[0].model = 'long-name-'.repeat(20); show()")
+        assert await tab.read("document.documentElement.scrollWidth <= innerWidth"), "a long name makes it wider"
+        await tab.look(f"http://{plane.policy.admin}/", width, 900)
+        await tab.until("document.readyState === 'complete' && document.querySelector('.legend') !== null")
+        assert await tab.read("document.documentElement.scrollWidth <= innerWidth"), "the policy's page does"
+
+
 async def test_a_keyboard_is_enough(browser: str, plane: LocalEnvironment) -> None:
-    async with page(browser, plane, "wide, light") as tab:
+    async with page(browser, plane, LOOKS["wide, light"]) as tab:
         await tab.read("find('key').focus()")
         seen = []
         for _ in range(40):
@@ -94,7 +110,7 @@ async def test_a_keyboard_is_enough(browser: str, plane: LocalEnvironment) -> No
 
 
 async def test_with_ten_thousand_models_it_stays_quick(browser: str, plane: LocalEnvironment) -> None:
-    async with page(browser, plane, "wide, light") as tab:
+    async with page(browser, plane, LOOKS["wide, light"]) as tab:
         took = await tab.read(
             """(() => {
               const [one] = told.models;

@@ -79,8 +79,8 @@ async def test_it_is_read_and_searched_without_a_server(site: Path, tmp_path: Pa
         async with Tab(browser) as tab:
             await tab.look(f"file://{site}/index.html", 1280, 900)
             await tab.until("document.querySelector('h1')?.textContent.includes('Start here')")
-            assert await tab.read("document.querySelectorAll('article h2').length") == 4, (
-                "one way for each of four users"
+            assert await tab.read("document.querySelectorAll('article h2').length") == 5, (
+                "one way for each of five users"
             )
             await tab.look(f"file://{site}/search.html?q=quarantined", 1280, 900)
             await tab.until("document.querySelectorAll('#search-results li a').length > 2")

@@ -204,7 +204,7 @@ REFUSED = [
     ({"models": [{**MODEL, "pool": "other"}]}, "model m is in s/other, a pool that the table does not have"),
     ({"models": [{"name": "m"}]}, "models.0.server: Field required (and 1 more)"),
     ({"servers": [{**SERVER, "pools": [POOL, POOL]}]}, "servers.0: server s has the pool main twice"),
-    ({"servers": [SERVER, SERVER]}, "it: the table has the server s twice"),
+    ({"servers": [SERVER, SERVER]}, "the table has the server s twice"),
     *((pooled(host=host), "servers.0.pools.0.host: String should ") for host in UNREACHABLE),
     (pooled(httpPort=0), "servers.0.pools.0.httpPort: Input should be greater than or equal to 1"),
     (pooled(grpcPort=2**70), "servers.0.pools.0.grpcPort: Input should be less than or equal to 65535"),

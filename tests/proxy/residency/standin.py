@@ -34,6 +34,7 @@ class Site:
     refuses: dict[str, lease.Refusal] = field(default_factory=dict)  # Models that no lease is had on, and why.
     lost: set[str] = field(default_factory=set)  # Models that the next renewals take for lost.
     said: dict[str, str] = field(default_factory=dict)  # Why each model is as it is.
+    starving: dict[str, float] = field(default_factory=dict)  # For how many seconds models have had no room.
     accepts: bool = True
     how: str = "well"  # How the policy answers: well, slowly, never, or by hanging up.
     sequential: bool = False
@@ -170,6 +171,7 @@ class Site:
             lease.Listed(
                 model=name, state=state, state_seconds=3.0, why=self.said.get(name, ""),
                 versions=(1,) if state == "resident" else (),
+                no_room_seconds=self.starving.get(name),
                 failed_seconds=60.0 if state == "quarantined" else None, failed_why="it failed",
                 leases=tuple(
                     lease.LeaseOf(holder=holder, seconds_left=until - monotonic(), in_flight=0)

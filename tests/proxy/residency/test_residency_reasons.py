@@ -63,6 +63,23 @@ async def test_caller_log_and_metrics_have_one_reason_with_pool_and_replica(
         assert value(found, "model_problems_total", model="b", **where) == 1
 
 
+async def test_who_only_looks_at_a_model_is_not_counted_as_its_caller_who_was_told_busy(tmp_path: Path) -> None:
+    async with sites() as [site], estate(tmp_path, [site]) as here:
+        hanging_up(site)
+        await site.triton.close()
+        await until(lambda: here.pool.why_not_ready() != "")
+        for path in ("b/ready", "b/stats"):
+            assert (await here.look(path)).problem == "busy"
+        found = await scrape(here)
+        assert value(found, "problems_total", type="busy", pool="main") == 2, "the proxy told it all the same"
+        assert value(found, "model_problems_total", model="b") == 0
+        assert value(found, "requests_total", model="b") == 0
+        assert (await here.call("b")).problem == "busy"
+        found = await scrape(here)
+        assert value(found, "model_problems_total", model="b", type="busy") == 1
+        assert value(found, "requests_total", model="b", status="503") == 1
+
+
 async def test_a_model_whose_load_takes_too_long_is_loading(tmp_path: Path) -> None:
     async with sites(load_seconds=5.0) as [site], estate(tmp_path, [site]) as here:
         reply = await here.call("a", Request_Timeout="0.3")

@@ -65,3 +65,16 @@ async def test_a_model_whose_replicas_answer_nothing_is_unreachable_and_says_why
         assert "gets no calls: " in gone.why
         assert gone.since is not None
         assert 0 <= (datetime.now(UTC) - gone.since).total_seconds() < 30
+
+
+async def test_a_model_that_finds_no_room_waits_for_it_since_it_first_did_and_who_takes_it_is_named(
+    tmp_path: Path,
+) -> None:
+    async with sites(said={"b": "there is no room"}, starving={"b": 600.0}) as [site], estate(tmp_path, [site]) as here:
+        site.resident |= {"a", "of-others"}
+        found = (await seen(here))["b"]
+        assert (found.state, found.why) == ("queued", "there is no room: a, others that are not for you to see")
+        assert found.since is not None
+        assert 600 <= (datetime.now(UTC) - found.since).total_seconds() < 630
+        only = Whereabouts.model_validate_json((await here.ask(request("/models/b", method="GET"))).body)
+        assert only.models[0].why == found.why, "also where it alone is asked for"

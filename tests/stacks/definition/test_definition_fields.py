@@ -6,7 +6,7 @@ import pytest
 
 from stacks.definition.base import byte_count, quantity_value
 from tests.cases import GONE
-from tests.stacks.definition.examples import PRODUCT, assert_refused, edited_at, problems
+from tests.stacks.definition.examples import PRODUCT, assert_refused, edited_at, only_problem, problems
 
 COLD = "servers/main/pools/cold"
 TRITON = "servers/main/triton"
@@ -169,3 +169,10 @@ def test_a_quantity_has_the_value_that_kubernetes_gives_it(quantity: str, count:
 def test_what_is_no_quantity_has_no_value(quantity: str) -> None:
     with pytest.raises(ValueError, match="is no Kubernetes quantity"):
         quantity_value(quantity)
+
+
+@pytest.mark.parametrize("runbooks", ["docs/runbooks.html", "https://:8443/runbooks.html"])
+def test_a_page_that_is_none_is_answered_with_an_address_of_a_page(runbooks: str) -> None:
+    found = only_problem(edited_at({"monitoring/runbooks": runbooks}))
+    assert "idp" not in str(found)
+    assert "https://docs.example.com/runbooks.html" in str(found) or "names no host" in str(found)

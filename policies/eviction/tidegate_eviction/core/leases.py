@@ -271,7 +271,10 @@ def busy(pool: Pool, model: Model) -> wire.Busy:
     if model.state is State.QUEUED and model.due > pool.now:
         pool.pressed_until = max(pool.pressed_until, pool.now + seconds + pool.settings.overdue_seconds)
     why = f"{model.name} is {model.state}{': ' if model.why else ''}{model.why}"
-    return wire.Busy(retry_after=seconds, reason=_reason(pool, model), why=why)
+    if (reason := _reason(pool, model)) == "no-room":
+        first, last = model.no_room
+        model.no_room = first if pool.now - last < wire.BUSY_SECONDS else pool.now, pool.now
+    return wire.Busy(retry_after=seconds, reason=reason, why=why)
 
 
 def _reason(pool: Pool, model: Model) -> wire.BusyReason | None:

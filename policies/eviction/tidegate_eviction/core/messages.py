@@ -33,6 +33,7 @@ class ModelSpec:
     """Why no load of it can succeed, as its files show: it counts as a load that failed, and no model goes for it."""
     quarantined: str = ""
     """Why it was quarantined before the start, with this content and these versions; "": it was not."""
+    quarantined_at: float = 0.0  # When that was.
     load_seconds: float | None = None
     """How long a load took when it was last measured, if ever; the core's own measurement goes before it."""
 
@@ -165,6 +166,7 @@ class Loaded:
     measured: Mapping[str, int]  # Footprints that this load has shown, of the model and its parts: to be remembered.
     waiters: int
     copied_seconds: float = 0.0  # Of its seconds, those in which files were copied near the server.
+    queued_seconds: float = 0.0  # Before them: those that the first caller who waits for it waited for room.
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class Operation:
     clean: bool = False  # Nothing else went on meanwhile, so far.
     watched: bool = False  # It was under way already at the start, so it is not known since when.
     identity: tuple[str, tuple[int, ...]] = ("", ())
+    queued: float = 0.0  # Seconds that the first caller who waits for a load waited before it.
 
 
 NO_OPERATION = Operation()  # Of a model that is neither being loaded nor unloaded.
@@ -97,6 +98,7 @@ class Model:
     failures: Failures = field(default_factory=Failures)
     refused: int = 0  # Callers that were told busy since it was last resident.
     busy_at: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_BUSY))  # When any were told so, lately.
+    no_room: tuple[float, float] = (-math.inf, -math.inf)  # When the first and last were, without a load since.
     suspect: bool = False  # The server ended while several were being loaded: it is loaded alone next time.
     queued_at: float = 0.0
     room_made: bool = False  # Room is reserved for it until it is loaded: others were evicted for it, as a rule.
@@ -228,8 +230,7 @@ class Pool:
         """Change a model's state; KeyError where `states` has no such transition."""
         after = AFTER[model.state, cause]
         self.by_state[model.state].pop(model.name, None)
-        model.state, model.since = after, self.now
-        model.why = ""
+        model.state, model.since, model.why = after, self.now, ""
         if after is State.UNKNOWN:
             del self.models[model.name]
         else:
@@ -383,8 +384,7 @@ class Pool:
         self.window_at = math.inf
         for window in self.windows:
             for name in window.models:
-                model = self.models.get(name)
-                if model is None or window.closes <= self.now:
+                if (model := self.models.get(name)) is None or window.closes <= self.now:
                     continue
                 begins = window.opens - self.settings.lease_seconds - 2 * self.load_estimate(model)
                 if begins <= self.now:
@@ -395,6 +395,6 @@ class Pool:
         changed = {name for name in warm.keys() | self.warm.keys() if warm.get(name) != self.warm.get(name)}
         self.warm = warm
         for name in changed:
-            if (model := self.by_state[State.RESIDENT].get(name)) is not None:
+            if model := self.by_state[State.RESIDENT].get(name):
                 self.refresh(model)
-        self.dirty = self.dirty or bool(changed)
+        self.dirty |= bool(changed)

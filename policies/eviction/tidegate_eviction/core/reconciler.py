@@ -51,8 +51,10 @@ def _added(pool: Pool, spec: ModelSpec) -> Model:
     """Add a model, in quarantine if it was in it before the start."""
     model = pool.add(spec.name, spec)
     if spec.quarantined:
-        model.failures = Failures(pool.settings.failures_most, pool.now, spec.quarantined, quarantined=True)
+        at = min(pool.now, spec.quarantined_at)
+        model.failures = Failures(pool.settings.failures_most, at, spec.quarantined, quarantined=True)
         transitions.settle(pool, model)
+        model.since = at
         pool.tell(Quarantined(model.name, spec.quarantined))
     return model
 

@@ -10,7 +10,7 @@ from . import leases, reconciler, transitions
 from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket, Use, WarmWindow
 from .outlook import Outlook, outlook
 from .planner import plan
-from .pool import Model, Pool, Waiter
+from .pool import NO_ROOM, Model, Pool, Waiter
 from .quiet import QuietLeases
 
 _ROUNDS = 4
@@ -288,8 +288,12 @@ class Residency:
             lease.LeaseOf(holder=held.holder, seconds_left=max(0.0, held.ends - now), in_flight=held.in_flight)
             for held in model.leases.values()
         )
+        first, last = model.no_room
+        starves = model.state in (State.COLD, State.QUEUED) and now - last < lease.BUSY_SECONDS
+        why = model.why or _trouble(model) or (NO_ROOM if starves else "")
         return lease.Listed(
-            model=model.name, state=model.state, state_seconds=now - model.since, why=model.why or _trouble(model),
+            model=model.name, state=model.state, state_seconds=now - model.since, why=why,
+            no_room_seconds=now - first if starves else None,
             failed_seconds=now - model.failures.last if model.failures.count else None, failed_why=model.failures.why,
             footprint_bytes=pool.ledger.size(model.held) if model.held else pool.whole(model),
             footprint_from=pool.footprints.source(model.name),

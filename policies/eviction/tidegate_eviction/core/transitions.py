@@ -58,12 +58,13 @@ def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> N
         pool.ledger.reserve(model.name, margin)
     model.held = model.pieces
     number = next(pool.numbers)
-    model.operation = Operation(number, pool.now, new, is_alone, clean, watch, model.wanted_identity)
-    model.room_made = False
+    asked = min((waiter.ticket.asked for waiter in model.waiters.values()), default=pool.now)
+    queued = pool.now - asked
+    model.operation = Operation(number, pool.now, new, is_alone, clean, watch, model.wanted_identity, queued)
+    model.room_made, model.no_room = False, (-math.inf, -math.inf)
     pool.loads[number] = model
     versions = model.spec.versions if model.spec else ()
-    asked = min((waiter.ticket.asked for waiter in model.waiters.values()), default=pool.now)
-    pool.tell(messages.LoadBegan(model.name, needed, len(model.waiters), pool.now - asked))
+    pool.tell(messages.LoadBegan(model.name, needed, len(model.waiters), queued))
     pool.order(messages.Load(number, model.name, versions, is_alone, watch))
     pool.move(model, "begun")
 
@@ -93,7 +94,7 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     pool.move(model, "loaded")
     pool.refresh(model)
     size = pool.ledger.size(model.held)
-    pool.tell(messages.Loaded(model.name, seconds, size, learned, len(model.waiters), copied))
+    pool.tell(messages.Loaded(model.name, seconds, size, learned, len(model.waiters), copied, operation.queued))
 
 
 def failed(pool: Pool, model: Model, why: str) -> None:

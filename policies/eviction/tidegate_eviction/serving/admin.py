@@ -32,10 +32,18 @@ h1 { font-size: 1.3rem; } p { margin: .5rem 0; }
 .resident { background: #8fce9f; } .leased { background: #4caf6d; } .draining { background: #d7c96a; }
 .loading { background: #7fb6e6; } .unloading, .freeing { background: #e2a867; } .leaked { background: #d9716b; }
 .free { flex: 1; background: transparent; } .bar .free { color: inherit; }
+.legend span { display: inline-block; width: .9rem; height: .9rem; margin: 0 .3rem 0 .8rem; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; margin-top: 1rem; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .warning { color: #c0392b; }"""
+_MEANINGS = {
+    "leased": "held by a proxy", "resident": "free to go once it is idle", "loading": "being loaded",
+    "draining": "goes with its last lease", "freeing": "being unloaded", "leaked": "did not come back",
+}  # fmt: skip
+_BOXES = (f'<span class="{kind}"></span>{text}' for kind, text in _MEANINGS.items())
+_LEGEND = f'<p class="legend">{"".join(_BOXES)}</p>'
 
 
 def page(snapshot: Snapshot) -> str:
@@ -55,10 +63,12 @@ def page(snapshot: Snapshot) -> str:
             *_warnings(snapshot),
             f"<p>{_sums(listing)} · policy {escape(listing.policy)} · {snapshot.leases} leases</p>",
             f'<div class="bar" role="img" aria-label="{_sums(listing)}">{"".join(_blocks(listing, models))}</div>',
-            "<table>\n<tr><th>model</th><th>state</th><th class=number>footprint</th><th>known from</th>"
-            "<th class=number>last use</th><th class=number>evictable in</th><th>leases</th><th></th></tr>",
+            _LEGEND,
+            '<div class="wide"><table>\n<tr><th>model</th><th>state</th><th class=number>footprint</th>'
+            "<th>known from</th><th class=number>last use</th><th class=number>evictable in</th>"
+            "<th>leases</th><th></th></tr>",
             *(_row(each) for each in models[:SHOWN_MODELS]),
-            "</table>",
+            "</table></div>",
             f"<p>and {more} more</p>" if more > 0 else "",
             "</body>\n</html>\n",
         ]
@@ -91,7 +101,8 @@ def _blocks(listing: Listing, models: Iterable[Listed]) -> Iterator[str]:
     if listing.leaked_bytes:
         text = f"leaked: {bytes_text(listing.leaked_bytes)}"
         yield _block("leaked", listing.leaked_bytes / listing.capacity_bytes, text, "leaked")
-    yield f'<div class="free">{escape(bytes_text(listing.free_bytes))} free</div>'
+    if listing.free_bytes:
+        yield f'<div class="free">{escape(bytes_text(listing.free_bytes))} free</div>'
 
 
 def _block(kind: str, share: float, text: str, name: str) -> str:
@@ -104,6 +115,7 @@ def _row(each: Listed) -> str:
         for held in each.leases
     )
     notes = [*(["pinned"] if each.pinned else []), *([f"{each.waiters} wait"] if each.waiters else []), each.why]
+    notes += [f"since {seconds_text(each.no_room_seconds)}"] if each.no_room_seconds is not None else []
     return (
         f"<tr><td>{escape(each.model)}</td><td>{escape(each.state)}</td>"
         f"<td class=number>{escape(bytes_text(each.footprint_bytes))}</td><td>{escape(each.footprint_from)}</td>"

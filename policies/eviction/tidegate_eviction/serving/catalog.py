@@ -88,7 +88,7 @@ class Catalog:
             spec = replace(spec, stamp=hashlib.sha256("\0".join((spec.stamp, *told.command)).encode()).hexdigest()[:16])
         quarantine = footprints.quarantined.get(name)
         if quarantine is not None and (quarantine.stamp, quarantine.versions) == (spec.stamp, spec.versions):
-            spec = replace(spec, quarantined=quarantine.why)
+            spec = replace(spec, quarantined=quarantine.why, quarantined_at=footprints.monotonic(quarantine.since))
         if known.bytes:  # of another content, they are a guess
             is_same = known.stamp == spec.stamp
             return replace(spec, estimate_bytes=max(known.bytes), estimate_from="measured" if is_same else "estimated")

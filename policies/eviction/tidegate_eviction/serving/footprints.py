@@ -4,9 +4,10 @@ import asyncio
 import logging
 import math
 from pathlib import Path
+from time import monotonic, time
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from .files import KeptFile
 
@@ -32,6 +33,7 @@ class Quarantine(BaseModel):
     stamp: str
     versions: tuple[int, ...]
     why: str
+    since: float = Field(default_factory=time)  # Unix time.
 
 
 class _File(BaseModel):
@@ -53,6 +55,11 @@ class Footprints:
         self._granted: float | None = None
         self._runs_out = -math.inf
         self._changed = False
+        self._began = time() - monotonic()  # Once, so that what is told of a model changes only when it does.
+
+    def monotonic(self, at: float) -> float:
+        """Return what the monotonic clock said, or would have, at a Unix time."""
+        return at - self._began
 
     def read(self) -> None:
         """Read the file; what is no such file is logged, and measured anew."""
@@ -79,11 +86,14 @@ class Footprints:
         self._changed = True
 
     def quarantine(self, model: str, quarantine: Quarantine | None) -> None:
-        """Remember that a model is quarantined; None: that it is no more."""
-        if quarantine != self.quarantined.pop(model, None):
-            self._changed = True
+        """Remember that a model is quarantined, since when it is; None: that it is no more."""
+        before = self.quarantined.pop(model, None)
         if quarantine is not None:
+            if before is not None and quarantine.model_copy(update={"since": before.since}) == before:
+                quarantine = before
             self.quarantined[model] = quarantine
+        if quarantine != before:
+            self._changed = True
 
     def grants(self, lease_seconds: float, now: float) -> None:
         """Remember how long leases are, and longer ones until the last of them has ended; to be called regularly."""

@@ -30,7 +30,8 @@ def read(data: bytes) -> EvictionSettings:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise SettingsError(f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}{more}") from None
+        place = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
+        raise SettingsError(f"{place}{first['msg']}{more}") from None
     if settings.kind not in KINDS:
         raise SettingsError(f"kind: there is no {settings.kind!r}, only {', '.join(sorted(KINDS))}")
     try:
@@ -122,7 +123,7 @@ class SettingsFile:
         except SettingsError as error:
             self.failures += 1
             self.last_error = str(error)
-            log.error("%s was refused, the last good one stays: %s", self.path, error)
+            log.error("%s was refused: %s; the last good one stays", self.path, error)
         else:
             self._uncopied = self._seen
             self.generation += 1

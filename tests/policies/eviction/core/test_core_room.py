@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.messages import Load, ModelSpec, PolicyFailed, Ticket, Unload
+from tidegate_eviction.core.messages import Load, Loaded, ModelSpec, PolicyFailed, Ticket, Unload
 from tidegate_eviction.policies.policy import Candidate, Policy
 
 from .books import RULES, specs
@@ -32,6 +32,20 @@ def test_busy_says_the_exact_second_and_who_comes_then_gets_room() -> None:
     world.advance(retry_after)
     assert isinstance(world.ask("p1", "d", None), Ticket)
     assert unloads(world) == ["a", "b"]
+
+
+def test_who_was_loaded_after_waiting_for_room_says_how_long_for_it_and_how_long_it_loaded() -> None:
+    world = full({"a": 50, "b": 50, "big": 90})
+    world.advance(100.0)
+    assert isinstance(world.ask("p1", "big", None), Ticket)
+    for _ in range(2):
+        world.advance(3.0)
+        world.end_unload(world.working)
+        world.read()
+    world.advance(4.0)
+    [told] = [event for event in world.end_load(world.working).events if isinstance(event, Loaded)]
+    assert told.queued_seconds == pytest.approx(6.0)
+    assert told.seconds == pytest.approx(4.0)
 
 
 def test_too_large_is_said_at_once_and_nobody_goes_for_it() -> None:
@@ -196,6 +210,34 @@ def test_a_listing_says_who_was_told_busy_in_the_last_five_minutes() -> None:
     assert busy() == {"x": 0, "a": 3}
     world.now += lease.BUSY_SECONDS - 1.5
     assert busy() == {"x": 0, "a": 1}
+
+
+def test_a_model_that_is_refused_again_and_again_is_told_to_have_no_room_since_the_first_time() -> None:
+    world = full({"a": 60, "b": 60})
+
+    world.busy("p2", "b", 0.0)
+    began = world.now
+    for _ in range(3):
+        world.advance(RULES.idle_seconds / 3)
+        world.ask("p1", "a", None)
+        world.busy("p2", "b", 0.0)
+        found = world.listed("b")
+        assert found.state == "cold"
+        assert found.no_room_seconds == pytest.approx(world.now - began)
+        assert found.why.startswith("there is no room")
+    world.end_of_requests()
+    world.advance(RULES.idle_seconds)
+    waits = world.ask("p2", "b", None)
+    assert world.listed("b").no_room_seconds == pytest.approx(world.now - began), "its room is still being freed"
+    assert isinstance(world.answer(waits), lease.Granted)
+    assert world.listed("b").no_room_seconds is None
+
+
+def test_who_was_not_asked_for_in_five_minutes_starves_no_more() -> None:
+    world = full({"a": 60, "b": 60})
+    world.busy("p2", "b", 0.0)
+    world.advance(lease.BUSY_SECONDS)
+    assert (world.listed("b").no_room_seconds, world.listed("b").why) == (None, "")
 
 
 def test_what_is_only_to_have_spare_room_has_it_or_is_refused_at_once_and_nothing_goes_for_it() -> None:

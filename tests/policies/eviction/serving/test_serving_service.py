@@ -1,6 +1,7 @@
 """The policy as a whole, with a stand-in for Triton: leases, loads, room, faults."""
 
 import asyncio
+import json
 import logging
 import threading
 import time
@@ -52,12 +53,19 @@ async def test_a_quarantine_is_known_to_a_successor_until_the_model_changes(tmp_
             pass
         assert answer.outcome == "quarantined"
         await policy.until(lambda: file.exists() and "no such operator" in file.read_text())
+    said = json.loads(file.read_text())
+    said["quarantined"]["a"]["since"] -= 7200
+    file.write_text(json.dumps(said))
     tried = len(stand_in.did("load"))
     async with live(tmp_path, stand_in) as policy:
         answer = await policy.acquire("a")
         assert isinstance(answer, lease.Quarantined)
         assert "no such operator" in answer.why
         assert "a" not in stand_in.did("load")[tried:], "it is not tried again"
+        [found] = policy.service.listing().models
+        assert found.state_seconds == pytest.approx(7200, abs=60)
+        assert found.failed_seconds == pytest.approx(7200, abs=60)
+        assert json.loads(file.read_text()) == said, "it is known to the next one, too"
         (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"mended")
         stand_in.failing.clear()
         assert (await policy.acquire("a")).outcome == "granted"

@@ -42,8 +42,8 @@ class ServerKind(Protocol):
     def live_path(self, server: Any) -> str | None:
         """Return where a replica answers 200 for as long as it is not hung; None where proxies know."""
 
-    def service(self, server: Any, pool: PoolArgs) -> str:
-        """Return the headless Service whose addresses answer the calls of a pool."""
+    def service(self, server: Any, pool: PoolArgs, make: Callable[[str], str]) -> str:
+        """Return what `make` makes of the name of the headless Service whose addresses answer the calls of a pool."""
 
     def declare_shared(
         self, name: str, server: Any, place: Place, every_pod: Pods, mesh: Mesh | None, opts: pulumi.ResourceOptions

@@ -66,7 +66,7 @@ def _same(name: str) -> str:
 def _pool(place: Place, kind: ServerKind, server: ServerArgs, pool: PoolArgs) -> Tree:
     return {
         "name": called(pool, _same),
-        "host": f"{kind.service(server, pool)}.{place.namespace}.svc",
+        "host": kind.service(server, pool, lambda name: f"{name}.{place.namespace}.svc"),
         "httpPort": kind.http_port,
         "grpcPort": kind.grpc_port,
         "grpcTls": present(kind.grpc_tls(server)),

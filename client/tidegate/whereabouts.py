@@ -51,7 +51,7 @@ def runbook(model: VisibleModel, place: Place) -> str:
     return f"docs/runbooks.md, {alert}" if alert else ""
 
 
-def overview(proxies: Sequence[KnownProxy], seconds: float = _ANSWER_SECONDS) -> list[PlaneOverview]:
+def overview(proxies: Sequence[KnownProxy], seconds: float) -> list[PlaneOverview]:
     """Return what sits where, of each proxy, with one question to each; one that gives no answer in so many seconds, or
     cannot be asked, says why."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:

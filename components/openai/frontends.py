@@ -34,12 +34,10 @@ def shared(server: Any, make: Callable[[Frontends], Made], otherwise: Callable[[
     return of_kind(server.openai, DynamoSettings, lambda it: either(it.frontends, make, otherwise), otherwise)
 
 
-def service_of(server: Any, pool: PoolArgs) -> str:
-    """Return the Service whose addresses answer the calls of a pool: the frontends, or its own replicas."""
-    return cast(
-        "str",
-        shared(server, lambda _: f"{server.name}-{FRONTENDS}", lambda: pool_headless_name(server.name, pool.name)),
-    )
+def service_of(server: Any, pool: PoolArgs, make: Callable[[str], str]) -> str:
+    """Return what `make` makes of the name of the Service that answers the calls of a pool: frontends, or its own."""
+    own = pool_headless_name(server.name, pool.name)
+    return cast("str", shared(server, lambda _: make(f"{server.name}-{FRONTENDS}"), lambda: make(own)))
 
 
 def volumes(server: Any) -> list[Any] | None:

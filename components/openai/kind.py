@@ -1,5 +1,6 @@
 """What other components ask of servers that speak OpenAI's HTTP API."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -38,9 +39,9 @@ class OpenaiKind:
         """Return the engine's path."""
         return by_engine(server.openai, lambda engine, it: engine.paths(it)[0])
 
-    def service(self, server: OpenaiServerArgs, pool: PoolArgs) -> str:
-        """Return the Service of shared frontends, or that of the pool's own replicas."""
-        return service_of(server, pool)
+    def service(self, server: OpenaiServerArgs, pool: PoolArgs, make: Callable[[str], str]) -> str:
+        """Return what `make` makes of the name of the Service of shared frontends, or of the pool's own."""
+        return service_of(server, pool, make)
 
     def declare_shared(
         self,

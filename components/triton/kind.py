@@ -1,5 +1,6 @@
 """What other components ask of Triton."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -31,9 +32,9 @@ class TritonKind:
     def live_path(self, server: TritonServerArgs) -> None:
         """Return None: it is the same for all."""
 
-    def service(self, server: TritonServerArgs, pool: PoolArgs) -> str:
-        """Return the Service of the pool's own replicas."""
-        return pool_headless_name(server.name, pool.name)
+    def service(self, server: TritonServerArgs, pool: PoolArgs, make: Callable[[str], str]) -> str:
+        """Return what `make` makes of the name of the pool's own Service."""
+        return make(pool_headless_name(server.name, pool.name))
 
     def declare_shared(self, *_: Any) -> None:
         """Declare nothing: pools of Triton share nothing."""

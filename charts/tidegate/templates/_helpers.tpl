@@ -375,7 +375,15 @@
           "empty": true,
           {{- end }}
           "grpcTls": false,
-          "host": {{ printf `{'\ue0002088\ue002': {'\ue0002082\ue002': '\ue0012077\ue002-frontends', '\ue0002083\ue002': '\ue0012080\ue002-\ue0012081\ue002-headless'}, '\ue0002089\ue002': '\ue0012086\ue002-\ue0012087\ue002-headless'}.%s.svc` $.Values.namespace.name | quote }},
+          {{- if eq $server.openai.engine "dynamo" }}
+          {{- if ne $server.openai.frontends nil }}
+          "host": {{ printf "%s-frontends.%s.svc" $server.name $.Values.namespace.name | quote }},
+          {{- else }}
+          "host": {{ printf "%s-%s-headless.%s.svc" $server.name $pool.name $.Values.namespace.name | quote }},
+          {{- end }}
+          {{- else }}
+          "host": {{ printf "%s-%s-headless.%s.svc" $server.name $pool.name $.Values.namespace.name | quote }},
+          {{- end }}
           "httpPort": 8000,
           {{- if eq $pool.loading.mode "on-demand" }}
           "leasePort": 8090,

@@ -32,7 +32,9 @@ _LONGEST_PAUSE: Final = 10.0  # seconds between two looks, for proxies that answ
 _WHY_WIDTH: Final = 30  # of the column WHY, before others give way to it
 _LEAST_WIDTH: Final = 8  # of a column that is shown at all
 _ANSWER_SECONDS: Final = 3.0  # that a proxy may take, where others are looked at, too
+_ONCE_SECONDS: Final = 6.0  # and where it is looked but once: a proxy itself gives its replicas five
 _SHADES: Final = "█▓▒"  # Neighbours differ, without colours too.
+_LEGEND: Final = "█ ▓ ▒ tell neighbours apart, · is free; green: loaded, blue: being loaded, yellow: going, red: leaked"
 
 
 def top(
@@ -57,12 +59,12 @@ def top(
 
         asked = proxies(environment, plane, proxy)
         if json:
-            print_json(found := overview(asked))
+            print_json(found := overview(asked, _ONCE_SECONDS))
             end(found, json)
             return
         if once or not sys.stdout.isatty():
             to = console()
-            for part in _shown(found := overview(asked), to.width, rows or _ROWS):
+            for part in _shown(found := overview(asked, _ONCE_SECONDS), to.width, rows or _ROWS):
                 to.print(part)
             end(found, json)
             return
@@ -122,7 +124,7 @@ def _as_before(found: "PlaneOverview", before: "PlaneOverview") -> "PlaneOvervie
 
 def _that_fit(planes: "Sequence[PlaneOverview]", width: int, height: int) -> int:
     """Return how many models of each environment fit into so many lines; one at least."""
-    fixed = 2 + sum(3 + len(_above(each, width, live=True)) for each in planes)
+    fixed = 2 + any(each.slices for each in planes) + sum(3 + len(_above(each, width, live=True)) for each in planes)
     return max(1, (height - fixed) // max(1, len(planes)))
 
 
@@ -141,6 +143,8 @@ def _shown(
         if (more := len(models) - rows) > 0:
             yield Text(f"and {more} more: `tidegate models`, or --rows", style="dim")
         yield Text("")
+    if any(each.slices for each in planes):
+        yield Text(_LEGEND, style="dim", no_wrap=live, overflow="ellipsis")
     hint = "`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it."
     yield Text(hint, style="dim", no_wrap=live, overflow="ellipsis")
 

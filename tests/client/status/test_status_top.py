@@ -176,6 +176,7 @@ def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wi
 ) -> None:
     lines = drawn(width, model("unicorn", "quarantined", why=FULL, busy=79, **WORDS), model("ant", **WORDS), live=live)
     assert max(map(len, lines)) <= width
+    assert any(line.startswith("█ ▓ ▒ tell neighbours apart") for line in lines)
     [head] = [line for line in lines if line.startswith("MODEL")]
     [row] = [line for line in lines if line.startswith("unicorn ")]
     assert re.match(r"unicorn .*\bquarantined +\d+ d\b", row)

@@ -1,5 +1,6 @@
 """The objects of a pool of toys: a StatefulSet and the Service of its replicas."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pulumi
@@ -68,8 +69,8 @@ class ToyKind:
     def grpc_tls(self, server: ToyServerArgs) -> None:
         """The toy's gRPC is plain."""
 
-    def service(self, server: ToyServerArgs, pool: PoolArgs) -> str:
-        return pool_headless_name(server.name, pool.name)
+    def service(self, server: ToyServerArgs, pool: PoolArgs, make: Callable[[str], str]) -> str:
+        return make(pool_headless_name(server.name, pool.name))
 
     def declare_shared(self, *_: Any) -> None:
         """Toys share nothing."""

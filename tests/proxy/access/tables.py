@@ -50,12 +50,12 @@ def access(*rules: AccessRule, issuers: Iterable[OidcIssuer] = (), a_minute: int
     return AccessTable(issuers=tuple(issuers), rules=rules, rate_limit=limit)
 
 
-def routes(*models: str) -> Routes:
-    """A table of models, each said as `server/model`."""
+def routes(*models: str, kind: str = "triton") -> Routes:
+    """A table of models, each said as `server/model`, at servers of a kind."""
     placed = [model.split("/") for model in models]
     pool = Pool(name="main", host="pool.example", http_port=8000, grpc_port=8001, loading="preload")
     servers = tuple(
-        Server(name=name, kind="triton", pools=(pool,)) for name in dict.fromkeys(server for server, _ in placed)
+        Server(name=name, kind=kind, pools=(pool,)) for name in dict.fromkeys(server for server, _ in placed)
     )
     table = RoutingTable(
         environment="dev",

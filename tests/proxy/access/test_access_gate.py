@@ -83,6 +83,22 @@ async def test_one_principal_with_two_credentials_has_one_limit(provider: Provid
     assert grants[0].bucket not in (other.bucket, by_key.bucket)
 
 
+async def test_limits_on_tokens_follow_the_replicas_where_servers_tell_what_was_used() -> None:
+    allowed = access(rule(principals=("*",)))
+    limit = allowed.rate_limit.model_copy(update={"tokens_per_minute": 600})
+    allowed = allowed.model_copy(update={"rate_limit": limit})
+    authorizer = gate(allowed, keys=API_KEYS)
+    assert (await authorizer.ask(ALICE, None, "a", "infer")).tokens is None
+    authorizer.replace(allowed, routes("main/a", kind="openai"), API_KEYS)
+    bucket = (await authorizer.ask(ALICE, None, "a", "infer")).tokens
+    assert bucket is not None
+    assert (bucket.rate, bucket.burst) == (10, 600)
+    authorizer.set_replicas(5)
+    assert (await authorizer.ask(ALICE, None, "a", "infer")).tokens is bucket
+    assert (bucket.rate, bucket.burst) == (2, 120)
+    assert (await authorizer.ask(ALICE, None, "a", "inspect")).tokens is None
+
+
 async def test_limits_follow_the_replicas() -> None:
     authorizer = gate_of(rule(principals=("*",)))
     bucket = (await authorizer.ask(ALICE, None, "a", "infer")).bucket

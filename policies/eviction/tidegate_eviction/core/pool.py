@@ -384,8 +384,7 @@ class Pool:
         self.window_at = math.inf
         for window in self.windows:
             for name in window.models:
-                model = self.models.get(name)
-                if model is None or window.closes <= self.now:
+                if (model := self.models.get(name)) is None or window.closes <= self.now:
                     continue
                 begins = window.opens - self.settings.lease_seconds - 2 * self.load_estimate(model)
                 if begins <= self.now:
@@ -396,6 +395,6 @@ class Pool:
         changed = {name for name in warm.keys() | self.warm.keys() if warm.get(name) != self.warm.get(name)}
         self.warm = warm
         for name in changed:
-            if (model := self.by_state[State.RESIDENT].get(name)) is not None:
+            if model := self.by_state[State.RESIDENT].get(name):
                 self.refresh(model)
-        self.dirty = self.dirty or bool(changed)
+        self.dirty |= bool(changed)

@@ -181,7 +181,7 @@ def test_what_alerts_ask_for_is_measured() -> None:
     families = text_string_to_metric_families(render(seen).decode())
     there = [(each.name, each.labels) for family in families for each in family.samples]
     asked = asked_for("tidegate_eviction_")
-    assert len({name for name, _ in asked}) == 9
+    assert len({name for name, _ in asked}) == 10
     for name, labels in asked:
         assert any(
             name == each and {*labels} <= {*found} and all(found[k] == v for k, v in labels.items() if v)

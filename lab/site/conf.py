@@ -80,8 +80,8 @@ def _contents(caption: str, *pages: str) -> str:
 CONTENTS: Final = (
     _contents("Concepts", "concepts")
     + _contents(
-        "Tasks", "platform", "helm", "pulumi", "rollout", "preflight", "ci", "capacity", "simulator", "models",
-        "export", "openai", "eviction", "domino", "upgrading",
+        "Tasks", "platform", "helm", "pulumi", "rollout", "preflight", "ci", "capacity", "scaling", "simulator",
+        "models", "export", "openai", "eviction", "domino", "upgrading",
     )
     + _contents(
         "Reference", "definition", "Chart values <../charts/tidegate/README>", "cli", "proxy-api", "metrics",

@@ -128,7 +128,7 @@ def openmetrics(end: int) -> str:
         "server": ["main"], "pool": ["small"], "protocol": ["http", "grpc"], "status": ["200", "503"], "type": ["busy"],
         "reason": ["no-room"], "principal": ["alice"], "source": ["api-key"], "how": ["reset"], "outcome": ["busy"],
         "of": ["callers"], "state": ["resident"], "kind": ["capacity", "resident"], "from": ["measured"],
-        "files": ["near"],
+        "files": ["near"], "part": ["prompt", "completion"],
         "file": ["routing"], "issuer": ["one"], "version": ["1"],
         "replica": [f"10.0.0.{pod}:8000" for pod in range(PODS)],
         "model": [f"model-{number}" for number in range(THOUSAND)],

@@ -330,7 +330,8 @@ class ClientConnection(Closing):
         if self._active is request:
             self._active = None
         if not request.keep_alive and not self.transport.is_closing():
-            self.end(linger=self._reading_paused or not request.body.complete)
+            # After CONNECT whatever comes is no part of a request, and its caller may still send.
+            self.end(linger=self._reading_paused or not request.body.complete or self._parser.should_upgrade())
         self._server.answered += 1
         if request.keep_alive and (self._queue or self._reading_paused) and not self.transport.is_closing():
             if self._queue and not self._writing_paused:

@@ -121,7 +121,7 @@ class ServerDriver(Protocol):
         """Close the connection; the server goes on with what it does."""
 
     def port(self, model: str) -> int | None:
-        """Return where a loaded model answers, where that is not where its server does."""
+        """Return where a loaded model answers: None where its server does, 0 where it does no longer."""
 
 
 class ServerKind(Protocol):

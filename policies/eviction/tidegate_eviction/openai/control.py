@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from tidegate_contracts.openai import HTTP_PORT, SECRET_HEADER
+from tidegate_contracts.openai import HTTP_PORT, PROCESS_PORTS, SECRET_HEADER
 
 CALL_SECONDS = 10.0  # That an answer may take which changes nothing.
 
@@ -57,9 +57,16 @@ class EngineControl:
             said = json.loads(answer)
             memory = said["memory"]
             processes = {model: Process(one["port"], tuple(one["command"])) for model, one in said["processes"].items()}
-            return Seen(said["instance"], memory["source"], memory["used"], memory.get("total"), processes)
+            seen = Seen(said["instance"], memory["source"], memory["used"], memory.get("total"), processes)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise EngineError(f"what the engine's container answers tells of no processes: {answer!r:.100}") from None
+        for model, process in processes.items():
+            if process.port not in PROCESS_PORTS:  # calls would go there, and the control secret
+                ports = f"{PROCESS_PORTS[0]} to {PROCESS_PORTS[-1]}"
+                raise EngineError(
+                    f"the engine's container says that {model} is at port {process.port!r}, not at {ports}"
+                )
+        return seen
 
     async def start(self, model: str, command: tuple[str, ...], port: int) -> None:
         """Start a model's process; raises EngineError."""

@@ -98,10 +98,10 @@ class SleepDriver:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def port(self, model: str) -> int | None:
-        """Return where a model answers that is awake."""
+    def port(self, model: str) -> int:
+        """Return where a model answers that is awake; 0 where its process has ended."""
         process = self._seen.processes.get(model)
-        return None if process is None else process.port
+        return 0 if process is None else process.port
 
     async def _watch(self, instance: str) -> str:
         """Report memory and ended processes until the container has ended; return what has been seen of that."""

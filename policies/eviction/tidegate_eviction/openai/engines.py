@@ -187,6 +187,11 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/processes" and self._may():
             self._say(200, json.dumps(self.engines.told()).encode())
 
+    def do_POST(self) -> None:
+        """Refuse a call of a model: each answers at its own port, and who lost sight of that may come again."""
+        self.close_connection = True  # what it brings is not read
+        self._say(503, b'{"error":{"message":"Models answer at ports of their own.","type":"server_error"}}')
+
     def do_PUT(self) -> None:
         """Start a model's process."""
         if self._may():

@@ -183,10 +183,13 @@ class EvictionService:
             self._do(step)
             if spare and isinstance(answer, lease.Busy):
                 return answer  # Nobody has called it: that is no want of room.
+        if isinstance(answer, lease.Granted) and self.driver is not None:
+            if (port := self.driver.port(ask.model)) == 0:  # the holder learns of no lease, and it runs out
+                why = f"the process of {ask.model} has just ended"
+                answer = lease.Busy(retry_after=1.0, reason="server-away", why=why)
+            else:
+                answer = answer.model_copy(update={"port": port})
         self.counts.acquires.labels(granted if isinstance(answer, lease.Granted) else answer.outcome).inc()
-        if isinstance(answer, lease.Granted):
-            port = None if self.driver is None else self.driver.port(ask.model)
-            return answer if port is None else answer.model_copy(update={"port": port})
         if isinstance(answer, lease.Busy):
             self.counts.busy.labels(answer.reason or "").inc()
             more = JITTER_LEAST_SECONDS + JITTER * answer.retry_after

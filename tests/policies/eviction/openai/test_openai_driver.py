@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from tidegate_eviction.core.messages import Load, Recycle, Unload
 from tidegate_eviction.openai import driver as module
-from tidegate_eviction.openai.control import EngineControl
+from tidegate_eviction.openai.control import EngineControl, EngineError
 
 from .plane import FOOTPRINT, KEPT, MIB, WEIGHTS, Container, Driving, container, driving, following
 
 pytestmark = pytest.mark.anyio
+MEMORY = '"memory": {"source": "process", "used": 0}'
+PROCESSES = f'{{"instance": "1", {MEMORY}, "processes": {{"a": {{"port": ?, "command": []}}}}}}'
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +175,7 @@ async def test_a_model_that_dies_has_vanished(tmp_path: Path) -> None:
         here.heard.thought = frozenset("a")
         await here.control.end("a", 0)
         assert await here.said() == ("vanished", frozenset("a"))
+        assert here.driver.port("a") == 0
         assert await unload(here, 2, "a") in [("unload", 2, None), ("vanished", frozenset("a"))]
 
 
@@ -275,6 +278,7 @@ async def test_nothing_but_the_api_is_answered_without_the_secret(tmp_path: Path
             ):  # fmt: skip
                 status = await asyncio.to_thread(asked, made, 8100, method, path, **wrong)
                 assert status == (404 if path.startswith("/v1/") else 403), path
+            assert await asyncio.to_thread(asked, made, 8000, "POST", "/v1/chat/completions", **wrong) == 503
             for method, path in (("GET", "/processes"), ("PUT", "/processes/a"), ("DELETE", "/processes")):
                 assert await asyncio.to_thread(asked, made, 8000, method, path, **wrong) == 403
         for port, path in ((8100, "/health"), (8100, "/v1/models"), (8000, "/health"), (8000, "/v1/models/a")):
@@ -294,14 +298,22 @@ async def test_metrics_are_vllms_own_of_all_models(tmp_path: Path) -> None:
         assert said == 'vllm:num_requests_running{engine="0",model_name="a"} 0.0\n'
 
 
-async def test_what_a_container_answers_that_is_no_list_of_processes_is_an_error() -> None:
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("[]", "tells of no processes"),
+        (PROCESSES.replace("?", "22"), "a is at port 22, not at 8100 to 8131"),
+        (PROCESSES.replace("?", '"8100"'), "a is at port '8100', not"),
+    ],
+)
+async def test_what_a_container_answers_that_is_no_list_of_processes_is_an_error(said: str, why: str) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n[]")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + said.encode())
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    with pytest.raises(Exception, match="tells of no processes"):
+    with pytest.raises(EngineError, match=why):
         await EngineControl(f"127.0.0.1:{port}", "x").look()
     server.close()

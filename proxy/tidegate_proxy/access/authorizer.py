@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer, RateLimit
 
 from ..concurrency import InFlightCount
+from ..kinds import ServerKind
 from ..problems import Problem, ProblemType
 from ..routes import Route, Routes
 from ..shared_tasks import SharedTasks
@@ -61,12 +62,14 @@ class Authorizer:
         self.replace(access, routes, keys)
 
     # --- what calls ask
-    def known(self, credential: Credential, server: str | None, model: str, action: Action) -> Grant | None:
+    def known(
+        self, credential: Credential, server: str | None, model: str, action: Action, kind: ServerKind | None = None
+    ) -> Grant | None:
         """Return a grant that was found before and still holds; None when it must be asked for."""
         identity = self._find(credential[-TAIL:])
         if identity is None or identity.credential != credential or identity.generation != self.generation:
             return None
-        return identity.grants.get((server, model, action)) if identity.expires > self._wall() else None
+        return identity.grants.get((server, model, action, kind)) if identity.expires > self._wall() else None
 
     def remembered(self, credential: Credential) -> Identity | None:
         """Return the identity that a credential proved before, while it still does; None when it must be asked for."""
@@ -75,10 +78,15 @@ class Authorizer:
             return None
         return identity
 
-    async def ask(self, credential: Credential, server: str | None, model: str, action: Action) -> Grant:
-        """Return a grant; raises Problem (unauthenticated, denied, unknown, malformed, busy)."""
+    async def ask(
+        self, credential: Credential, server: str | None, model: str, action: Action, kind: ServerKind | None = None
+    ) -> Grant:
+        """Return a grant; raises Problem (unauthenticated, denied, unknown, malformed, busy).
+
+        `kind` is whose protocol is spoken: servers of others count only where none of these has the model.
+        """
         identity = await self.identify(credential)
-        route = self._decide(identity, server, model, action)
+        route = self._decide(identity, server, model, action, kind)
         bucket = tokens = None
         if action == "infer":
             key, now = (identity.principal.source, identity.principal.name, route.server, route.name), self._clock()
@@ -86,7 +94,7 @@ class Authorizer:
             if self._access.rate_limit.tokens_per_minute is not None and route.kind.usage_of is not None:
                 tokens = self._token_limits.bucket(key, now)
         grant = Grant(identity, route, bucket, tokens)
-        self.identities.grant(identity, (server, model, action), grant)
+        self.identities.grant(identity, (server, model, action, kind), grant)
         return grant
 
     async def identify(self, credential: Credential) -> Identity:
@@ -191,8 +199,11 @@ class Authorizer:
         self.limits.change(*_requests(limit), self._replicas)
         self._token_limits.change(*_tokens(limit), self._replicas)
 
-    def _decide(self, identity: Identity, server: str | None, model: str, action: Action) -> Route:
-        routes = self._routes.find(server, model)
+    def _decide(
+        self, identity: Identity, server: str | None, model: str, action: Action, kind: ServerKind | None
+    ) -> Route:
+        found = self._routes.find(server, model)
+        routes = [route for route in found if route.kind is kind] or found
         usable = [route for route in routes if self.permits(identity, route, action)]
         if len(usable) == 1:
             return usable[0]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from ..concurrency import InFlightCount
+from ..kinds import ServerKind
 from ..problems import Problem, ProblemType
 from ..routes import Route
 from .limits import TokenBucket, too_many, too_many_tokens
@@ -14,6 +15,8 @@ LONGEST_NAME = 255  # Characters of a principal's name (of `sub`: OpenID Connect
 Credential = bytes
 """What a caller sent to say who it is, as one value: an `Authorization` header's value, or that of `X-API-Key` or
 `X-Domino-Api-Key` after the header's lower-case name and a space. Empty for a caller that sent nothing."""
+Asked = tuple[str | None, str, str, ServerKind | None]
+"""The server asked for (or None), the model, the action, and the kind of server whose protocol is spoken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,8 @@ class Identity:
 
     principal: Principal
     expires: float  # When the credential ends: seconds of wall-clock time (`exp` of a token), infinity for an API key.
-    grants: "dict[tuple[str | None, str, str], Grant]" = field(default_factory=dict, repr=False)
-    """What is granted, by server asked for (or None), model and action; bounded by the authorizer."""
+    grants: "dict[Asked, Grant]" = field(default_factory=dict, repr=False)
+    """What is granted; bounded by the authorizer."""
     credential: Credential = field(default=b"", repr=False)  # What proved it; never shown.
     generation: int = 0  # Which state of rules and routes `grants` belongs to; in any other state they are void.
     in_flight: InFlightCount = field(default_factory=InFlightCount, repr=False)
@@ -110,7 +113,7 @@ class IdentityCache:
         while len(self.by_tail) > self._most or (self.bytes > self._most_bytes and len(self.by_tail) > 1):
             self.forget(next(iter(self.by_tail)))
 
-    def grant(self, identity: Identity, key: tuple[str | None, str, str], grant: Grant) -> None:
+    def grant(self, identity: Identity, key: Asked, grant: Grant) -> None:
         """Keep a grant with its identity; one that is not remembered keeps none."""
         if self.by_tail.get(identity.credential[-TAIL:]) is not identity:
             return

@@ -10,6 +10,7 @@ from typing import Any
 from ..access.identity import Grant
 from ..forwarding import Forwarding
 from ..http2.frames import literal
+from ..kinds import KINDS
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, other_protocol, still_loading
 from ..servers import UNAVAILABLE_HEADER
 from ..upstream.replica import Replica
@@ -202,15 +203,16 @@ class Call(CallerStream):
                 raise Problem(ProblemType.MALFORMED, "The message names no model.")
             self.start(self._all_statistics, server)
             return
-        grant = self.shared.authorizer.known(self.headers.credential, server, requested.model, self._method.action)
+        asked = server, requested.model, self._method.action, KINDS["triton"]
+        grant = self.shared.authorizer.known(self.headers.credential, *asked)
         if grant is None:
             self.start(self._authorize, server, requested)
         else:
             self._granted(grant, requested)
 
     async def _authorize(self, server: str | None, requested: RequestedModel) -> None:
-        ask = self.shared.authorizer.ask
-        self._granted(await ask(self.headers.credential, server, requested.model, self._method.action), requested)
+        asked = server, requested.model, self._method.action, KINDS["triton"]
+        self._granted(await self.shared.authorizer.ask(self.headers.credential, *asked), requested)
 
     async def _all_statistics(self, server: str | None) -> None:
         answer, missing = await self._context.statistics(self.headers.credential, server, self.time)

@@ -152,15 +152,16 @@ class HttpRequest(HeadedRequest):
             else:
                 self._let_body_come(identity)
             return
-        grant = self.shared.authorizer.known(self.credential, target.server, target.model, target.action)
+        asked = target.server, target.model, target.action, KINDS[target.kind]
+        grant = self.shared.authorizer.known(self.credential, *asked)
         if grant is None:
             self._later(self._ask)
         else:
             self._granted(grant)
 
     async def _ask(self) -> None:
-        target, authorizer = self.target, self.shared.authorizer
-        self._granted(await authorizer.ask(self.credential, target.server, target.model, target.action))
+        asked = self.target.server, self.target.model, self.target.action, KINDS[self.target.kind]
+        self._granted(await self.shared.authorizer.ask(self.credential, *asked))
 
     async def _identify(self) -> None:
         self._let_body_come(await self.shared.authorizer.identify(self.credential))

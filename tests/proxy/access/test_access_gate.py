@@ -225,7 +225,7 @@ def test_grants_are_bounded_for_each_and_for_all() -> None:
         who = identity()
         identities.remember(tail(n), who)
         for model in range(2000):
-            identities.grant(who, (None, f"m{model}", "infer"), Grant(who, route, None))
+            identities.grant(who, (None, f"m{model}", "infer", None), Grant(who, route, None))
             assert len(who.grants) <= caches.MOST_GRANTS_EACH
             assert identities.grants == sum(len(each.grants) for each in identities.by_tail.values()) <= 3000
 
@@ -235,7 +235,7 @@ def test_one_who_is_forgotten_gets_no_grants_that_nobody_would_count() -> None:
     first, second = identity(), identity()
     identities.remember(tail(1), first)
     identities.remember(tail(2), second)
-    identities.grant(first, (None, "a", "infer"), Grant(first, routes("main/a").find(None, "a")[0], None))
+    identities.grant(first, (None, "a", "infer", None), Grant(first, routes("main/a").find(None, "a")[0], None))
     assert (first.grants, identities.grants) == ({}, 0)
 
 
@@ -297,7 +297,7 @@ async def test_ten_thousand_tokens_take_a_bounded_memory(provider: Provider) -> 
             who = identity(f"user-{n}")
             authorizer._remember(b"Bearer %06d%b%06d" % (n, token, n), who)
             bucket = authorizer.limits.bucket(("i", who.principal.name, "main", "a"), 0)
-            authorizer.identities.grant(who, (None, "a", "infer"), Grant(who, route, bucket))
+            authorizer.identities.grant(who, (None, "a", "infer", None), Grant(who, route, bucket))
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

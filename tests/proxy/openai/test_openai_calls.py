@@ -180,6 +180,17 @@ async def test_a_model_on_several_servers_is_called_by_naming_one(tmp_path: Path
             assert (await here.ask(request(path, method="GET"))).status in (400, 404)
 
 
+async def test_a_name_at_servers_of_two_protocols_is_a_model_of_each_in_its_own(tmp_path: Path) -> None:
+    triton = openai_server("vision").model_copy(update={"kind": "triton"})
+    models = [model("plain", served_names=("image",)), model("image", server="vision")]
+    async with served(tmp_path, table=table(models, openai_server(), triton)) as here:
+        for path in (CHAT, "/v2/models/image/infer"):
+            assert (await here.ask(chat("image", path=path))).status == 200
+            assert here.replica.asked[-1].line == f"POST {path} HTTP/1.1"
+        told = (await here.ask(request("/v1/models/image", method="GET"))).json()
+        assert (told["id"], told["owned_by"]) == ("image", SERVER)
+
+
 async def test_models_are_listed_that_the_caller_may_inspect_and_no_server_is_asked(here: RunningProxy) -> None:
     reply = await here.ask(request("/v1/models", method="GET"))
     assert reply.json() == {

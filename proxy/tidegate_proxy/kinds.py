@@ -52,6 +52,8 @@ class ServerKind(Protocol):
     answers_v2: bool  # Whether its servers answer KServe v2's questions about a server: `/v2` and `/v2/models/stats`.
     speaks_grpc: bool  # Whether they are called over gRPC, too, as KServe v2 has it.
 
+    own_ports: bool  # Whether models that are loaded on demand answer at ports of their own.
+
     @property
     def usage_of(self) -> Callable[[bool, bool], UsageReader] | None:
         """What reads how many tokens a call used: whether its answer is a stream, and whether what the proxy has asked
@@ -102,7 +104,10 @@ class ServerKind(Protocol):
         """Tell whether an answer over HTTP says that the replica does not have the model."""
 
     async def lacks(self, status: int, pool: Pool, replica: Replica, model: str, version: str | None) -> bool:
-        """Tell whether a replica that is to have a model at all times, and says so, lacks it: then another is tried."""
+        """Tell whether a replica that is to have a model, by a lease or at all times, lacks it, as `says_lost` thinks.
+
+        Of one at all times, another is tried then.
+        """
 
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
         """Tell whether a gRPC status, and the headers that carry its message, say so."""

@@ -198,14 +198,9 @@ class HttpForwarding(Forwarding):
         else:
             connection.close()
         if self._says_lost():
-            if self.lease is None:
-                request.replica_lacks()
-                return
-            self._reply.clear()
-            self.began = False
-            request.fail(self.lost())
-            return
-        self.end_answer()
+            request.replica_lacks()
+        else:
+            self.end_answer()
 
     def end_answer(self) -> None:
         """Hand the end on of what is whole."""
@@ -243,10 +238,13 @@ class HttpForwarding(Forwarding):
 
     async def look_elsewhere(self) -> Replica | None:
         """Return another replica, if this one lacks the model and the request can be sent again; else hand its answer
-        on. Raises Problem (busy) where that would tell of a model that there is that there is none."""
+        on. Raises Problem (busy) where that would tell of a model that there is that there is none, or where its lease
+        is on what is not there."""
         route, replica = self.grant.route, self.replica
         assert replica is not None
-        if await route.kind.lacks(self._status, self.pool, replica, route.name, self.version):
+        if await route.kind.lacks(self._status, self.pool, self.door(replica), route.name, self.version):
+            if self.lease is not None:
+                raise self.lost()
             other = self.elsewhere(replica)
             if other is not None and self._owner.body.of_version is not None:
                 self.leave_replica(monotonic())
@@ -258,13 +256,10 @@ class HttpForwarding(Forwarding):
         return None
 
     def _says_lost(self) -> bool:
-        """Tell whether the replica may have lost the model that it was to have, and nothing of that was handed on."""
+        """Tell whether the replica may have lost the model that it was to have; no error is handed on before."""
         route = self.grant.route
-        if self.lease is None:
-            may_be = self._error_head is not None and route.pool.leases is None and not self.looks
-        else:
-            may_be = self.may_be_lost() and self._reply[:1] == [STATUS_LINES[self._status]]
-        return may_be and route.kind.says_lost(self._status, b"".join(self._reply))
+        is_to_have = self.may_be_lost() if self.lease is not None else route.pool.leases is None and not self.looks
+        return self._error_head is not None and is_to_have and route.kind.says_lost(self._status, b"".join(self._reply))
 
     def _plain_error(self, body: bytes) -> bytes:
         body, self.error = self.grant.route.kind.plain_error(body)

@@ -36,7 +36,8 @@ _CALLS = {
 }
 _ASKED_FOR_USAGE = ("chat/completions", "completions")  # Whose streams tell it only if they are to.
 ANSWER_SECONDS = 2.0  # Seconds in which a replica says which models it has.
-_NOT_BEGUN = b'"message":"Failed to generate '  # Of Dynamo, for a while after its worker was killed.
+_NOT_BEGUN = re.compile(rb'"message":"(?:Failed to generate |Model `[^`"]*` is not ready to serve )')
+"""Of Dynamo, with 500 and 503, for a while after its worker was killed; engines say 503 of much else."""
 _PATH = re.compile(rf"(?:/servers/(?P<server>{NAME_PATTERN}))?/v1/(?P<verb>{'|'.join(_CALLS)})")
 
 
@@ -71,6 +72,7 @@ class OpenAIKind:
     live_path = b"/health"  # Of vLLM, SGLang and Dynamo; a pool of others says its own.
     index: IndexQuestion | None = None
     answers_v2 = speaks_grpc = False
+    own_ports = True
     usage_of = Usage
 
     def understand(self, path: str) -> Target | None:
@@ -138,7 +140,7 @@ class OpenAIKind:
 
     def says_lost(self, status: int, answer: bytes) -> bool:
         """Tell whether a server may say that it does not have the model that it had, and did nothing."""
-        return status in (404, 503) or (status == 500 and _NOT_BEGUN in answer)
+        return status == 404 or (status in (500, 503) and _NOT_BEGUN.search(answer) is not None)
 
     async def lacks(self, status: int, pool: Pool, replica: Replica, model: str, version: str | None) -> bool:
         """Tell whether a replica lacks a model. One that answered 404 is asked: it may have it, and not that path."""

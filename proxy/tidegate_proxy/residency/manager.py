@@ -54,6 +54,7 @@ class LeaseManager:
     _meter: Meter
     _connect_seconds: float
     _most_waiting: int  # Requests that may wait for leases at once; others are refused.
+    _own_ports: bool = False  # Whether each model answers at a port of its own.
     waiting: int = 0  # Requests that wait for a lease.
     nowhere: Callable[[], Problem] = lambda: Problem(
         ProblemType.BUSY, "No replica can be used.", AGAIN_SECONDS, reason="no-replica"
@@ -82,8 +83,9 @@ class LeaseManager:
         assert port is not None
         for replica in [replica for replica in replicas if replica not in known]:
             client = LeaseClient(replica, port, host, self._connect_seconds)
+            told = table.granted, table.dropped, self._count
             known[replica] = ReplicaLeases(
-                self._holder, replica, client, host, self._ready_path, table.granted, table.dropped, self._count
+                self._holder, replica, client, host, self._ready_path, *told, self._own_ports
             )
         for replica in [replica for replica in known if replica not in replicas]:
             task = known.pop(replica).leave()  # at once: a grant that comes in this very turn of the loop is not taken

@@ -43,6 +43,7 @@ class ReplicaLeases:
     _on_granted: Callable[[Lease], None]
     _on_dropped: Callable[[Lease], None]
     _count: Callable[[str], None]
+    _own_ports: bool  # Whether each model answers at a port of its own, which a lease names.
     incarnation: str = ""
     lease_seconds: float = FIRST_LEASE_SECONDS
     resident: frozenset[str] = frozenset()  # Models that a lease is granted on at once, as of the last renewal.
@@ -95,9 +96,10 @@ class ReplicaLeases:
                 answer = await self._client.acquire(message)
             except GoneError:
                 # Where there was a policy, what is resident stays and can be used without it: see `_keep`.
-                if not self.incarnation or not await self._is_ready(model):
-                    raise
                 incarnation, seconds, port = self.incarnation, self.lease_seconds, self._ports.get(model)
+                is_nowhere = self._own_ports and port is None  # as far as is known here
+                if not incarnation or is_nowhere or not await self._is_ready(model):
+                    raise
                 answer = api.Granted(incarnation=incarnation, lease_seconds=seconds, versions=(), port=port)
             if not isinstance(answer, api.Granted):
                 return answer

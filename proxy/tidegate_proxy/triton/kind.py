@@ -109,6 +109,7 @@ class TritonKind:
         b"POST %b HTTP/1.1\r\nhost: %%b\r\ncontent-length: 2\r\n\r\n{}" % INDEX_PATH.encode(), _read_index
     )
     answers_v2 = speaks_grpc = True
+    own_ports = False
     usage_of = None
 
     def understand(self, path: str) -> Target | None:
@@ -209,9 +210,9 @@ class TritonKind:
         """Tell whether Triton says that it does not have the model."""
         return status in LOST_STATUSES and LOST.search(answer) is not None
 
-    async def lacks(self, *_: object) -> bool:
-        """Tell that what a replica says of a model is for its caller: what was not loaded at the start will not be."""
-        return False
+    async def lacks(self, _status: int, pool: Pool, *_: object) -> bool:
+        """Tell whether it may get it again: what was not loaded at the start will not be, and its caller is told."""
+        return pool.leases is not None
 
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
         """Tell whether a gRPC status and its headers say that the replica does not have the model."""

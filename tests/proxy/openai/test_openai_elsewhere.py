@@ -18,6 +18,7 @@ MODELS = (model("plain"), model("shared", {2: 100}))
 NOT_FOUND = b'{"message":"Model not found","type":"Not Found","code":404}'
 NOT_READY = b'{"message":"Model `plain` is not ready to serve requests yet.","type":"Service Unavailable","code":503}'
 NOT_BEGUN = b'{"message":"Failed to generate completions","type":"Internal Server Error","code":500}'
+FULL = b'{"object":"error","message":"The request queue is full.","type":"SERVICE_UNAVAILABLE","code":503}'
 BROKEN = b'{"message":"Internal server error","type":"internal_server_error","code":500}'
 
 
@@ -78,11 +79,14 @@ async def test_without_another_a_model_of_the_table_is_busy_and_never_unknown(tm
         assert (reply.status, reply.body) == (503, NOT_READY)
 
 
-async def test_what_may_have_been_worked_on_is_not_sent_again(tmp_path: Path) -> None:
-    async with two(tmp_path, says(500, BROKEN)) as (here, one, other):
+@pytest.mark.parametrize(("status", "body"), [(500, BROKEN), (503, FULL)], ids=["broken", "full"])
+async def test_what_says_nothing_of_a_model_is_handed_on(tmp_path: Path, status: int, body: bytes) -> None:
+    async with two(tmp_path, says(status, body)) as (here, one, other):
         replies = [await here.ask(chat()) for _ in range(40)]
-        assert {reply.status for reply in replies} == {200, 500}
+        assert {reply.status for reply in replies} == {200, status}
+        assert {reply.body for reply in replies if reply.status == status} == {body}
         assert calls(one) + calls(other) == 40
+        assert not here.proxy.shared.meter.upstream_errors
 
 
 async def test_a_long_body_is_not_held_for_a_second_try(tmp_path: Path) -> None:

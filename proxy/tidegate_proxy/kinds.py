@@ -37,7 +37,8 @@ class UsageReader(Protocol):
         """Return the tokens of the prompt, and of the completion, as the answer says; None where it does not."""
 
     def estimated(self, asked: int, answered: int) -> int:
-        """Return about how many tokens a call of so many bytes used whose answer tells nothing of that."""
+        """Return about how many tokens a call of so many bytes used whose answer tells nothing of that: a guess, and no
+        upper bound."""
 
 
 class ServerKind(Protocol):

@@ -34,7 +34,9 @@ class Target:
     may_be_of_sequence: bool = False  # Whether it may be of a sequence.
     mirrored: bool = False  # Whether candidates get copies of it.
     streams: bool = False  # Whether its answer may go on for as long as it moves.
-    asks_for_usage: bool = False  # Whether what it used is told only if the proxy asks for that in its caller's place.
+    asks_for_usage: bool | None = False
+    """Whether what it used is told only if the proxy asks for that in its caller's place; None where that is not said:
+    then it cannot be had where that is limited."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """A request at one replica: what is sent there, and its answer, handed back to the caller as it comes."""
 
 import asyncio
+import re
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -22,6 +23,7 @@ from .caller import Caller
 from .events import ErrorEvents
 
 _OF_THE_BODY = (b"content-length:", b"content-encoding:")
+_ACCEPTS_ENCODING = re.compile(rb"^accept-encoding:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
 VERSION_HEADER = b"\r\ntidegate-model-version: "
 
 
@@ -86,7 +88,10 @@ class HttpForwarding(Forwarding):
         request = self._owner
         route, target = self.grant.route, request.target
         first, body = route.first_lines(target, self.version), request.body
-        head = (first, request.passed, b"x-request-id: ", request.request_id)
+        passed = request.passed
+        if self.grant.tokens is not None:  # what an answer says of its usage is read: nothing unpacks it
+            passed = _ACCEPTS_ENCODING.sub(b"", passed)
+        head = (first, passed, b"x-request-id: ", request.request_id)
         if route.mirror is not None and target.mirrored and not self.tried:
             instead = route.first_lines(target, route.candidate)
             mirror = request.shared.mirror
@@ -99,7 +104,7 @@ class HttpForwarding(Forwarding):
                     self._copy.add(part, False)
                 self._copy.add(b"", True)
                 self._copy = None
-        asks_for_usage = self.grant.tokens is not None and target.asks_for_usage
+        asks_for_usage = self.grant.tokens is not None and bool(target.asks_for_usage)
         body.choose(route.name, self.version, asks_for_usage)
         if route.kind.usage_of is not None:
             self.usage = route.kind.usage_of(target.streams, asks_for_usage)
@@ -225,8 +230,8 @@ class HttpForwarding(Forwarding):
         request.finish(self._status, monotonic())
 
     def finish(self, now: float) -> None:
-        """Give everything back, and count what was used: for the caller's limit, where that is not told, as many tokens
-        as there may have been."""
+        """Give everything back, and count what was used: for the caller's limit, where that is not told, about as many
+        tokens as it may have been. That guess is no upper bound."""
         Forwarding.finish(self, now)
         if self.usage is None or self._status >= 400 or not (self._status or self.is_cut):
             return

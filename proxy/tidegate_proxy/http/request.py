@@ -187,17 +187,17 @@ class HttpRequest(HeadedRequest):
             raise other_protocol(route.server)
         if (version := route.names.get(target.model)) is not None:
             self.target = target = replace(target, version=version)
-        if self.expects_continue:
-            self._ask_for_body()
+        self._ask_for_body()
         shared, caller = self.shared, grant.identity.in_flight
         body.holder = caller
         if body.booking is not None:
             body.known_as(caller)
         if self.caller.is_unknown:
             self.caller.known_as(caller)
-        looks = target.action == "inspect"
+        if grant.tokens is not None and target.asks_for_usage is None:
+            raise Problem(ProblemType.MALFORMED, "Where tokens are limited, `stream` is true or false.")
         self.forwarding = forwarding = HttpForwarding(
-            self, shared, grant, shared.limiter, route.in_flight, caller, looks
+            self, shared, grant, shared.limiter, route.in_flight, caller, target.action == "inspect"
         )
         grant.count(self.started)
         if route.pool.leases is not None and target.looks_only:

@@ -31,7 +31,7 @@ class ModelCall:
 
     model: str
     name_at: int
-    streams: bool  # Whether events are asked for; what is neither yes nor no may be taken for yes by the server.
+    streams: bool | None  # Whether events are asked for; None: it is neither yes nor no, and the server may have it so.
     asking: tuple[int, int, bytes] | None
     """What has to stand in place of which bytes for a stream to tell what it used; None where it does, or cannot."""
 
@@ -106,9 +106,9 @@ def _read(body: bytearray) -> ModelCall:
     if other is not msgspec.UNSET or len(outermost) != 1:
         raise Problem(ProblemType.MALFORMED, "A body names its model once, in letters without escapes.")
     [(key_at, name_at, name)] = outermost
-    streams = _short(said.stream)
-    asking = _asking(body, key_at, said.stream_options) if streams == b"true" else None
-    return ModelCall(name.decode(), name_at, streams not in (b"", b"false", b"null"), asking)
+    streams = {b"true": True, b"": False, b"false": False, b"null": False}.get(_short(said.stream))
+    asking = _asking(body, key_at, said.stream_options) if streams else None
+    return ModelCall(name.decode(), name_at, streams, asking)
 
 
 def _short(raw: Any) -> bytes:

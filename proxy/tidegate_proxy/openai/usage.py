@@ -1,13 +1,15 @@
-"""What a call used, in tokens, as the end of its answer tells it (`usage`): read as it goes by."""
+"""What a call used, in tokens, as its answer tells it (`usage`): read as it goes by."""
 
 import re
 
 from ..told_errors import MOST_ERROR
 
-_TAIL = 4096  # Bytes at the end of an answer in which its usage stands; engines say little behind it.
-_PARTS = 16  # Of an answer, that are kept before what is too much of them is left out.
+_KEY = b'"usage"'
+_MOST_USAGE = 4096  # Bytes that a usage has at most.
 _BYTES = 4  # Of text for each token, where nothing else is known of it.
-_USAGE = re.compile(rb'"usage"\s*:\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}')
+_USAGE = re.compile(rb'"usage"\s*:\s*(?=\{((?:[^{}]++|\{[^{}]*+\})*+)\})')
+"""Looks ahead: what looks like one, and is a caller's own words, takes none that follows out of sight. In a text, as a
+caller's are, a quotation mark has a backslash before it, and is none of these."""
 _begins = re.compile(rb'"usage"\s*:\s*\{').search
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})')
 _COMPLETION = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})')
@@ -20,20 +22,19 @@ _ASKED_FOR = re.compile(
 class Usage:
     """Reads one answer. Where it `hides` the event that the caller has not asked for, an event is handed on whole."""
 
-    __slots__ = ("_events", "_held", "_hides", "_parts", "_streams")
+    __slots__ = ("_events", "_held", "_hides", "_streams", "_unread", "_used")
 
     def __init__(self, streams: bool, hides: bool) -> None:
         self._streams = streams
         self._hides = hides
         self._held = b""  # The beginning of an event.
-        self._parts = list[bytes]()
+        self._unread = b""  # What came last: a usage may have begun there.
+        self._used = 0, 0  # The most that was told so far.
         self._events = 0
 
     def feed(self, data: bytes) -> bytes:
         """Return what can go on, now that this has come."""
-        self._parts.append(data[-_TAIL:])
-        if len(self._parts) == _PARTS:
-            self._parts = [self._tail()]
+        self._read(self._unread + data)
         if not self._streams:
             return data
         self._events += data.count(b"data:")
@@ -57,16 +58,26 @@ class Usage:
 
         Of several the most: a caller's own words, which some engines repeat, are no way to less.
         """
-        found = [
-            tuple(int(match[1]) if (match := part.search(said[1])) else 0 for part in (_PROMPT, _COMPLETION))
-            for said in _USAGE.finditer(self._tail())
-        ]
-        prompt, completion = max(found, key=sum, default=(0, 0))
-        return (prompt, completion) if prompt or completion else None
+        return self._used if any(self._used) else None
 
-    def _tail(self) -> bytes:
-        return b"".join(self._parts)[-_TAIL:]
+    def _read(self, data: bytes) -> None:
+        if (at := data.rfind(_KEY)) < 0:
+            self._unread = data[1 - len(_KEY) :]
+            return
+        for said in _USAGE.finditer(data):
+            prompt, completion = (_number(part.search(said[1])) for part in (_PROMPT, _COMPLETION))
+            self._used = max(self._used, (prompt, completion), key=sum)
+        self._unread = data[at:] if len(data) - at <= _MOST_USAGE else data[1 - len(_KEY) :]
 
     def estimated(self, asked: int, answered: int) -> int:
-        """Return about how many tokens a call of so many bytes used whose answer tells nothing of that."""
+        """Return about how many tokens a call of so many bytes used whose answer tells nothing of that: a guess.
+
+        It is too much where JSON or the numbers of a vector are many of the bytes, and too little where tokens are
+        shorter than four bytes, where an event brings several tokens or none has come yet, and of what the engine still
+        does for a caller that has left.
+        """
         return asked // _BYTES + (self._events if self._streams else answered // _BYTES)
+
+
+def _number(match: re.Match[bytes] | None) -> int:
+    return 0 if match is None else int(match[1])

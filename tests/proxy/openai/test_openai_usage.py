@@ -1,6 +1,7 @@
 """What calls used, as answers tell it, and the limit on it: all but what was not asked for goes by as it comes."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,12 +71,15 @@ def test_events_are_handed_on_as_soon_as_they_are_whole() -> None:
         ({"usage": {"input_tokens": 4, "input_tokens_details": {}, "output_tokens": 3}, "store": False}, (4, 3)),
         ({"data": [[0.5] * 3000], "usage": {"prompt_tokens": 8, "total_tokens": 8}}, (8, 0)),
         ({"usage": TOLD, "tools": [{"usage": {"prompt_tokens": 0}}]}, (4, 3)),
-        ({"usage": TOLD, "x": "y" * 9000}, None),
+        ({"usage": TOLD, "x": "y" * 9000}, (4, 3)),
+        ({"usage": TOLD, "metadata": {"x": "y" * 9000, "usage": {"prompt_tokens": 1}}}, (4, 3)),
+        ({"metadata": {"usage": {"input_tokens": 1, "a": "{"}, "b": "{"}, "usage": TOLD}, (4, 3)),
+        ({"data": ["x" * 4070, {"usage": TOLD}, "x" * 4070]}, (4, 3)),
         ({"usage": None}, None),
         ({"choices": [{"text": json.dumps({"usage": TOLD})}]}, None),
     ],
 )  # fmt: skip
-def test_an_answer_tells_it_at_its_end(answer: object, told: tuple[int, int] | None) -> None:
+def test_an_answer_tells_it_wherever_that_stands(answer: object, told: tuple[int, int] | None) -> None:
     for size in (1, 100, 10**5):
         made, data = Usage(False, False), json.dumps(answer).encode()
         assert read(made, data, [size] * (len(data) // size)) == data
@@ -183,6 +187,38 @@ async def test_who_leaves_before_the_usage_is_told_uses_what_there_was(tmp_path:
         await until(lambda: not here.proxy.shared.open_calls)
         refused(await here.ask(request(CHAT, said())))
         assert not tokens(here), "which is no count of what was told"
+
+
+@pytest.mark.anyio
+async def test_an_answer_is_not_compressed_where_what_it_says_of_its_usage_is_to_be_read(tmp_path: Path) -> None:
+    async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        packed = "gzip" in asked.headers.get("accept-encoding", "")
+        await answering(gzip.compress(USED) if packed else USED)(made, writer, asked)
+
+    asking = {"Accept-Encoding": "gzip, br", "X-Accept-Encoding": "x"}
+    for bound, answer in ((limited(100), USED), (access((CALLER, ["*"], ["infer"])), None)):
+        async with served(tmp_path / str(answer is None), act, table=table(MODELS), access=bound) as here:
+            reply = await here.ask(request(CHAT, said(), **asking))
+            assert here.replica.asked[-1].headers["x-accept-encoding"] == "x"
+            assert (reply.body == USED) is (answer is not None)
+            assert tokens(here).get(("llm", "plain", "api-keys", "completion")) == (None if answer is None else 70)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [1, "true", "off", [], {}])
+async def test_a_body_that_does_not_say_plainly_whether_it_streams_is_refused_where_tokens_are_limited(
+    tmp_path: Path, stream: object
+) -> None:
+    body = said(stream=stream)
+    async with served(tmp_path / "limited", table=table(MODELS), access=limited(100)) as here:
+        reply = await here.ask(request(CHAT, body))
+        assert (reply.status, reply.json()["error"]["code"]) == (400, "malformed")
+        assert "`stream` is true or false" in reply.json()["error"]["message"]
+        assert not here.replica.asked
+        assert (await here.ask(request(CHAT, said(stream=None)))).status == 200
+    async with served(tmp_path / "not", table=table(MODELS), access=access((CALLER, ["*"], ["infer"]))) as here:
+        assert (await here.ask(request(CHAT, body))).status == 200
+        assert here.replica.asked[-1].body == body
 
 
 @pytest.mark.anyio

@@ -25,7 +25,7 @@ EVERYTHING = yaml.safe_load(Path("tests/definitions/everything.yaml").read_text(
 
 def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]:
     """Return a stack's objects, without what says names: what a definition says, the routing table, files of TLS,
-    prices, which metrics are multiplied by, and what autoscalers ask of proxies: those metrics have the names of now."""
+    prices, by which metrics are multiplied, and what autoscalers ask of proxies: those metrics have names of now."""
     objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
     for (kind, name), item in objects.items():
         item["metadata"].get("annotations", {}).pop(ANNOTATION, None)

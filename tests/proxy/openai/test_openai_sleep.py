@@ -87,6 +87,13 @@ def test_two_models_that_fit_once_only_answer_their_callers_by_turns(here: Place
         assert "wake weights kv_cache" in calls
 
 
+def test_what_the_engine_itself_does_not_know_is_told_as_it_says(here: Place) -> None:
+    for _ in range(2):
+        with pytest.raises(openai.NotFoundError):
+            here.client().embeddings.create(model="left", input="word1")
+    assert here.chat("left") == "word0 word1 word2 "
+
+
 def test_callers_of_both_at_once_all_have_their_answers(here: Place) -> None:
     """And no model was called asleep, nor did one find the device full."""
     names = ["left", "right"] * 6

@@ -50,4 +50,6 @@ SYSTEM_PORT: Final = 9090
 RESPONSE_PORT: Final = 9091
 """Of a frontend: to it workers bring their answers."""
 FRONTEND: Final = "dynamo.frontend"
-"""Python module that is a frontend; those of workers begin with `dynamo.`, too."""
+"""Python module that is a frontend."""
+MODULES: Final = (FRONTEND, "dynamo.vllm", "dynamo.sglang", "dynamo.trtllm", "dynamo.mocker")
+"""All that frontends and workers run."""

@@ -69,7 +69,7 @@ def discovery(values: dict[str, str]) -> list[k8s.core.v1.EnvVarArgs]:
     )
 
 
-class DynamoFrontends(pulumi.ComponentResource):
+class OpenaiFrontends(pulumi.ComponentResource):
     """A Deployment of Dynamo's frontends with its Service, budget and boundary, and the Role that finds workers."""
 
     def __init__(
@@ -84,7 +84,7 @@ class DynamoFrontends(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Declare the frontends of a server."""
-        super().__init__("tidegate:components:DynamoFrontends", name, None, opts)
+        super().__init__("tidegate:components:OpenaiFrontends", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         selector = place.pool_selector(server.kind, server.name, FRONTENDS)
         labels = place.labels(server.kind, selector)

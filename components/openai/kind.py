@@ -16,7 +16,7 @@ from ..place import Place
 from ..values import of_kind, when
 from . import series
 from .engines import by_engine
-from .frontends import DynamoFrontends, service_of
+from .frontends import OpenaiFrontends, service_of
 from .pool import OpenaiPool
 from .series import whichever
 from .server import OpenaiServerArgs
@@ -51,13 +51,13 @@ class OpenaiKind:
         every_pod: Pods,
         mesh: Mesh | None,
         opts: pulumi.ResourceOptions,
-    ) -> DynamoFrontends | None:
+    ) -> OpenaiFrontends | None:
         """Declare the frontends that its pools share, where they do."""
         return of_kind(
             server.openai,
             DynamoSettings,
             lambda it: when(
-                it.frontends, lambda found: DynamoFrontends(name, server, it, found, place, every_pod, mesh, opts)
+                it.frontends, lambda found: OpenaiFrontends(name, server, it, found, place, every_pod, mesh, opts)
             ),
         )
 

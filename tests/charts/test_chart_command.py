@@ -266,7 +266,7 @@ def test_two_of_one_name_are_refused_by_the_check_and_objects_also_by_helm(what:
     assert said in result.stderr
     assert len(re.findall(rf"{re.escape(str(file))}:\d+:\d+", result.stderr)) >= 2  # both places
     if said == MODELS:
-        assert "A model is served by one pool of one server." in result.stderr
+        assert "A model is served by one pool of one server, or each version by one." in result.stderr
         return
     done = helm(["template", "tidegate", CHART, "--values", file])
     assert done.returncode != 0

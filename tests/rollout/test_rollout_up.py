@@ -124,7 +124,7 @@ def test_a_changed_image_names_exactly_one_workload_a_stack(rendered: Path, edit
     assert "In 2 of 2 stacks: 2 changed." in said
     after = tree(rendered)
     changed = {name for name in after if after[name] != before.get(name)}
-    assert changed == {output.MARKER, *(f"{s}/10-deployment-inference-proxy.yaml" for s in ("dev-lab", "prod-east"))}
+    assert changed == {output.MARKER, *(f"{s}/12-deployment-inference-proxy.yaml" for s in ("dev-lab", "prod-east"))}
 
 
 def test_objects_and_stacks_that_vanish_are_named_and_removed(rendered: Path, edit: Edit, up: Call) -> None:
@@ -149,7 +149,7 @@ def test_with_stack_only_that_folder_is_replaced(rendered: Path, edit: Edit, tre
     before = tree(rendered)
     assert up("--stack", "dev-lab").code == 0
     changed = {name for name, data in tree(rendered).items() if data != before[name]}
-    assert changed == {output.MARKER, "dev-lab/10-deployment-inference-proxy.yaml"}
+    assert changed == {output.MARKER, "dev-lab/12-deployment-inference-proxy.yaml"}
     assert "prod-east: 1 changed" in up().out
 
 
@@ -163,10 +163,10 @@ def test_one_stack_of_another_definition_is_not_mixed_in(call: Call, definition:
 
 def test_files_edited_by_hand_are_noticed_and_written_anew(rendered: Path, tree: Tree, up: Call) -> None:
     before = tree(rendered)
-    (rendered / "dev-lab/11-statefulset-small-main.yaml").write_text("kind: [broken", "utf-8")
+    (rendered / "dev-lab/13-statefulset-small-main.yaml").write_text("kind: [broken", "utf-8")
     (rendered / "prod-east/00-namespace-tidegate-prod.yaml").unlink()
     ended = up()
-    assert "edited by hand since the last run, and written anew: dev-lab/11-statefulset-small-main.yaml." in ended.err
+    assert "edited by hand since the last run, and written anew: dev-lab/13-statefulset-small-main.yaml." in ended.err
     assert "removed by hand since the last run, and written anew: prod-east/00-namespace" in ended.err
     assert tree(rendered) == before
 

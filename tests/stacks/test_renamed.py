@@ -1,6 +1,7 @@
 """Names with a past: what was made goes on under its first name, and what people read says the one of now."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,18 @@ EVERYTHING = yaml.safe_load(Path("tests/definitions/everything.yaml").read_text(
 
 
 def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]:
-    """Return a stack's objects, without what says names: what a definition says, the routing table, files of TLS, and
-    prices, which metrics are multiplied by."""
+    """Return a stack's objects, without what says names: what a definition says, the routing table, files of TLS,
+    prices, by which metrics are multiplied, and what autoscalers ask of proxies: those metrics have names of now."""
     objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
     for (kind, name), item in objects.items():
         item["metadata"].get("annotations", {}).pop(ANNOTATION, None)
         for table in ("routing.json", "access.json"):
             item.get("data", {}).pop(table, None)
             item.get("data", {}).pop(f"{table}.sha256", None)
+        for trigger in item["spec"]["triggers"] if kind == "ScaledObject" else ():
+            trigger["metadata"]["query"] = re.sub(
+                rf'(server|pool)="([^"]+?)(?:{NOW})?"', r'\1="\2"', trigger["metadata"]["query"]
+            )
         for rule in item["spec"]["groups"][0]["rules"] if kind == "PrometheusRule" else ():
             for label in ("server", "pool") if "record" in rule else ():
                 rule.get("labels", {}).pop(label, None)

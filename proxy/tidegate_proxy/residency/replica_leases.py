@@ -57,6 +57,7 @@ class ReplicaLeases:
 
     def __post_init__(self) -> None:
         self.leases: dict[str, Lease] = {}
+        self.came = monotonic()  # When it was first listed.
         self._ports: dict[str, int] = {}  # Where models answered that have ports of their own.
         self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with an answer or without.
         self._acquiring: SharedTasks[tuple[str, float | None, bool], api.Answer] = SharedTasks()

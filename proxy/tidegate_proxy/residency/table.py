@@ -105,8 +105,8 @@ class LeaseTable:
 class Rebalancer:
     """Once a second gives up unused leases, gives hot models a second replica, brings models where they belong.
 
-    That is where they rank highest, if there is room to spare, so that proxies which differ converge and a replica that
-    comes gets its share; and elsewhere than at a replica that leaves.
+    That is where they rank highest, so that proxies which differ converge, and a replica that comes gets its share, if
+    it has room to spare; and elsewhere than at a replica that leaves.
     """
 
     def __init__(self, table: LeaseTable) -> None:
@@ -188,7 +188,8 @@ class Rebalancer:
             if enough:
                 since = max(lease.since for lease in staying)
                 is_called = bool(in_flight or requests) and now >= since + AGAIN_SECONDS
-                others = [here for here in self._better(name, staying, others) if is_called or name in here.resident]
+                better = self._better(name, staying, others)
+                others = [each for each in better if name in each.resident or (is_called and each.came > since)]
             if others:
                 model.moving = asyncio.get_running_loop().create_task(self._acquire_one(name, model, others, enough))
 

@@ -23,6 +23,7 @@ from tidegate_contracts.openai import served_as
 from tidegate_proxy.access.api_keys import new_key
 from typer.testing import CliRunner
 
+from lab.demo.playing import until
 from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.mlflow import mlflow_server
 from lab.local_plane.object_store import object_store
@@ -145,6 +146,14 @@ class World:
         said = client.chat.completions.create(model=model, messages=[{"role": "user", "content": "x"}], max_tokens=1)
         return said.choices[0].message.content
 
+    def knows(self, tier: Tier, model: str) -> bool:
+        """Tell whether a proxy has a model of this name."""
+        try:
+            self.answer(tier, model)
+        except openai.NotFoundError:
+            return False
+        return True
+
 
 @contextmanager
 def tier(name: str, root: Path, key: str, source: str | None = None) -> Iterator[Tier]:
@@ -256,6 +265,7 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
 
     # And back, as long as the definition has the earlier version beside it.
     dev.define({2: 100})
+    until("the proxy has no version 1", lambda: not world.knows(dev, "chat-v1"))
     world.run("rollback", "chat", "--in", "dev", code=ExitCode.UNFINISHED)
     assert world.line() == VersionShare(version=1, weight=0, pool="v2")
     dev.define({1: 0, 2: 100})

@@ -91,6 +91,9 @@ class Server:
         self.service.unload_ended(number, None)
         self.service.memory_read(MemoryReading(used_bytes=self._used_bytes))
 
+    def port(self, _model: str) -> None:
+        """Models have no ports of their own."""
+
     async def acquire(self, message: lease.Acquire) -> lease.Answer | None:
         return await self.service.acquire(message, lambda: asyncio.ensure_future(asyncio.sleep(1e9)))
 
@@ -164,7 +167,7 @@ class Served(World):
         finally:
             self.loop.close()
             asyncio.set_event_loop(None)
-        assert not self.wrong
+        assert not self.wrong, self.wrong[:3]
 
 
 @contextmanager

@@ -35,21 +35,7 @@ _STAND_INS: Mapping[str, KubernetesObject] = {
     "ClusterIssuer": {"spec": {"selfSigned": {}}},
     "Secret": {},
     "ConfigMap": {},
-    "CustomResourceDefinition": {
-        "spec": {
-            "group": dynamo.CRD.partition(".")[2],
-            "scope": "Namespaced",
-            "names": {"kind": "DynamoWorkerMetadata", "plural": dynamo.CRD.partition(".")[0]},
-            "versions": [
-                {
-                    "name": "v1alpha1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                }
-            ],
-        }
-    },
+    "CustomResourceDefinition": {"spec": dynamo.CRD_SPEC},
 }
 
 

@@ -150,9 +150,10 @@ def _queue_autoscaler(
                 if_true(
                     scaling.min,
                     lambda: None,
-                    # Callers that wait for a replica, or did: any of them wakes one, and no number of them a second.
+                    # Callers that wait for a replica, or did, and calls under way: any of them brings one, or keeps it,
+                    # and no number of them a second.
                     lambda: [
-                        _trigger(scaling, at_proxies(_waiting), _NEVER_REACHED, metric_type="AverageValue"),
+                        _trigger(scaling, at_proxies(_called), _NEVER_REACHED, metric_type="AverageValue"),
                     ],
                 ),
             ),
@@ -182,9 +183,12 @@ def _busy(told: str, of_calls: str) -> str:
     return f"100 * {busy} / clamp_min({busy} + {answered}, 0.001)"
 
 
-def _waiting(labels: str) -> str:
-    now = f"sum(max_over_time(tidegate_proxy_lease_waiting{{{labels}}}[2m]))"
-    return f"{now} + sum(increase(tidegate_proxy_lease_wait_seconds_count{{{labels}}}[2m]))"
+def _called(labels: str) -> str:
+    waiting = f"sum(max_over_time(tidegate_proxy_lease_waiting{{{labels}}}[2m]))"
+    waited = f"sum(increase(tidegate_proxy_lease_wait_seconds_count{{{labels}}}[2m]))"
+    # None where there is no replica, which proxies have no series of.
+    there = f"(sum(max_over_time(tidegate_proxy_replica_in_flight{{{labels}}}[2m])) or vector(0))"
+    return f"{waiting} + {waited} + {there}"
 
 
 def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:

@@ -9,6 +9,20 @@ from typing import Any, Final
 
 CRD: Final = "dynamoworkermetadatas.nvidia.com"
 """The CustomResourceDefinition of what workers write; NVIDIA's chart brings it."""
+CRD_SPEC: Final[Mapping[str, Any]] = {
+    "group": "nvidia.com",
+    "scope": "Namespaced",
+    "names": {"kind": "DynamoWorkerMetadata", "plural": "dynamoworkermetadatas"},
+    "versions": [
+        {
+            "name": "v1alpha1",
+            "served": True,
+            "storage": True,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        }
+    ],
+}
+"""As much of it as takes whatever workers write: for where no chart brings it."""
 
 RULES: Final[Sequence[Mapping[str, Any]]] = (
     {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
@@ -50,4 +64,6 @@ SYSTEM_PORT: Final = 9090
 RESPONSE_PORT: Final = 9091
 """Of a frontend: to it workers bring their answers."""
 FRONTEND: Final = "dynamo.frontend"
-"""Python module that is a frontend; those of workers begin with `dynamo.`, too."""
+"""Python module that is a frontend."""
+MODULES: Final = (FRONTEND, "dynamo.vllm", "dynamo.sglang", "dynamo.trtllm", "dynamo.mocker")
+"""All that frontends and workers run."""

@@ -5,9 +5,10 @@ from typing import Any
 
 from tidegate_contracts import dynamo
 
-from .objects import Environment, Object, Pod, at, items, mapping, mappings, name_of, namespace_of, text
+from .objects import SERVER, Environment, Object, Pod, at, items, mapping, mappings, name_of, namespace_of, text
 
-SERVER = "tidegate.dev/server"
+_ELSEWHERE = ("PYTHON", "LD_")
+"""Beginnings of the variables that have Python, or its loader, find other code than the image's."""
 
 
 def is_discovery(role: Object) -> bool:
@@ -46,17 +47,15 @@ def needs_token(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -
 
 def lets_in_its_own(environment: Environment, pod: Pod, rule: Mapping[str, Any]) -> bool:
     """Say whether a rule lets pods of one server of Dynamo come to each other: frontends, or workers with answers."""
-    peers = mappings(rule.get("from"))
-    if not _is_dynamo(pod) or not peers or any(set(peer) != {"podSelector"} for peer in peers):
-        return False
-    come = [one for peer in peers for one in environment.selected(peer["podSelector"])]
-    answers = [one.get("port") for one in mappings(rule.get("ports"))] == [dynamo.RESPONSE_PORT]
-    return all(
-        _is_dynamo(one)
-        and one.labels.get(SERVER) == pod.labels.get(SERVER)
-        and (answers or _module(one.main_containers[0]) == dynamo.FRONTEND)
-        for one in come
-    )
+    server = text(pod.labels.get(SERVER))
+    ports = [(one.get("port"), one.get("endPort")) for one in mappings(rule.get("ports"))]
+    answers = ports == [(dynamo.RESPONSE_PORT, None)]
+
+    def is_own(one: Pod) -> bool:
+        ours = _is_dynamo(one) and one.labels.get(SERVER) == server
+        return ours and (answers or _module(one.main_containers[0]) == dynamo.FRONTEND)
+
+    return bool(server) and _is_dynamo(pod) and environment.are_all(mappings(rule.get("from")), is_own)
 
 
 def _is_dynamo(pod: Pod) -> bool:
@@ -67,8 +66,12 @@ def _is_dynamo(pod: Pod) -> bool:
 def _module(container: Mapping[str, Any]) -> str:
     """Return the module of Dynamo that a container runs; an empty text where it is another program."""
     command = items(container.get("command"))
-    is_module = len(command) == 3 and command[:2] == ["python3", "-m"] and text(command[2]).startswith("dynamo.")
-    return text(command[2]) if is_module else ""
+    is_module = len(command) == 3 and command[:2] == ["python3", "-m"] and command[2] in dynamo.MODULES
+    variables = [text(one.get("name")) for one in mappings(container.get("env"))]
+    # Python looks for a module where it is started, too; what a ConfigMap sets is not known.
+    is_moved = container.get("workingDir") or container.get("envFrom")
+    is_moved = is_moved or any(name.startswith(_ELSEWHERE) for name in variables)
+    return text(command[2]) if is_module and not is_moved else ""
 
 
 def _account(pod: Pod) -> str:

@@ -13,6 +13,7 @@ Object = Mapping[str, Any]
 
 PART_OF = "app.kubernetes.io/part-of"
 ROLE = "tidegate.dev/role"
+SERVER = "tidegate.dev/server"
 OURS = "tidegate"
 WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")  # What runs for ever: a Job is none of them.
 AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
@@ -206,6 +207,14 @@ class Environment:
     def selected(self, selector: Any) -> list[Pod]:
         """Return the pods that a label selector matches."""
         return [pod for pod in self.pods if matches(selector, pod.labels)]
+
+    def are_all(self, peers: Sequence[Mapping[str, Any]], true: Callable[[Pod], bool]) -> bool:
+        """Say whether peers of a NetworkPolicy are pods of this namespace of which this is true, and no others.
+
+        A peer that selects no pod that is known lets pods in of which nothing is known.
+        """
+        found = [self.selected(peer["podSelector"]) if set(peer) == {"podSelector"} else [] for peer in peers]
+        return bool(found) and all(some and all(map(true, some)) for some in found)
 
 
 def pods(objects: Iterable[Object]) -> Iterator[Pod]:

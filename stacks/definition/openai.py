@@ -31,6 +31,14 @@ OWNED_ARGUMENTS: Mapping[str, str] = {
 ExtraArgument = Annotated[Text, form(r"^\S(.*\S)?$", "one argument, such as --gpu-memory-utilization=0.85")]
 SECRET_OPTION = re.compile("token$|api-?key|password|secret")
 """In the name of an option, with dashes: its value is none that may stand in a manifest."""
+_NO_SECRET = "a secret would stand in manifests and state"
+_REFUSED: Mapping[str, str] = {
+    option: f"Tidegate sets --{option} itself{', from ' * bool(key)}{key}" for option, key in OWNED_ARGUMENTS.items()
+} | dict.fromkeys(("api-key", "admin-api-key", "hf-token"), _NO_SECRET)
+"""Options of engines that no extra argument may be, or begin, each with why."""
+_REFUSED_BESIDE_SLEEP: Mapping[str, str] = {
+    option: f"Tidegate sets --{option} itself beside sleep{from_}" for option, from_ in SET_BY_SLEEP.items()
+}
 _SET_BY_US = "is a variable that Tidegate sets itself"
 _OURS = (
     "^(HOME|USER|POD_(NAME|NAMESPACE|UID)|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*"
@@ -67,17 +75,21 @@ class ExtraArguments(Section):
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
         """Ports, names and probes are relied on elsewhere, and secrets stand in no definition."""
-        for argument in self.extra_arguments:
-            option = argument.lstrip("-").partition("=")[0].replace("_", "-")  # to vLLM both are one
-            if argument.startswith("-") and SECRET_OPTION.search(option):
-                raise ValueError(f"extraArguments may not say --{option}: a secret would stand in manifests and state")
-            # Engines read their arguments with argparse, which takes the beginning of a name for the name.
-            begun = [owned for owned in OWNED_ARGUMENTS if owned.startswith(option)]
-            if argument.startswith("-") and begun:
-                owned = option if option in begun else begun[0]
-                source = f", from {OWNED_ARGUMENTS[owned]}" if OWNED_ARGUMENTS[owned] else ""
-                raise ValueError(f"extraArguments may not set {argument}: Tidegate sets --{owned} itself{source}")
+        _refuse(self.extra_arguments, _REFUSED)
         return self
+
+
+def _refuse(arguments: tuple[str, ...], refused: Mapping[str, str]) -> None:
+    """Raise ValueError, without what an argument gives an option, where one is a secret or one of these options.
+
+    Engines read their arguments with argparse, which takes the beginning of a name for the name.
+    """
+    for argument in arguments:
+        option = argument.lstrip("-").partition("=")[0].replace("_", "-")  # to vLLM both are one
+        begun = (why for each, why in refused.items() if each.startswith(option))
+        why = _NO_SECRET if SECRET_OPTION.search(option) else refused.get(option) or next(begun, "")
+        if argument.startswith("-") and why:
+            raise ValueError(f"extraArguments may not set --{option}: {why}")
 
 
 class KnownEngineSettings(EngineSettings, ExtraArguments):
@@ -135,12 +147,7 @@ class VllmSettings(KnownEngineSettings):
     @model_validator(mode="after")
     def _extra_arguments_leave_sleep_alone(self) -> Self:
         """Each model takes its footprint of the slice, and no more."""
-        for argument in self.extra_arguments if self.sleep else ():
-            option = argument.lstrip("-").partition("=")[0].replace("_", "-")
-            begun = [owned for owned in SET_BY_SLEEP if owned.startswith(option)]
-            if argument.startswith("-") and begun:
-                from_ = ", from each model's footprint" if begun[0] in SET_BY_SLEEP[:2] else ""
-                raise ValueError(f"extraArguments may not set {argument} beside sleep: Tidegate sets it itself{from_}")
+        _refuse(self.extra_arguments if self.sleep else (), _REFUSED_BESIDE_SLEEP)
         return self
 
 

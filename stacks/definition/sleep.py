@@ -1,15 +1,15 @@
 """Models that share a slice and sleep by turns, each in a process of its own: vLLM's sleep mode."""
 
+from collections.abc import Mapping
+
 from .base import ByteQuantity, Section
 
-SET_BY_SLEEP = (
-    "gpu-memory-utilization",
-    "kv-cache-memory-bytes",
-    "enable-sleep-mode",
-    "middleware",
-    "api-server-count",
-)
-"""Arguments of vLLM that may not be said where models sleep: the policy sets them, or relies on what they are."""
+SET_BY_SLEEP: Mapping[str, str] = {
+    **dict.fromkeys(("gpu-memory-utilization", "kv-cache-memory-bytes"), ", from each model's footprint"),
+    **dict.fromkeys(("enable-sleep-mode", "middleware", "api-server-count", "root-path", "grpc"), ""),
+}
+"""Arguments of vLLM that may not be said where models sleep: the policy sets them, or relies on what they are; each
+with where its value comes from."""
 
 
 class Sleep(Section):

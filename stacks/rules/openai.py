@@ -127,11 +127,12 @@ def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[P
 
 
 def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
-    """The time in a queue is a series of Triton's; each engine has others."""
+    """The time in a queue is a series of Triton's; each engine has others. Models that sleep scale by nothing."""
     for path, server, pool in stack.pools():
         if isinstance(server, OpenaiServer) and isinstance(pool.autoscaling, QueueScaling):
             what = f"{server.name}/{pool.name} is of kind openai, which autoscaling by queue does not know how to ask"
-            yield stack.source.problem((*path, "autoscaling"), what, do="Scale by cpu, or say replicas.")
+            do = "Scale by cpu, or say replicas." if server.sleep_in(pool) is None else "Say replicas."
+            yield stack.source.problem((*path, "autoscaling"), what, do=do)
 
 
 def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:

@@ -1,11 +1,13 @@
 """The one token, Role and way in that Dynamo's shared frontends need, and nothing beside them."""
 
 import copy
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from tidegate_contracts import dynamo
 
 from policies.guardrails.dynamo import is_discovery
+from stacks.definition.openai import DynamoSettings
 from tests.components.objects import named
 
 from .stacks import ROOT, Edit, Objects, adding, at, findings, pod, rendered
@@ -62,6 +64,9 @@ def more_volumes(objects: Objects) -> None:
 
 MOUNT = {"name": "kube-api-access", "mountPath": "/token"}
 INGRESS = "spec/ingress/0/"
+WORKER = "spec/template/spec/containers/0/"
+NO_DYNAMO = {(TOKEN, CRITIC), (ROLE, f"RoleBinding/{ACCOUNT}"), (ENTRY, TO_WORKERS), (ENTRY, TO_FRONTENDS)}
+"""What is said of a worker that runs something else."""
 BROKEN: list[tuple[str, Edit, set[tuple[str, str]]]] = [
     ("the Role lets read something else too", granted(), {(ROLE, f"Role/{ACCOUNT}"), *PODS}),
     ("the Role lets write something else", granted(verbs=["create"]), {(ROLE, f"Role/{ACCOUNT}"), *PODS}),
@@ -86,7 +91,44 @@ BROKEN: list[tuple[str, Edit, set[tuple[str, str]]]] = [
     (
         "a worker that runs something else keeps its token",
         command("agents-critic", ["python3", "-m", "http.server"]),
-        {(TOKEN, CRITIC), (ROLE, f"RoleBinding/{ACCOUNT}"), (ENTRY, TO_WORKERS), (ENTRY, TO_FRONTENDS)},
+        NO_DYNAMO,
+    ),
+    (
+        "a worker that runs something beside Dynamo keeps its token",
+        command("agents-critic", ["python3", "-m", "dynamo.evil"]),
+        NO_DYNAMO,
+    ),
+    (
+        "a worker is told to find Dynamo among its models",
+        at("StatefulSet", "agents-critic", f"{WORKER}env", [{"name": "PYTHONPATH", "value": "/models"}]),
+        NO_DYNAMO,
+    ),
+    (
+        "a worker begins where its models lie",
+        at("StatefulSet", "agents-critic", f"{WORKER}workingDir", "/models"),
+        NO_DYNAMO,
+    ),
+    (
+        "a worker has variables of which nothing is known",
+        at("StatefulSet", "agents-critic", f"{WORKER}envFrom", [{"configMapRef": {"name": "other"}}]),
+        NO_DYNAMO,
+    ),
+    (
+        "workers may bring answers to a range of ports",
+        at("NetworkPolicy", "agents-frontends", f"{INGRESS}ports", [{"port": 9091, "endPort": 65535}]),
+        {(ENTRY, TO_FRONTENDS)},
+    ),
+    (
+        "pods that nobody knows may come to workers",
+        lambda objects: named(objects, "NetworkPolicy", "agents-workers")["spec"]["ingress"][0]["from"].append(
+            {"podSelector": {"matchLabels": {"app": "somebody-else"}}}
+        ),
+        {(ENTRY, TO_WORKERS)},
+    ),
+    (
+        "only pods that nobody knows may come to workers",
+        coming("agents-workers", {"app": "somebody-else"}),
+        {(ENTRY, TO_WORKERS)},
     ),
     (
         "workers may call frontends",
@@ -134,3 +176,8 @@ def test_the_role_is_of_one_namespace() -> None:
             "verbs": ["list", "watch", "create", "patch"],
         },
     ]
+
+
+def test_every_worker_of_a_definition_is_known() -> None:
+    workers = get_args(DynamoSettings.model_fields["worker"].annotation)
+    assert {*dynamo.MODULES} == {dynamo.FRONTEND, *(f"dynamo.{each}" for each in workers)}

@@ -150,6 +150,7 @@ BROKEN: Broken = {
         (route("VirtualService", http=[{"route": [{"destination": {"host": f"{SMALL}.inference-prod.svc"}}]}]), SMALL),
     ],
     (ENTRY, HOLE): [
+        (policy([8000], podSelector={"matchLabels": {"app": "somebody-else"}}), "others than the proxy"),
         (policy([8000], namespaceSelector=TEAM), "others than the proxy"),
         (policy(None, namespaceSelector=TEAM, podSelector={}), "others than the proxy"),
         (policy([8090], ipBlock={"cidr": "10.0.0.0/8"}), "others than the proxy"),

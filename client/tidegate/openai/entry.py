@@ -95,17 +95,27 @@ class HubEntry:
 
     def json(self, name: str) -> dict[str, Any] | None:
         """Return what a file of it says; None, and a finding, where that is no JSON object."""
+        said, why = self._read(name)
+        if isinstance(said, dict):
+            return said
+        self.found.append(error("this is no JSON object", name, why or "it is something else", "get it again"))
+        return None
+
+    def names_code(self, name: str) -> bool:
+        """Tell whether a file of JSON says that code is to be run; a finding where nobody can tell."""
+        said, why = self._read(name)
+        if why:
+            self.found.append(error("this is no JSON object", name, why, "get it again"))
+        return _has_auto_map(said)
+
+    def _read(self, name: str) -> tuple[Any, str]:
+        """Return what a file of JSON says, and why that cannot be read."""
         try:
             if self.files[name] > _MOST_JSON:
                 raise ValueError("it is too long for one")
-            said = json.loads((self.folder / name).read_bytes())
-            if isinstance(said, dict):
-                return said
-            why = "it is something else"
+            return json.loads((self.folder / name).read_bytes()), ""
         except (OSError, ValueError, RecursionError) as wrong:
-            why = str(wrong)
-        self.found.append(error("this is no JSON object", name, why, "get it again"))
-        return None
+            return None, str(wrong)
 
 
 def is_entry(folder: Path) -> bool:
@@ -207,12 +217,27 @@ def _strange(entry: HubEntry, *, trusted: bool) -> Iterator[Finding]:
     for path in (path for path in entry.files if path.lower().endswith(_PICKLES)):
         why, do = "a pickle runs whatever is in it when it is read", "keep weights as safetensors, and take it away"
         yield error("no engine is to load this", path, why, do)
-    settings = [each for each in (CONFIG, _TOKENIZER_CONFIG) if each in entry.files]
+    # transformers looks for it in the settings of processors, of video and of whatever comes next, too.
+    settings = [path for path in entry.files if path.endswith(".json") and "/" not in path]
     code = [path for path in entry.files if path.endswith(".py")]
-    code += [each for each in settings if (entry.json(each) or {}).get("auto_map")]
+    code += [path for path in settings if entry.names_code(path)]
     found, do = (warning, "") if trusted else (error, "where you have read it, and trust it, say --trusted")
     for path in code:
         yield found("it brings code", path, "engines run it where they are told to (--trust-remote-code)", do)
+
+
+def _has_auto_map(said: Any) -> bool:
+    """Look for it at any depth, as processors have parts; a word of a vocabulary that is called so has a number."""
+    rest = [said]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, dict):
+            found = each.get("auto_map")
+            if found and not isinstance(found, int):
+                return True
+            each = [*each.values()]
+        rest += each if isinstance(each, list) else ()
+    return False
 
 
 def _text(entry: HubEntry) -> Mapping[str, Any]:

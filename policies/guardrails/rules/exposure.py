@@ -130,8 +130,4 @@ def _opens_inference(rule: Mapping[str, Any]) -> bool:
 
 
 def _lets_in_proxies_only(environment: Environment, rule: Mapping[str, Any]) -> bool:
-    peers = mappings(rule.get("from"))
-    return bool(peers) and all(
-        set(peer) == {"podSelector"} and all(pod.is_proxy for pod in environment.selected(peer["podSelector"]))
-        for peer in peers
-    )
+    return environment.are_all(mappings(rule.get("from")), lambda pod: pod.is_proxy)

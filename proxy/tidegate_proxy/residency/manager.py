@@ -177,7 +177,7 @@ class LeaseManager:
             here.fell_silent()
 
     def doubt_one(self, lease: Lease) -> None:
-        """Use one lease no more before its policy confirms it: Triton answered that it does not know the model."""
+        """Use one lease no more before its policy confirms it: the server answered that it does not know the model."""
         if (here := self.table.replicas.get(lease.replica)) is not None:
             here.doubt_one(lease)
 

@@ -253,7 +253,7 @@ class ReplicaLeases:
         self._acquiring.fail(PolicyError(_NOT_USED))
 
     def doubt_one(self, lease: Lease) -> None:
-        """Use this lease no more until the policy has confirmed it: Triton answered that it does not know the model."""
+        """Use this lease no more until the policy has confirmed it: the server said that it does not know the model."""
         if (now := monotonic()) < lease.doubted + DOUBT_SECONDS:
             return
         lease.doubted = now

@@ -56,6 +56,18 @@ def unplaced(file: Path) -> None:
     change(file, weight_map=placed)
 
 
+def remote(*keys: str) -> Callable[[Path], object]:
+    """Return what names code of somebody else's, which is in no file of the entry."""
+
+    def write(file: Path) -> None:
+        said: dict[str, Any] = {"AutoProcessor": "somebody/model--processing.Processor"}
+        for key in reversed(keys):
+            said = {key: said}
+        file.write_text(json.dumps(said))
+
+    return write
+
+
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("config.json", Path.unlink, "config.json: error: it is not there"),
@@ -65,6 +77,9 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("config.json", lambda file: change(file, hidden_size=32), "hidden_size is 32"),
     ("config.json", lambda file: change(file, num_hidden_layers=3), "num_hidden_layers is 3"),
     ("config.json", lambda file: change(file, auto_map={"AutoModel": "m.M"}), "config.json: error: it brings code"),
+    ("processor_config.json", remote("auto_map"), "processor_config.json: error: it brings code"),
+    ("video_preprocessor_config.json", remote("video", "auto_map"), "video_preprocessor_config.json: error: it brings"),
+    ("generation_config.json", lambda file: file.write_text("{"), "generation_config.json: error: this is no JSON"),
     ("tokenizer.json", Path.unlink, "there is no tokenizer"),
     ("tokenizer.json", lambda file: file.write_text("[]"), "tokenizer.json: error: this is no JSON object"),
     (ONE, Path.unlink, f"{ONE}: error: it is not there"),
@@ -101,6 +116,15 @@ def test_what_is_not_whole_does_not_fit_or_runs_code_is_an_error(
     assert said in done.stdout
     assert done.exit_code == ExitCode.FOUND
     assert len([each for each in KIND.check(entry) if each.severity is Severity.ERROR]) == 1
+
+
+@pytest.mark.parametrize(
+    "said", [{"auto_map": 17}, [{"type": "Pooling"}], {"auto_map": {}}, json.loads("[" * 900 + "]" * 900)]
+)
+def test_a_word_of_a_vocabulary_is_no_code_and_neither_is_a_list(tmp_path: Path, said: object) -> None:
+    entry = write_entry(tmp_path / "chat", "one")
+    (entry / "vocab.json").write_text(json.dumps(said))
+    assert KIND.check(entry) == []
 
 
 def test_weights_that_are_one_file_must_be_there_too(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
-from tidegate_contracts.eviction import MODELS_SHARE as SHARE
-from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Sleep
+from tidegate_contracts.eviction import MODELS_SHARE, EvictionSettings, ManagedModel, Sleep
 from tidegate_contracts.openai import PROCESS_PORTS
 
 from ..core.messages import Command, Load, Recycle, ServerInventory, Unload
@@ -275,9 +274,10 @@ class SleepDriver:
                             held.level, held.host_bytes = 2, size
                             return
                         await self._wake(model, process)  # for a sleeper only sleeps on
+                    held.level = level  # whatever comes of it: a wake for the next level reads no weights in vain
                     await self._engines.sleep(process.port, level, SLEEP_SECONDS)
                     if await self._is_freed(held, process, before, told.footprint_bytes or 0):
-                        held.level, held.host_bytes = level, size if level == 1 else 0
+                        held.host_bytes = size if level == 1 else 0
                         return
                     log.warning("%s sleeps, level %d, and its memory is not back", model, level)
                 except EngineError as error:
@@ -319,7 +319,7 @@ class SleepDriver:
 
     def _command(self, told: ManagedModel) -> tuple[str, ...]:
         """Return what starts a model's process: vLLM takes the share of the slice that it is given, and fills it."""
-        part, whole = SHARE
+        part, whole = MODELS_SHARE
         total = self._seen.total_bytes or self._settings().capacity_bytes * whole // part
         share = min(1.0, int(1000 * (told.footprint_bytes or 0) / total) / 1000)
         return (*told.command, "--enable-sleep-mode", f"--gpu-memory-utilization={share}")

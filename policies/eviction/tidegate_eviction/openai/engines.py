@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -26,6 +27,7 @@ HEADER = "tidegate-control"
 OPEN = ("/health", "/metrics")  # With all of the API, below /v1/, what is answered without the secret.
 LOOK_SECONDS = 0.02  # Between two looks whether a process has ended.
 ASK_SECONDS = 4.0  # For an answer of a process here.
+METRICS_SECONDS = 1.0  # For its metrics: who asks for those of all processes waits four (components/openai/relay.py).
 
 
 def is_secret(said: str) -> bool:
@@ -44,7 +46,10 @@ class Guard:
         """Hand a request on, or refuse it with 403."""
         if scope["type"] in ("http", "websocket"):
             said = dict(scope["headers"]).get(HEADER.encode(), b"").decode("latin-1")
-            if not (scope["path"] in OPEN or scope["path"].startswith("/v1/") or is_secret(said)):
+            path, root = scope["path"], scope.get("root_path", "")
+            if path.startswith(f"{root}/"):  # what comes before is taken away before it is routed
+                path = path.removeprefix(root)
+            if not (path in OPEN or path.startswith("/v1/") or is_secret(said)):
                 if scope["type"] == "websocket":
                     await send({"type": "websocket.close", "code": 1008})
                     return
@@ -109,8 +114,8 @@ class Engines:
         for each in ends:
             each.join()
 
-    def ask(self, model: str, path: str) -> bytes:
-        """Return what a model's process answers; raises OSError, also where it has none."""
+    def ask(self, model: str, path: str, seconds: float = ASK_SECONDS) -> bytes:
+        """Return what a model's process answers; raises OSError, also where it has none, or is silent for so long."""
         _, port, _ = self._running.get(model, (0, 0, []))
         if not port:
             raise OSError(f"{model} has no process")
@@ -118,7 +123,7 @@ class Engines:
             headers = {HEADER: file.read()}
         request = urllib.request.Request(f"http://{self.host or '127.0.0.1'}:{port}{path}", headers=headers)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=ASK_SECONDS) as answer:
+        with opener.open(request, timeout=seconds) as answer:
             body: bytes = answer.read()
         return body
 
@@ -131,13 +136,16 @@ class Engines:
 
     def metrics(self) -> bytes:
         """Return vLLM's own series of all models, which say whose they are."""
-        lines = []
-        for model in list(self._running):
-            try:
-                lines += [line for line in self.ask(model, "/metrics").splitlines() if line.startswith(b"vllm:")]
-            except OSError:
-                continue
-        return b"".join(line + b"\n" for line in lines)
+        running = list(self._running)
+        with ThreadPoolExecutor(len(running) or 1) as threads:
+            return b"".join(threads.map(self._metrics, running))
+
+    def _metrics(self, model: str) -> bytes:
+        try:
+            lines = self.ask(model, "/metrics", METRICS_SECONDS).splitlines()
+        except OSError:
+            return b""
+        return b"".join(line + b"\n" for line in lines if line.startswith(b"vllm:"))
 
     def reap(self) -> None:
         """Take the ends of processes, for ever; those of what they left behind, too, where this is process 1."""

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate_contracts.openai import SECRET_HEADER
 from tidegate_eviction.core.messages import Load, Recycle, Unload
 from tidegate_eviction.openai import driver as module
+from tidegate_eviction.openai import engines
 from tidegate_eviction.openai.control import EngineControl, EngineError
 
 from .plane import FOOTPRINT, KEPT, MIB, WEIGHTS, Container, Driving, container, driving, following
@@ -91,6 +93,7 @@ async def test_a_sleep_that_frees_nothing_is_followed_by_a_deeper_one(tmp_path: 
         await load(here, 1, "a")
         assert await unload(here, 2, "a") == ("unload", 2, None)
         assert [each for each in made.calls("a") if "sleep" in each] == ["sleep 1 wait", "sleep 2 wait"]
+        assert "reload_weights" not in made.calls("a")  # for a deeper sleep, which drops them
         assert await here.control.is_sleeping(8100)
         assert (await load(here, 3, "a"))[2] is None
         assert made.calls("a")[-1] == "reset_prefix_cache"
@@ -296,6 +299,61 @@ async def test_metrics_are_vllms_own_of_all_models(tmp_path: Path) -> None:
         await asyncio.to_thread(asking.request, "GET", "/metrics")
         said = asking.getresponse().read().decode()
         assert said == 'vllm:num_requests_running{engine="0",model_name="a"} 0.0\n'
+
+
+async def test_processes_that_hang_keep_no_metrics_of_others_from_who_waits_four_seconds(tmp_path: Path) -> None:
+    made = container(tmp_path, "a")
+    for name in "bc":
+        made.add(name, metrics="hang")
+    async with driving(made, made.settings(*"abc")) as here:
+        for number, name in enumerate("bca"):
+            assert (await load(here, 2 * number, name))[2] is None
+            await unload(here, 2 * number + 1, name)
+        asking = http.client.HTTPConnection(made.host, 8000, timeout=4)
+        await asyncio.to_thread(asking.request, "GET", "/metrics")
+        assert b'model_name="a"' in (await asyncio.to_thread(asking.getresponse)).read()
+
+
+async def guarded(path: str, root: str) -> int:
+    """Return with which status the guard answers a request, or 200 where it lets it through."""
+    said: list[Any] = []
+
+    async def app(*_: Any) -> None:
+        said.append({"status": 200})
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    await engines.Guard(app)({"type": "http", "headers": [], "path": path, "root_path": root}, None, send)
+    status: int = said[0]["status"]
+    return status
+
+
+@pytest.mark.parametrize(
+    ("path", "root", "status"),
+    [
+        ("/v1/sleep", "/v1", 403),
+        ("/v1/v1/models", "/v1", 200),
+        ("/v1/models", "/api", 200),
+        ("/api/v1/models", "/api", 200),
+        ("/api/sleep", "/api", 403),
+        ("/v1/health", "/v1", 200),
+        ("/v1/models", "", 200),
+        ("/v1/x/sleep", "/v1/x", 403),
+    ],
+)
+async def test_a_path_before_that_of_the_api_opens_nothing(
+    path: str, root: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As vLLM has it with --root-path; Starlette routes by what comes behind (`get_route_path`)."""
+    (tmp_path / "secret").write_text("0" * 64)
+    monkeypatch.setattr(engines, "FOLDER", str(tmp_path))
+    assert await guarded(path, root) == status
+
+
+def test_the_header_of_the_secret_is_that_of_the_contract() -> None:
+    """The program is started in a container where nothing of the contracts is."""
+    assert engines.HEADER == SECRET_HEADER
 
 
 @pytest.mark.parametrize(

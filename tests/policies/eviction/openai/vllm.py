@@ -106,6 +106,7 @@ def make(vllm: Vllm, is_dev: bool, sleeps: bool) -> Starlette:
         return await vllm.misbehave("health") or Response(status_code=200)
 
     async def metrics(_: Request) -> Response:
+        await vllm.misbehave("metrics")
         line = f'vllm:num_requests_running{{engine="0",model_name="{vllm.name}"}} {vllm.in_flight}.0'
         return Response(f"# TYPE vllm:num_requests_running gauge\n{line}\npython_info 1.0\n", media_type="text/plain")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tidegate_contracts.eviction import MODELS_SHARE
 
-from policies.guardrails.money import HOURS_A_MONTH, Cost, cost, money
+from policies.guardrails.money import HOURS_A_MONTH, Cost, cost, money, price_of
 from stacks import devices
 from stacks.definition.base import byte_count
 from stacks.definition.gpu_products import gpu_bytes, gpu_product, profile_bytes
@@ -55,7 +55,8 @@ class Room:
 
     models: int
     endpoints: Cost
-    """Of one device for each model, the cheapest that holds it of those that the data plane's GPUs can be cut into."""
+    """Of one device for each model, the cheapest that holds it of those that the data plane's GPUs can be cut into; the
+    devices of a replica where it has a pool alone."""
     pools: tuple[PoolRoom, ...]
 
 
@@ -71,8 +72,7 @@ def room_of(stack: Stack, definition: Definition) -> Room:
                 if asked := devices.device(pool.placement):
                     there[asked] -= devices.most_replicas(pool) * devices.devices_per_replica(pool.placement)
     pools = tuple(_pool_room(stack, server, pool, there if gpus else None) for _, server, pool in stack.pools())
-    endpoints = sum((_endpoint(stack, size) for size in _footprints(stack)), Cost())
-    return Room(len(stack.platform.models), endpoints, pools)
+    return Room(len(stack.platform.models), sum(_endpoints(stack), Cost()), pools)
 
 
 def _pool_room(stack: Stack, server: Server, pool: Pool, free: Counter[Device] | None) -> PoolRoom:
@@ -93,9 +93,25 @@ def _pool_room(stack: Stack, server: Server, pool: Pool, free: Counter[Device] |
     )
 
 
-def _footprints(stack: Stack) -> Iterator[int]:
-    """Yield the bytes of each model; 0 where they are not known, so that any device counts as large enough."""
-    yield from (byte_count(model.footprint) if model.footprint else 0 for model in stack.platform.models)
+def _endpoints(stack: Stack) -> Iterator[Cost]:
+    """Yield the cost of an endpoint for each model: where a pool has one model alone, that is a replica of it.
+
+    Of others it is the cheapest device that holds the model, any where its footprint is not known.
+    """
+    alone = {
+        model.name: pool.placement
+        for _, server, pool in reversed([*stack.pools()])
+        if not server.loads_whole_repository and not isinstance(pool.loading, OnDemand)
+        for model in stack.models_of(server, pool)
+    }
+    gpus = stack.data_plane.gpus
+    for model in stack.platform.models:
+        if placement := alone.get(model.name):
+            kind, product = devices.device(placement), getattr(placement, "product", None) or ""
+            price = price_of(devices.prices(gpus), kind.profile or kind.kind, product) if kind else None
+            yield cost(devices.devices_per_replica(placement), price, devices.currency(gpus))
+        else:
+            yield _endpoint(stack, byte_count(model.footprint) if model.footprint else 0)
 
 
 def _endpoint(stack: Stack, footprint: int) -> Cost:

@@ -91,7 +91,9 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
     """
     python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
     write_model(folder / "model")
-    variables = os.environ | LOOPBACK | {"DYN_FILE_KV": str(folder / "discovery"), "HOME": str(folder)}
+    variables = (
+        os.environ | LOOPBACK | {"DYN_FILE_KV": str(folder / "discovery"), "HOME": str(folder), "TMPDIR": str(folder)}
+    )
     [port] = free_ports(1)
     folders, system_ports = dict[str, Path](), dict[str, int]()
     frontend = ["-m", "dynamo.frontend", "--http-port", str(port), "--discovery-backend", "file"]

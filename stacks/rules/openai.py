@@ -49,6 +49,8 @@ def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
                 what = f'versions {numbers} of model "{model.name}" are in {server.name}/{pool.name}'
                 where = (*place, "versions", model.versions.index(here[1]))
                 do = "Give each version a pool of its own: write pool beside its weight."
+                if isinstance(server, OpenaiServer) and server.sleep_in(pool) is not None:
+                    do = "Name one version, and make a model of its own of another."
                 yield stack.source.problem(where, f"{what}, and a pool of kind openai serves one", do=do)
 
 
@@ -84,20 +86,22 @@ def only_engines_have_pools_for_versions_and_served_names(stack: Stack) -> Itera
 
 
 def names_that_calls_say_are_of_one_model(stack: Stack) -> Iterator[Problem]:
-    """A call names its model, or a version of it, by one name."""
-    seen: dict[tuple[str, str], Model] = {}
-    for server, model in _models(stack):
-        if isinstance(server, OpenaiServer):
-            seen[server.name, model.name] = model
-    for server, model in _models(stack):
+    """A call names its model, or a version of it, by one name; and clients of OpenAI's API name no server."""
+    engines = [(server, model) for server, model in _models(stack) if isinstance(server, OpenaiServer)]
+    seen = {(server.name, model.name): model for server, model in engines}
+    taken = {model.name: model for _, model in engines}
+    for server, model in engines:
         versions = [("versions", n, served_as(model.name, each.version)) for n, each in enumerate(model.versions)]
         names = [("servedNames", n, name) for n, name in enumerate(model.served_names)]
-        for key, number, name in [*names, *versions] if isinstance(server, OpenaiServer) else ():
-            other = seen.setdefault((server.name, name), model)
-            if other is not model or name == model.name:
-                what = f'{name} is a name of model "{model.name}" and of model "{other.name}" of server {server.name}'
+        for key, number, name in [*versions, *names]:
+            other = seen.get((server.name, name)) or (taken.get(name) if key == "servedNames" else None)
+            seen.setdefault((server.name, name), model)
+            if key == "servedNames":
+                taken.setdefault(name, model)
+            if other is not None:
+                what = f'{name} is a name of model "{model.name}" and of model "{other.name}" of server {other.server}'
                 if other is model:
-                    what = f'{name} is the name of model "{model.name}" anyway'
+                    what = f'{name} is {"the" if name == model.name else "a"} name of model "{model.name}" anyway'
                 do = "Choose another name for one of them." if key == "versions" else "Choose another name."
                 yield stack.source.problem((*_place(stack, model), key, number), what, do=do)
 
@@ -131,8 +135,7 @@ def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
     for path, server, pool in stack.pools():
         if isinstance(server, OpenaiServer) and isinstance(pool.autoscaling, QueueScaling):
             what = f"{server.name}/{pool.name} is of kind openai, which autoscaling by queue does not know how to ask"
-            do = "Scale by cpu, or say replicas." if server.sleep_in(pool) is None else "Say replicas."
-            yield stack.source.problem((*path, "autoscaling"), what, do=do)
+            yield stack.source.problem((*path, "autoscaling"), what, do="Say replicas.")
 
 
 def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:

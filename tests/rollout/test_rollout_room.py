@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from policies.guardrails.money import Cost, cost
-from rollout.room import Room, difference, lines, room_of, saving
+from rollout.room import Room, _endpoints, difference, lines, room_of, saving
 from stacks.definition.base import byte_count
 from stacks.stack import Definition
 from tests.strategies.definitions import read_tree
@@ -53,6 +53,21 @@ def test_an_endpoint_for_a_model_is_the_cheapest_slice_that_holds_it_in_nine_ten
     assert found.endpoints == cost(4, 1.0, "USD") + cost(1, 7 * 0.25, "USD")
     assert saving(cost(1, 2.875, "USD"), found) == "one endpoint for each of 5 models: $4,198, 50% saved"
     assert saving(cost(1, 11.5, "USD"), found) == "one endpoint for each of 5 models: $4,198; the slices cost 100% more"
+
+
+def test_an_endpoint_for_a_model_that_has_a_pool_alone_is_a_replica_of_that() -> None:
+    tree = yaml.safe_load(Path("tests/definitions/two-kinds.yaml").read_text("utf-8"))
+    pools = [(server["name"], pool) for server in tree["servers"] for pool in server["pools"]]
+    (blue,) = (pool for name, pool in pools if name == "chat" and pool["name"] == "blue")
+    assert blue["placement"] == {"kind": "gpu", "count": 2}
+    for plane in tree["dataPlanes"]:
+        plane["gpus"] = [{**group, "price": PRICE} for group in plane["gpus"]]
+    stack = next(stack for stack in read_tree(tree).stacks if stack.name == "dev-lab")
+    found = dict(zip((model.name for model in stack.platform.models), _endpoints(stack), strict=True))
+    assert found["ranker"] == cost(1, 1.0, "USD")  # Triton's: on a seventh of a GPU
+    assert found["llama"] == cost(2, 7.0, "USD")  # spread over two, whichever its versions are
+    assert found["planner"] == cost(1, 7.0, "USD")
+    assert found["phi"] == cost(0, None, "USD")  # on a processor
 
 
 def test_without_prices_there_are_device_hours_and_no_money() -> None:

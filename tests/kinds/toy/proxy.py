@@ -22,6 +22,7 @@ class ToyKind:
     listing: ModelListing | None = None
     live_path = b"/alive"
     index: IndexQuestion | None = None
+    own_ports = False
     answers_v2 = speaks_grpc = False
     usage_of = None
 

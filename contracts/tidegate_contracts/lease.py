@@ -51,6 +51,10 @@ class State(StrEnum):
     """It failed to load too often: it is not tried until it changes, or is released by hand."""
 
 
+IN_MEMORY: Final[tuple[str, ...]] = (State.RESIDENT, State.DRAINING, State.LOADING, State.UNLOADING, State.FREEING)
+"""The states in which a model takes room."""
+
+
 class Acquire(Message):
     """Asks for a lease on a model; a cold one is loaded first, once for all callers that wait."""
 

@@ -8,7 +8,8 @@ from .message import MOST_NUMBER, Message
 
 VERSION: Final = 1
 MODELS_SHARE: Final = 9, 10
-"""Share of a slice that models may take where no capacity is said; the rest is CUDA's context and Triton's buffers."""
+"""Share of a slice that models may take where no capacity is said; the rest is for CUDA's context, and buffers of the
+server."""
 STAGED_SHARE: Final = 15, 16
 """Share of a volume for staged files that the files may take; the rest is for folders, links and the file system."""
 DISK_FACTOR: Final = 1.25

@@ -1,4 +1,4 @@
-"""How the eviction-policy container is started, reached, probed and configured beside an on-demand Triton."""
+"""How the eviction-policy container is started, reached, probed and configured beside an on-demand server."""
 
 from typing import Final
 
@@ -9,14 +9,14 @@ LEASE_PORT: Final = 8090
 ADMIN_PORT: Final = 8091
 
 STARTED_PATH: Final = "/startedz"
-"""Answers 200 once the control secret lies in its folder: Triton, which needs it, is started after that."""
+"""Answers 200 once the control secret lies in its folder: the server, which needs it, is started after that."""
 LIVE_PATH: Final = "/healthz"
 METRICS_PATH: Final = "/metrics"
 
-CONTROL_ROOT: Final = "/run/tidegate/control"  # A volume in memory that only the policy and its Triton mount.
+CONTROL_ROOT: Final = "/run/tidegate/control"  # A volume in memory that only the policy and its server mount.
 CONTROL_SECRET_FILE: Final = f"{CONTROL_ROOT}/secret"
 RECYCLE_FILE: Final = f"{CONTROL_ROOT}/recycle"
-"""Written by the policy, once nobody needs its Triton any more: the process is to end, and to be started anew."""
+"""Written by the policy, once nobody needs its server any more: the process is to end, and to be started anew."""
 ENGINES_PROGRAM: Final = f"{CONTROL_ROOT}/tidegate_engines.py"
 """Written by the policy beside the secret: the program that runs in an engine's container and starts its processes."""
 STATE_ROOT: Final = "/var/lib/tidegate"  # Learned footprints: a volume that lives as long as the pod.

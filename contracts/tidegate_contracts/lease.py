@@ -1,4 +1,4 @@
-"""Leases: what a holder (one pool of one proxy) and the eviction policy beside a Triton say to each other.
+"""Leases: what a holder (one pool of one proxy) and the eviction policy beside a server say to each other.
 
 HTTP with JSON bodies on `eviction_process.LEASE_PORT`. docs/eviction.md has the rules. Sizes are bytes, times are
 seconds: a holder counts a lease from when it asked, the policy from when it granted, both by monotonic clocks.
@@ -51,6 +51,10 @@ class State(StrEnum):
     """It failed to load too often: it is not tried until it changes, or is released by hand."""
 
 
+IN_MEMORY: Final[tuple[str, ...]] = (State.RESIDENT, State.DRAINING, State.LOADING, State.UNLOADING, State.FREEING)
+"""The states in which a model takes room."""
+
+
 class Acquire(Message):
     """Asks for a lease on a model; a cold one is loaded first, once for all callers that wait."""
 
@@ -68,7 +72,7 @@ class Granted(Message):
     """200. The model is resident, and stays for `lease_seconds` from when the holder asked."""
 
     outcome: Literal["granted"] = "granted"
-    incarnation: str  # Which start of the policy and its Triton this lease belongs to: of another one, it is void.
+    incarnation: str  # Which start of the policy and its server this lease belongs to: of another one, it is void.
     lease_seconds: Seconds
     versions: tuple[int, ...]
     waited_seconds: Seconds = 0.0  # What of the time was waiting for the load.

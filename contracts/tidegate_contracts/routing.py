@@ -30,7 +30,7 @@ class Pool(Message):
     name: str
     host: Host
     """Its addresses come and go with readiness. A pod whose eviction policy crashed leaves it for up to five minutes
-    (the kubelet's back-off) while its Triton still answers: so an address is kept for as long as it answers."""
+    (the kubelet's back-off) while its server still answers: so an address is kept for as long as it answers."""
     http_port: Port
     grpc_port: Port | None = None  # Only kinds of servers that speak KServe v2 have one.
     grpc_tls: bool = False

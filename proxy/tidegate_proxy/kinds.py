@@ -4,10 +4,11 @@
 """
 
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, Protocol
 
+from .bodies import Bytes, OfVersion, Unpacked
 from .openai.kind import OpenAIKind
 from .pools import Pool
 from .problems import CONTENT_TYPE, Problem
@@ -16,12 +17,6 @@ from .triton.kind import TritonKind
 from .upstream.load_watch import IndexQuestion
 from .upstream.replica import Replica
 from .upstream.request import Answer
-
-Bytes = bytes | bytearray | memoryview
-Unpacked = Callable[[bytes, int | None], Awaitable[Bytes]]
-OfVersion = Callable[[str, str | None, bool], list[Bytes]]
-"""Returns the body for a model, and a version of it or None; with True it asks for what the answer does not tell
-otherwise of its usage (`Target.asks_for_usage`)."""
 
 
 class UsageReader(Protocol):

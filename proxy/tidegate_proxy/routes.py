@@ -151,25 +151,8 @@ class Route:
     """
 
     __slots__ = (
-        "_ends",
-        "_heads",
-        "_pools",
-        "alias",
-        "candidate",
-        "copies",
-        "grpc_count",
-        "http_count",
-        "in_flight",
-        "kind",
-        "mirror",
-        "name",
-        "names",
-        "pool",
-        "pools",
-        "sequences",
-        "served_names",
-        "server",
-        "versions",
+        "_ends", "_heads", "_pools", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight", "kind",
+        "mirror", "name", "names", "pool", "pools", "sequences", "served_names", "server", "versions",
     )  # fmt: skip
 
     def __init__(

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 from tidegate_contracts import routing
+from tidegate_contracts.message import first_error
 
 from .kinds import KINDS
 from .pace import Pace
@@ -100,7 +101,7 @@ def _refusing(where: str = "") -> Iterator[None]:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise TableError(f"it is no routing table: {error}") from None
     except ValidationError as error:
-        raise TableError(_first(error, where)) from None
+        raise TableError(first_error(error, where)) from None
     except ValueError as error:
         raise TableError(str(error)) from None
 
@@ -110,11 +111,4 @@ async def access_table(data: bytes) -> routing.AccessTable:
     try:
         return routing.AccessTable.model_validate_json(data)
     except ValidationError as error:
-        raise TableError(_first(error)) from None
-
-
-def _first(error: ValidationError, where: str = "") -> str:
-    first = error.errors(include_input=False, include_url=False)[0]
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    place = ".".join(map(str, [*([where] if where else []), *first["loc"]]))
-    return f"{place}{': ' if place else ''}{first['msg'].removeprefix('Value error, ')}{more}"
+        raise TableError(first_error(error)) from None

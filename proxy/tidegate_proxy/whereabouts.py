@@ -12,7 +12,7 @@ from time import monotonic, time
 from typing import Any
 
 import msgspec
-from tidegate_contracts.lease import State
+from tidegate_contracts.lease import IN_MEMORY, State
 from tidegate_service.reasons import plain
 
 from .kinds import ServerKind
@@ -29,7 +29,6 @@ _NEAREST = (
     *("unseen", State.QUARANTINED, "failed", State.UNKNOWN, "unreachable"),
 )
 """From nearest to use to farthest: of several replicas, the nearest says what a model is."""
-_IN_MEMORY = (State.RESIDENT, State.LOADING, State.DRAINING, State.UNLOADING, State.FREEING)
 _RANK: dict[str, int] = {state: number for number, state in enumerate(_NEAREST)}
 _Said = dict[str, Any]
 _Sees = Callable[[str, str], bool]  # Whether the caller may inspect a model of a server.
@@ -54,13 +53,12 @@ async def whereabouts(
     Of those that take the room of others, the ones that the caller `sees` are named. Each is told as
     `tidegate_contracts.whereabouts.VisibleModel` and `SliceRoom` have it.
     """
-    pools = {pool: (route.server, pool.config.name) for route in routes for pool in route.pools}
-    kinds = {pool: route.kind for route in routes for pool in route.pools}
-    answers = await asyncio.gather(*(_ask_each(pool, kind, sees) for pool, kind in kinds.items()))
-    asked = dict(zip(kinds, answers, strict=True))
+    pools = {pool: route for route in routes for pool in route.pools}
+    answers = await asyncio.gather(*(_ask_each(pool, route.kind, sees) for pool, route in pools.items()))
+    asked = dict(zip(pools, answers, strict=True))
     slices = [
-        {"server": server, "pool": name, "replica": replica} | _json(at.room)
-        for pool, (server, name) in pools.items()
+        {"server": route.server, "pool": pool.config.name, "replica": replica} | _json(at.room)
+        for pool, route in pools.items()
         for replica, at in asked[pool].items()
         if at.room is not None
     ]
@@ -161,7 +159,7 @@ def _served(names: Collection[str]) -> _Tell:
 
 
 def _on_demand(listing: Listing, sees: _Sees) -> _Tell:
-    in_use = [each.model for each in listing.models.values() if each.state in _IN_MEMORY and each.evictable_in != 0]
+    in_use = [each.model for each in listing.models.values() if each.state in IN_MEMORY and each.evictable_in != 0]
 
     def tell(route: Route, _: Pool) -> _Said:
         listed = listing.models.get(route.name)

@@ -5,6 +5,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from tidegate_contracts.routing import Action
+
 from ..concurrency import InFlightCount
 from ..kinds import ServerKind
 from ..problems import Problem, ProblemType
@@ -15,7 +17,7 @@ LONGEST_NAME = 255  # Characters of a principal's name (of `sub`: OpenID Connect
 Credential = bytes
 """What a caller sent to say who it is, as one value: an `Authorization` header's value, or that of `X-API-Key` or
 `X-Domino-Api-Key` after the header's lower-case name and a space. Empty for a caller that sent nothing."""
-Asked = tuple[str | None, str, str, ServerKind | None]
+Asked = tuple[str | None, str, Action, ServerKind | None]
 """The server asked for (or None), the model, the action, and the kind of server whose protocol is spoken."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from ..access.identity import Grant
+from ..access.identity import Asked, Grant
 from ..forwarding import Forwarding
 from ..http2.frames import literal
 from ..kinds import KINDS
@@ -206,12 +206,11 @@ class Call(CallerStream):
         asked = server, requested.model, self._method.action, KINDS["triton"]
         grant = self.shared.authorizer.known(self.headers.credential, *asked)
         if grant is None:
-            self.start(self._authorize, server, requested)
+            self.start(self._authorize, asked, requested)
         else:
             self._granted(grant, requested)
 
-    async def _authorize(self, server: str | None, requested: RequestedModel) -> None:
-        asked = server, requested.model, self._method.action, KINDS["triton"]
+    async def _authorize(self, asked: Asked, requested: RequestedModel) -> None:
         self._granted(await self.shared.authorizer.ask(self.headers.credential, *asked), requested)
 
     async def _all_statistics(self, server: str | None) -> None:

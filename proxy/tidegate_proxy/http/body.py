@@ -1,8 +1,8 @@
 """The body of a call over HTTP: taken in as it comes, bounded, in the form in which it is sent on."""
 
 import zlib
-from collections.abc import Callable
 
+from ..bodies import Bytes, OfVersion
 from ..malloc import give_freed_memory_back
 from ..memory import UNPACKER_BYTES, Booking, Holder
 from ..problems import Problem, ProblemType
@@ -16,8 +16,6 @@ STEP = 256 * 1024  # Bytes that one step unpacks: about a millisecond's work.
 FREED_AT_ONCE = 16 * 1024 * 1024  # Bytes of a body's parts after which the system gets them back.
 MOST_UNPACKED = 8 * 1024 * 1024  # Bytes of a body's JSON, unpacked, that is read in one piece.
 _PACKED_STEP = 64 * 1024
-
-Bytes = bytes | bytearray | memoryview
 _NOTHING = bytearray()
 
 
@@ -37,9 +35,7 @@ class RequestBody(Body):
         self.is_held = False
         self.gathers = False  # Whether it has to be whole before it is sent on, and its caller is known.
         self.parts: list[Bytes] = []
-        self.of_version: Callable[[str, str | None, bool], list[Bytes]] | None = None
-        """Returns what is sent for a model, and a version of it or None, where the body said what is asked; see
-        `kinds.OfVersion`."""
+        self.of_version: OfVersion | None = None  # Returns what is sent, where the body said what is asked.
         self._unpacked = _NOTHING
         self._head = 0  # Bytes that are held with it: of a long head.
         self.booking: Booking | None = None  # What it makes the proxy hold, once that is anything.

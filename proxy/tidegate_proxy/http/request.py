@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from time import monotonic
 
-from ..access.identity import Grant, Identity
+from ..access.identity import Asked, Grant, Identity
 from ..forwarding import call_record, count_problem, no_whole_answer
 from ..kinds import KINDS, as_told
 from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
@@ -155,12 +155,11 @@ class HttpRequest(HeadedRequest):
         asked = target.server, target.model, target.action, KINDS[target.kind]
         grant = self.shared.authorizer.known(self.credential, *asked)
         if grant is None:
-            self._later(self._ask)
+            self._later(self._ask, asked)
         else:
             self._granted(grant)
 
-    async def _ask(self) -> None:
-        asked = self.target.server, self.target.model, self.target.action, KINDS[self.target.kind]
+    async def _ask(self, asked: Asked) -> None:
         self._granted(await self.shared.authorizer.ask(self.credential, *asked))
 
     async def _identify(self) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from ..bodies import Bytes
 from ..problems import Problem, ProblemType
 
-Bytes = bytes | bytearray | memoryview
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 MOST_NAMED = 16  # Keys in one body that are called model and have a text as value, those in metadata among them.
 MOST_READ = 32 * 1024 * 1024  # Bytes of a body, which is read in one piece.

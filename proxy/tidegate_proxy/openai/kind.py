@@ -5,7 +5,7 @@ server serves as `m-vN`; who asks for that name gets that version.
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +13,14 @@ import msgspec
 from tidegate_contracts.openai import served_as
 from tidegate_service.reasons import told
 
+from ..bodies import Bytes, OfVersion
 from ..pools import Pool, ask
 from ..problems import Problem, ProblemType
 from ..targets import NAME_PATTERN, Address, ModelListing, Target, is_name
 from ..upstream.load_watch import IndexQuestion
 from ..upstream.replica import Replica
 from ..upstream.request import Answer
-from .body import UNREADABLE, Bytes, read
+from .body import UNREADABLE, read
 from .usage import Usage
 
 NAME = "openai"
@@ -81,7 +82,7 @@ class OpenAIKind:
             return None
         return Target(NAME, match["verb"], b"POST", "infer", "", match["server"], in_body=True)
 
-    def open_body(self, target: Target, body: Bytes) -> tuple[Target, Callable[[str, str | None, bool], list[Bytes]]]:
+    def open_body(self, target: Target, body: Bytes) -> tuple[Target, OfVersion]:
         """Return what a body asks, and its parts with the name of a model or of its version; raises Problem."""
         call = read(body)
         if not is_name(call.model):

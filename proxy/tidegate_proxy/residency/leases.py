@@ -56,7 +56,7 @@ class Lease:
     reported: int = 0  # Of these, how many the policy was told of.
     seen: int = 0  # Of these, how many the last look for hot models has counted.
     used: float = 0.0  # When the last request began or ended.
-    doubted: float = 0.0  # When Triton last answered that it does not know the model.
+    doubted: float = 0.0  # When its server last answered that it does not know the model.
     serial: int = 0  # The policy's number of the latest grant.
     versions: tuple[int, ...] = ()  # The versions that were loaded when it was granted; empty where that is not known.
 

@@ -167,12 +167,12 @@ class LeaseManager:
         return False
 
     def doubt(self, replica: Replica) -> None:
-        """Use no lease at a replica before its policy confirms it: its Triton fails."""
+        """Use no lease at a replica before its policy confirms it: its server fails."""
         if (here := self.table.replicas.get(replica)) is not None:
             here.doubt()
 
     def fell_silent(self, replica: Replica) -> None:
-        """Wait for no lease at a replica, and doubt those that there are: its Triton does not answer."""
+        """Wait for no lease at a replica, and doubt those that there are: its server does not answer."""
         if (here := self.table.replicas.get(replica)) is not None:
             here.fell_silent()
 

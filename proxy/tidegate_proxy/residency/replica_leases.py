@@ -15,12 +15,12 @@ from ..upstream.request import NoAnswerError, send
 from .client import GoneError, LeaseClient, Listing, PolicyError
 from .leases import Lease
 
-USABLE = 0.9  # Share of a lease in which requests begin under it: the rest is for their way to Triton.
+USABLE = 0.9  # Share of a lease in which requests begin under it: the rest is for their way to the server.
 FIRST_LEASE_SECONDS = 9.0  # How long a lease is taken to last until the policy has said it.
 MOST_SILENT = 2  # Renewals in a row without an answer after which callers that wait for a lease here look elsewhere.
 ANSWER_SECONDS = 2.0  # Seconds that a renewal, a release or a listing may take at most.
-DOUBT_SECONDS = 1.0  # Seconds between two doubts: requests that make Triton fail must not become a load on the policy.
-READY_AT_ONCE = 8  # Models that a Triton is asked about at once, while its policy is gone.
+DOUBT_SECONDS = 1.0  # Seconds between two doubts: requests that make servers fail must not load the policy.
+READY_AT_ONCE = 8  # Models that a server is asked about at once, while its policy is gone.
 LISTING_SECONDS = 1.0  # Seconds for which a listing is remembered.
 IN_FLIGHT_SECONDS = 0.02  # Seconds between two looks at whether requests are still in flight, when leaving.
 _NOT_USED = "its replica is not used any more"
@@ -190,7 +190,7 @@ class ReplicaLeases:
                 lease.until = max(lease.until, asked + renewed.lease_seconds * USABLE)
 
     def _restarted(self, incarnation: str) -> None:
-        """Drop every lease: the policy or its Triton was started anew, and knows of none of them."""
+        """Drop every lease: the policy or its server was started anew, and knows of none of them."""
         if self.incarnation:
             log.info("the eviction policy of %s has started anew: its leases are void", self.replica.name)
             for lease in list(self.leases.values()):
@@ -210,7 +210,7 @@ class ReplicaLeases:
         """Keep leases that cannot be renewed because the policy's process has ended.
 
         Nothing else unloads models, and the policy's next process counts each as leased for one full period from when
-        it listens. Only Triton can tell that it was not started anew meanwhile, without its models.
+        it listens. Only the server can tell that it was not started anew meanwhile, without its models.
         """
         until = asked + self.lease_seconds * USABLE
         due = [lease for lease in leases if lease.until < until - self.lease_seconds / api.RENEWALS_PER_LEASE]
@@ -239,7 +239,7 @@ class ReplicaLeases:
         self._on_dropped(lease)
 
     def doubt(self) -> None:
-        """Use no lease here until the policy has confirmed it: Triton has just failed a request."""
+        """Use no lease here until the policy has confirmed it: the server has just failed a request."""
         if (now := monotonic()) < self._doubted + DOUBT_SECONDS:
             return
         self._doubted = now
@@ -248,7 +248,7 @@ class ReplicaLeases:
         self._hurry.set()
 
     def fell_silent(self) -> None:
-        """Have those who wait for a lease here look elsewhere, and use no lease: Triton does not answer any more."""
+        """Have those who wait for a lease here look elsewhere, and use no lease: the server answers no more."""
         self.doubt()
         self._acquiring.fail(PolicyError(_NOT_USED))
 

@@ -82,7 +82,7 @@ class LeaseTable:
     def leaves(self, replica: Replica) -> bool:
         """Tell whether a replica is about to end: its policy says so, or it is listed no more though that answers.
 
-        A policy that is silent takes its replica from the list as well, and Triton goes on without it.
+        A policy that is silent takes its replica from the list as well, and its server goes on without it.
         """
         here = self.replicas.get(replica)
         return here is not None and (not here.accepts or (not replica.listed and not here.silent))

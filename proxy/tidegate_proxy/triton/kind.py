@@ -6,7 +6,7 @@ that no spelling of a caller's ever reaches it. Model control, shared memory, tr
 """
 
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from functools import lru_cache
 from time import monotonic
 
@@ -14,6 +14,7 @@ import msgspec
 from tidegate_contracts.triton import ALIAS_PARAMETER, INDEX_PATH, LIVE_PATH
 from tidegate_service.reasons import plain, told
 
+from ..bodies import Bytes, OfVersion, Unpacked
 from ..pools import Pool, ask
 from ..problems import CONTENT_TYPE, Problem, ProblemType
 from ..targets import NAME_PATTERN, VERSION_PATTERN, Address, ModelListing, Target, is_name, is_version
@@ -33,7 +34,6 @@ LOST = re.compile(rb"unknown model: '[^']*' (is not found|has no available versi
 LOST_STATUSES = frozenset({400, 404, 503})
 """HTTP statuses with which that is said: by older Tritons, of a model never loaded, and of one that was unloaded."""
 LOST_CODES = frozenset({5, 14})  # gRPC's: NOT_FOUND, UNAVAILABLE.
-_Bytes = bytes | bytearray | memoryview
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What is raised for a text that is no JSON, or is nested too deeply."""
 
@@ -129,9 +129,7 @@ class TritonKind:
         """Return None: a configuration is of one model."""
         return None
 
-    def open_body(
-        self, _target: Target, body: _Bytes
-    ) -> tuple[Target, Callable[[str, str | None, bool], list[_Bytes]]]:
+    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, OfVersion]:
         """Return what the envelope of `/predict` asks, and its payload; raises Problem."""
         try:
             envelope = _envelope.decode(body)
@@ -184,9 +182,7 @@ class TritonKind:
         except (*_UNREADABLE, TypeError) as error:
             raise ValueError("the model's configuration cannot be read") from error
 
-    async def sequence_of(
-        self, headers: bytes, unpacked: Callable[[bytes, int | None], Awaitable[bytes | bytearray | memoryview]]
-    ) -> bytes | None:
+    async def sequence_of(self, headers: bytes, unpacked: Unpacked) -> bytes | None:
         """Return the id of the request's sequence, None without one; raises Problem.
 
         All requests of a sequence must reach the same replica, which alone keeps its state. Protocol: Triton's sequence

@@ -104,6 +104,8 @@ class Replica:
         for bound in [bound for bound in self._questions if not bound.expired()]:
             bound.reschedule(0.0)
         self._close_idle()
+        for door in self._doors.values():
+            door.fell_silent()
 
     def _close_idle(self) -> None:
         while self._idle:

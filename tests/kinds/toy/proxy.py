@@ -1,15 +1,15 @@
 """A toy kind of inference server for the proxy: calls are `POST /toy`, and the first line of a body names the model."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
+from tidegate_proxy.bodies import Bytes, OfVersion
 from tidegate_proxy.pools import Pool
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 from tidegate_proxy.targets import NAME_PATTERN, Address, ModelListing, Target
 from tidegate_proxy.upstream.load_watch import IndexQuestion
 from tidegate_proxy.upstream.request import Answer
 
-Bytes = bytes | bytearray | memoryview
 NAME = "toy"
 _READY = re.compile(rf"/toy/({NAME_PATTERN})")
 
@@ -38,7 +38,7 @@ class ToyKind:
     def serves(self, _config: bytes) -> Collection[str] | None:
         return None
 
-    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Callable[[str, str | None, bool], list[Bytes]]]:
+    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, OfVersion]:
         model, found, rest = bytes(body).partition(b"\n")
         if not found:
             raise Problem(ProblemType.MALFORMED, "The first line names the model.")

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import socket
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from tidegate_contracts import lease
@@ -189,3 +190,22 @@ def test_a_model_whose_own_process_fails_keeps_calls_of_no_other_from_its_replic
         replica.breaker.failed(1.0)
     assert [lease.usable(50.0) for lease in (failing, other, plain)] == [True, True, True]
     assert not any(lease.usable(1.0) for lease in (failing, other, plain))
+
+
+async def test_a_replica_that_falls_silent_takes_the_ports_of_its_models_with_it() -> None:
+    async def ask(door: Replica) -> None:
+        async with door.bounded(60):
+            await asyncio.Event().wait()
+
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        replica = Replica(socket.AF_INET, (host, port + 1))
+        door = replica.at(port)
+        connection, question = await door.connect(5), asyncio.create_task(ask(door))
+        door.give(connection, monotonic())
+        await asyncio.sleep(0)
+        replica.fell_silent()
+        assert (door.take(monotonic()), connection.alive) == (None, False)
+        done, _ = await asyncio.wait({question}, timeout=10)
+        assert done
+        assert isinstance(question.exception(), TimeoutError)

@@ -30,10 +30,15 @@ ASK_SECONDS = 4.0  # For an answer of a process here.
 METRICS_SECONDS = 1.0  # For its metrics: who asks for those of all processes waits four (components/openai/relay.py).
 
 
-def is_secret(said: str) -> bool:
-    """Tell whether a header is the control secret, which lies beside this file."""
+def secret() -> str:
+    """Return the control secret, which lies beside this file."""
     with open(os.path.join(FOLDER, "secret"), encoding="ascii") as file:
-        return hmac.compare_digest(said.encode("latin-1"), file.read().encode("ascii"))
+        return file.read()
+
+
+def is_secret(said: str) -> bool:
+    """Tell whether a header is the control secret."""
+    return hmac.compare_digest(said.encode("latin-1"), secret().encode("ascii"))
 
 
 class Guard:
@@ -119,9 +124,8 @@ class Engines:
         _, port, _ = self._running.get(model, (0, 0, []))
         if not port:
             raise OSError(f"{model} has no process")
-        with open(os.path.join(FOLDER, "secret"), encoding="ascii") as file:
-            headers = {HEADER: file.read()}
-        request = urllib.request.Request(f"http://{self.host or '127.0.0.1'}:{port}{path}", headers=headers)
+        url = f"http://{self.host or '127.0.0.1'}:{port}{path}"
+        request = urllib.request.Request(url, headers={HEADER: secret()})
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=seconds) as answer:
             body: bytes = answer.read()

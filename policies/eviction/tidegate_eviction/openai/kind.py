@@ -37,6 +37,6 @@ class OpenaiKind:
     def problem(self, settings: EvictionSettings) -> str:
         """Return what settings lack: how models sleep, and of each its command and its share of the slice."""
         if settings.sleep is None:
-            return "sleep: settings of kind openai say how models sleep"
+            return "sleep: it is missing: settings of kind openai say there how models sleep"
         lacking = [each.name for each in settings.models if not (each.command and each.footprint_bytes)]
         return f"models: {', '.join(lacking)} has no command, or no footprintBytes" if lacking else ""

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from tidegate_contracts import eviction_process, lease
-from tidegate_contracts.lease import Listed, Listing
+from tidegate_contracts.lease import IN_MEMORY, Listed, Listing
 
 from ..units import bytes_text, seconds_text
 from . import metrics
@@ -19,7 +19,6 @@ from .metrics import Snapshot
 REFRESH_SECONDS = 2
 SHOWN_MODELS = 500  # Rows of the table at most: those that take room first.
 HEADERS = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'", "cache-control": "no-store"}
-IN_MEMORY = ("resident", "draining", "loading", "unloading", "freeing")
 _ORDER = [*IN_MEMORY, "queued", "quarantined", "cold", "unknown"]
 
 _STYLE = """\

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
 from tidegate_contracts.eviction import EvictionSettings, WarmWindow
+from tidegate_contracts.message import first_error
 
 from ..kinds import KINDS
 from ..policies import isolated
@@ -28,10 +29,7 @@ def read(data: bytes) -> EvictionSettings:
     try:
         settings = EvictionSettings.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        place = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
-        raise SettingsError(f"{place}{first['msg']}{more}") from None
+        raise SettingsError(first_error(error)) from None
     if settings.kind not in KINDS:
         raise SettingsError(f"kind: there is no {settings.kind!r}, only {', '.join(sorted(KINDS))}")
     try:

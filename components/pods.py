@@ -109,6 +109,14 @@ def pre_stop() -> k8s.core.v1.LifecycleArgs:
     )
 
 
+def new_before_old() -> k8s.apps.v1.DeploymentStrategyArgs:
+    """Return the update of a Deployment in which a new pod is ready before an old one goes."""
+    return k8s.apps.v1.DeploymentStrategyArgs(
+        type="RollingUpdate",
+        rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_surge=1, max_unavailable=0),
+    )
+
+
 def http_probe(
     path: str, port: str, every_seconds: int, failures: Input[int], *, timeout_seconds: int = 5
 ) -> k8s.core.v1.ProbeArgs:

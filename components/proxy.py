@@ -70,10 +70,7 @@ class Proxy(pulumi.ComponentResource):
                 # An autoscaler owns the number where there is one.
                 replicas=either(args.autoscaling, lambda _: None, lambda: args.replicas),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=place.proxy_selector),
-                strategy=k8s.apps.v1.DeploymentStrategyArgs(
-                    type="RollingUpdate",
-                    rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_surge=1, max_unavailable=0),
-                ),
+                strategy=pods.new_before_old(),
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(
                         labels=merged(

@@ -72,6 +72,10 @@ class Stack(Home):
         here = (model for model in self.platform.models if model.server == server.name)
         return tuple(model for model in here if pool.name in model.pools(server.pools[0].name))
 
+    def path_of(self, model: Model) -> tuple[str | int, ...]:
+        """Return the path of a model in the definition."""
+        return ("models", self.platform.models.index(model))
+
     def reach(self) -> tuple[Reach, ...]:
         """Return what the pods may reach: what is said, and Domino's principal service where its address says where."""
         said, domino = self.platform.network.reach, self.platform.domino

@@ -103,10 +103,7 @@ class OpenaiFrontends(pulumi.ComponentResource):
                 replicas=frontends.replicas,
                 min_ready_seconds=_SETTLED_SECONDS,
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=selector),
-                strategy=k8s.apps.v1.DeploymentStrategyArgs(
-                    type="RollingUpdate",
-                    rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_surge=1, max_unavailable=0),
-                ),
+                strategy=pods.new_before_old(),
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(
                         labels=merged(
@@ -154,13 +151,13 @@ def _boundary(
     every = {"app.kubernetes.io/instance": place.environment, SERVER: server.name}
     answers, all_ports = [{"protocol": "TCP", "port": dynamo.RESPONSE_PORT}], [{"protocol": "TCP"}]
 
-    def policy(suffix: str, pods: Texts, other: Texts, ingress: list[Any], egress: list[Any]) -> pulumi.Resource:
-        peer: Any = [{"podSelector": {"matchLabels": other}}]
+    def policy(suffix: str, these: Texts, others: Texts, ingress: list[Any], egress: list[Any]) -> pulumi.Resource:
+        peer: Any = [{"podSelector": {"matchLabels": others}}]
         return k8s.networking.v1.NetworkPolicy(
             f"{name}-policy-{suffix}",
             metadata=metadata(suffix),
             spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=pods),
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=these),
                 policy_types=["Ingress", "Egress"],
                 ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=peer, ports=ingress)],
                 egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=peer, ports=egress)],

@@ -1,4 +1,4 @@
-"""Certificates of what the API server calls, or calls others with: each folder has an authority of its own."""
+"""An authority and its certificates: of what the API server calls, or calls others with, and of tests."""
 
 import datetime
 import ipaddress
@@ -7,41 +7,59 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from .control_plane import private
 
-_LASTS = datetime.timedelta(days=30)
+LASTS = datetime.timedelta(days=30)
+_USAGES = (
+    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+    "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+)  # fmt: skip
+_PURPOSES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.CODE_SIGNING)
 
 
-def write_pair(folder: Path, *names: str) -> bytes:
-    """Write `ca.crt`, `tls.crt` and `tls.key` for a server or client with these names on loopback; return the first."""
-    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"authority of {names[0]}")])
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-    own = _certificate(authority, authority, authority_key).add_extension(x509.BasicConstraints(True, None), True)
-    also = [*map(x509.DNSName, names), x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    pair = (
-        _certificate(authority, name, key)
-        .add_extension(x509.SubjectAlternativeName(also), False)
-        .add_extension(x509.ExtendedKeyUsage(purposes), False)
-    )
-    plain = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    signed = [
-        each.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM) for each in (own, pair)
-    ]
-    for file, pem in (("ca.crt", signed[0]), ("tls.crt", signed[1]), ("tls.key", plain)):
-        private(folder / file, pem.decode())
-    return signed[0]
+class Authority:
+    """Signs certificates."""
 
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")])
+        self._own = self._sign(self._name, self._key, x509.BasicConstraints(ca=True, path_length=None))
+        self.pem = self._own.public_bytes(serialization.Encoding.PEM)
 
-def _certificate(issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + _LASTS)
-    )
+    def pair(self, *names: str) -> tuple[bytes, bytes]:
+        """Return a new key and its certificate for a server or client with these names, also at loopback, as PEM."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        also = [x509.DNSName(name) for name in names] + [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        certificate = self._sign(
+            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])]), key, x509.SubjectAlternativeName(also)
+        )
+        plain = serialization.NoEncryption()
+        form = serialization.PrivateFormat.PKCS8
+        pem = serialization.Encoding.PEM
+        return key.private_bytes(pem, form, plain), certificate.public_bytes(pem)
+
+    def write(self, folder: Path, *names: str) -> Path:
+        """Write `tls.crt`, `tls.key` and `ca.crt` for a server or client with these names; return the folder."""
+        key, certificate = self.pair(*names)
+        for name, data in (("tls.key", key), ("tls.crt", certificate), ("ca.crt", self.pem)):
+            private(folder / name, data.decode())
+        return folder
+
+    def _sign(
+        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType
+    ) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        builder = x509.CertificateBuilder(self._name, name, key.public_key(), x509.random_serial_number())
+        builder = builder.not_valid_before(now - datetime.timedelta(hours=1))
+        builder = builder.not_valid_after(now + LASTS).add_extension(extension, critical=True)
+        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        theirs = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(own, critical=False).add_extension(theirs, critical=False)
+        is_root = name == self._name
+        usage = dict.fromkeys(_USAGES, False) | {"key_cert_sign": is_root, "digital_signature": not is_root}
+        builder = builder.add_extension(x509.KeyUsage(**usage), critical=True)
+        if not is_root:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(_PURPOSES), critical=False)
+        return builder.sign(self._key, hashes.SHA256())

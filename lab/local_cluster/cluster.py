@@ -207,9 +207,9 @@ class LocalCluster(ControlPlane):
         self.write_tokens()
         write_stages(self.folder)
         if self.aggregates:
-            from .certificates import write_pair
+            from .certificates import Authority
 
-            write_pair(self.folder / FRONT_PROXY, "front-proxy")
+            Authority().write(self.folder / FRONT_PROXY, "front-proxy")
 
         def start(*programs: str) -> None:
             for program in programs:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from stacks.definition import DataPlane
-from stacks.definition.openai import DynamoSettings, OpenaiServer
 from stacks.definition.placement import CpuPlacement, DraPlacement, GpuNodes, SharedGpuPlacement
 from stacks.definition.pools import Pool
 from stacks.stack import Stack
@@ -129,12 +128,7 @@ def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = (), *, most: int = 100)
     for stack in stacks:
         labels = {**stack.platform.proxy.node_selector, **labels}
         for server in stack.platform.servers:
-            if (
-                isinstance(server, OpenaiServer)
-                and isinstance(server.openai, DynamoSettings)
-                and server.openai.frontends
-            ):
-                labels = {**server.openai.frontends.node_selector, **labels}
+            labels = {**server.shared_node_selector, **labels}
     found += [cpu_node(f"{plane.made_as}-cpu-{number}", labels=labels) for number in (1, 2)]
     return [*(device_classes() if any(item["kind"] == "ResourceSlice" for item in found) else []), *found]
 

@@ -14,10 +14,9 @@ from typing import Any
 from lab import tools
 
 from . import processes
-from .certificates import write_pair
+from .certificates import Authority
 from .cluster import LocalCluster
 
-PROGRAMS = ("keda-operator", "keda-adapter", "metrics-server")
 RESOLUTION_SECONDS = 10  # Between two readings of kubelets: metrics-server has no less.
 _KEDA, _METRICS = "keda", "kube-system"  # Their namespaces.
 _LOOPBACK = "127.0.0.1"
@@ -35,8 +34,9 @@ def keda(cluster: LocalCluster, ports: Sequence[int]) -> Iterator[None]:
     metrics, probes, inner, secure, counts = ports
     for file in tools.crd_files("keda"):
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)
-    certificates = cluster.folder / "pki" / "keda"
-    authority = write_pair(certificates, "keda-metrics-apiserver.keda.svc", "keda-operator.keda.svc")
+    authority = Authority()
+    names = "keda-metrics-apiserver.keda.svc", "keda-operator.keda.svc"
+    certificates = authority.write(cluster.folder / "pki" / "keda", *names)
     variables = {"WATCH_NAMESPACE": "", "POD_NAMESPACE": _KEDA, "KEDA_CLUSTER_OBJECT_NAMESPACE": _KEDA}
     cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _KEDA}}])
     commands = {
@@ -60,7 +60,7 @@ def keda(cluster: LocalCluster, ports: Sequence[int]) -> Iterator[None]:
         ],
     }
     with _running(cluster, commands, variables) as children:
-        _serve(cluster, "external.metrics.k8s.io", _KEDA, "keda-metrics-apiserver", secure, authority, children)
+        _serve(cluster, "external.metrics.k8s.io", _KEDA, "keda-metrics-apiserver", secure, authority.pem, children)
         yield
 
 
@@ -70,8 +70,8 @@ def metrics_server(cluster: LocalCluster, port: int) -> Iterator[None]:
 
     It is ready, and ends with the block. Raises ClusterError, and ToolError where it cannot be built.
     """
-    certificates = cluster.folder / "pki" / "metrics-server"
-    authority = write_pair(certificates, "metrics-server.kube-system.svc")
+    authority = Authority()
+    certificates = authority.write(cluster.folder / "pki" / "metrics-server", "metrics-server.kube-system.svc")
     command = [
         str(tools.path("metrics-server")),
         f"--kubeconfig={cluster.kubeconfig}",
@@ -83,7 +83,7 @@ def metrics_server(cluster: LocalCluster, port: int) -> Iterator[None]:
         "--kubelet-request-timeout=5s",
     ]
     with _running(cluster, {"metrics-server": command}, {}) as children:
-        _serve(cluster, "metrics.k8s.io", _METRICS, "metrics-server", port, authority, children)
+        _serve(cluster, "metrics.k8s.io", _METRICS, "metrics-server", port, authority.pem, children)
         yield
 
 

@@ -12,14 +12,14 @@ from tidegate_proxy import __main__ as program
 from tidegate_proxy.pools import Address, lookup
 from tidegate_proxy.serve import Proxy
 
+from .process import replace_file
+
 VARIABLE = "TIDEGATE_LAB_NAMES"
 
 
 def write_names(file: Path, names: Mapping[str, Sequence[tuple[str, int]]]) -> None:
     """Write which hosts and ports stand behind each name; a proxy sees it when it looks the name up again."""
-    new = file.with_suffix(".new")
-    new.write_text(json.dumps(names), "utf-8")
-    new.replace(file)
+    replace_file(file, json.dumps(names))
 
 
 async def find(file: Path, host: str, port: int) -> Sequence[Address]:

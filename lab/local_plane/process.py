@@ -196,8 +196,13 @@ def answers(port: int, path: str, host: str = HOST) -> bool:
 
 
 @contextmanager
-def repeating(*works: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
-    """Call each of these over and over, on a thread of its own, as long as the block lasts; `pause` is in seconds."""
+def repeating(
+    *works: Callable[[], object], pause: float = 0.0, meanwhile: Callable[[], object] | None = None
+) -> Iterator[None]:
+    """Call each of these over and over, on a thread of its own, as long as the block lasts; `pause` is in seconds.
+
+    `meanwhile` is called over and over after the block, until the last calls have ended.
+    """
     over = threading.Event()
 
     def repeat(work: Callable[[], object]) -> None:
@@ -211,6 +216,8 @@ def repeating(*works: Callable[[], object], pause: float = 0.0) -> Iterator[None
         yield
     finally:
         over.set()
+        while meanwhile is not None and any(thread.is_alive() for thread in threads):
+            meanwhile()
         for thread in threads:
             thread.join()
 

@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import urllib3
+
 from lab import tools
 from lab.tools import ToolError, debian
 
-from .process import HOST, CannotBeHadError, Process, answers, free_ports, replace_file, running
+from .process import HOST, CannotBeHadError, Process, ProcessError, answers, free_ports, replace_file, running
 
 NAMESPACE = "inference"  # That of what is scraped, where nobody says otherwise.
 DATA = "data"  # The folder below its own where its samples are.
@@ -32,6 +34,13 @@ class Prometheus:
     def url(self) -> str:
         """Address of its API."""
         return f"http://{HOST}:{self.port}"
+
+    def ask(self, path: str, **said: Any) -> Any:
+        """Return the data that its API answers, at a path such as `query`; raises ProcessError where it refuses."""
+        answer = urllib3.request("GET", f"{self.url}/api/v1/{path}", fields=said, timeout=60.0).json()
+        if answer["status"] != "success":
+            raise ProcessError(f"Prometheus does not answer {path} with {said}: {answer.get('error')}")
+        return answer["data"]
 
     def scrape(self, pods: Mapping[str, str]) -> None:
         """Have it scrape these pods from now on, and no others: host and port, and the pod that they belong to."""

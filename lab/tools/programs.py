@@ -24,7 +24,7 @@ class Program:
     package: str
     # The linker sets these, so that the program's version command tells the truth; a build from a module cannot know.
     stamps: tuple[str, ...]
-    ask: tuple[str, ...]  # None for a program that tells no version: it is built, whatever is on the PATH
+    ask: tuple[str, ...]  # Nothing for a program that tells no version: it is built, whatever is on the PATH
     seconds: int  # a first build of it alone on two cores, downloads included
     folder: Path = pins.FOLDER  # where the go.mod that pins it is
     # Which ones on the PATH fit, as minor versions: the pinned one or a newer one, unless this says otherwise.

@@ -213,6 +213,16 @@ class OpenaiServer(Server):
         return settings.sleep if isinstance(settings, VllmSettings) and isinstance(pool.loading, OnDemand) else None
 
     @property
+    def frontends(self) -> Frontends | None:
+        """Frontends that its pools share, where they do."""
+        return self.openai.frontends if isinstance(self.openai, DynamoSettings) else None
+
+    @property
+    def shared_node_selector(self) -> Mapping[str, str]:
+        """Labels that the nodes of shared frontends must carry."""
+        return self.frontends.node_selector if self.frontends else {}
+
+    @property
     def variables(self) -> Mapping[str, str]:
         """Environment variables of the engine's container."""
         return self.openai.environment

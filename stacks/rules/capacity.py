@@ -71,7 +71,7 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
             if model.footprint is not None and byte_count(model.footprint) > capacity:
                 room = f"{server.name}/{pool.name} has {gb(capacity)}: it could never be loaded"
                 what = f'model "{model.name}" takes {model.footprint}, and {room}'
-                place = ("models", stack.platform.models.index(model), "footprint")
+                place = (*stack.path_of(model), "footprint")
                 yield stack.source.problem(place, what, do="Put it on a pool whose replicas have more memory.")
         pinned = {model.name for model in models if model.pinned}
         kept = {"the pinned models": pinned} | {
@@ -104,11 +104,10 @@ def only_on_demand_models_are_pinned_or_idle(stack: Stack) -> Iterator[Problem]:
             continue
         do = "Take it away, or put the model on an on-demand pool."
         for model in stack.models_of(server, pool):
-            index = stack.platform.models.index(model)
             for key, said in (("pinned", model.pinned), ("idleSeconds", model.idle_seconds is not None)):
                 if said:
                     what = f'{key} of model "{model.name}" means nothing: {server.name}/{pool.name} evicts no model'
-                    yield stack.source.problem(("models", index, key), what, do=do, severity="advisory")
+                    yield stack.source.problem((*stack.path_of(model), key), what, do=do, severity="advisory")
 
 
 def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
@@ -121,7 +120,7 @@ def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
                 lease = f"leaseSeconds {pool.loading.lease_seconds} of {server.name}/{pool.name}"
                 what = f"idleSeconds {model.idle_seconds} is less than {lease}"
                 why = "A model in use would count as idle before its lease ends."
-                yield stack.source.problem(("models", stack.platform.models.index(model), "idleSeconds"), what, why)
+                yield stack.source.problem((*stack.path_of(model), "idleSeconds"), what, why)
 
 
 def products_that_are_asked_for_are_there(stack: Stack) -> Iterator[Problem]:

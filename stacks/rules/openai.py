@@ -7,10 +7,9 @@ from tidegate_contracts.openai import served_as
 
 from .. import devices
 from ..definition.models import Model
-from ..definition.openai import FRONTENDS, DynamoSettings, OpenaiServer
+from ..definition.openai import FRONTENDS, OpenaiServer
 from ..definition.pools import OnDemand, Preload, QueueScaling
 from ..definition.servers import Server
-from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Stack
 
@@ -42,14 +41,16 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
 def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
     """A process of an engine serves one version of its model, so each version has a pool of its own."""
     for _, server, pool in stack.pools():
-        for model in stack.models_of(server, pool) if isinstance(server, OpenaiServer) else ():
-            place, here = _place(stack, model), model.pools(server.pools[0].name)[pool.name]
+        if not isinstance(server, OpenaiServer):
+            continue
+        for model in stack.models_of(server, pool):
+            here = model.pools(server.pools[0].name)[pool.name]
             if len(here) > 1:
                 numbers = " and ".join(str(share.version) for share in here)
                 what = f'versions {numbers} of model "{model.name}" are in {server.name}/{pool.name}'
-                where = (*place, "versions", model.versions.index(here[1]))
+                where = (*stack.path_of(model), "versions", model.versions.index(here[1]))
                 do = "Give each version a pool of its own: write pool beside its weight."
-                if isinstance(server, OpenaiServer) and server.sleep_in(pool) is not None:
+                if server.sleep_in(pool) is not None:
                     do = "Name one version, and make a model of its own of another."
                 yield stack.source.problem(where, f"{what}, and a pool of kind openai serves one", do=do)
 
@@ -60,12 +61,12 @@ def versions_of_engines_are_named(stack: Stack) -> Iterator[Problem]:
         if isinstance(server, OpenaiServer) and model.alias is not None:
             what = f'model "{model.name}" has an alias, and nothing at the engines of {server.name} tells its version'
             do = "Say versions. Names by which calls know the model stand in servedNames."
-            yield stack.source.problem((*_place(stack, model), "alias"), what, do=do)
+            yield stack.source.problem((*stack.path_of(model), "alias"), what, do=do)
         candidate = model.mirror and model.mirror.version
         if isinstance(server, OpenaiServer) and candidate not in (None, *(share.version for share in model.versions)):
             what = f'no pool serves the candidate of model "{model.name}", version {candidate}'
             do = f"Add it to versions: {{version: {candidate}, weight: 0, pool: a pool of its own}}."
-            yield stack.source.problem((*_place(stack, model), "mirror", "version"), what, do=do)
+            yield stack.source.problem((*stack.path_of(model), "mirror", "version"), what, do=do)
 
 
 def only_engines_have_pools_for_versions_and_served_names(stack: Stack) -> Iterator[Problem]:
@@ -78,11 +79,11 @@ def only_engines_have_pools_for_versions_and_served_names(stack: Stack) -> Itera
                 what = f'version {share.version} of model "{model.name}" has a pool of its own'
                 why = f"{server.name} is of kind {server.kind}, whose pools serve all versions of their models."
                 do = "Say pool of the model, and none of its versions."
-                yield stack.source.problem((*_place(stack, model), "versions", number, "pool"), what, why, do)
+                yield stack.source.problem((*stack.path_of(model), "versions", number, "pool"), what, why, do)
         if model.served_names:
             what = f'model "{model.name}" has servedNames, and {server.name} is of kind {server.kind}'
             do = "Take them away: its models are called by their names."
-            yield stack.source.problem((*_place(stack, model), "servedNames"), what, do=do)
+            yield stack.source.problem((*stack.path_of(model), "servedNames"), what, do=do)
 
 
 def names_that_calls_say_are_of_one_model(stack: Stack) -> Iterator[Problem]:
@@ -103,16 +104,12 @@ def names_that_calls_say_are_of_one_model(stack: Stack) -> Iterator[Problem]:
                 if other is model:
                     what = f'{name} is {"the" if name == model.name else "a"} name of model "{model.name}" anyway'
                 do = "Choose another name for one of them." if key == "versions" else "Choose another name."
-                yield stack.source.problem((*_place(stack, model), key, number), what, do=do)
+                yield stack.source.problem((*stack.path_of(model), key, number), what, do=do)
 
 
 def _models(stack: Stack) -> Iterator[tuple[Server, Model]]:
     servers = {server.name: server for server in stack.platform.servers}
     yield from ((servers[model.server], model) for model in stack.platform.models if model.server in servers)
-
-
-def _place(stack: Stack, model: Model) -> PathInTree:
-    return ("models", stack.platform.models.index(model))
 
 
 def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[Problem]:
@@ -193,5 +190,5 @@ def shared_frontends_have_names_of_their_own(stack: Stack) -> Iterator[Problem]:
 
 def _with_frontends(stack: Stack) -> Iterator[tuple[int, OpenaiServer]]:
     for index, server in enumerate(stack.platform.servers):
-        if isinstance(server, OpenaiServer) and isinstance(server.openai, DynamoSettings) and server.openai.frontends:
+        if isinstance(server, OpenaiServer) and server.frontends:
             yield index, server

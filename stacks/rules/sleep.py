@@ -38,10 +38,9 @@ def models_that_sleep_say_what_they_take(stack: Stack) -> Iterator[Problem]:
     for _, server, pool, _, _ in _sleeping(stack):
         for model in stack.models_of(server, pool):
             if model.footprint is None:
-                place = ("models", stack.platform.models.index(model))
                 what = f'model "{model.name}" shares the slice of {server.name}/{pool.name}, and has no footprint'
                 do = "Say footprint: what vLLM may take of the slice for its weights, its cache and its work."
-                yield stack.source.problem(place, what, do=do)
+                yield stack.source.problem(stack.path_of(model), what, do=do)
 
 
 def models_that_sleep_have_one_version(stack: Stack) -> Iterator[Problem]:
@@ -53,8 +52,7 @@ def models_that_sleep_have_one_version(stack: Stack) -> Iterator[Problem]:
                     f'model "{model.name}" sleeps in {server.name}/{pool.name}, and has {len(model.versions)} versions'
                 )
                 do = "Name one version, and make a model of its own of another."
-                place = ("models", stack.platform.models.index(model), "versions")
-                yield stack.source.problem(place, what, do=do)
+                yield stack.source.problem((*stack.path_of(model), "versions"), what, do=do)
 
 
 def models_that_share_a_slice_are_few(stack: Stack) -> Iterator[Problem]:

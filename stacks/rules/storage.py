@@ -72,7 +72,7 @@ def staged_models_fit_their_tier(stack: Stack) -> Iterator[Problem]:
             why = "It cannot be loaded" if far else "Each load of it reads it from the repository"
             why = f"{why}, unless its files are smaller than what it takes in memory."
             do = f"Raise size of {tier.size}; a sixteenth of it is left to folders and the file system."
-            where = ("models", stack.platform.models.index(model), "footprint")
+            where = (*stack.path_of(model), "footprint")
             yield stack.source.problem(where, what, why, do, severity="advisory")
 
 

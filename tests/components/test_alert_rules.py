@@ -693,11 +693,27 @@ def promtool(*arguments: str | Path) -> str:
     return "" if ran.returncode == 0 and "FAILED" not in ran.stderr else ran.stdout + ran.stderr
 
 
+def promtool_test(folder: Path, *series: dict[str, str], rules: Path | None = None, **asked: Any) -> str:
+    """Return what promtool finds wrong over these series, with a file of rules; `asked` is what its format has for it.
+
+    Series are read each minute, and rules evaluated.
+    """
+    test = {"interval": "1m", "input_series": series, **asked}
+    files = [str(rules)] if rules else []
+    file = folder / "test.json"
+    file.write_text(json.dumps({"rule_files": files, "evaluation_interval": "1m", "tests": [test]}))
+    return promtool("test", "rules", file)
+
+
+def written(folder: Path, rules: list[dict[str, Any]]) -> Path:
+    file = folder / "rules.json"  # JSON is YAML
+    file.write_text(json.dumps({"groups": [{"name": "tidegate", "rules": rules}]}))
+    return file
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("rules") / "rules.json"  # JSON is YAML
-    made.write_text(json.dumps({"groups": [{"name": "tidegate", "rules": rules()}]}))
-    return made
+    return written(tmp_path_factory.mktemp("rules"), rules())
 
 
 def test_promtool_finds_nothing_wrong_with_the_rules(file: Path) -> None:
@@ -706,18 +722,12 @@ def test_promtool_finds_nothing_wrong_with_the_rules(file: Path) -> None:
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.alert} {case.about}".strip()) for case in CASES])
 def test_an_alert_fires_when_it_should_says_what_and_where_and_ends(case: Case, file: Path, tmp_path: Path) -> None:
-    minutes = sorted({*case.at, *case.quiet})
-    test = {
-        "interval": "1m",
-        "input_series": [*series_in(NAMESPACE, case), *series_in("elsewhere", case)],
-        "alert_rule_test": [
-            {"eval_time": f"{minute}m", "alertname": case.alert, "exp_alerts": expected_at(case, minute)}
-            for minute in minutes
-        ],
-    }
-    wanted = tmp_path / "test.json"
-    wanted.write_text(json.dumps({"rule_files": [str(file)], "evaluation_interval": "1m", "tests": [test]}))
-    assert not promtool("test", "rules", wanted)
+    series = [*series_in(NAMESPACE, case), *series_in("elsewhere", case)]
+    wanted = [
+        {"eval_time": f"{minute}m", "alertname": case.alert, "exp_alerts": expected_at(case, minute)}
+        for minute in sorted({*case.at, *case.quiet})
+    ]
+    assert not promtool_test(tmp_path, *series, rules=file, alert_rule_test=wanted)
 
 
 def test_a_version_answers_since_it_first_did_and_not_since_it_was_loaded_again(tmp_path: Path) -> None:
@@ -729,26 +739,19 @@ def test_a_version_answers_since_it_first_did_and_not_since_it_was_loaded_again(
     }
     case = Case("", "", series)
     wanted = {5: {"1": 0}, 40: {"2": 31}, 75: {"1": 0, "2": 31}, 1600: {"1": 1584, "2": 31}}
-    test = {
-        "interval": "1m",
-        "input_series": series_in(NAMESPACE, case),
-        "promql_expr_test": [
-            {
-                "expr": since,
-                "eval_time": f"{minute}m",
-                "exp_samples": [
-                    {"labels": of(since, namespace=NAMESPACE, model="resnet", version=version), "value": 60 * at}
-                    for version, at in found.items()
-                ],
-            }
-            for minute, found in wanted.items()
-        ],
-    }
-    asked, file = tmp_path / "test.json", tmp_path / "rules.json"
-    alone = [rule for rule in rules() if rule.get("record") == since]
-    file.write_text(json.dumps({"groups": [{"name": "tidegate", "rules": alone}]}))
-    asked.write_text(json.dumps({"rule_files": [str(file)], "evaluation_interval": "1m", "tests": [test]}))
-    assert not promtool("test", "rules", asked)
+    samples = [
+        {
+            "expr": since,
+            "eval_time": f"{minute}m",
+            "exp_samples": [
+                {"labels": of(since, namespace=NAMESPACE, model="resnet", version=version), "value": 60 * at}
+                for version, at in found.items()
+            ],
+        }
+        for minute, found in wanted.items()
+    ]
+    alone = written(tmp_path, [rule for rule in rules() if rule.get("record") == since])
+    assert not promtool_test(tmp_path, *series_in(NAMESPACE, case), rules=alone, promql_expr_test=samples)
 
 
 def test_every_alert_has_a_case() -> None:

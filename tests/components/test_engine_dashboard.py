@@ -5,23 +5,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import urllib3
 
 from components.alert_rules import alert_rules
 from components.dashboards.engine import ENGINE
-from components.openai import series
 from components.openai.relay import _RELAY
 from components.place import Place
 from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.process import HOST, free_ports
-from lab.local_plane.prometheus import NAMESPACE, prometheus
+from lab.local_plane.prometheus import NAMESPACE, Prometheus, prometheus
 from stacks.definition.environment import Objectives
 from tests.proxy.rigs.pytest_rigs import not_run
 
-from .dashboards import asked
+from .dashboards import ENGINES, asked
 
 pytestmark = pytest.mark.thorough
 MODEL, POD = "chat-v3", "chat-blue-0"
@@ -35,14 +33,8 @@ def called(server: Dynamo) -> None:
     assert urllib3.request("POST", url, json=said, timeout=30.0).status == 200
 
 
-def ask(url: str, path: str, **said: Any) -> Any:
-    answer = urllib3.request("GET", f"{url}/api/v1/{path}", fields=said, timeout=30.0).json()
-    assert answer["status"] == "success", (said, answer)
-    return answer["data"]
-
-
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, str]]:
     """A Prometheus that has seen a replica of Dynamo for some seconds, by the relay; and the text that it was told."""
     root = tmp_path_factory.mktemp("engine")
     with not_run("A REAL DYNAMO"), dynamo(root / "dynamo", [MODEL]) as server:
@@ -53,36 +45,35 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
             rules = alert_rules(Place("demo", NAMESPACE), Objectives())
             with prometheus(root / "prometheus", {f"{HOST}:{port}": POD}, rules=rules) as there:
                 end = time.monotonic() + 60
-                while not ask(there.url, "query", query="rate(dynamo_frontend_output_tokens_total[10s]) > 0")["result"]:
+                while not there.ask("query", query="rate(dynamo_frontend_output_tokens_total[10s]) > 0")["result"]:
                     called(server)
                     assert time.monotonic() < end
-                yield there.url, urllib3.request("GET", f"http://{HOST}:{port}/metrics").data.decode()
+                yield there, urllib3.request("GET", f"http://{HOST}:{port}/metrics").data.decode()
         finally:
             relay.kill()
             relay.wait()
 
 
 @pytest.mark.parametrize("title", PANELS)
-def test_a_panel_shows_a_real_engine(seen: tuple[str, str], title: str) -> None:
+def test_a_panel_shows_a_real_engine(seen: tuple[Prometheus, str], title: str) -> None:
     queries = [asked(query.expression, rate="10s") for query in PANELS[title].queries]
-    found = [each for query in queries for each in ask(seen[0], "query", query=query)["result"]]
+    found = [each for query in queries for each in seen[0].ask("query", query=query)["result"]]
     assert found, queries
     assert {each["metric"]["pod"] for each in found} == {POD}
     assert any(float(each["value"][1]) == float(each["value"][1]) for each in found), "but for no number"
 
 
-def test_its_names_are_those_that_are_asked_for(seen: tuple[str, str]) -> None:
-    names = {*series.RUNNING, *series.WAITING, *series.CACHE, *series.READ, *series.WRITTEN}
-    names |= {f"{each}_bucket" for each in series.FIRST_TOKEN} | {"dynamo_frontend_inflight_requests"}
+def test_its_names_are_those_that_are_asked_for(seen: tuple[Prometheus, str]) -> None:
+    names = ENGINES | {"dynamo_frontend_inflight_requests"}
     told = {line.partition("{")[0] for line in seen[1].splitlines()}
     of_the_mocker = {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"}
     assert {name for name in names if name.startswith("dynamo_")} | of_the_mocker <= told
 
 
-def test_prometheus_takes_every_line_and_alerts_have_nothing_to_say(seen: tuple[str, str]) -> None:
-    url = seen[0]
-    [target] = ask(url, "targets")["activeTargets"]
+def test_prometheus_takes_every_line_and_alerts_have_nothing_to_say(seen: tuple[Prometheus, str]) -> None:
+    there = seen[0]
+    [target] = there.ask("targets")["activeTargets"]
     assert (target["health"], target["lastError"]) == ("up", "")
-    assert ask(url, "query", query="tidegate_engine_up")["result"][0]["value"][1] == "1"
-    firing = ask(url, "query", query='ALERTS{alertname=~"TidegateEngine.*"}')["result"]
+    assert there.ask("query", query="tidegate_engine_up")["result"][0]["value"][1] == "1"
+    firing = there.ask("query", query='ALERTS{alertname=~"TidegateEngine.*"}')["result"]
     assert not firing, json.dumps(firing)

@@ -1,6 +1,5 @@
 """A pool that may have no replica keeps one for as long as anybody calls it: its query, held by promtool."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from stacks.resolve import resolve
 from stacks.validate import read_definition
 from tests.charts.rendering import declared
 
-from .test_alert_rules import NAMESPACE, Case, of, promtool, series_in
+from .test_alert_rules import NAMESPACE, Case, of, promtool_test, series_in
 
 ROOT = Path(__file__).parents[2]
 POOL = {"server": "ondemand", "pool": "device"}
@@ -42,21 +41,14 @@ def query() -> str:
 def test_whoever_calls_a_pool_keeps_its_replica(
     series: dict[str, str], wanted: dict[int, int | None], query: str, tmp_path: Path
 ) -> None:
-    test = {
-        "interval": "1m",
-        "input_series": [
-            *series_in(NAMESPACE, Case("", "", series)),
-            *series_in("elsewhere", Case("", "", {AT_A_REPLICA: "9x30", WAITING: "9x30", WAITED: "0+9x30"})),
-        ],
-        "promql_expr_test": [
-            {
-                "expr": query,
-                "eval_time": f"{minute}m",
-                "exp_samples": [] if value is None else [{"labels": "{}", "value": value}],
-            }
-            for minute, value in wanted.items()
-        ],
-    }
-    asked = tmp_path / "test.json"
-    asked.write_text(json.dumps({"evaluation_interval": "1m", "tests": [test]}))
-    assert not promtool("test", "rules", asked)
+    others = Case("", "", {AT_A_REPLICA: "9x30", WAITING: "9x30", WAITED: "0+9x30"})
+    samples = [
+        {
+            "expr": query,
+            "eval_time": f"{minute}m",
+            "exp_samples": [] if value is None else [{"labels": "{}", "value": value}],
+        }
+        for minute, value in wanted.items()
+    ]
+    both = [*series_in(NAMESPACE, Case("", "", series)), *series_in("elsewhere", others)]
+    assert not promtool_test(tmp_path, *both, promql_expr_test=samples)

@@ -14,7 +14,7 @@ from tidegate_proxy import tls
 from tidegate_proxy.guests import CONNECTION_BYTES, TLS_BYTES
 from tidegate_proxy.http.request import HttpRequest
 
-from tests.certificates import Authority
+from lab.local_cluster.certificates import Authority
 
 from .http.running_proxy import Caller, RunningProxy, request, served, until
 from .http.upstream import answering

@@ -45,6 +45,11 @@ class LanguagePlane:
     _stacks: dict[str, ExitStack] = field(default_factory=dict)
     _made: int = 0
 
+    @property
+    def names(self) -> Path:
+        """File of what pools' names stand for."""
+        return self.root / "names" / "pools.json"
+
     # --- what a cluster does
     def start(self, pool: str) -> str:
         """Run one more replica of a pool, and list it once it is ready, as a cluster does; return its name."""
@@ -78,11 +83,12 @@ class LanguagePlane:
             _host(each): [(HOST, self.pools[each][name].http_port) for name in listed]
             for each, listed in self._listed.items()
         }
-        write_names(self.root / "names.json", ports)
+        write_names(self.names, ports)
 
     def write(self) -> None:
         """Write all that the proxy reads."""
         folder = self.root / "proxy"
+        self.names.parent.mkdir(parents=True)
         (folder / "api-keys").mkdir(parents=True)
         (folder / "api-keys" / CALLER).write_text(hash_line(self.key) + "\n", "utf-8")
         servers = tuple(
@@ -149,7 +155,7 @@ def language_plane(root: Path, pools: Sequence[str] = (*[CHAT] * REPLICAS, CODE)
     try:
         for pool in pools:
             made.start(pool)
-        with proxy(root / "proxy", settings={"api_keys": "true"}, names=root / "names.json") as made.proxy:
+        with proxy(root / "proxy", settings={"api_keys": "true"}, names=made.names) as made.proxy:
             yield made
     finally:
         made.close()

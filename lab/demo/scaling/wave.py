@@ -1,17 +1,18 @@
 """A wave of load: callers that come and go, what became of each call, and what there was of replicas meanwhile."""
 
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tidegate_eviction.listing import fetch
 
 from lab.demo.playing import claim
 from lab.demo.visitor import BUSY as BUSY_STATUS
 from lab.demo.visitor import Reply, Visitor
+from lab.local_plane.process import repeating
 
 from .world import BUSY, PROXY, RARE, ScaledPlatform
 
@@ -80,23 +81,13 @@ class Wave:
     @contextmanager
     def callers(self, number: int, models: Sequence[str], pause: float = 0.0) -> Iterator[None]:
         """Have so many callers call these models, with a pause between two calls, as long as the block lasts."""
-        over = threading.Event()
-
-        def work(place: int) -> None:
-            while not over.wait(pause):
-                self.call(models[place % len(models)])
-
-        threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(number)]
-        self._callers += number
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            self._callers -= number
-            while any(thread.is_alive() for thread in threads):
-                self.step()
+        works = [partial(self.call, models[place % len(models)]) for place in range(number)]
+        with repeating(*works, pause=pause, meanwhile=self.step):
+            self._callers += number
+            try:
+                yield
+            finally:
+                self._callers -= number
 
     def step(self) -> Sample:
         """Look after the pods once, and at what there is."""

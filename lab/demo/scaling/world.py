@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import urllib3
 from tidegate_proxy.access.api_keys import new_key
 
 from lab.local_cluster import ClusterError, LocalCluster, crds, scaling
@@ -43,8 +42,7 @@ class ScaledPlatform:
 
     def ask(self, query: str) -> float | None:
         """Return what Prometheus answers, None where that is nothing."""
-        said = urllib3.request("GET", f"{self.prometheus.url}/api/v1/query", fields={"query": query}).json()
-        found = said["data"]["result"]
+        found = self.prometheus.ask("query", query=query)["result"]
         return float(found[0]["value"][1]) if found else None
 
     def readiness(self, name: str) -> str:

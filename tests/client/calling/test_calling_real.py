@@ -13,10 +13,10 @@ from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import NotFoundError, UnreachableError, UsageError
 from tidegate_proxy.access.api_keys import new_key
 
+from lab.local_cluster.certificates import Authority
 from lab.local_plane.process import HOST
 from lab.local_plane.proxy import proxy
 from lab.local_plane.triton import Triton
-from tests.certificates import Authority
 from tests.counts import examples
 from tests.proxy.rigs.pytest_rigs import Exposed, Front
 from tests.proxy.rigs.tables import SERVER

@@ -10,7 +10,7 @@ from tidegate.registry.manifest import manifest_of
 from tidegate.registry.signing import SigningKey, Trust, sign, verify
 from tidegate_contracts.manifest import Manifest
 
-from tests.certificates import Authority
+from lab.local_cluster.certificates import Authority
 
 from .conftest import World
 from .entries import entry, program

@@ -17,7 +17,7 @@ from lab.demo.stage import CALLER, platform
 from lab.demo.visitor import Visitor
 from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import Process
-from lab.local_plane.prometheus import alertmanager, prometheus
+from lab.local_plane.prometheus import Prometheus, alertmanager, prometheus
 from lab.local_plane.proxy import write_tables
 from tests.proxy.rigs.pytest_rigs import not_run
 
@@ -34,13 +34,12 @@ class Watched:
 
     plane: LocalEnvironment
     visitor: Visitor
-    prometheus: str
+    prometheus: Prometheus
     address: str
 
     def known(self) -> set[str]:
         """Return the alerts that fire, or will unless something changes."""
-        told = urllib3.request("GET", f"{self.prometheus}/api/v1/alerts").json()["data"]["alerts"]
-        return {each["labels"]["alertname"] for each in told}
+        return {each["labels"]["alertname"] for each in self.prometheus.ask("alerts")["alerts"]}
 
     def firing(self) -> dict[str, str]:
         """Return the alerts that are there, with their summaries."""
@@ -65,7 +64,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         visitor = Visitor([each.http for each in plane.proxies], plane.keys[CALLER])
         for model in ("sparrow", "ant", "bee"):
             assert visitor.want(model).is_right(model)
-        yield Watched(plane, visitor, seen.url, told)
+        yield Watched(plane, visitor, seen, told)
 
 
 @contextmanager

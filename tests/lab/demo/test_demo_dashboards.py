@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 from tidegate_contracts.metrics import EVICTION, PROXY, SECONDS
 
 from components.alert_rules import alert_rules, price_rule
@@ -20,7 +19,7 @@ from components.place import Place
 from lab.demo.stage import CALLER, platform
 from lab.demo.visitor import Visitor
 from lab.local_plane.environment import ON_DEMAND, POOL
-from lab.local_plane.prometheus import DATA, NAMESPACE, installed, prometheus
+from lab.local_plane.prometheus import DATA, NAMESPACE, Prometheus, installed, prometheus
 from stacks.definition.environment import Objectives
 from tests.components.dashboards import TRITON, asked, expressions, panels
 from tests.proxy.rigs.pytest_rigs import not_run
@@ -41,14 +40,8 @@ MOST_SERIES = 25_000
 """Series that one query may touch with a thousand models in each of three pods: Grafana asks some ten at once."""
 
 
-def ask(url: str, path: str, **said: Any) -> Any:
-    answer = urllib3.request("GET", f"{url}/api/v1/{path}", fields=said, timeout=60.0).json()
-    assert answer["status"] == "success", (said, answer)
-    return answer["data"]
-
-
 @pytest.fixture(scope="module")
-def under_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, float]]:
+def under_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, float]]:
     """A Prometheus that has seen the demo under load, and since when."""
     root = tmp_path_factory.mktemp("dashboards")
     with not_run("THE DEMO WITH A PROMETHEUS"), ExitStack() as stack:
@@ -73,7 +66,7 @@ def under_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
         ended.set()
         for each in callers:
             each.join()
-        yield there.url, began
+        yield there, began
 
 
 @pytest.mark.parametrize(
@@ -86,29 +79,29 @@ def under_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
         if "offset 12h" not in query.expression  # of what was a day ago nobody knows here
     ],
 )
-def test_a_panel_shows_something(under_load: tuple[str, float], title: str, expression: str) -> None:
-    url, began = under_load
+def test_a_panel_shows_something(under_load: tuple[Prometheus, float], title: str, expression: str) -> None:
+    there, began = under_load
     real = expression if title in QUIET else re.split(r" or (?:on \(|sum by|vector\()", expression)[0]
     said = asked(real, rate="10s", span="60s")
-    data = ask(url, "query_range", query=said, start=began, end=time.time(), step=STEP)["result"]
+    data = there.ask("query_range", query=said, start=began, end=time.time(), step=STEP)["result"]
     assert data, f"{title} is empty: {said}"
     values = [float(value) for series in data for _, value in series["values"]]
     assert any(value == value for value in values), f"{title} has but NaN: {said}"
 
 
 @pytest.fixture(scope="module")
-def thousand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, float]]:
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, float]]:
     """A Prometheus that has seen a thousand models at each of three proxies, policies and Tritons."""
     root = tmp_path_factory.mktemp("thousand")
     with not_run("PROMETHEUS"):
         end = int(time.time()) // 60 * 60 - 120
-        with seen(root, openmetrics(end)) as url:
-            yield url, float(end)
+        with seen(root, openmetrics(end)) as there:
+            yield there, float(end)
 
 
 @contextmanager
-def seen(root: Path, samples: str) -> Iterator[str]:
-    """Return where a Prometheus answers that has these samples, in OpenMetrics' text format."""
+def seen(root: Path, samples: str) -> Iterator[Prometheus]:
+    """Yield a Prometheus that has these samples, in OpenMetrics' text format."""
     package = installed()
     text = root / "samples.txt"
     text.write_text(samples, "utf-8")
@@ -119,7 +112,7 @@ def seen(root: Path, samples: str) -> Iterator[str]:
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     with prometheus(root / "prometheus") as there:
-        yield there.url
+        yield there
 
 
 def openmetrics(end: int) -> str:
@@ -157,19 +150,19 @@ def openmetrics(end: int) -> str:
 
 @pytest.mark.parametrize(("name", "expression"), expressions(), ids=[name for name, _ in expressions()])
 def test_no_query_is_expensive_with_a_thousand_models(
-    thousand: tuple[str, float], name: str, expression: str, record_property: Any
+    thousand: tuple[Prometheus, float], name: str, expression: str, record_property: Any
 ) -> None:
-    url, end = thousand
+    there, end = thousand
     chosen = (
         {"model": "model-7", "pod": "pod-1"} if not name.startswith(("platform", "proxy", "rollout", "mark")) else {}
     )
     said = asked(expression, rate="10m", span="30m", **chosen)
     began = time.monotonic()
-    ask(url, "query_range", query=said, start=end - 1800, end=end, step=30)
+    there.ask("query_range", query=said, start=end - 1800, end=end, step=30)
     record_property("seconds", round(time.monotonic() - began, 3))
     touched = 0
     for selector in re.findall(r"[a-zA-Z_:]+\{[^}]*\}", said):
-        counted = ask(url, "query", query=f"count({selector})", time=end)["result"]
+        counted = there.ask("query", query=f"count({selector})", time=end)["result"]
         touched += int(counted[0]["value"][1]) if counted else 0
     record_property("series", touched)
     assert touched <= MOST_SERIES, f"{said} touches {touched} series"
@@ -197,9 +190,9 @@ def test_whether_tonights_batch_fits_is_told_by_what_was_in_use_a_day_ago(tmp_pa
         )
     ]
     [panel] = [panel for _, panel in panels() if panel.title == "Will tonight's batch fit?"]
-    with not_run("PROMETHEUS"), seen(tmp_path, "\n".join([*lines, "# EOF", ""])) as url:
+    with not_run("PROMETHEUS"), seen(tmp_path, "\n".join([*lines, "# EOF", ""])) as there:
         now, a_day_ago = (
-            ask(url, "query", query=asked(query.expression), time=end)["result"][0]["value"][1]
+            there.ask("query", query=asked(query.expression), time=end)["result"][0]["value"][1]
             for query in panel.queries[1:]
         )
     assert (now, a_day_ago) == ("0", "150")

@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidegate_eviction.simulate.trace import read_trace
 
 from lab.demo import scenes, zoo
+from lab.demo.__main__ import CANNOT
+from lab.demo.playing import Scene
 from lab.demo.scenes import SCENES
 from lab.demo.visitor import Visitor
 from lab.local_plane.triton import installed
@@ -69,6 +72,21 @@ def demo(tmp_path: Path, *said: str) -> Iterator[tuple["subprocess.Popen[bytes]"
         if running.poll() is None:
             running.terminate()
             running.wait(GONE_SECONDS)
+
+
+def all_holds(tmp_path: Path, seconds: float, scenes: Sequence[Scene[Any]], *said: str) -> str:
+    """Run the demo's command to its end, and return what it said: all of its scenes hold, and nothing is left of it."""
+    with demo(tmp_path, *said) as (running, out):
+        status = running.wait(seconds)
+    text = out.read_text()
+    if status == CANNOT:
+        pytest.skip(f"NOT RUN: {text.strip()}")
+    assert status == 0, text
+    assert f"All {len(scenes)} hold" in text, text
+    assert all(scene.title in text for scene in scenes)
+    assert not list(tmp_path.glob("tidegate-demo-*"))
+    nothing_is_left(tmp_path, running.pid)
+    return text
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from urllib.error import HTTPError
 import pytest
 from tidegate_contracts import proxy_process
 
+from lab.local_cluster.certificates import Authority
 from lab.local_plane.proxy import Proxy, proxy, write_tables
-from tests.certificates import Authority
 
 from ..rigs.issuer import Issuer, answering, issuer
 from ..rigs.tables import GROUP, access_table, routing_table

@@ -20,9 +20,9 @@ from tidegate_proxy.access.api_keys import new_key
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
+from lab.local_cluster.certificates import Authority
 from lab.local_plane.process import HOST, Process, python_variables, running
 from lab.local_plane.proxy import Proxy, proxy, write_tables
-from tests.certificates import Authority
 
 from ..rigs.tables import access_table, write_key
 from .attacking import ATTACKS

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.certificates import Authority
+from lab.local_cluster.certificates import Authority
 
 from .harness import Rig, infer_request, method, rig, until
 

@@ -12,7 +12,7 @@ import pytest
 from tidegate_proxy.access.api_keys import hash_line, new_key
 from tidegate_proxy.access.jwks import TRUST_SECONDS
 
-from tests.certificates import Authority
+from lab.local_cluster.certificates import LASTS, Authority
 
 from ..http.running_proxy import KEY, Caller, RunningProxy, request, served, until
 from ..http.test_http_metrics import scrape, value
@@ -118,7 +118,7 @@ async def test_a_certificate_is_taken_over_without_a_dropped_connection(tmp_path
     async with served(tmp_path, answering(seconds=0.2), tls=True) as here:
         certificate = here.proxy.config.watched[-1]
         ends = value(await scrape(here), "certificate_expires_timestamp_seconds")
-        assert ends == pytest.approx(time() + 3600, abs=60)
+        assert ends == pytest.approx(time() + LASTS.total_seconds(), abs=60)
         kept = await connect(first)
         await kept.send(request())
         put(*second.pair("proxy"))

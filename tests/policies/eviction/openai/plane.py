@@ -23,7 +23,7 @@ from tidegate_eviction.serving.files import control_secret
 from lab.local_plane.policy import write_settings
 from lab.local_plane.process import Process, python_variables, running
 
-from ..rigs.driving import Heard
+from ..rigs.driving import Heard, followed
 
 MIB = 1 << 20
 DEVICE, FOOTPRINT, WEIGHTS, KEPT = 480 * MIB, 240 * MIB, 160 * MIB, 24 * MIB
@@ -145,13 +145,8 @@ async def following(here: Container, settings: EvictionSettings) -> AsyncIterato
     repository = kind.repository(settings.repository)
     driver = kind.driver(connection, lambda: repository, heard, lambda: settings)
     assert isinstance(driver, SleepDriver)
-    follow = asyncio.create_task(driver.follow())
-    try:
+    async with followed(driver):
         yield driver, heard
-    finally:
-        follow.cancel()
-        await asyncio.gather(follow, return_exceptions=True)
-        await driver.close()
 
 
 @asynccontextmanager

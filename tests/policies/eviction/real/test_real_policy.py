@@ -16,9 +16,9 @@ from tidegate_contracts import eviction_process
 from tidegate_contracts.eviction import ManagedModel, Tuning
 from tritonclient.utils import InferenceServerException
 
+from lab.local_cluster.certificates import Authority
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
 from lab.local_plane.triton import Triton, triton
-from tests.certificates import Authority
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from ..rigs import zoo

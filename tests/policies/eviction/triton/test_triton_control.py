@@ -16,7 +16,7 @@ from tidegate_eviction.triton.control import (
     certified_name,
 )
 
-from tests.certificates import Authority
+from lab.local_cluster.certificates import Authority
 
 from ..rigs.stand_in import SECRET, StandIn, serving
 

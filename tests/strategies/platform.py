@@ -238,7 +238,9 @@ def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
                 made["autoscaling"].pop(key, None)
         server_pools.append(_ran(made))
     repository = {"dataset": draw(st.sampled_from(dataset_names)), "path": "language"}
-    openai = {**draw(st.sampled_from(ENGINES)), "tensorParallelSize": size, **draw(settings)}
+    has_gpus = all(pool["placement"]["kind"] != "cpu" for pool in server_pools)
+    able = [each for each in ENGINES if has_gpus or {each["engine"], each.get("worker")}.isdisjoint(("nim", "trtllm"))]
+    openai = {**draw(st.sampled_from(able)), "tensorParallelSize": size, **draw(settings)}
     server = {"name": name, "kind": "openai", "image": "engine", "openai": openai, "pools": server_pools}
     return {**server, "repository": repository}
 

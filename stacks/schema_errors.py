@@ -225,10 +225,7 @@ class _Mistake:
 
 
 def _explained(mistakes: list[_Mistake]) -> list[_Mistake]:
-    """Name for each unknown key the one that it was meant to be, and drop mistakes that come of that.
-
-    That this one is missing, and where it tells parts of a choice apart, that keys of another part are unknown.
-    """
+    """Name for each unknown key the one that was meant; drop that it is missing, and unknown keys of its kind."""
     missing = {each.path for each in mistakes if each.type == "missing"}
     explained: set[Path] = set()
     for each in mistakes:
@@ -241,9 +238,5 @@ def _explained(mistakes: list[_Mistake]) -> list[_Mistake]:
             meant = nearest(word, lacking) or nearest(word, known, 1) or nearest(word, free) or nearest(word, known)
             each.meant = meant
             explained.add((*parent, meant))
-    return [
-        each
-        for each in mistakes
-        if not (each.type == "missing" and each.path in explained)
-        and not (each.elsewhere and (*each.path[:-1], each.tag) in explained)
-    ]
+    kept = [each for each in mistakes if each.type != "missing" or each.path not in explained]
+    return [each for each in kept if not each.elsewhere or (*each.path[:-1], each.tag) not in explained]

@@ -104,15 +104,11 @@ def _of_stacks(definition: Definition) -> Iterator[Problem]:
             alike.setdefault(problem, []).append(stack)
     for of_any, alike in found.items():
         (problem, stacks), *others = alike.items()
+        is_told = problem.severity == "advisory" or problem.what != of_any.what
         beside = ""
         if others:
             beside = f"Likewise in {listed(f'{each.name} ({it.where})' for it, more in others for each in more)}."
-        elif (
-            problem.severity == "error"
-            and problem.what == of_any.what
-            and len(stacks) < len(definition.stacks)
-            and not _is_in_overlay(problem, definition.document)
-        ):
+        elif not (is_told or len(stacks) == len(definition.stacks) or _is_in_overlay(problem, definition.document)):
             beside = f"Only in {listed(each.name for each in stacks)}."
         yield replace(problem, why="\n".join(filter(None, (problem.why, beside))))
 
@@ -157,10 +153,8 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
             new += [f"{problem.path}."] if advice else []
             if not (_is_missing(problem) and problem.path.startswith(tuple(new))):
                 every.append(replace(problem, do=advice or problem.do))
-    # What overlays lie over is not found behind a key that is mistyped, so that they seem to lack the rest of it.
-    is_mistyped = any(
-        each.what.startswith("unknown key") and not _is_in_overlay(each, document) for each in (*problems, *every)
-    )
+    # Behind a mistyped key it is not found what overlays lie over, and they seem to lack the rest of it.
+    is_mistyped = any(each.what.startswith("unknown key") for each in (*problems, *every))
     problems += (each for each in every if not (is_mistyped and _is_missing(each) and _is_in_overlay(each, document)))
     return found
 

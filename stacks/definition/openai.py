@@ -39,9 +39,7 @@ _REFUSED: Mapping[str, str] = {
 _REFUSED_BESIDE_SLEEP: Mapping[str, str] = {
     option: f"Tidegate sets --{option} itself beside sleep{from_}" for option, from_ in SET_BY_SLEEP.items()
 }
-CONTEXT_LENGTH: Final = "CONTEXT_LENGTH"
-COMMAND_VARIABLES: Final = ("MODEL", "SERVED_NAME", "HTTP_PORT", "TENSOR_PARALLEL_SIZE", CONTEXT_LENGTH)
-"""Variables for the command of an engine of one's own; the last one where a length is said."""
+COMMAND_VARIABLES: Final = ("MODEL", "SERVED_NAME", "HTTP_PORT", "TENSOR_PARALLEL_SIZE", "CONTEXT_LENGTH")
 _SET_BY_US = "is a variable that Tidegate sets itself"
 _OURS = (
     "^(HOME|USER|POD_(NAME|NAMESPACE|UID)|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*"

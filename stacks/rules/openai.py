@@ -9,14 +9,7 @@ from tidegate_contracts.openai import served_as
 from .. import devices
 from ..definition.datasets import ObjectStoreRepository
 from ..definition.models import Model
-from ..definition.openai import (
-    COMMAND_VARIABLES,
-    CONTEXT_LENGTH,
-    FRONTENDS,
-    CustomSettings,
-    DynamoSettings,
-    OpenaiServer,
-)
+from ..definition.openai import COMMAND_VARIABLES, FRONTENDS, CustomSettings, DynamoSettings, OpenaiServer
 from ..definition.placement import CpuPlacement
 from ..definition.pools import OnDemand, Preload, QueueScaling
 from ..definition.servers import Server
@@ -25,8 +18,6 @@ from ..problems import Problem, count_of, listed
 from ..stack import Definition, Stack
 from .references import models_name_servers_and_pools_that_exist, servers_that_reach_something_exist, suggestion
 
-_NEED_A_GPU = ("nim", "trtllm")
-_HAVE_A_BUILD_FOR_PROCESSORS = ("vllm", "sglang")
 _PLACEHOLDER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
 """Capitals alone: in words of a shell, $(date) is its own."""
 
@@ -165,19 +156,17 @@ def engines_on_processors_are_built_for_them(stack: Stack) -> Iterator[Problem]:
     for path, server, pool in stack.pools():
         if not isinstance(server, OpenaiServer) or not isinstance(pool.placement, CpuPlacement):
             continue
-        it = server.openai
-        engine = it.worker if isinstance(it, DynamoSettings) else it.engine
-        if engine in _NEED_A_GPU or engine in _HAVE_A_BUILD_FOR_PROCESSORS:
-            said = "placement" in pool.model_fields_set
-            what = f"{server.name}/{pool.name} has no GPU{'' if said else ': no placement is said'}"
-            where: PathInTree = (*path, "placement") if said else path
-            do = "Say placement: {kind: gpu}, or a slice of one."
-            if engine in _NEED_A_GPU:
-                yield stack.source.problem(where, f"{what}, and {engine} runs on none without", do=do)
-            else:
-                why = f"{engine} runs there by a build of its own for processors, and no other."
-                do = f"{do} If image {server.image} is such a build, all is well."
-                yield stack.source.problem(where, what, why, do, severity="advisory")
+        engine = server.openai.worker if isinstance(server.openai, DynamoSettings) else server.openai.engine
+        said = "placement" in pool.model_fields_set
+        what = f"{server.name}/{pool.name} has no GPU{'' if said else ': no placement is said'}"
+        where: PathInTree = (*path, "placement") if said else path
+        do = "Say placement: {kind: gpu}, or a slice of one."
+        if engine in ("nim", "trtllm"):
+            yield stack.source.problem(where, f"{what}, and {engine} runs on none without", do=do)
+        elif engine in ("vllm", "sglang"):
+            why = f"{engine} runs there by a build of its own for processors, and no other."
+            do = f"{do} If image {server.image} is such a build, all is well."
+            yield stack.source.problem(where, what, why, do, severity="advisory")
 
 
 def what_a_command_holds_is_filled_in(stack: Stack) -> Iterator[Problem]:
@@ -186,13 +175,13 @@ def what_a_command_holds_is_filled_in(stack: Stack) -> Iterator[Problem]:
         if not isinstance(server, OpenaiServer):
             continue
         known = {"HOME", "USER", *COMMAND_VARIABLES, *server.variables, *stack.platform.pods.environment}
-        known -= {CONTEXT_LENGTH} if server.openai.context_length is None else set()
+        known -= {"CONTEXT_LENGTH"} if server.openai.context_length is None else set()
         words = [(key, *word) for key, words in server.words.items() for word in enumerate(words)]
         for key, number, word in words:
             for name in sorted({*_PLACEHOLDER.findall(word.replace("$$", ""))} - known):
                 what = f"no variable of {server.name} is called {name}, and $({name}) would stay as it is"
                 do = f"{suggestion(name, known)} As it is it may stay by $$({name})."
-                if name == CONTEXT_LENGTH:
+                if name == "CONTEXT_LENGTH":
                     do = "Say openai.contextLength, or take the argument away."
                 yield stack.source.problem(("servers", index, "openai", key, number), what, do=do)
 

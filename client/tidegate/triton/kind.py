@@ -30,6 +30,7 @@ HARMLESS: Final = ("version_policy", "dynamic_batching", "instance_group", "mode
 class TritonKind:
     """Entries are folders of a Triton model repository: `config.pbtxt` and a folder for each version."""
 
+    entry = "a Triton model's, with config.pbtxt and a version's folder, 1/"
     follows_repository = True
     speaks_v2 = True
 

@@ -26,7 +26,8 @@ Tree = Mapping[str, Any]
 MARGIN: Final = 1.25  # What a first load is charged more than its footprint.
 GREEDY: Final = 1.5
 """Models that go for each load of a model, on average, above which it takes the room of several. One that most
-evictions are for is then tried in a pool of its own; of equal models, a few evictions may be mostly for any of them."""
+evictions are for is then tried in a pool of its own; of equal models, a few evictions may be mostly for any of them.
+A single load says little: a first one is charged a margin, for which one model more may go."""
 _MOST_TRIED = 3  # Models that it is tried with to pin them.
 _MEBIBYTE = 1 << 20
 _NOT_IN_A_NAME = re.compile("[^a-z0-9]+")
@@ -106,8 +107,9 @@ def remedies(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
     for model in [each for each in used if each not in now.pinned and found.models[each].evicted][:_MOST_TRIED]:
         yield Remedy(f"pin {model}", subject.of_model(model, pinned=True), replace(now, pinned=now.pinned | {model}))
     others = sum(each.evicted_others for each in found.models.values())
-    for model in [n for n, each in found.models.items() if each.evicted_others > max(others / 2, GREEDY * each.loads)]:
-        if (made := _pool_for(subject, model)) is not None:
+    for model, each in found.models.items():
+        is_greedy = each.evicted_others > max(others / 2, GREEDY * max(each.loads, 2))
+        if is_greedy and (made := _pool_for(subject, model)) is not None:
             change, size = made
             yield Remedy(f"another pool for {model}", change, replace(now, pinned=now.pinned - {model}), size, (model,))
     for keys, capacity, size in _larger(subject, now.capacity_bytes):

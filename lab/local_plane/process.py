@@ -90,6 +90,7 @@ class Process:
 
     def stop(self) -> int:
         """Ask it to end, insist after a while, and leave none of its group; return its status."""
+        was_waited_for = self.popen.returncode is not None
         try:
             if self.popen.poll() is None:
                 self.popen.terminate()
@@ -97,9 +98,10 @@ class Process:
         except subprocess.TimeoutExpired:
             return -signal.SIGKILL
         finally:
-            # Children that outlived it: the group still has its name.
-            with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
+            # Children that outlived it: the group still has its name, unless another process was given that long after.
+            if not (was_waited_for and Path(f"/proc/{self.pid}").exists()):
+                with suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal.SIGKILL)
             self.popen.wait()
 
 

@@ -73,19 +73,21 @@ def test_a_working_set_that_is_larger_than_the_slice_wants_a_larger_one(tmp_path
     assert pool.placement.profile == "2g.20gb"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("gone", "is_tried"), [(140.0, False), (160.0, True)])
+@pytest.mark.parametrize(
+    ("number", "gone", "is_tried"), [(100.0, 140.0, False), (100.0, 160.0, True), (1.0, 2.0, False), (1.0, 4.0, True)]
+)
 def test_a_pool_of_its_own_is_tried_for_a_model_whose_loads_take_the_room_of_several(
-    tmp_path: Path, gone: float, is_tried: bool
+    tmp_path: Path, number: float, gone: float, is_tried: bool
 ) -> None:
     found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
     made = Made()
     calls(made, dict.fromkeys(SMALL, 200.0), late=500.0, waited=5000.0)
     for name in SMALL:
-        loads(made, name, 100.0, 10.0, 3e9, evicted=99.0)
+        loads(made, name, number, 10.0, 3e9, evicted=99.0)
     greatest, *others = SMALL
     went_for(made, greatest, gone)
     for name in others:
-        went_for(made, name, 100.0 / len(others))
+        went_for(made, name, number / len(others))
     subject, _ = advice_for(found, made)
     setting = setting_of_pool(subject.pool, subject.models)
     assert setting is not None

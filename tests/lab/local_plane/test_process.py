@@ -1,0 +1,38 @@
+"""What is left of a process that has been stopped, and of what was never its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from select import select
+
+import pytest
+
+from lab.local_plane.process import Process, running
+
+WAITS = "import time; time.sleep(600)"
+PARENT = f"""
+import subprocess, sys
+print(subprocess.Popen([sys.executable, '-c', '{WAITS}']).pid, flush=True)
+"""
+
+
+def test_children_that_outlive_their_process_end_with_it_also_where_it_was_waited_for(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running("parent", [sys.executable, "-c", PARENT], log) as parent:
+        parent.popen.wait(30)
+        child = os.pidfd_open(int(log.read_text()))
+        assert not select([child], [], [], 0)[0]
+    assert select([child], [], [], 30)[0]
+    os.close(child)
+
+
+def test_a_process_that_got_the_id_of_one_that_ended_long_ago_lives_on(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with subprocess.Popen([sys.executable, "-c", WAITS], start_new_session=True) as another:
+        ended.pid = another.pid
+        Process("ended", ended, tmp_path / "log").stop()
+        with pytest.raises(subprocess.TimeoutExpired):
+            another.wait(1)
+        another.kill()

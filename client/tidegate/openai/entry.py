@@ -80,7 +80,7 @@ class HubEntry:
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """What config.json says; nothing where it is none."""
-        return (self.json(CONFIG) if CONFIG in self.files else None) or {}
+        return self.json(CONFIG) or {}
 
     @property
     def architectures(self) -> tuple[str, ...]:
@@ -102,32 +102,28 @@ class HubEntry:
     @property
     def chats(self) -> bool:
         """Whether it says how a chat becomes a text."""
-        said = self.json(_TOKENIZER_CONFIG) if _TOKENIZER_CONFIG in self.files else None
-        return any(each in self.files for each in _TEMPLATES) or bool((said or {}).get("chat_template"))
+        said = self.json(_TOKENIZER_CONFIG) or {}
+        return any(each in self.files for each in _TEMPLATES) or bool(said.get("chat_template"))
+
+    @cached_property
+    def said(self) -> dict[str, Any]:
+        """What files of JSON say that lie in the folder itself, each read once."""
+        said = {}
+        for name in (each for each in self.files if each.endswith(".json") and "/" not in each):
+            try:
+                if self.files[name] > _MOST_JSON:
+                    raise ValueError("it is too long for one")
+                said[name] = json.loads((self.folder / name).read_bytes())
+            except (OSError, ValueError, RecursionError) as wrong:
+                self.found.append(error("this is no JSON object", name, plain(wrong), "get it again"))
+        return said
 
     def json(self, name: str) -> dict[str, Any] | None:
-        """Return what a file of it says; None, and a finding, where that is no JSON object."""
-        said, why = self._read(name)
-        if isinstance(said, dict):
-            return said
-        self.found.append(error("this is no JSON object", name, why or "it is something else", "get it again"))
-        return None
-
-    def names_code(self, name: str) -> bool:
-        """Tell whether a file of JSON says that code is to be run; a finding where nobody can tell."""
-        said, why = self._read(name)
-        if why:
-            self.found.append(error("this is no JSON object", name, why, "get it again"))
-        return _has_auto_map(said)
-
-    def _read(self, name: str) -> tuple[Any, str]:
-        """Return what a file of JSON says, and why that cannot be read."""
-        try:
-            if self.files[name] > _MOST_JSON:
-                raise ValueError("it is too long for one")
-            return json.loads((self.folder / name).read_bytes()), ""
-        except (OSError, ValueError, RecursionError) as wrong:
-            return None, plain(wrong)
+        """Return what a file of it says; None where there is none or, with a finding, where that is no JSON object."""
+        said = self.said.get(name)
+        if name in self.said and not isinstance(said, dict):
+            self.found.append(error("this is no JSON object", name, "it is something else", "get it again"))
+        return said if isinstance(said, dict) else None
 
 
 def _is_pointer(file: str) -> bool:
@@ -162,14 +158,14 @@ def show_entry(entry: HubEntry, name: str) -> ShownHubEntry:
 def _configuration(entry: HubEntry) -> Iterator[Finding]:
     if CONFIG not in entry.names:
         yield error("it is not there", CONFIG, "engines learn from it what kind of model it is", "get the whole folder")
-    elif CONFIG in entry.files and entry.json(CONFIG) is not None and not entry.architectures:
+    elif entry.json(CONFIG) is not None and not entry.architectures:
         yield error("it names no architectures", CONFIG, do="get the configuration of the model")
 
 
 def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
     if not any(each in _TOKENIZERS or each.endswith(".tiktoken") for each in entry.names):
         yield error("there is no tokenizer", _TOKENIZERS[0], "without one no text can be read", "get the whole folder")
-    said = entry.json(_TOKENIZERS[0]) if _TOKENIZERS[0] in entry.files else None
+    said = entry.json(_TOKENIZERS[0])
     size = text_config(entry.config).get("vocab_size")
     if said is not None and isinstance(size, int) and (most := _largest_token(said)) >= size:
         why = f"it has the token {most}, and vocab_size of {CONFIG} is {size}"
@@ -189,14 +185,13 @@ def _weights(entry: HubEntry) -> Iterator[Finding]:
             numbers = range(1, min(int(match[3]), _MOST_SHARDS) + 1)
             others = (f"{match[1]}-{number:05}-of-{match[3]}{WEIGHTS}" for number in numbers)
             wanted |= dict.fromkeys([INDEX, *others], f"{name} is one of so many")
-    index = entry.json(INDEX) if INDEX in entry.files else None
+    index = entry.json(INDEX)
     placed = {} if index is None else index.get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(each, str) for each in placed.values()):
         yield error("it has no weight_map", INDEX, do="get it again")
         placed = {}
     wanted |= dict.fromkeys(placed.values(), f"{INDEX} names it")
-    missing = wanted.keys() - entry.names
-    for name in sorted(missing):
+    for name in sorted(wanted.keys() - entry.names):
         yield error("it is not there", name, wanted[name], "get the whole folder")
     do = f"get it and {INDEX} again: they are not of one model"
     for name in sorted({*placed.values()} & entry.tensors.keys()):
@@ -204,7 +199,7 @@ def _weights(entry: HubEntry) -> Iterator[Finding]:
         if odd := sorted(listed ^ entry.tensors[name].keys()):
             has = "has no" if odd[0] in listed else "has a"
             yield error(f"it {has} tensor {odd[0]}", name, f"{INDEX} says otherwise", do)
-    if not missing and names == entry.tensors.keys():
+    if (names | wanted.keys()) - {INDEX} == entry.tensors.keys():
         found = {name: tensor for tensors in entry.tensors.values() for name, tensor in tensors.items()}
         yield from check_decoder(entry.config, found)
 
@@ -214,9 +209,8 @@ def _strange(entry: HubEntry, *, trusted: bool) -> Iterator[Finding]:
         why, do = "a pickle runs whatever is in it when it is read", "keep weights as safetensors, and take it away"
         yield error("no engine is to load this", path, why, do)
     # transformers looks for it in the settings of processors, of video and of whatever comes next, too.
-    settings = [path for path in entry.files if path.endswith(".json") and "/" not in path]
     code = [path for path in entry.files if path.endswith(".py")]
-    code += [path for path in settings if entry.names_code(path)]
+    code += [path for path, said in entry.said.items() if _has_auto_map(said)]
     found, do = (warning, "") if trusted else (error, "where you have read it, and trust it, say --trusted")
     for path in code:
         yield found("it brings code", path, "engines run it where they are told to (--trust-remote-code)", do)

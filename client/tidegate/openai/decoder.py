@@ -73,15 +73,17 @@ def _layers(part: Mapping[str, Any], there: set[int]) -> Iterator[Finding]:
 
 def _type(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Iterator[Finding]:
     parts = (text_config(config), config)
-    said = next((part[key] for part in parts for key in ("dtype", "torch_dtype") if key in part), None)
+    keys = ((key, part[key]) for part in parts for key in ("dtype", "torch_dtype") if key in part)
+    key, said = next(keys, ("", None))
     sizes: Counter[str] = Counter()
     for tensor in tensors.values():
         sizes[tensor.dtype] += math.prod(tensor.shape)
     most = _TYPES.get(max(sizes, key=sizes.__getitem__, default=""))
     quantised = any(key.startswith("quantization") for part in parts for key in part)
     if said in (*_TYPES.values(),) and most not in (None, said) and not quantised:
-        what, why = f"its type is {said}, and most of the weights are {most}", "engines convert them as they load"
-        yield warning(what, CONFIG, why, "see that this is meant, and that both are of one model")
+        what = f"{key} is {said}, and most of the weights are {most}"
+        do = "see that this is meant, and that both are of one model"
+        yield warning(what, CONFIG, "engines convert them as they load", do)
 
 
 def _number(said: Mapping[str, Any], key: str) -> int | None:

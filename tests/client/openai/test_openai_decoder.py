@@ -86,8 +86,8 @@ def test_sizes_of_another_model_are_errors(change: dict[str, int], said: str, *,
     [
         ({"vocab_size": WORDS - 1}, f"vocab_size is {WORDS - 1}, and model.embed_tokens.weight has {WORDS} rows"),
         ({"num_hidden_layers": 2}, "num_hidden_layers is 2, and there are weights of layer 2"),
-        ({"torch_dtype": "float16"}, "its type is float16, and most of the weights are bfloat16"),
-        ({"dtype": "float32"}, "its type is float32, and most of the weights are bfloat16"),
+        ({"torch_dtype": "float16"}, "torch_dtype is float16, and most of the weights are bfloat16"),
+        ({"dtype": "float32"}, "dtype is float32, and most of the weights are bfloat16"),
     ],
 )
 def test_what_some_engine_takes_is_a_warning(change: dict[str, Any], said: str) -> None:

@@ -1,15 +1,18 @@
 """A language model is looked at before it is registered: whole, of one piece, and without code that nobody trusts."""
 
 import json
+import os
 import struct
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegate import Tidegate
 from tidegate.calling.credentials import Credential
 from tidegate.calling.proxy import ProxyClient
 from tidegate.cli.model import check, show
@@ -54,6 +57,11 @@ def hole(file: Path, tensor: str) -> None:
     write_safetensors(file, {name: (4, 64) for name in LAYERS if name != tensor})
     placed = json.loads((file.parent / INDEX).read_text())["weight_map"]
     change(file.parent / INDEX, weight_map={name: place for name, place in placed.items() if name != tensor})
+
+
+def long(file: Path) -> None:
+    with file.open("wb") as opened:
+        opened.truncate((1 << 28) + 1)  # takes no place on the disk
 
 
 def moved(file: Path) -> None:
@@ -110,6 +118,9 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     (ONE, headed(b'{"a'), "its header is no JSON: line 1, column 2: Unterminated string"),
     (ONE, headed(b"{}[]"), "its header is no JSON: line 1, column 3: Extra data"),
     (ONE, headed(b"[" * 100_000), "its header is no JSON: too many things lie in one another"),
+    (ONE, headed(b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}'), "does not have the bytes that its"),
+    (ONE, headed(b'{"a": {"dtype": "F32", "shape": [], "data_offsets": [4, 0]}}'), "does not have the bytes that its"),
+    (ONE, headed(b'{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}'), "does not say type, shape and"),
     (ONE, headed(b"[]"), "its header does not say type, shape and place of each tensor"),
     (ONE, headed(b'{"a": {"dtype": "F1", "shape": [], "data_offsets": [0, 0]}}'), "of the type F1, which is not known"),
     (ONE, cut, f"{ONE}: error: this file is not whole"),
@@ -122,6 +133,8 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("pytorch_model.bin", Path.touch, "pytorch_model.bin: error: no engine is to load this"),
     ("training/optimizer.pt", below, "training/optimizer.pt: error: no engine"),
     ("modeling.py", Path.touch, "modeling.py: error: it brings code"),
+    ("vocab.json", long, "why: it is too long for one"),
+    ("pipe", os.mkfifo, "pipe: error: this is neither a file nor a folder"),
 ]
 
 
@@ -162,6 +175,30 @@ def test_weights_that_are_one_file_must_be_there_too(tmp_path: Path) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     (entry / "model.safetensors").unlink()
     assert [each.what for each in KIND.check(entry)] == ["there are no weights"]
+
+
+@pytest.mark.parametrize("wrong", ["entry", "golden request"])
+def test_what_cannot_be_registered_is_told_before_all_of_its_weights_are_read(tmp_path: Path, wrong: str) -> None:
+    entry = write_entry(tmp_path / "chat", "one")
+    change(entry / "config.json", num_hidden_layers=3 if wrong == "entry" else 2)
+    begun = []
+
+    @contextmanager
+    def progress(what: str, _size: int) -> Iterator[Callable[[int], None]]:
+        begun.append(what)
+        yield lambda _bytes: None
+
+    said = "no weights of layer 2" if wrong == "entry" else "neither a chat"
+    with Tidegate(progress=progress) as tidegate, pytest.raises(TidegateError, match=said):
+        tidegate.register(entry, golden={"inputs": []})
+    assert begun == []
+
+
+def test_an_entry_without_its_configuration_is_not_registered(tmp_path: Path) -> None:
+    entry = write_entry(tmp_path / "chat", "one")
+    (entry / "config.json").unlink()
+    with pytest.raises(UsageError, match=r"it has no config\.json"):
+        manifest_of(entry)
 
 
 def test_code_that_is_trusted_is_told_all_the_same(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ _NO_ROOM = 'type="busy",reason=~"no-room|queued|queue-full"'
 """What proxies count of calls that another replica would have had room for."""
 _WAKING_SECONDS = 5  # Between two looks whether somebody calls a pool that has no replica.
 _NEVER_REACHED = "1000000"
+_FULL_PERCENT = "90"  # The HPA controller lets pass what is a tenth more, and a first load takes a margin.
 # Without a secret Triton would be open to all clients: rather no Triton. With a policy it is there: the kubelet
 # starts Triton only after the policy's start-up probe has passed. Nobody needs the control protocols of a server that
 # polls: its secret is forgotten as soon as it is made.
@@ -101,12 +102,13 @@ def _queue_autoscaler(
     # The policy's own questions are no calls: a pool that nobody calls would never be idle.
     of_calls = f'{of_pods},model!="{triton.MEMORY_MODEL}"'
 
+    def at_server(make: Callable[[str], Made]) -> Made:
+        """Return what `make` makes of the labels by which proxies tell of this pool's server."""
+        return called(pool.server, lambda server: make(f'namespace="{metadata.namespace}",server="{server}"'))
+
     def at_proxies(make: Callable[[str], Made]) -> Made:
         """Return what `make` makes of the labels by which proxies tell of this pool."""
-        here = f'namespace="{metadata.namespace}"'
-        return called(
-            pool.server, lambda server: called(pool.args, lambda name: make(f'{here},server="{server}",pool="{name}"'))
-        )
+        return at_server(lambda labels: called(pool.args, lambda name: make(f'{labels},pool="{name}"')))
 
     one_step = [{"type": "Pods", "value": 1, "periodSeconds": scaling.step_seconds}]
     return k8s.apiextensions.CustomResource(
@@ -147,6 +149,20 @@ def _queue_autoscaler(
                         f"{scaling.busy_percent}",
                     ),
                 ],
+                of_kind(
+                    pool.args.loading,
+                    OnDemand,
+                    # What the models of the last two minutes take of memory, in per cent of what one replica has. One
+                    # that finds no room is few of all calls where others are called all the time.
+                    lambda _: [
+                        _trigger(
+                            scaling,
+                            at_server(lambda labels: _room(of_pods, labels)),
+                            _FULL_PERCENT,
+                            metric_type="AverageValue",
+                        ),
+                    ],
+                ),
                 if_true(
                     scaling.min,
                     lambda: None,
@@ -181,6 +197,14 @@ def _busy(told: str, of_calls: str) -> str:
     busy = f"(sum(rate(tidegate_proxy_problems_total{{{told}}}[2m])) or vector(0))"
     answered = f"(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])) or vector(0))"
     return f"100 * {busy} / clamp_min({busy} + {answered}, 0.001)"
+
+
+def _room(of_pods: str, of_server: str) -> str:
+    in_use = f"max by (model) (max_over_time(tidegate_eviction_model_leases{{{of_pods}}}[2m])) > 0"
+    refused = f"increase(tidegate_proxy_model_problems_total{{{of_server},{_NO_ROOM}}}[2m])"
+    takes = f"max by (model) (tidegate_eviction_model_footprint_bytes{{{of_pods}}})"
+    capacity = f'max(tidegate_eviction_bytes{{{of_pods},kind="capacity"}})'
+    return f"100 * sum({takes} and ({in_use} or sum by (model) ({refused}) > 0)) / {capacity} or vector(0)"
 
 
 def _called(labels: str) -> str:

@@ -146,7 +146,8 @@ Loading = Annotated[Preload | OnDemand, Field(discriminator="mode")]
 
 
 class QueueScaling(ReplicaBounds):
-    """Replicas follow what callers wait for: their server's queues, and room for models; needs KEDA and Prometheus."""
+    """Replicas follow what callers wait for: their server's queues, and room for the models in use; needs KEDA and
+    Prometheus."""
 
     kind: Literal["queue"]
     min: Annotated[int, Field(ge=0, le=1000)]

@@ -1,6 +1,7 @@
-"""A pool that may have no replica keeps one for as long as anybody calls it: its query, held by promtool."""
+"""What KEDA asks of a pool, held by promtool: who calls it, and the room that models in use take."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,36 @@ AT_A_REPLICA = of("tidegate_proxy_replica_in_flight", **POOL, replica="10.0.0.7:
 IDLE = {WAITING: "0x30", WAITED: "1x30"}
 
 
+GIB = 1 << 30
+LEASES, FOOTPRINT = "tidegate_eviction_model_leases", "tidegate_eviction_model_footprint_bytes"
+PODS = ["ondemand-device-0", "ondemand-device-1"]
+ROOM = {
+    **{of("tidegate_eviction_bytes", pod=pod, kind="capacity"): f"{4 * GIB}x30" for pod in PODS},
+    **{of(FOOTPRINT, pod=pod, model=name, **{"from": "declared"}): f"{GIB}x30" for pod in PODS for name in "abcdef"},
+    **{of(LEASES, pod=PODS[0], model=name): "1x30" for name in "abc"},
+}
+REFUSED = {"server": "ondemand", "type": "busy", "reason": "no-room"}
+
+
 @pytest.fixture(scope="module")
-def query() -> str:
+def queries() -> list[str]:
     """What KEDA asks of the pool."""
     definition = read_definition(ROOT / "tests/definitions/everything.yaml")
     objects = declared(resolve(definition.stacks[0], definition.lock))
     (scaled,) = (one for one in objects if one["kind"] == "ScaledObject" and one["spec"].get("minReplicaCount") == 0)
-    return str(scaled["spec"]["triggers"][-1]["metadata"]["query"])
+    return [str(each["metadata"]["query"]) for each in scaled["spec"]["triggers"]]
+
+
+def samples(query: str, wanted: dict[int, int | None]) -> list[dict[str, Any]]:
+    """Return what promtool is to find at each minute."""
+    return [
+        {
+            "expr": query,
+            "eval_time": f"{minute}m",
+            "exp_samples": [] if value is None else [{"labels": "{}", "value": value}],
+        }
+        for minute, value in wanted.items()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -39,16 +63,28 @@ def query() -> str:
     ids=["nobody", "nobody and no replica", "a caller that waits", "calls under way", "no series"],
 )
 def test_whoever_calls_a_pool_keeps_its_replica(
-    series: dict[str, str], wanted: dict[int, int | None], query: str, tmp_path: Path
+    series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
 ) -> None:
     others = Case("", "", {AT_A_REPLICA: "9x30", WAITING: "9x30", WAITED: "0+9x30"})
-    samples = [
-        {
-            "expr": query,
-            "eval_time": f"{minute}m",
-            "exp_samples": [] if value is None else [{"labels": "{}", "value": value}],
-        }
-        for minute, value in wanted.items()
-    ]
     both = [*series_in(NAMESPACE, Case("", "", series)), *series_in("elsewhere", others)]
-    assert not promtool_test(tmp_path, *both, promql_expr_test=samples)
+    assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[-1], wanted))
+
+
+@pytest.mark.parametrize(
+    ("series", "wanted"),
+    [
+        ({}, {10: 0}),  # there is no replica
+        (ROOM, {10: 75}),
+        ({**ROOM, of(LEASES, pod=PODS[1], model="c"): "1x30"}, {10: 75}),  # it is at both
+        ({**ROOM, of(LEASES, pod=PODS[1], model="d"): "1x9 stale"}, {9: 100, 10: 100, 13: 75}),
+        ({**ROOM, of("tidegate_proxy_model_problems_total", model="e", **REFUSED): "0x9 1x20"}, {9: 75, 11: 100}),
+        ({**ROOM, of("tidegate_proxy_model_problems_total", model="x", **REFUSED): "0+1x30"}, {10: 75}),
+    ],
+    ids=["none", "three models in use", "at two replicas", "out of use", "refused", "of another pool"],
+)
+def test_models_in_use_and_those_that_found_no_room_are_what_a_pool_has_to_hold(
+    series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
+) -> None:
+    other = Case("", "", ROOM)
+    both = [*series_in(NAMESPACE, Case("", "", series)), *series_in("elsewhere", other)]
+    assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[2], wanted))

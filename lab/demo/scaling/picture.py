@@ -31,6 +31,7 @@ def draw(wave: Wave, file: Path, title: str) -> None:
         replicas.set(ylabel="replicas")
         pressure.plot(at, [sample.queue for sample in wave.samples], label="ms in the queue, mean of two minutes")
         pressure.plot(at, [sample.busy for sample in wave.samples], label="% told busy for want of room")
+        pressure.plot(at, [sample.room for sample in wave.samples], label="% of a replica's memory that models take")
         pressure.set_yscale("symlog", linthresh=10)
         pressure.set(ylabel="what KEDA asks")
         latency.plot(middle, [median(slots[slot]) for slot in sorted(slots)], label="half of the calls")
@@ -38,5 +39,5 @@ def draw(wave: Wave, file: Path, title: str) -> None:
         latency.plot(middle, worst, label="95 % of them")
         latency.set_yscale("log")
         latency.set(ylabel="seconds a call took", xlabel="seconds")
-        for axes, place in ((replicas, "center"), (pressure, "upper right"), (latency, "upper center")):
+        for axes, place in ((replicas, "center"), (pressure, "center right"), (latency, "upper center")):
             axes.legend(fontsize=8, loc=place)

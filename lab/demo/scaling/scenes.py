@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from tidegate_contracts.placement import ranked
@@ -20,6 +21,7 @@ QUIET_CALLERS, QUIET_PAUSE = 4, 0.5
 WAVE_CALLERS = 24
 QUIET = MODELS[BUSY][:4]
 MOST_SECONDS = 300.0
+MOST_QUEUED = 50  # Milliseconds: `queueMilliseconds` of the pool.
 SCENES: list[Scene["ScalingStage"]] = []
 
 
@@ -68,7 +70,9 @@ def _quiet(stage: ScalingStage) -> Outcome:
     return Outcome(f"Requests wait {now.queue:.1f} ms in the queue, and {now.busy:.0f} % are told busy.", "1 replica")
 
 
-@scene(SCENES, "Queue time and busy raise the pool from 1 to 3, one step after the other; CPU raises the proxy.")
+@scene(
+    SCENES, "Queue time and want of room raise the pool from 1 to 3, one step after the other; CPU raises the proxy."
+)
 def _load(stage: ScalingStage) -> Outcome:
     """A wave of load."""
     wave = stage.wave
@@ -85,7 +89,7 @@ def _load(stage: ScalingStage) -> Outcome:
     return Outcome(text, f"3 replicas in {third:.0f} s")
 
 
-@scene(SCENES, "Each replica that comes gets the models that rank first there, 1/N of them, if it has room.")
+@scene(SCENES, "Each replica that comes gets the models that rank first there, 1/N of them on average, if it has room.")
 def _placement(stage: ScalingStage) -> Outcome:
     """Models move to the replicas that have come."""
     most = len(MODELS[BUSY]) - 1  # Where chance puts more at one than it has room for, one stays elsewhere.
@@ -117,6 +121,31 @@ def _ebb(stage: ScalingStage) -> Outcome:
         f"One went {first:.0f} s after the wave, another at {last:.0f} s. Of {len(wave.calls):,} calls none was lost."
     )
     return Outcome(text, f"1 replica after {last:.0f} s, nothing lost")
+
+
+@scene(
+    SCENES, "Want of room alone raises it as well: more models than one replica holds, one caller each, so no queue."
+)
+def _crowd(stage: ScalingStage) -> Outcome:
+    """Callers who find no room."""
+    wave = stage.wave
+    others = [model for model in MODELS[BUSY] if model not in QUIET]
+    before, now = wave.told_busy, wave.step()
+    claim(now.queue < MOST_QUEUED, f"requests of the wave still make the mean {now.queue:.0f} ms")
+    with wave.callers(len(others), others, QUIET_PAUSE):
+        wanted = wave.until("a second replica is wanted", lambda now: now.wanted[BUSY] == 2, MOST_SECONDS)
+        now = wave.samples[-1]
+        claim(now.queue < MOST_QUEUED, f"requests wait {now.queue:.0f} ms in the queue: it was not room alone")
+        served = wanted + wave.until(
+            "all models are in memory", lambda _: {*MODELS[BUSY]} == {*chain(*wave.places().values())}, MOST_SECONDS
+        )
+    text = (
+        f"Models in use and those that found no room take {now.room:.0f} % of a replica's memory: after {wanted:.0f} s "
+        f"KEDA wanted a second one, while requests waited {now.queue:.0f} ms in the queue and {now.busy:.1f} % of calls"
+        f" were told busy. After {served:.0f} s all models were in memory; callers had come again "
+        f"{wave.told_busy - before} times."
+    )
+    return Outcome(text, f"room for all in {served:.0f} s")
 
 
 @scene(

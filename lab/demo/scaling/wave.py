@@ -35,8 +35,9 @@ class Sample:
     callers: int
     wanted: dict[str, int]  # Replicas that each workload is to have.
     serving: dict[str, int]  # Those that take calls.
-    queue: float  # What KEDA asks Prometheus for: milliseconds, and per cent.
+    queue: float  # What KEDA asks Prometheus for: milliseconds, and twice per cent.
     busy: float
+    room: float
 
 
 @dataclass
@@ -98,8 +99,8 @@ class Wave:
         found = platform.cluster.get("statefulsets,deployments", namespace=platform.kubelet.namespace)
         wanted = {each["metadata"]["name"]: each["spec"].get("replicas", 1) for each in found}
         serving = {name: len(platform.kubelet.of(name)) for name in (BUSY, RARE, PROXY)}
-        queue, busy, *_ = (platform.ask(query) or 0.0 for query in platform.queries(BUSY))
-        self.samples.append(Sample(self.now, self._callers, wanted, serving, queue, busy))
+        queue, busy, room = (platform.ask(query) or 0.0 for query in platform.queries(BUSY))
+        self.samples.append(Sample(self.now, self._callers, wanted, serving, queue, busy, room))
         time.sleep(max(0.0, LOOK_SECONDS - (time.monotonic() - begun)))
         return self.samples[-1]
 

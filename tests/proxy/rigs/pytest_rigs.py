@@ -56,12 +56,19 @@ class Front:
         return {"authorization": f"Bearer {self.token}"}
 
 
+@contextmanager
+def fronted(folder: Path, server: Triton) -> Iterator[Front]:
+    """Run a proxy in front of a real Triton, with the names of all models of the repository."""
+    table = routing_table(server.http_port, server.grpc_port, [model.name for model in MODELS])
+    with issuer() as provider, keyed_proxy(folder, table, [provider]) as (running, key):
+        yield Front(server, running, provider.token(CALLER, [GROUP]), key)
+
+
 @pytest.fixture(scope="session")
 def front(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    """One proxy process in front of the real Triton, with all its models, which the tests of a process share."""
-    table = routing_table(real_triton.http_port, real_triton.grpc_port, [model.name for model in MODELS])
-    with issuer() as provider, keyed_proxy(tmp_path_factory.mktemp("front"), table, [provider]) as (running, key):
-        yield Front(real_triton, running, provider.token(CALLER, [GROUP]), key)
+    """One proxy process in front of the real Triton, which the tests of a process share."""
+    with fronted(tmp_path_factory.mktemp("front"), real_triton) as made:
+        yield made
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Final
 
 from ..findings import Finding, error, warning
-from .weights import Tensor
+from .weights import StoredTensor
 
 CONFIG: Final = "config.json"
 _PART: Final = r"(?:language_model\.)?(?:model\.)?(?:language_model\.)?"
@@ -29,7 +29,7 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else config
 
 
-def check_decoder(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Iterator[Finding]:
+def check_decoder(config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> Iterator[Finding]:
     """Yield where configuration and tensors are not of one model; all files of weights are there."""
     embeddings = [name for name in tensors if _EMBEDDING.fullmatch(name)]
     for name in embeddings:
@@ -47,12 +47,11 @@ def check_decoder(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> I
 def _embedding(config: Mapping[str, Any], name: str, rows: int, columns: int) -> Iterator[Finding]:
     part = text_config(config)
     words, width = (_number(part, key) for key in ("vocab_size", "hidden_size"))
-    if words is not None and rows != words:
-        what = f"vocab_size is {words}, and {name} has {rows} rows"
-        if rows < words:
-            yield error(what, CONFIG, do=_ONE)
-        elif part is config:  # Models that see may have rows beside those of words.
-            yield warning(what, CONFIG, "most engines refuse that", "set vocab_size to the rows, or " + _ONE)
+    what = f"vocab_size is {words}, and {name} has {rows} rows"
+    if words is not None and rows < words:
+        yield error(what, CONFIG, do=_ONE)
+    elif words is not None and rows > words and part is config:  # Models that see have rows beside those of words.
+        yield warning(what, CONFIG, "most engines refuse that", "set vocab_size to the rows, or " + _ONE)
     if width is not None and columns != width:
         yield error(f"hidden_size is {width}, and {name} has {columns} columns", CONFIG, do=_ONE)
 
@@ -71,7 +70,7 @@ def _layers(part: Mapping[str, Any], there: set[int]) -> Iterator[Finding]:
         yield warning(what, CONFIG, "engines leave them out, or refuse them", _ONE)
 
 
-def _type(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Iterator[Finding]:
+def _type(config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> Iterator[Finding]:
     parts = (text_config(config), config)
     keys = ((key, part[key]) for part in parts for key in ("dtype", "torch_dtype") if key in part)
     key, said = next(keys, ("", None))

@@ -17,7 +17,7 @@ from ..failures import plain
 from ..findings import Finding, error, in_order, warning
 from ..hashing import below
 from .decoder import CONFIG, check_decoder, text_config
-from .weights import Tensor, read_header
+from .weights import StoredTensor, read_header
 
 INDEX: Final = "model.safetensors.index.json"
 WEIGHTS: Final = ".safetensors"
@@ -28,8 +28,7 @@ _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 _MOST_SHARDS: Final = 10_000
 _MOST_JSON: Final = 1 << 28  # Bytes; tokenizers of many languages have some tens of millions.
-_POINTER: Final = b"version https://git-lfs.github.com/spec/v1\n"
-_POINTER_BYTES: Final = 1024  # Longer ones are none (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md).
+_POINTER: Final = b"version https://git-lfs.github.com/spec/v1"  # Such a file has less than 1024 bytes.
 
 
 class ShownHubEntry(BaseModel):
@@ -62,7 +61,7 @@ class HubEntry:
                     self.found.append(error("this is a symbolic link", path, "a repository has none", do))
                 elif item.is_file():
                     files[path] = item.stat().st_size
-                    if files[path] < _POINTER_BYTES and not path.lower().endswith(_PICKLES) and _is_pointer(item.path):
+                    if files[path] < 1024 and not path.lower().endswith(_PICKLES) and _is_pointer(item.path):
                         del files[path]
                         why, do = "the file itself was not fetched", "run `git lfs pull` in the clone that it is from"
                         self.found.append(error("this is a pointer of git-lfs", path, why, do))
@@ -89,7 +88,7 @@ class HubEntry:
         return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()
 
     @cached_property
-    def tensors(self) -> dict[str, dict[str, Tensor]]:
+    def tensors(self) -> dict[str, dict[str, StoredTensor]]:
         """The tensors of each file of weights that is whole."""
         found = {}
         for name in (each for each in self.files if each.endswith(WEIGHTS) and "/" not in each):
@@ -103,7 +102,7 @@ class HubEntry:
     def chats(self) -> bool:
         """Whether it says how a chat becomes a text."""
         said = self.json(_TOKENIZER_CONFIG) or {}
-        return any(each in self.files for each in _TEMPLATES) or bool(said.get("chat_template"))
+        return any(each in self.names for each in _TEMPLATES) or bool(said.get("chat_template"))
 
     @cached_property
     def said(self) -> dict[str, Any]:

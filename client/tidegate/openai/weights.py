@@ -19,14 +19,14 @@ _BITS: Final = {
 }  # fmt: skip
 
 
-class Tensor(NamedTuple):
+class StoredTensor(NamedTuple):
     """What a header says of a tensor."""
 
     dtype: str  # As the format has it: BF16, F32 …
     shape: tuple[int, ...]
 
 
-def read_header(file: Path) -> dict[str, Tensor]:
+def read_header(file: Path) -> dict[str, StoredTensor]:
     """Return a file's tensors by their names; raises ValueError for a file that is not whole, OSError."""
     size = file.stat().st_size
     with file.open("rb") as opened:
@@ -54,9 +54,9 @@ def read_header(file: Path) -> dict[str, Tensor]:
     return {name: tensor for _, _, name, tensor in tensors}
 
 
-def _tensor(name: str, about: Any) -> tuple[int, int, str, Tensor]:
+def _tensor(name: str, about: Any) -> tuple[int, int, str, StoredTensor]:
     first, last = about["data_offsets"]
     shape = tuple(about["shape"])
     if not all(type(each) is int and each >= 0 for each in (first, last, *shape)):
         raise ValueError(name)
-    return first, last, name, Tensor(str(about["dtype"]), shape)
+    return first, last, name, StoredTensor(str(about["dtype"]), shape)

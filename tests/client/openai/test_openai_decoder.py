@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.findings import Finding, Severity
 from tidegate.openai.decoder import check_decoder
-from tidegate.openai.weights import Tensor
+from tidegate.openai.weights import StoredTensor as Tensor
 
 WORDS, WIDTH, LAYERS = 100, 8, 3
 CONFIG: dict[str, Any] = {

@@ -19,7 +19,7 @@ from tidegate.cli.model import check, show
 from tidegate.errors import ExitCode, TidegateError, UnreachableError, UsageError
 from tidegate.findings import Severity
 from tidegate.kinds import KINDS, kind_of_entry
-from tidegate.openai.weights import Tensor, read_header
+from tidegate.openai.weights import StoredTensor, read_header
 from tidegate.registry.golden import Golden
 from tidegate.registry.manifest import manifest_of
 from tidegate.registry.registration import checked
@@ -278,7 +278,7 @@ def test_headers_are_read_as_the_format_s_own_library_writes_them(tmp_path: Path
     with not_run("THE LIBRARY OF SAFETENSORS"):
         python = environment("dynamo", "safetensors", GLIBC) / "bin" / "python"
     subprocess.run([python, "-c", program], check=True)
-    expected = {"a": Tensor("F16", (2, 3)), "b": Tensor("F64", (0,)), "c": Tensor("I8", ())}
+    expected = {"a": StoredTensor("F16", (2, 3)), "b": StoredTensor("F64", (0,)), "c": StoredTensor("I8", ())}
     assert read_header(tmp_path / "x.safetensors") == expected
 
 

@@ -34,7 +34,11 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
         if isinstance(server, OpenaiServer) and server.sleep_in(pool) is None and len(names) != 1:
             served = f"has {len(names)} models, {', '.join(names)}" if names else "has no model"
             what = f"{server.name}/{pool.name} {served}, and a pool of kind openai serves exactly one"
-            do = "Give each model a pool of its own." if names else "Name it as server and pool of one in models."
+            do = "Give each model a pool of its own."
+            if not names:
+                gone = f"pools: [{{name: {pool.name}, remove: true}}]" if server.pools[1:] else "remove: true"
+                away = f"takes it away, in its servers: {{name: {server.name}, {gone}}}"
+                do = f"Name it as server and pool of one in models; an environment that has none {away}."
             yield stack.source.problem(path, what, do=do)
 
 

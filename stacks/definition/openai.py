@@ -264,10 +264,10 @@ class OpenaiServer(Server):
     @property
     def variables(self) -> Mapping[tuple[str, str | int], str]:
         """Environment variables of the engine's container."""
-        secret = {
-            ("secretEnvironment", number): each.name for number, each in enumerate(self.openai.secret_environment)
-        }
-        return {("environment", name): name for name in self.openai.environment} | secret
+        found: dict[tuple[str, str | int], str] = {("environment", name): name for name in self.openai.environment}
+        for number, variable in enumerate(self.openai.secret_environment):
+            found["secretEnvironment", number] = variable.name
+        return found
 
     @property
     def words(self) -> Mapping[str, tuple[str, ...]]:

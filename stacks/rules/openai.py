@@ -214,7 +214,7 @@ def sources_are_of_one_model(stack: Stack) -> Iterator[Problem]:
         models = [model for of, model in _models(stack) if of is server]
         names = [served_as(each.name, share.version) for each in models for share in each.versions]
         names += [each.name for each in models if not each.versions]
-        if len(names) > 1:
+        if len(names) > 1 and not any(map(server.sleep_in, server.pools)):
             what = f"{server.name} has source {server.openai.source}, which all of {', '.join(names)} would load"
             do = "Put each into its folder of the repository, and take source away; or give each a server of its own."
             yield stack.source.problem(("servers", index, "openai", "source"), what, do=do)

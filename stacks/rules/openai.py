@@ -93,7 +93,6 @@ def only_engines_have_pools_for_versions_and_served_names(stack: Stack) -> Itera
 def names_that_calls_say_are_of_one_model(stack: Stack) -> Iterator[Problem]:
     """A call names its model, or a version of it, by one name; and clients of OpenAI's API name no server."""
     taken: dict[str, tuple[Model, tuple[str | int, ...]]] = {}
-    told: set[tuple[int, int]] = set()
     for server, model in _models(stack):
         if not isinstance(server, OpenaiServer):
             continue
@@ -102,17 +101,14 @@ def names_that_calls_say_are_of_one_model(stack: Stack) -> Iterator[Problem]:
         for key, name in [(("name",), model.name), *versions, *names]:
             where = (*stack.path_of(model), *key)
             other, first = taken.setdefault(name, (model, where))
-            if where == first or (id(other), id(model)) in told:
-                continue
-            what = f'{name} is {"the" if name == model.name else "a"} name of model "{model.name}" anyway'
-            why, do = "", "Choose another name."
-            if other is not model:  # one name of them says it: two models of one name have the same versions, too
-                told.add((id(other), id(model)))
+            if other is model and where != first:
+                what = f'{name} is {"the" if name == model.name else "a"} name of model "{model.name}" anyway'
+                yield stack.source.problem(where, what, do="Choose another name.")
+            elif other.name != model.name:  # two models of one name are told of as such
                 both = f'model "{model.name}" of {server.name}, and of "{other.name}" of {other.server}'
-                what = f"{name} is a name of {both}"
                 why = f"Clients of OpenAI's API name no server. The first is at {stack.source.position(first)}."
                 do = "Choose another name for one of them."
-            yield stack.source.problem(where, what, why, do)
+                yield stack.source.problem(where, f"{name} is a name of {both}", why, do)
 
 
 def _models(stack: Stack) -> Iterator[tuple[Server, Model]]:

@@ -70,8 +70,8 @@ class Server(Renamable):
     """Its pools."""
 
     @property
-    def variables(self) -> Mapping[str, str]:
-        """Environment variables of the container, which stand at `environment` in the kind's settings."""
+    def variables(self) -> Mapping[tuple[str, str | int], str]:
+        """Names of environment variables of the container, by where they stand in the kind's settings."""
         return {}
 
     @property

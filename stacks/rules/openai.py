@@ -7,7 +7,7 @@ from tidegate_contracts.openai import served_as
 
 from .. import devices
 from ..definition.models import Model
-from ..definition.openai import FRONTENDS, OpenaiServer
+from ..definition.openai import FRONTENDS, NimSettings, OpenaiServer
 from ..definition.pools import OnDemand, Preload, QueueScaling
 from ..definition.servers import Server
 from ..problems import Problem
@@ -34,7 +34,11 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
         if isinstance(server, OpenaiServer) and server.sleep_in(pool) is None and len(names) != 1:
             served = f"has {len(names)} models, {', '.join(names)}" if names else "has no model"
             what = f"{server.name}/{pool.name} {served}, and a pool of kind openai serves exactly one"
-            do = "Give each model a pool of its own." if names else "Name it as server and pool of one in models."
+            do = "Give each model a pool of its own."
+            if not names:
+                gone = f"pools: [{{name: {pool.name}, remove: true}}]" if server.pools[1:] else "remove: true"
+                away = f"takes it away, in its servers: {{name: {server.name}, {gone}}}"
+                do = f"Name it as server and pool of one in models; an environment that has none {away}."
             yield stack.source.problem(path, what, do=do)
 
 
@@ -135,6 +139,35 @@ def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "autoscaling"), what, do="Say replicas.")
 
 
+def sources_are_of_one_model(stack: Stack) -> Iterator[Problem]:
+    """What a server's `source` names, each of its pools would load, under another name."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server, OpenaiServer) or server.openai.source is None:
+            continue
+        models = [model for of, model in _models(stack) if of is server]
+        names = [served_as(each.name, share.version) for each in models for share in each.versions]
+        names += [each.name for each in models if not each.versions]
+        if len(names) > 1:
+            what = f"{server.name} has source {server.openai.source}, which all of {', '.join(names)} would load"
+            do = "Put each into its folder of the repository, and take source away; or give each a server of its own."
+            yield stack.source.problem(("servers", index, "openai", "source"), what, do=do)
+
+
+def engines_that_download_have_a_way_out(stack: Stack) -> Iterator[Problem]:
+    """What is not in the repository comes from a hub, and nothing lets pods out that `network.reach` does not name."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server, OpenaiServer) or _reaches_addresses(stack, server):
+            continue
+        source, key = server.openai.source, "source"
+        if source is None and isinstance(server.openai, NimSettings) and server.openai.own_model:
+            source, key = "what its image names", "ownModel"
+        if source is not None and not source.startswith("/"):
+            what = f"{server.name} loads {source}, and network.reach lets its pods reach no addresses"
+            why = "An engine downloads what is no folder each time that it starts."
+            do = "Add the hub to network.reach; or put the model into the repository."
+            yield stack.source.problem(("servers", index, "openai", key), what, why, do, severity="advisory")
+
+
 def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:
     """Not every engine loads models straight from object storage."""
     for index, server, _ in stack.buckets():
@@ -170,8 +203,7 @@ def engines_are_told_urls_that_they_read(stack: Stack) -> Iterator[Problem]:
 def shared_frontends_reach_the_api_server(stack: Stack) -> Iterator[Problem]:
     """Frontends and workers that find each other through Kubernetes ask its API, which no policy lets them reach."""
     for index, server in _with_frontends(stack):
-        ways = (each for each in stack.platform.network.reach if each.server == server.name or "servers" in each.by)
-        if not any(each.cidr for each in ways):
+        if not _reaches_addresses(stack, server):
             what = f"{server.name} has frontends, which find workers through Kubernetes' API, and may not reach that"
             way = f"{{name: kubernetes, server: {server.name}, cidr: ADDRESS/32, ports: [443]}}"
             do = f"Add {way} to network.reach, as `kubectl get endpointslices kubernetes -n default` has both."
@@ -186,6 +218,11 @@ def shared_frontends_have_names_of_their_own(stack: Stack) -> Iterator[Problem]:
             if name in ((made_as := f"{other.made_as}-{pool.made_as}"), f"{made_as}-headless"):
                 what = f"pool {other.name}/{pool.name} and the frontends of {server.name} would share the name {name}"
                 yield stack.source.problem((*path, "name"), what, do="Rename the pool.")
+
+
+def _reaches_addresses(stack: Stack, server: Server) -> bool:
+    ways = (each for each in stack.platform.network.reach if each.server == server.name or "servers" in each.by)
+    return any(each.cidr for each in ways)
 
 
 def _with_frontends(stack: Stack) -> Iterator[tuple[int, OpenaiServer]]:

@@ -54,13 +54,15 @@ def _all_match(names: list[str], globs: Iterable[str]) -> bool:
 
 def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
     """The definition stands in version control and in manifests."""
-    for *place, name in [("pods", "environment", name) for name in stack.platform.pods.environment] + [
-        ("servers", index, server.kind, "environment", name)
+    variables = {("pods", "environment", name): name for name in stack.platform.pods.environment} | {
+        ("servers", index, server.kind, *where): name
         for index, server in enumerate(stack.platform.servers)
-        for name in server.variables
-    ]:
+        for where, name in server.variables.items()
+        if where[0] == "environment"
+    }
+    for place, name in variables.items():
         if _SECRET_NAME.search(name):
-            yield _secret(stack, (*place, name), name)
+            yield _secret(stack, place, name)
     for index, server in enumerate(stack.platform.servers):
         for key, words in server.words.items():
             for number, word in enumerate(words):
@@ -72,17 +74,18 @@ def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
 
 def _secret(stack: Stack, place: PathInTree, name: str) -> Problem:
     what = f"{name} looks like a secret, and the definition is no place for one"
-    do = "Use the server's identity for object storage; keep credentials in a Secret."
+    do = "Use the server's identity for object storage; keep credentials in a Secret (openai.secretEnvironment)."
     return stack.source.problem(place, what, do=do)
 
 
 def no_variable_stands_twice(stack: Stack) -> Iterator[Problem]:
     """A container has each environment variable once."""
     for index, server in enumerate(stack.platform.servers):
-        for name in sorted({*server.variables} & {*stack.platform.pods.environment}):
-            what = f'{name} is a variable of all pods, and of server "{server.name}" too'
-            do = "Say it here or in pods.environment, and not in both."
-            yield stack.source.problem(("servers", index, server.kind, "environment", name), what, do=do)
+        for where, name in server.variables.items():
+            if name in stack.platform.pods.environment:
+                what = f'{name} is a variable of all pods, and of server "{server.name}" too'
+                do = "Say it here or in pods.environment, and not in both."
+                yield stack.source.problem(("servers", index, server.kind, *where), what, do=do)
 
 
 def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:

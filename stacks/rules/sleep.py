@@ -84,17 +84,13 @@ def sleeping_models_fit_the_memory_of_their_replica(stack: Stack) -> Iterator[Pr
             yield stack.source.problem((*path, "resources", "memory"), what, do=do)
 
 
-def models_that_sleep_have_one_device_and_folders_of_their_own(stack: Stack) -> Iterator[Problem]:
-    """One process a model on one device, which loads its own weights where they lie."""
+def models_that_sleep_have_one_device_and_no_staging(stack: Stack) -> Iterator[Problem]:
+    """One process a model on one device, which loads its weights where they lie."""
     for path, server, pool, loading, _ in _sleeping(stack):
         name = f"{server.name}/{pool.name}, whose models sleep by turns,"
         if devices.devices_per_replica(pool.placement) != 1:
             do = "Place it on a slice, a share or one whole GPU."
             yield stack.source.problem((*path, "placement"), f"{name} is not on one device", do=do)
-        if server.openai.source is not None:
-            what = f"{name} has source {server.openai.source}, which all of them would load"
-            do = "Put each into its folder of the repository, and take source away."
-            yield stack.source.problem((*path[:2], "openai", "source"), what, do=do)
         if loading.staging is not None:
             what = f"{name} has staging, which is for files of Triton"
             do = "Take it away: weights that are wanted soon sleep in the memory of the host."

@@ -50,12 +50,13 @@ _REFUSED: Mapping[str, str] = {
 _REFUSED_BESIDE_SLEEP: Mapping[str, str] = {
     option: f"Tidegate sets --{option} itself beside sleep{from_}" for option, from_ in SET_BY_SLEEP.items()
 }
+COMMAND_VARIABLES: Final = ("MODEL", "SERVED_NAME", "HTTP_PORT", "TENSOR_PARALLEL_SIZE", "CONTEXT_LENGTH")
 _SET_BY_US = "is a variable that Tidegate sets itself"
 _OURS = (
     "^(HOME|USER|POD_(NAME|NAMESPACE|UID)|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*"
     "|NAMESPACE.*|COMPONENT|ENDPOINT|REQUEST_PLANE|EVENT_PLANE|KUBE_DISCOVERY_MODE|SELF_HOST_METADATA)"
     "|NIM_(MODEL_PATH|SERVED_MODEL_NAME|SERVER_PORT|MAX_MODEL_LEN|CACHE_PATH)"
-    "|MODEL|SERVED_NAME|HTTP_PORT|TENSOR_PARALLEL_SIZE|CONTEXT_LENGTH|NVIDIA_VISIBLE_DEVICES)$"
+    f"|{'|'.join(COMMAND_VARIABLES)}|NVIDIA_VISIBLE_DEVICES)$"
 )
 
 
@@ -238,6 +239,7 @@ class OpenaiServer(Server):
     """One logical server of OpenAI's API: pools of which each serves one model."""
 
     loads_whole_repository: ClassVar[bool] = False
+    scales_by_queue: ClassVar[bool] = False
 
     kind: Literal["openai"]
     """Kind of the server."""

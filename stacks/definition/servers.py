@@ -52,6 +52,7 @@ class Server(Renamable):
     Each kind adds its settings, below a key of the kind's name.
     """
 
+    scales_by_queue: ClassVar[bool] = True  # Whether its metrics tell what KEDA asks for.
     loads_whole_repository: ClassVar[bool] = True  # In preload pools; what lies in a bucket is copied to /tmp first.
 
     name: ServiceLabel

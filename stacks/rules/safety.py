@@ -13,6 +13,7 @@ from ..definition.proxy import PROXY, HttpRouteExposure, IngressExposure, LoadBa
 from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
+from .references import servers_that_reach_something_exist
 
 _NAMED = re.compile(r"(?:^|[\s;&])(?:--?([A-Za-z][\w-]*)|([A-Za-z_]\w*)(?==))")
 """An option in a word of a command, or what a shell is told to set."""
@@ -151,7 +152,8 @@ def _port(url: SplitResult) -> int | None:
 
 def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
     """Everything that is not named is refused, so a repository in object storage could not be read."""
-    for index, server, bucket in stack.buckets():
+    is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
+    for index, server, bucket in () if is_lost else stack.buckets():
         if any("servers" in reach.by or reach.server == server.name for reach in stack.platform.network.reach):
             continue
         what = f'server "{server.name}" may reach nothing outside, so it cannot read {bucket.url}'

@@ -45,14 +45,28 @@ def models_that_sleep_say_what_they_take(stack: Stack) -> Iterator[Problem]:
 
 def models_that_sleep_have_one_version(stack: Stack) -> Iterator[Problem]:
     """A lease, and the wait for it, is for a model in one pool, where a process serves one version."""
-    for _, server, pool, _, _ in _sleeping(stack):
-        for model in stack.models_of(server, pool):
-            if len(model.pools(server.pools[0].name)) > 1:
-                what = (
-                    f'model "{model.name}" sleeps in {server.name}/{pool.name}, and has {len(model.versions)} versions'
-                )
-                do = "Name one version, and make a model of its own of another."
-                yield stack.source.problem((*stack.path_of(model), "versions"), what, do=do)
+    found = {
+        model.name: (model, f"{server.name}/{pool.name}")
+        for _, server, pool, _, _ in _sleeping(stack)
+        for model in stack.models_of(server, pool)
+    }
+    for model, where in found.values():
+        if len(model.versions) > 1:
+            what = f'model "{model.name}" sleeps in {where}, and has {len(model.versions)} versions'
+            do = "Name one version, and make a model of its own of another."
+            yield stack.source.problem((*stack.path_of(model), "versions"), what, do=do)
+
+
+def models_that_sleep_do_not_scale(stack: Stack) -> Iterator[Problem]:
+    """Neither a processor nor a queue of Triton's tells how busy a slice is whose models take turns."""
+    for path, server, pool, _, _ in _sleeping(stack):
+        if pool.autoscaling is not None:
+            what = (
+                f"models of {server.name}/{pool.name} sleep by turns, and such a pool follows no load, nor goes to zero"
+            )
+            yield stack.source.problem(
+                (*path, "autoscaling"), what, do="Say replicas, with as many slices as are wanted."
+            )
 
 
 def models_that_share_a_slice_are_few(stack: Stack) -> Iterator[Problem]:
@@ -64,7 +78,7 @@ def models_that_share_a_slice_are_few(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(path, what, do="Give some of them another pool.")
         memory, capacity = devices.memory_bytes(pool), devices.capacity_bytes(pool)
         kept = byte_count(sleep.kept) * count
-        if memory is not None and capacity is not None and capacity + kept > memory:
+        if memory is not None and capacity is not None and capacity <= memory < capacity + kept:
             most = f"{max(0, memory - kept) // 10**6}M"
             what = f"{server.name}/{pool.name} has {gb(memory)}, of which models that are awake may take {gb(capacity)}"
             what += f", and {count} that sleep keep {gb(kept)}"

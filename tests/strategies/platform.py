@@ -231,7 +231,10 @@ def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
     server_pools = []
     for pool in draw(st.lists(names(8), min_size=1, max_size=1 if "source" in engine else 2, unique=True)):
         made = draw(pools(pool))
-        placement = {"kind": "gpu", "count": size, "product": min(PRODUCTS)} if size > 1 else draw(single_devices())
+        placement = {"kind": "gpu", "count": size, "product": min(PRODUCTS)}
+        may_lack_a_gpu = {engine["engine"], engine.get("worker")}.isdisjoint(("nim", "trtllm"))
+        if size == 1 and ((drawn := draw(single_devices()))["kind"] != "cpu" or may_lack_a_gpu):
+            placement = drawn
         made |= {"loading": {"mode": "preload"}, "placement": placement}
         if made.get("autoscaling", {}).get("kind") == "queue":
             made["autoscaling"] = {**made["autoscaling"], "kind": "cpu"}

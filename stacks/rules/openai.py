@@ -166,7 +166,7 @@ def engines_on_processors_are_built_for_them(stack: Stack) -> Iterator[Problem]:
         where: PathInTree = (*path, "placement") if said else path
         do = "Say placement: {kind: gpu}, or a slice of one."
         if engine in ("nim", "trtllm"):
-            yield stack.source.problem(where, f"{what}, and {engine} runs on none without", do=do)
+            yield stack.source.problem(where, f"{what}, and {engine} does not run without one", do=do)
         elif engine in ("vllm", "sglang"):
             why = f"{engine} runs there by a build of its own for processors, and no other."
             do = f"{do} If image {server.image} is such a build, all is well."

@@ -33,6 +33,9 @@ class ErrorEvents:
     def feed(self, data: bytes) -> bytes:
         """Return what can go on, now that this has come."""
         data, said, at = self._held + data, list[bytes](), 0
+        if not (self._within or self._named) and self._next_error(data, 0) == len(data):
+            self._held = b""
+            return data  # nearly always: whole events, and no error
         while True:
             if not (self._within or self._named):  # lines that tell no error are not looked at one by one
                 begins = self._next_error(data, at)

@@ -194,9 +194,7 @@ class HttpRequest(HeadedRequest):
         if self.caller.is_unknown:
             self.caller.known_as(caller)
         if grant.tokens is not None and target.asks_for_usage is None:
-            why = (
-                "Where tokens are limited, `stream` is true or false, and `stream_options` one short object, said once."
-            )
+            why = "Where tokens are limited, `stream` is true or false, and `stream_options` one short object."
             raise Problem(ProblemType.MALFORMED, why)
         self.forwarding = forwarding = HttpForwarding(
             self, shared, grant, shared.limiter, route.in_flight, caller, target.action == "inspect"

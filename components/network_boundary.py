@@ -6,6 +6,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, proxy_process
+from tidegate_contracts.labels import ROLE, SERVER
 
 from stacks.definition.environment import Caller, Domino, PrometheusPeer, Reach
 from stacks.definition.environment import Mesh as MeshSettings
@@ -13,7 +14,7 @@ from stacks.definition.proxy import PROXY
 
 from .args import NetworkBoundaryArgs
 from .kinds import KINDS
-from .place import ROLE, SERVER, Place, Texts
+from .place import Place, Texts
 from .values import each, either, equals, flat, if_true, joined, merged, none_if_empty, when
 
 _EVERY_POD = k8s.meta.v1.LabelSelectorArgs()

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tidegate_contracts.labels import LOADING, POOL, ROLE, SERVER
+
 from stacks.definition.proxy import PROXY
 
 from .values import none_if_empty
 
 PROXY_HEADLESS: Final = f"{PROXY}-headless"
-ROLE: Final = "tidegate.dev/role"
-LOADING: Final = "tidegate.dev/loading"
-SERVER: Final = "tidegate.dev/server"
-POOL: Final = "tidegate.dev/pool"
 STAGING: Final = "staging"
 """Name of the volume, in a pod, that models are staged in."""
 

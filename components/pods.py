@@ -8,11 +8,12 @@ import pulumi_kubernetes as k8s
 from pulumi import Input
 
 from stacks.definition.base import CpuScaling, Resources
+from stacks.definition.openai import SecretVariable
 from stacks.definition.pods import Pods, Toleration
 
 from .args import PRE_STOP_SECONDS
 from .place import Texts
-from .values import either, entries, joined, merged, none_if_empty, when
+from .values import each, either, entries, joined, merged, none_if_empty, when
 
 USER_ID = 1000  # User and group of all containers; Triton's own image has it as `triton-server`.
 
@@ -100,6 +101,19 @@ def container(
 def variables(values: dict[str, str]) -> list[k8s.core.v1.EnvVarArgs] | None:
     """Return environment variables as a container has them."""
     return entries(values, lambda name, value: k8s.core.v1.EnvVarArgs(name=name, value=value))
+
+
+def secret_variables(values: Sequence[SecretVariable]) -> list[k8s.core.v1.EnvVarArgs] | None:
+    """Return environment variables whose values are in Secrets."""
+    return each(
+        values,
+        lambda it: k8s.core.v1.EnvVarArgs(
+            name=it.name,
+            value_from=k8s.core.v1.EnvVarSourceArgs(
+                secret_key_ref=k8s.core.v1.SecretKeySelectorArgs(name=it.secret, key=it.key)
+            ),
+        ),
+    )
 
 
 def pre_stop() -> k8s.core.v1.LifecycleArgs:

@@ -6,6 +6,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
+from tidegate_contracts.labels import ROLE
 
 from stacks.definition.environment import Domino, Mesh
 from stacks.definition.pods import Pods
@@ -16,7 +17,7 @@ from . import pods
 from .args import GRACE_SECONDS, ProxyArgs, ServerArgs, called
 from .exposure import certificate, expose
 from .kinds import by_kind
-from .place import ROLE, Place
+from .place import Place
 from .proxy_files import access_table, proxy_settings, routing_table
 from .values import checksum, each, either, joined, json_text, merged, none_if_empty, text_checksum, total, when, whole
 

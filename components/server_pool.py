@@ -4,6 +4,7 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
+from tidegate_contracts.labels import LOADING, ROLE
 
 from stacks.definition.base import CpuScaling
 
@@ -11,7 +12,7 @@ from . import pods
 from .args import GRACE_SECONDS, PoolContext, ServerArgs, VolumeRepositoryArgs
 from .gpu_placement import GpuPlacement
 from .identity import pod_labels
-from .place import LOADING, ROLE, Texts, service_account
+from .place import Texts, service_account
 from .values import either, joined, merged, none_if_empty, of_kind, total, when, whole
 
 

@@ -35,6 +35,8 @@ class PoolRoom:
     """What its models leave of it by their footprints; less than 0 where they take turns."""
     unknown: int
     """How many of its models have no footprint in the definition, and are not counted."""
+    first: bool = False
+    """Whether the memory is that of the first replica, since it has none while nobody calls it."""
 
     def __str__(self) -> str:
         """In a line."""
@@ -43,7 +45,8 @@ class PoolRoom:
             parts.append(f"{self.free} more free on the data plane")
         if self.memory is not None and self.left is not None:
             turns = f"its models want {gb(-self.left)} more than the {gb(self.memory)} for them, and take turns"
-            parts.append(turns if self.left < 0 else f"{gb(self.left)} of {gb(self.memory)} for models free")
+            free = turns if self.left < 0 else f"{gb(self.left)} of {gb(self.memory)} for models free"
+            parts.append(f"none while nobody calls it, then {free}" if self.first else free)
         if self.unknown:
             parts.append(f"{count_of(self.unknown, 'model')} without a footprint not counted")
         return f"{self.pool}: {'; '.join(parts)}"
@@ -80,8 +83,9 @@ def _pool_room(stack: Stack, server: Server, pool: Pool, free: Counter[Device] |
     models = stack.models_of(server, pool)
     known = [byte_count(model.footprint) for model in models if model.footprint]
     memory = devices.capacity_bytes(pool) if isinstance(pool.loading, OnDemand) else devices.memory_bytes(pool)
+    first = pool.autoscaling is not None and pool.autoscaling.min == 0
     if memory is not None and isinstance(pool.loading, OnDemand):  # its models are shared among the replicas
-        memory *= pool.autoscaling.min if pool.autoscaling else devices.most_replicas(pool)
+        memory *= max(1, pool.autoscaling.min) if pool.autoscaling else devices.most_replicas(pool)
     return PoolRoom(
         f"{server.name}/{pool.name}",
         devices.most_replicas(pool) * devices.devices_per_replica(pool.placement),
@@ -90,6 +94,7 @@ def _pool_room(stack: Stack, server: Server, pool: Pool, free: Counter[Device] |
         memory,
         None if memory is None else memory - sum(known),
         len(models) - len(known),
+        first,
     )
 
 

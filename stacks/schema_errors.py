@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from .load import Document
-from .model_keys import Model, bare, branches, hint_of, keys_of
+from .model_keys import Model, bare, branches, hint_of, keys_of, tag_of
 from .problems import Problem, count_of, did_you_mean, escaped, in_order, listed, nearest, shortened, shown
 
 Path = tuple[str | int, ...]
@@ -70,11 +70,14 @@ class _Mistake:
         self.parts: list[tuple[Path, Model]] = []  # Parts of the model on the way, outermost first, with their paths.
         self.about_key = False  # Whether it is about a key that the author chose, and not about its value.
         self.meant = ""  # The key that a mistyped one was meant to be.
+        self.tag, self.elsewhere = "", list[str]()  # Of a key that other parts of a choice have: their tags.
         annotation: Any = model
+        choices: dict[Path, Any] = {}
         loc = details["loc"]
         for number, step in enumerate(loc):
             kind = bare(annotation)
             if choice := branches(annotation):
+                choices[self.path] = annotation
                 annotation = choice.get(str(step))
                 continue
             if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -90,6 +93,10 @@ class _Mistake:
             self.hint = hint_of(annotation) or self.hint
             if self.about_key:
                 break
+        if self.type == "extra_forbidden" and (parts := choices.get(self.path[:-1])):
+            others = {tag: bare(other) for tag, other in branches(parts).items()}
+            self.tag = tag_of(parts) or ""
+            self.elsewhere = [tag for tag, other in others.items() if self.tag and self.path[-1] in keys_of(other)]
         self.annotation = annotation
         self.tags = tuple(branches(annotation))  # Of a choice whose tag is wrong or missing: all that there are.
 
@@ -121,6 +128,10 @@ class _Mistake:
 
     def _key_advice(self) -> str:
         """Say which key is meant, or that one belongs a level up or down: the usual slip of indentation."""
+        if self.elsewhere:
+            said = self.document.get((*self.path[:-1], self.tag))
+            this = f"{self.tag} is {said} here" if said else f"no {self.tag} is said here"
+            return f"it belongs to {self.tag}: {' or '.join(self.elsewhere)}, and {this}. "
         if self.meant or not self.parts:
             return did_you_mean(self.meant)
         word = str(self.path[-1])
@@ -214,11 +225,11 @@ class _Mistake:
 
 
 def _explained(mistakes: list[_Mistake]) -> list[_Mistake]:
-    """Name for each unknown key the one that it was meant to be, and drop the mistake that this one is missing."""
+    """Name for each unknown key the one that was meant; drop that it is missing, and unknown keys of its kind."""
     missing = {each.path for each in mistakes if each.type == "missing"}
     explained: set[Path] = set()
     for each in mistakes:
-        if each.type == "extra_forbidden" and each.parts:
+        if each.type == "extra_forbidden" and each.parts and not each.elsewhere:
             parent, model = each.parts[-1]
             word, known = str(each.path[-1]), list(keys_of(model))
             present = each.document.get(parent)
@@ -227,4 +238,5 @@ def _explained(mistakes: list[_Mistake]) -> list[_Mistake]:
             meant = nearest(word, lacking) or nearest(word, known, 1) or nearest(word, free) or nearest(word, known)
             each.meant = meant
             explained.add((*parent, meant))
-    return [each for each in mistakes if each.type != "missing" or each.path not in explained]
+    kept = [each for each in mistakes if each.type != "missing" or each.path not in explained]
+    return [each for each in kept if not each.elsewhere or (*each.path[:-1], each.tag) not in explained]

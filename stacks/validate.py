@@ -4,6 +4,7 @@ The form comes first: keys, types and what concerns one item alone. Rules are as
 and those that look at all stacks together once every form is.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,22 +91,32 @@ def _once(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _of_stacks(definition: Definition) -> Iterator[Problem]:
-    """Yield what is wrong with stacks; of what stands in the common part also in which, where it is not in all."""
-    found: dict[Problem, list[Stack]] = {}
+    """Yield what is wrong with stacks; of what stands in the common part also in which, where it is not in all.
+
+    What is wrong in several alike, but for their names and where overlays have it, is one problem.
+    """
+    found: dict[Problem, dict[Problem, list[Stack]]] = {}
     for stack in definition.stacks:
+        names = re.compile(f'"({stack.environment.name}|{stack.data_plane.name})"')
         for problem in dict.fromkeys(rules.check_stack(stack)):
-            found.setdefault(problem, []).append(stack)
-    starts = sorted((part.key.line, key) for key, part in definition.document.root.parts.items())
-    for problem, stacks in found.items():
-        line = problem.where.line if isinstance(problem.where, Position) else 0
-        section = next((key for start, key in reversed(starts) if start <= line), "")
-        names = {f'"{name}"' for each in stacks for name in (each.environment.name, each.data_plane.name)}
-        is_told = problem.severity == "advisory" or any(name in problem.what for name in names)
-        if is_told or section in OVERLAID or len(stacks) == len(definition.stacks):
-            yield problem
-        else:
-            only = f"Only in {listed(each.name for each in stacks)}."
-            yield replace(problem, why="\n".join(filter(None, (problem.why, only))))
+            of_any = replace(problem, where=None, what=names.sub("", problem.what))
+            alike = found.setdefault(of_any if problem.severity == "error" else problem, {})
+            alike.setdefault(problem, []).append(stack)
+    for of_any, alike in found.items():
+        (problem, stacks), *others = alike.items()
+        is_told = problem.severity == "advisory" or problem.what != of_any.what
+        beside = ""
+        if others:
+            beside = f"Likewise in {listed(f'{each.name} ({it.where})' for it, more in others for each in more)}."
+        elif not (is_told or len(stacks) == len(definition.stacks) or _is_in_overlay(problem, definition.document)):
+            beside = f"Only in {listed(each.name for each in stacks)}."
+        yield replace(problem, why="\n".join(filter(None, (problem.why, beside))))
+
+
+def _is_in_overlay(problem: Problem, document: Document) -> bool:
+    line = problem.where.line if isinstance(problem.where, Position) else 0
+    starts = sorted((part.key.line, key) for key, part in document.root.parts.items())
+    return next((key for start, key in reversed(starts) if start <= line), "") in OVERLAID
 
 
 def _platforms(document: Document, problems: list[Problem]) -> Platforms:
@@ -132,13 +143,24 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
         sources["", None] = common
     problems += layers.vain_removals
     found = {}
+    every: list[Problem] = []
     for key, source in sources.items():
         mistakes: list[Problem] = []
         found[key] = source, _checked(Platform, source.tree, source, mistakes)
+        new: list[str] = []  # Items whose name may be mistyped: all that they seem to lack is one mistake.
         for problem in mistakes:
-            advice = layers.advice(problem.where) if "missing" in problem.what else ""
-            problems.append(replace(problem, do=advice) if advice else problem)
+            advice = layers.advice(problem.where) if _is_missing(problem) else ""
+            new += [f"{problem.path}."] if advice else []
+            if not (_is_missing(problem) and problem.path.startswith(tuple(new))):
+                every.append(replace(problem, do=advice or problem.do))
+    # Behind a mistyped key it is not found what overlays lie over, and they seem to lack the rest of it.
+    is_mistyped = any(each.what.startswith("unknown key") for each in (*problems, *every))
+    problems += (each for each in every if not (is_mistyped and _is_missing(each) and _is_in_overlay(each, document)))
     return found
+
+
+def _is_missing(problem: Problem) -> bool:
+    return problem.what.endswith(" is missing")
 
 
 def _indexes(document: Document, section: str) -> dict[str, int]:

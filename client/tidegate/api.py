@@ -78,7 +78,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         """
         from .registry import Registry
         from .registry.golden import read_golden
-        from .registry.manifest import manifest_of
+        from .registry.manifest import checked_name, manifest_of
         from .registry.registration import checked, registrant
 
         entry, request, total = Path(entry), None, 0
@@ -92,10 +92,11 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         for file in entry.rglob("*"):
             with suppress(OSError):  # what cannot be read is told when it is read
                 total += file.lstat().st_size if file.is_file() else 0
-        with self._progress("reading", total) as advance:
-            manifest = manifest_of(entry, name, advance)
-        for warning in checked(entry, manifest.model, trusted=trusted):
+        model = checked_name(name or entry.resolve().name)
+        for warning in checked(entry, model, request, trusted=trusted):
             self._tell(warning)
+        with self._progress("reading", total) as advance:
+            manifest = manifest_of(entry, model, advance)
         registered_by, unproven = registrant()
         with self._progress("sending", manifest.size) as advance:
             version = Registry(experiment=experiment).register(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from json import JSONDecodeError
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +22,20 @@ _TRIED = re.compile(r"too many (\d{3}) error responses")
 _PAIRS = re.compile(r"[?#][^\s=?#]*=\S*")
 """A query without the host that it is of, as Python's HTTP libraries tell it."""
 _MANY = 400
+
+
+def plain(error: Exception) -> str:
+    """Return why a file could not be read, in words that do not speak of Python."""
+    match error:
+        case JSONDecodeError():
+            return f"line {error.lineno}, column {error.colno}: {error.msg}"
+        case UnicodeDecodeError():
+            return "it is no text in UTF-8"
+        case RecursionError():
+            return "too many things lie in one another"
+        case OSError():
+            return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+    return str(error)
 
 
 def shown(url: str) -> str:
@@ -155,8 +170,7 @@ def explained(where: str) -> Iterator[None]:
         yield
     except OSError as error:
         kind, what, do = _OF_FILES.get(error.errno, _OF_VOLUME)
-        why = f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
-        raise kind(what, where=where, why=why, do=do) from error
+        raise kind(what, where=where, why=plain(error), do=do) from error
 
 
 _CODE = re.compile(r"<(Code|Message)>([^<]*)<")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class ServerKind(Protocol):
     """One kind of inference server. Nothing that is in an entry is ever run."""
 
+    entry: str  # Whose folder an entry is, and what is in it: a phrase for messages.
     follows_repository: bool
     """Whether its servers look at the repository, and serve what its configuration says; others load what the
     definition names, when they start."""
@@ -128,5 +129,14 @@ def kind_of_server(name: str, server: str) -> ServerKind:
 
 
 def kind_of_entry(folder: Path) -> ServerKind:
-    """Return the kind whose entry a folder seems to be; Triton where that cannot be told, which then says more."""
-    return next((kind for kind in KINDS.values() if kind.recognises(folder)), KINDS[TRITON])
+    """Return the kind whose entry a folder seems to be; Triton where that cannot be told, which then says more.
+
+    Raises UsageError where there is nothing to tell it by.
+    """
+    if not folder.is_dir():
+        what = "this is a file" if folder.exists() else "there is no such folder"
+    elif any(folder.iterdir()):
+        return next((kind for kind in KINDS.values() if kind.recognises(folder)), KINDS[TRITON])
+    else:
+        what = "this folder is empty"
+    raise UsageError(what, where=folder, do=f"name a folder: {'; or '.join(kind.entry for kind in KINDS.values())}")

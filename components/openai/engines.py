@@ -318,6 +318,11 @@ def by_engine(settings: EngineSettings, make: Callable[[Engine, Any], Made | Non
 _ENGINES: Final[tuple[Engine, ...]] = (_Dynamo(), _Vllm(), _Sglang(), _Nim(), _Custom())
 
 
+def said_variables(it: EngineSettings) -> Variables:
+    """Return the environment variables that the definition says."""
+    return joined(pods.variables(it.environment), pods.secret_variables(it.secret_environment))
+
+
 def _address(path: str, port: int = openai.HTTP_PORT) -> str:
     return f"http://127.0.0.1:{port}{path}"
 

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar, cast
 import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import dynamo, openai
+from tidegate_contracts.labels import LOADING, POOL, ROLE, SERVER
 
 from stacks.definition.environment import Mesh
 from stacks.definition.openai import FRONTENDS, DynamoSettings, Frontends
@@ -13,7 +14,7 @@ from stacks.definition.pods import Pods
 
 from .. import pods
 from ..args import GRACE_SECONDS, PoolArgs
-from ..place import LOADING, POOL, ROLE, SERVER, Place, Texts, pool_headless_name, service_account
+from ..place import Place, Texts, pool_headless_name, service_account
 from ..values import each, either, joined, merged, none_if_empty, of_kind, total, when
 from .relay import HOME, NO_GPU, relay
 from .server import OpenaiServerArgs

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate_contracts import dynamo
+from tidegate_contracts.labels import SERVER
 
-from .objects import SERVER, Environment, Object, Pod, at, items, mapping, mappings, name_of, namespace_of, text
+from .objects import Environment, Object, Pod, at, items, mapping, mappings, name_of, namespace_of, text
 
 _ELSEWHERE = ("PYTHON", "LD_")
 """Beginnings of the variables that have Python, or its loader, find other code than the image's."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from tidegate_contracts.labels import ROLE
+
 from .settings import ANNOTATION, Settings, settings_of
 from .triton import PROGRAM
 
 Object = Mapping[str, Any]
 
 PART_OF = "app.kubernetes.io/part-of"
-ROLE = "tidegate.dev/role"
-SERVER = "tidegate.dev/server"
 OURS = "tidegate"
 WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")  # What runs for ever: a Job is none of them.
 AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")

@@ -34,7 +34,8 @@ _MUTABLE_VOLUME = {
     "volumeAttributesClassName",
 }  # fmt: skip
 _DEFINITION = f"metadata.annotations[{settings.ANNOTATION}]"
-_LIST_KEYS = ("name", "mountPath", "containerPort", "port", "key")
+_LIST_KEYS = (("name",), ("name", "pool"), ("mountPath",), ("containerPort",), ("port",), ("key",), ("version",))
+"""What tells the items of a list apart, the first that does; a model stands once for each pool that serves it."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def _walk_lists(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> Itera
     if key is None:
         yield from _walk_elements(old, new, path)
         return
-    before, after = ({str(item[key]): item for item in items} for items in (old, new))
+    before, after = ({"/".join(str(item[each]) for each in key): item for item in items} for items in (old, new))
     for name in {**before, **after}:
         yield from _walk(before.get(name, MISSING), after.get(name, MISSING), (*path[:-1], f"{path[-1]}[{name}]"))
     common = [name for name in before if name in after], [name for name in after if name in before]
@@ -175,9 +176,9 @@ def _walk_elements(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> It
         yield from (FieldChange(path, MISSING, item, element=True) for item in come)
 
 
-def _names(items: Sequence[Any], key: str) -> bool:
-    names = [item.get(key) if isinstance(item, Mapping) else None for item in items]
-    return all(isinstance(name, (str, int)) for name in names) and len(set(names)) == len(names)
+def _names(items: Sequence[Any], key: Sequence[str]) -> bool:
+    names = [tuple(item.get(each) for each in key) if isinstance(item, Mapping) else (None,) for item in items]
+    return all(isinstance(part, (str, int)) for name in names for part in name) and len(set(names)) == len(names)
 
 
 def json_tree(text: Any) -> dict[str, Any] | list[Any] | None:

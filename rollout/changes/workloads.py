@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate_contracts import eviction_process, proxy_process
+from tidegate_contracts.labels import POOL, ROLE, SERVER
 
 from components.place import STAGING
 from stacks.devices import Device
@@ -39,7 +40,7 @@ class Replacing:
 def pool_of(item: Tree) -> Pool | None:
     """Return the pool that an object belongs to, by its labels."""
     labels = mapping(item, "metadata", "labels")
-    server, pool = text(labels, "tidegate.dev/server"), text(labels, "tidegate.dev/pool")
+    server, pool = text(labels, SERVER), text(labels, POOL)
     return (server, pool) if server and pool else None
 
 
@@ -53,7 +54,7 @@ class Workload:
         self.pod = mapping(self.template, "spec")
         self.containers = [*items(self.pod, "initContainers"), *items(self.pod, "containers")]
         self.pool = pool_of(item)
-        role = text(self.template, "metadata", "labels", "tidegate.dev/role")
+        role = text(self.template, "metadata", "labels", ROLE)
         self.role = "pool" if self.pool else "proxy" if role == "proxy" else self.kind.lower()
         self.pods = f"{least} to {most} pods" if least != most else f"{most} pod{'' if most == 1 else 's'}"
         self.stop_seconds = number(self.pod, "terminationGracePeriodSeconds", default=_GRACE_SECONDS)
@@ -164,6 +165,7 @@ def serving(objects: Iterable[Tree]) -> Serving:
     """Return what a stack's objects serve, by the names of these: the table may call a server or pool otherwise."""
     objects, found = list(objects), Serving({}, {}, {}, {})
     services = {text(item, "metadata", "name"): pool_of(item) for item in objects if item.get("kind") == "Service"}
+    there = {pool_of(item) for item in objects if item.get("kind") == "StatefulSet"}
     for item in objects:
         if item.get("kind") != "ConfigMap":
             continue
@@ -172,7 +174,8 @@ def serving(objects: Iterable[Tree]) -> Serving:
         for server in items(table, "servers"):
             for pool in items(server, "pools"):
                 called = text(server, "name"), text(pool, "name")
-                made_as[called] = services.get(text(pool, "host").partition(".")[0]) or called
+                behind = services.get(text(pool, "host").partition(".")[0])
+                made_as[called] = behind if behind and behind in there else called  # else it is before several pools
                 found.loading[made_as[called]] = text(pool, "loading")
                 found.called[made_as[called]] = called[0]
         for model in sorted(items(table, "models"), key=lambda model: text(model, "name")):

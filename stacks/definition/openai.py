@@ -7,7 +7,18 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import Field, model_validator
 from tidegate_contracts import proxy_process
 
-from .base import ByteQuantity, DnsLabel, EnvironmentName, Labels, Resources, Section, Text, Without, form
+from .base import (
+    ByteQuantity,
+    DnsLabel,
+    EnvironmentName,
+    Labels,
+    ObjectName,
+    Resources,
+    Section,
+    Text,
+    Without,
+    form,
+)
 from .pods import Toleration
 from .pools import OnDemand, Pool
 from .servers import Server
@@ -39,13 +50,25 @@ _REFUSED: Mapping[str, str] = {
 _REFUSED_BESIDE_SLEEP: Mapping[str, str] = {
     option: f"Tidegate sets --{option} itself beside sleep{from_}" for option, from_ in SET_BY_SLEEP.items()
 }
+COMMAND_VARIABLES: Final = ("MODEL", "SERVED_NAME", "HTTP_PORT", "TENSOR_PARALLEL_SIZE", "CONTEXT_LENGTH")
 _SET_BY_US = "is a variable that Tidegate sets itself"
 _OURS = (
     "^(HOME|USER|POD_(NAME|NAMESPACE|UID)|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*"
     "|NAMESPACE.*|COMPONENT|ENDPOINT|REQUEST_PLANE|EVENT_PLANE|KUBE_DISCOVERY_MODE|SELF_HOST_METADATA)"
     "|NIM_(MODEL_PATH|SERVED_MODEL_NAME|SERVER_PORT|MAX_MODEL_LEN|CACHE_PATH)"
-    "|MODEL|SERVED_NAME|HTTP_PORT|TENSOR_PARALLEL_SIZE|CONTEXT_LENGTH|NVIDIA_VISIBLE_DEVICES)$"
+    f"|{'|'.join(COMMAND_VARIABLES)}|NVIDIA_VISIBLE_DEVICES)$"
 )
+
+
+class SecretVariable(Section):
+    """An environment variable whose value is in a Secret of the environment's namespace."""
+
+    name: Annotated[EnvironmentName, Without(_OURS, _SET_BY_US)]
+    """Its name, such as HF_TOKEN or NGC_API_KEY."""
+    secret: ObjectName
+    """Name of the Secret, which is there already."""
+    key: Annotated[str, form(r"^[-._a-zA-Z0-9]{1,253}$", "letters, digits, dashes, dots, underscores")]
+    """Key of the value in it."""
 
 
 class EngineSettings(Section):
@@ -62,8 +85,17 @@ class EngineSettings(Section):
     """Tokens of prompt and answer together; what the model can without it."""
     environment: Annotated[dict[EnvironmentName, str], Without(_OURS, _SET_BY_US)] = Field(default_factory=dict)
     """Environment variables of the engine's container. Never a secret."""
+    secret_environment: tuple[SecretVariable, ...] = ()
+    """Those that are secret."""
     exit_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 120
     """How long streams in flight may take to end when a replica stops."""
+
+    @model_validator(mode="after")
+    def _no_variable_is_secret_and_plain(self) -> Self:
+        """A container has each environment variable once."""
+        for name in sorted({*self.environment} & {each.name for each in self.secret_environment}):
+            raise ValueError(f"{name} stands in environment and in secretEnvironment: say it once")
+        return self
 
 
 class ExtraArguments(Section):
@@ -164,7 +196,15 @@ class NimSettings(KnownEngineSettings):
 
     engine: Literal["nim"]
     own_model: bool = False
-    """Whether the image brings its model; then nothing of the repository is loaded."""
+    """Whether the image knows which model to load, which most of them download when they start, network.reach letting
+    them; then nothing of the repository is loaded."""
+
+    @model_validator(mode="after")
+    def _own_models_have_no_source(self) -> Self:
+        """An image that knows its model is told of no other."""
+        if self.own_model and self.source is not None:
+            raise ValueError(f"ownModel and source {self.source} say both what to load: take one of them away")
+        return self
 
 
 _PATH = form(proxy_process.PATH_PATTERN, "a path, such as /health")
@@ -199,6 +239,7 @@ class OpenaiServer(Server):
     """One logical server of OpenAI's API: pools of which each serves one model."""
 
     loads_whole_repository: ClassVar[bool] = False
+    scales_by_queue: ClassVar[bool] = False
 
     kind: Literal["openai"]
     """Kind of the server."""
@@ -223,9 +264,12 @@ class OpenaiServer(Server):
         return self.frontends.node_selector if self.frontends else {}
 
     @property
-    def variables(self) -> Mapping[str, str]:
+    def variables(self) -> Mapping[tuple[str, str | int], str]:
         """Environment variables of the engine's container."""
-        return self.openai.environment
+        found: dict[tuple[str, str | int], str] = {("environment", name): name for name in self.openai.environment}
+        for number, variable in enumerate(self.openai.secret_environment):
+            found["secretEnvironment", number] = variable.name
+        return found
 
     @property
     def words(self) -> Mapping[str, tuple[str, ...]]:

@@ -52,6 +52,7 @@ class Server(Renamable):
     Each kind adds its settings, below a key of the kind's name.
     """
 
+    scales_by_queue: ClassVar[bool] = True  # Whether its metrics tell what KEDA asks for.
     loads_whole_repository: ClassVar[bool] = True  # In preload pools; what lies in a bucket is copied to /tmp first.
 
     name: ServiceLabel
@@ -70,8 +71,8 @@ class Server(Renamable):
     """Its pools."""
 
     @property
-    def variables(self) -> Mapping[str, str]:
-        """Environment variables of the container, which stand at `environment` in the kind's settings."""
+    def variables(self) -> Mapping[tuple[str, str | int], str]:
+        """Names of environment variables of the container, by where they stand in the kind's settings."""
         return {}
 
     @property

@@ -125,9 +125,9 @@ class TritonServer(Server):
     """Settings of the Triton process."""
 
     @property
-    def variables(self) -> Mapping[str, str]:
-        """Environment variables of the Triton container."""
-        return self.triton.environment
+    def variables(self) -> Mapping[tuple[str, str | int], str]:
+        """Names of environment variables of the Triton container."""
+        return {("environment", name): name for name in self.triton.environment}
 
     @model_validator(mode="after")
     def _strict_readiness_is_for_preloaded_models(self) -> Self:

@@ -297,7 +297,7 @@ def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
     most = stack.platform.proxy.timeouts.request_seconds
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling
-        if not isinstance(scaling, QueueScaling) or scaling.min:
+        if not isinstance(scaling, QueueScaling) or scaling.min or not server.scales_by_queue:
             continue
         what = f"autoscaling.min is 0 in {server.name}/{pool.name}"
         where, do = (*path, "autoscaling", "min"), "Write min: 1"
@@ -324,6 +324,26 @@ def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
             said = "wake_seconds" in scaling.model_fields_set
             where = (*path, "autoscaling", "wakeSeconds") if said else (*path, "autoscaling")
             yield stack.source.problem(where, what, why, do, severity="advisory")
+        if "startup_seconds" in pool.model_fields_set and pool.startup_seconds > scaling.wake_seconds:
+            what = f"a replica of {server.name}/{pool.name} may take {pool.startup_seconds} s to start (startupSeconds)"
+            what = f"{what}, and with autoscaling.min 0 its first caller waits {scaling.wake_seconds} s (wakeSeconds)"
+            why = "Who has waited so long is told that the server is busy, and has to come again."
+            do = "Write min: 1, or raise wakeSeconds; where a replica never takes so long, lower startupSeconds."
+            yield stack.source.problem((*path, "startupSeconds"), what, why, do, severity="advisory")
+
+
+def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem]:
+    """KEDA asks Prometheus, which knows what it reads of servers and proxies."""
+    for path, server, pool in stack.pools():
+        scaling = pool.autoscaling
+        if isinstance(scaling, QueueScaling) and server.scales_by_queue and not stack.platform.monitoring.operator:
+            what = f"{server.name}/{pool.name} scales by what Prometheus has read of servers and proxies"
+            what = f"{what}, and monitoring.operator is not true: nothing here has it read them"
+            why = "Unless yours reads them anyway, the pool stays as it is under load."
+            if not scaling.min:
+                why = "Unless yours reads them anyway, no caller ever wakes the pool from min 0."
+            do = "Say monitoring: {operator: true}, or see to it yourself (docs/scaling.md)."
+            yield stack.source.problem((*path, "autoscaling"), what, why, do, severity="advisory")
 
 
 def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Problem]:
@@ -333,6 +353,8 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
             if not isinstance(pool.placement, WholeGpuPlacement) or pool.placement.count == 1:
                 continue
             count, product = pool.placement.count, pool.placement.product
+            if product is not None and product not in {group.product for group in stack.data_plane.gpus}:
+                continue  # that is said where it is asked for
             whole = [group for group in stack.data_plane.gpus if group.mig is None and group.sharing is None]
             room = sum(group.nodes * (group.per_node // count) for group in whole if product in (None, group.product))
             if devices.most_replicas(pool) > room:

@@ -1,17 +1,25 @@
 """Servers of OpenAI's API: what one process of an engine can, and what it cannot."""
 
+import re
 from collections.abc import Iterator
 
 from tidegate_contracts.object_url import parsed
 from tidegate_contracts.openai import served_as
 
 from .. import devices
+from ..definition.datasets import ObjectStoreRepository
 from ..definition.models import Model
-from ..definition.openai import FRONTENDS, OpenaiServer
+from ..definition.openai import COMMAND_VARIABLES, FRONTENDS, CustomSettings, DynamoSettings, NimSettings, OpenaiServer
+from ..definition.placement import CpuPlacement
 from ..definition.pools import OnDemand, Preload, QueueScaling
 from ..definition.servers import Server
-from ..problems import Problem
-from ..stack import Stack
+from ..load import PathInTree
+from ..problems import Problem, count_of, listed
+from ..stack import Definition, Stack
+from .references import models_name_servers_and_pools_that_exist, servers_that_reach_something_exist, suggestion
+
+_PLACEHOLDER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
+"""Capitals alone: in words of a shell, $(date) is its own."""
 
 
 def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
@@ -29,19 +37,26 @@ def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
 
 def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
     """A process of an engine serves one model, so a pool of the kind has one."""
+    is_lost = any(models_name_servers_and_pools_that_exist(stack))  # it may be the one that seems to be lacking
     for path, server, pool in stack.pools():
         names = [model.name for model in stack.models_of(server, pool)]
-        if isinstance(server, OpenaiServer) and server.sleep_in(pool) is None and len(names) != 1:
+        if not isinstance(server, OpenaiServer) or isinstance(pool.loading, OnDemand) or (is_lost and not names):
+            continue
+        if len(names) != 1:
             served = f"has {len(names)} models, {', '.join(names)}" if names else "has no model"
             what = f"{server.name}/{pool.name} {served}, and a pool of kind openai serves exactly one"
-            do = "Give each model a pool of its own." if names else "Name it as server and pool of one in models."
+            do = "Give each model a pool of its own."
+            if not names:
+                gone = f"pools: [{{name: {pool.name}, remove: true}}]" if server.pools[1:] else "remove: true"
+                away = f"takes it away, in its servers: {{name: {server.name}, {gone}}}"
+                do = f"Name it as server and pool of one in models; an environment that has none {away}."
             yield stack.source.problem(path, what, do=do)
 
 
 def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
     """A process of an engine serves one version of its model, so each version has a pool of its own."""
     for _, server, pool in stack.pools():
-        if not isinstance(server, OpenaiServer):
+        if not isinstance(server, OpenaiServer) or isinstance(pool.loading, OnDemand):
             continue
         for model in stack.models_of(server, pool):
             here = model.pools(server.pools[0].name)[pool.name]
@@ -50,8 +65,6 @@ def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
                 what = f'versions {numbers} of model "{model.name}" are in {server.name}/{pool.name}'
                 where = (*stack.path_of(model), "versions", model.versions.index(here[1]))
                 do = "Give each version a pool of its own: write pool beside its weight."
-                if server.sleep_in(pool) is not None:
-                    do = "Name one version, and make a model of its own of another."
                 yield stack.source.problem(where, f"{what}, and a pool of kind openai serves one", do=do)
 
 
@@ -114,25 +127,112 @@ def _models(stack: Stack) -> Iterator[tuple[Server, Model]]:
 
 def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[Problem]:
     """A model is spread over the devices of one replica, all of them: one that it does not use is paid for nothing."""
+    found: dict[tuple[PathInTree, str, str, str], list[str]] = {}
     for path, server, pool in stack.pools():
         if not isinstance(server, OpenaiServer):
             continue
-        size, there = server.openai.tensor_parallel_size, max(1, devices.devices_per_replica(pool.placement))
+        is_asleep = server.sleep_in(pool) is not None  # on one device, or that is said
+        size = server.openai.tensor_parallel_size
+        there = 1 if is_asleep else max(1, devices.devices_per_replica(pool.placement))
         if size != there:
-            has = f"{server.name}/{pool.name} has {there} device{'s' * (there > 1)} a replica"
-            what = f"tensorParallelSize {size} of {server.name} does not fit: {has}"
-            do = f"Write openai.tensorParallelSize: {there}, or placement: {{kind: gpu, count: {size}}}."
             said = "tensor_parallel_size" in server.openai.model_fields_set
-            where = (*path[:2], "openai", "tensorParallelSize") if said else (*path, "placement")
-            yield stack.source.problem(where, what, do=do)
+            where: PathInTree = (*path[:2], "openai", "tensorParallelSize") if said else (*path, "placement")
+            do = f"Write openai.tensorParallelSize: {there}"
+            do += "." if is_asleep else f", or placement: {{kind: gpu, count: {size}}}."
+            what = f"tensorParallelSize {size} of {server.name} does not fit"
+            found.setdefault((where, what, count_of(there, "device"), do), []).append(f"{server.name}/{pool.name}")
+    for (where, what, there_are, do), pools in found.items():
+        yield stack.source.problem(where, f"{what}: replicas of {listed(pools)} have {there_are}", do=do)
 
 
 def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
-    """The time in a queue is a series of Triton's; each engine has others. Models that sleep scale by nothing."""
+    """The time in a queue is a series of Triton's; each engine has others."""
     for path, server, pool in stack.pools():
-        if isinstance(server, OpenaiServer) and isinstance(pool.autoscaling, QueueScaling):
-            what = f"{server.name}/{pool.name} is of kind openai, which autoscaling by queue does not know how to ask"
+        is_asleep = isinstance(pool.loading, OnDemand)  # of which more is said: it scales by nothing
+        if isinstance(pool.autoscaling, QueueScaling) and not (server.scales_by_queue or is_asleep):
+            what = f"{server.name}/{pool.name} is of kind {server.kind}"
+            what = f"{what}, which autoscaling by queue does not know how to ask"
             yield stack.source.problem((*path, "autoscaling"), what, do="Say replicas.")
+
+
+def engines_on_processors_are_built_for_them(stack: Stack) -> Iterator[Problem]:
+    """What is meant for a GPU ends where there is none; some engines have a build for processors, too."""
+    for path, server, pool in stack.pools():
+        if not isinstance(server, OpenaiServer) or not isinstance(pool.placement, CpuPlacement):
+            continue
+        engine = server.openai.worker if isinstance(server.openai, DynamoSettings) else server.openai.engine
+        said = "placement" in pool.model_fields_set
+        what = f"{server.name}/{pool.name} has no GPU{'' if said else ': no placement is said'}"
+        where: PathInTree = (*path, "placement") if said else path
+        do = "Say placement: {kind: gpu}, or a slice of one."
+        if engine in ("nim", "trtllm"):
+            yield stack.source.problem(where, f"{what}, and {engine} runs on none without", do=do)
+        elif engine in ("vllm", "sglang"):
+            why = f"{engine} runs there by a build of its own for processors, and no other."
+            do = f"{do} If image {server.image} is such a build, all is well."
+            yield stack.source.problem(where, what, why, do, severity="advisory")
+
+
+def what_a_command_holds_is_filled_in(stack: Stack) -> Iterator[Problem]:
+    """Kubernetes leaves $(NAME) as it is where the container has no variable of that name."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server, OpenaiServer):
+            continue
+        known = {"HOME", "USER", *COMMAND_VARIABLES, *server.variables.values(), *stack.platform.pods.environment}
+        known -= {"CONTEXT_LENGTH"} if server.openai.context_length is None else set()
+        words = [(key, *word) for key, words in server.words.items() for word in enumerate(words)]
+        for key, number, word in words:
+            for name in sorted({*_PLACEHOLDER.findall(word.replace("$$", ""))} - known):
+                what = f"no variable of {server.name} is called {name}, and $({name}) would stay as it is"
+                do = f"{suggestion(name, known)} As it is it may stay by $$({name})."
+                if name == "CONTEXT_LENGTH":
+                    do = "Say openai.contextLength, or take the argument away."
+                yield stack.source.problem(("servers", index, "openai", key, number), what, do=do)
+
+
+def soaks_are_of_servers_whose_calls_are_counted(definition: Definition) -> Iterator[Problem]:
+    """`tidegate promote` asks Triton how often a version failed; nothing tells that of an engine."""
+    for index, environment in enumerate(definition.header.environments):
+        stacks = [stack for stack in definition.stacks if stack.environment == environment]
+        servers = {each.name: each for stack in stacks for each in stack.platform.servers}
+        engines = [name for name, each in servers.items() if isinstance(each, OpenaiServer)]
+        if environment.promotion.soak_hours is not None and engines:
+            what = f'environment "{environment.name}" asks for soakHours, so nothing is promoted to {listed(engines)}'
+            why = (
+                "No engine tells how often a version failed, so `tidegate promote` refuses models of kind openai there."
+            )
+            do = "Leave soakHours out, or give language models an environment of their own without it."
+            where = ("environments", index, "promotion", "soakHours")
+            yield definition.document.problem(where, what, why, do, severity="advisory")
+
+
+def sources_are_of_one_model(stack: Stack) -> Iterator[Problem]:
+    """What a server's `source` names, each of its pools would load, under another name."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server, OpenaiServer) or server.openai.source is None:
+            continue
+        models = [model for of, model in _models(stack) if of is server]
+        names = [served_as(each.name, share.version) for each in models for share in each.versions]
+        names += [each.name for each in models if not each.versions]
+        if len(names) > 1:
+            what = f"{server.name} has source {server.openai.source}, which all of {', '.join(names)} would load"
+            do = "Put each into its folder of the repository, and take source away; or give each a server of its own."
+            yield stack.source.problem(("servers", index, "openai", "source"), what, do=do)
+
+
+def engines_that_download_have_a_way_out(stack: Stack) -> Iterator[Problem]:
+    """What is not in the repository comes from a hub, and nothing lets pods out that `network.reach` does not name."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server, OpenaiServer) or _reaches_addresses(stack, server):
+            continue
+        source, key = server.openai.source, "source"
+        if source is None and isinstance(server.openai, NimSettings) and server.openai.own_model:
+            source, key = "what its image names", "ownModel"
+        if source is not None and not source.startswith("/"):
+            what = f"{server.name} loads {source}, and network.reach lets its pods reach no addresses"
+            why = "An engine downloads what is no folder each time that it starts."
+            do = "Add the hub to network.reach; or put the model into the repository."
+            yield stack.source.problem(("servers", index, "openai", key), what, why, do, severity="advisory")
 
 
 def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:
@@ -145,37 +245,43 @@ def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:
 
 
 def engines_are_told_urls_that_they_read(stack: Stack) -> Iterator[Problem]:
-    """Triton has an account or a host within a URL, where engines want a variable."""
-    for index, server, bucket in stack.buckets():
-        if not isinstance(server, OpenaiServer) or server.openai.source or not server.openai.reads_object_storage:
+    """Triton has an account or a host within a URL, where engines want a variable. What one's own knows, it knows."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server, OpenaiServer) or isinstance(server.openai, CustomSettings):
             continue
+        engine, source = server.openai.engine, server.openai.source
+        bucket = server.repository.url if isinstance(server.repository, ObjectStoreRepository) else ""
+        said = source or (bucket if server.openai.reads_object_storage else "")
         try:
-            url = parsed(bucket.url)
+            url = parsed(said)
         except ValueError:  # there is no bucket in it
             continue
         if not url.endpoint and url.scheme != "as":
             continue
-        path, engine = "/".join((url.bucket, *url.folders)), server.openai.engine
-        what = f"engine {engine} of {server.name} does not know {bucket.url}, which is spelled for Triton"
+        path = "/".join((url.bucket, *url.folders))
+        what = f"engine {engine} of {server.name} does not know {said}, which is spelled for Triton"
         do = f"Write s3://{path}, and AWS_ENDPOINT_URL: {url.endpoint} in openai.environment."
         if url.scheme == "as":
             do = "Name a dataset: blob.csi.azure.com mounts a container."
-        if url.scheme == "as" and engine == "vllm":
+        if url.scheme == "as" and engine in ("vllm", "sglang"):
             account = f"environment: {{AZURE_STORAGE_ACCOUNT_NAME: {url.account}}}"
             streamed = "extraArguments: [--load-format=runai_streamer]"
-            do += f" Or say in openai source: az://{path}/<folder of the model>, {account} and {streamed}."
-        yield stack.source.problem(("servers", index, "repository", "url"), what, do=do)
+            folder = "" if source else "/<folder of the model>"
+            do += f" Or say in openai source: az://{path}{folder}, {account} and {streamed}."
+        where = ("openai", "source") if source else ("repository", "url")
+        yield stack.source.problem(("servers", index, *where), what, do=do)
 
 
 def shared_frontends_reach_the_api_server(stack: Stack) -> Iterator[Problem]:
     """Frontends and workers that find each other through Kubernetes ask its API, which no policy lets them reach."""
-    for index, server in _with_frontends(stack):
-        ways = (each for each in stack.platform.network.reach if each.server == server.name or "servers" in each.by)
-        if not any(each.cidr for each in ways):
+    is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
+    for index, server in () if is_lost else _with_frontends(stack):
+        if not _reaches_addresses(stack, server):
             what = f"{server.name} has frontends, which find workers through Kubernetes' API, and may not reach that"
-            way = f"{{name: kubernetes, server: {server.name}, cidr: ADDRESS/32, ports: [443]}}"
-            do = f"Add {way} to network.reach, as `kubectl get endpointslices kubernetes -n default` has both."
-            yield stack.source.problem(("servers", index, "openai", "frontends"), what, do=do)
+            why = "Policies count behind the Service `kubernetes`: its own address, and its port 443, are not enough."
+            way = f"{{name: kubernetes, server: {server.name}, cidr: ADDRESS/32, ports: [6443]}}"
+            do = f"Add {way} to network.reach, both as `kubectl get endpointslices kubernetes -n default` has them."
+            yield stack.source.problem(("servers", index, "openai", "frontends"), what, why, do)
 
 
 def shared_frontends_have_names_of_their_own(stack: Stack) -> Iterator[Problem]:
@@ -186,6 +292,11 @@ def shared_frontends_have_names_of_their_own(stack: Stack) -> Iterator[Problem]:
             if name in ((made_as := f"{other.made_as}-{pool.made_as}"), f"{made_as}-headless"):
                 what = f"pool {other.name}/{pool.name} and the frontends of {server.name} would share the name {name}"
                 yield stack.source.problem((*path, "name"), what, do="Rename the pool.")
+
+
+def _reaches_addresses(stack: Stack, server: Server) -> bool:
+    ways = (each for each in stack.platform.network.reach if each.server == server.name or "servers" in each.by)
+    return any(each.cidr for each in ways)
 
 
 def _with_frontends(stack: Stack) -> Iterator[tuple[int, OpenaiServer]]:

@@ -13,6 +13,7 @@ from ..definition.proxy import PROXY, HttpRouteExposure, IngressExposure, LoadBa
 from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
+from .references import servers_that_reach_something_exist
 
 _NAMED = re.compile(r"(?:^|[\s;&])(?:--?([A-Za-z][\w-]*)|([A-Za-z_]\w*)(?==))")
 """An option in a word of a command, or what a shell is told to set."""
@@ -54,13 +55,15 @@ def _all_match(names: list[str], globs: Iterable[str]) -> bool:
 
 def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
     """The definition stands in version control and in manifests."""
-    for *place, name in [("pods", "environment", name) for name in stack.platform.pods.environment] + [
-        ("servers", index, server.kind, "environment", name)
+    variables = {("pods", "environment", name): name for name in stack.platform.pods.environment} | {
+        ("servers", index, server.kind, *where): name
         for index, server in enumerate(stack.platform.servers)
-        for name in server.variables
-    ]:
+        for where, name in server.variables.items()
+        if where[0] == "environment"
+    }
+    for place, name in variables.items():
         if _SECRET_NAME.search(name):
-            yield _secret(stack, (*place, name), name)
+            yield _secret(stack, place, name)
     for index, server in enumerate(stack.platform.servers):
         for key, words in server.words.items():
             for number, word in enumerate(words):
@@ -72,17 +75,18 @@ def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
 
 def _secret(stack: Stack, place: PathInTree, name: str) -> Problem:
     what = f"{name} looks like a secret, and the definition is no place for one"
-    do = "Use the server's identity for object storage; keep credentials in a Secret."
+    do = "Use the server's identity for object storage; keep credentials in a Secret (openai.secretEnvironment)."
     return stack.source.problem(place, what, do=do)
 
 
 def no_variable_stands_twice(stack: Stack) -> Iterator[Problem]:
     """A container has each environment variable once."""
     for index, server in enumerate(stack.platform.servers):
-        for name in sorted({*server.variables} & {*stack.platform.pods.environment}):
-            what = f'{name} is a variable of all pods, and of server "{server.name}" too'
-            do = "Say it here or in pods.environment, and not in both."
-            yield stack.source.problem(("servers", index, server.kind, "environment", name), what, do=do)
+        for where, name in server.variables.items():
+            if name in stack.platform.pods.environment:
+                what = f'{name} is a variable of all pods, and of server "{server.name}" too'
+                do = "Say it here or in pods.environment, and not in both."
+                yield stack.source.problem(("servers", index, server.kind, *where), what, do=do)
 
 
 def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
@@ -148,7 +152,8 @@ def _port(url: SplitResult) -> int | None:
 
 def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
     """Everything that is not named is refused, so a repository in object storage could not be read."""
-    for index, server, bucket in stack.buckets():
+    is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
+    for index, server, bucket in () if is_lost else stack.buckets():
         if any("servers" in reach.by or reach.server == server.name for reach in stack.platform.network.reach):
             continue
         what = f'server "{server.name}" may reach nothing outside, so it cannot read {bucket.url}'

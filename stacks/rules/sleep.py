@@ -45,14 +45,28 @@ def models_that_sleep_say_what_they_take(stack: Stack) -> Iterator[Problem]:
 
 def models_that_sleep_have_one_version(stack: Stack) -> Iterator[Problem]:
     """A lease, and the wait for it, is for a model in one pool, where a process serves one version."""
-    for _, server, pool, _, _ in _sleeping(stack):
-        for model in stack.models_of(server, pool):
-            if len(model.pools(server.pools[0].name)) > 1:
-                what = (
-                    f'model "{model.name}" sleeps in {server.name}/{pool.name}, and has {len(model.versions)} versions'
-                )
-                do = "Name one version, and make a model of its own of another."
-                yield stack.source.problem((*stack.path_of(model), "versions"), what, do=do)
+    found = {
+        model.name: (model, f"{server.name}/{pool.name}")
+        for _, server, pool, _, _ in _sleeping(stack)
+        for model in stack.models_of(server, pool)
+    }
+    for model, where in found.values():
+        if len(model.versions) > 1:
+            what = f'model "{model.name}" sleeps in {where}, and has {len(model.versions)} versions'
+            do = "Name one version, and make a model of its own of another."
+            yield stack.source.problem((*stack.path_of(model), "versions"), what, do=do)
+
+
+def models_that_sleep_do_not_scale(stack: Stack) -> Iterator[Problem]:
+    """Neither a processor nor a queue of Triton's tells how busy a slice is whose models take turns."""
+    for path, server, pool, _, _ in _sleeping(stack):
+        if pool.autoscaling is not None:
+            what = (
+                f"models of {server.name}/{pool.name} sleep by turns, and such a pool follows no load, nor goes to zero"
+            )
+            yield stack.source.problem(
+                (*path, "autoscaling"), what, do="Say replicas, with as many slices as are wanted."
+            )
 
 
 def models_that_share_a_slice_are_few(stack: Stack) -> Iterator[Problem]:
@@ -64,7 +78,7 @@ def models_that_share_a_slice_are_few(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(path, what, do="Give some of them another pool.")
         memory, capacity = devices.memory_bytes(pool), devices.capacity_bytes(pool)
         kept = byte_count(sleep.kept) * count
-        if memory is not None and capacity is not None and capacity + kept > memory:
+        if memory is not None and capacity is not None and capacity <= memory < capacity + kept:
             most = f"{max(0, memory - kept) // 10**6}M"
             what = f"{server.name}/{pool.name} has {gb(memory)}, of which models that are awake may take {gb(capacity)}"
             what += f", and {count} that sleep keep {gb(kept)}"
@@ -84,17 +98,13 @@ def sleeping_models_fit_the_memory_of_their_replica(stack: Stack) -> Iterator[Pr
             yield stack.source.problem((*path, "resources", "memory"), what, do=do)
 
 
-def models_that_sleep_have_one_device_and_folders_of_their_own(stack: Stack) -> Iterator[Problem]:
-    """One process a model on one device, which loads its own weights where they lie."""
+def models_that_sleep_have_one_device_and_no_staging(stack: Stack) -> Iterator[Problem]:
+    """One process a model on one device, which loads its weights where they lie."""
     for path, server, pool, loading, _ in _sleeping(stack):
         name = f"{server.name}/{pool.name}, whose models sleep by turns,"
         if devices.devices_per_replica(pool.placement) != 1:
             do = "Place it on a slice, a share or one whole GPU."
             yield stack.source.problem((*path, "placement"), f"{name} is not on one device", do=do)
-        if server.openai.source is not None:
-            what = f"{name} has source {server.openai.source}, which all of them would load"
-            do = "Put each into its folder of the repository, and take source away."
-            yield stack.source.problem((*path[:2], "openai", "source"), what, do=do)
         if loading.staging is not None:
             what = f"{name} has staging, which is for files of Triton"
             do = "Take it away: weights that are wanted soon sleep in the memory of the host."

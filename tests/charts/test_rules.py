@@ -103,7 +103,12 @@ def test_values_that_break_a_rule_are_refused_where_it_says(rule: str) -> None:
 def in_two_pools(blue: dict[str, Any], green: dict[str, Any]) -> Values:
     """Values with a model of an engine in two pools, with what each says of it."""
     pools = [
-        {"name": name, "loading": {"mode": "preload"}, "models": [{"name": "llama", **said}]}
+        {
+            "name": name,
+            "loading": {"mode": "preload"},
+            "placement": {"kind": "gpu"},
+            "models": [{"name": "llama", **said}],
+        }
         for name, said in (("blue", blue), ("green", green))
     ]
     return edited({"servers[chat].pools": pools})

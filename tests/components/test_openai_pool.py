@@ -88,6 +88,13 @@ def test_a_nim_with_its_own_model_is_told_of_no_other(objects: list[KubernetesOb
     assert "NIM_MODEL_PATH" not in told
 
 
+def test_an_engine_finds_what_is_secret_in_the_secret_that_the_definition_names(
+    objects: list[KubernetesObject],
+) -> None:
+    (key,) = [each for each in container(objects, "nim-main")["env"] if each["name"] == "NGC_API_KEY"]
+    assert key == {"name": "NGC_API_KEY", "valueFrom": {"secretKeyRef": {"name": "ngc", "key": "api-key"}}}
+
+
 def test_a_server_of_ones_own_finds_in_variables_what_its_command_may_hold(objects: list[KubernetesObject]) -> None:
     told = variables(container(objects, "edge-main"))
     assert told["MODEL"] == "/models/phi/2"

@@ -69,6 +69,7 @@ def test_its_entries_are_recognised_checked_and_shown(repository: Path) -> None:
 
 def test_what_is_no_entry_of_any_kind_is_still_triton_to_say(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "notes.txt").touch()
     assert "there is no version" in run("check", str(tmp_path / "none")).stdout
 
 

@@ -43,7 +43,7 @@ def objects(known: None) -> dict[tuple[str, str], KubernetesObject]:  # noqa: AR
     ("more", "said"),
     [
         ({"toy": {"greeting": 3}}, "servers[toys].toy.greeting: expected text, got the number 3"),
-        ({"triton": {}}, 'servers[toys]: unknown key "triton"\n    Keys here: name, formerly, kind, image, '),
+        ({"triton": {}}, 'unknown key "triton"\n    it belongs to kind: triton, and kind is toy here. Keys'),
         ({"kind": "vllm"}, 'servers[toys].kind: unknown kind "vllm"\n    kind is one of: triton, toy'),
     ],
 )

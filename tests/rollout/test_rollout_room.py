@@ -47,6 +47,17 @@ def test_models_that_want_more_than_there_is_take_turns() -> None:
     assert "its models want 0.2 GB more than the 3.0 GB for them, and take turns" in str(pool)
 
 
+def test_a_pool_that_may_have_no_replica_has_the_room_of_its_first_one() -> None:
+    asleep = {
+        "loading": {"mode": "on-demand"},
+        "replicas": None,
+        "autoscaling": {"kind": "queue", "min": 0, "max": 1, "prometheusAddress": "http://p"},
+    }
+    (*_, pool) = room(reference(large=asleep), "prod-east").pools
+    assert pool.memory == 36 * GB
+    assert "none while nobody calls it, then 21.0 GB of 36.0 GB for models free" in str(pool)
+
+
 def test_an_endpoint_for_a_model_is_the_cheapest_slice_that_holds_it_in_nine_tenths() -> None:
     found = room(reference(), "prod-east")
     # Of 1g.10gb four, at a seventh of a GPU; the model of 14Gi wants a 2g.20gb (1g.20gb is cheaper, at a quarter).

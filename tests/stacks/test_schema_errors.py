@@ -18,6 +18,7 @@ from tests.stacks.definition.examples import assert_refused, edited_at, only_pro
 COLD = "servers/main/pools/cold"
 PLACE = "servers[main].pools[cold]"
 MODEL = "models/churn"
+WARM = {"name": "warm", "loading": {"mode": "preload"}}
 
 
 def said(edits: dict[str, Any]) -> str:
@@ -41,6 +42,11 @@ def test_an_unknown_key_lists_the_keys_and_without_a_near_one_suggests_none() ->
         ({"servers/main": {"repository": {"dataset": "models"}, "pool": []}}, 'did you mean "pools"?'),  # and not two
         ({"domino": {"mesh": {"mode": "istio"}}}, "it belongs to the top level."),
         ({"proxy/rate_limit": {}}, 'did you mean "rateLimit"?'),
+        ({"servers/main/openai": {"engine": "vllm"}}, "it belongs to kind: openai, and no kind is said here"),
+        ({f"{COLD}/loading/pollSeconds": 5}, "it belongs to mode: preload, and mode is on-demand here"),
+        ({f"{COLD}/placement": {"kind": "gpu", "strategy": "single"}}, "it belongs to kind: mig, and kind is gpu here"),
+        # Of a kind that is mistyped
+        ({"servers/main": {"knd": "openai", "repository": {"dataset": "m"}, "openai": {}, "pools": [WARM]}}, '"kind"?'),
     ],
 )
 def test_a_key_in_another_place_or_spelling_is_told_where_or_how_it_belongs(edits: dict[str, Any], advice: str) -> None:

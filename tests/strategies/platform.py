@@ -224,13 +224,17 @@ def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
             "contextLength": st.integers(1, 2**20),
             "environment": st.just({"OMP_NUM_THREADS": "4"}),
             "exitTimeoutSeconds": st.integers(1, 600),
+            "secretEnvironment": st.just([{"name": "HF_TOKEN", "secret": "hub", "key": "token"}]),
         }
     )
-    size = draw(st.integers(1, 2))
+    size, engine = draw(st.integers(1, 2)), draw(st.sampled_from(ENGINES))
     server_pools = []
-    for pool in draw(st.lists(names(8), min_size=1, max_size=2, unique=True)):
+    for pool in draw(st.lists(names(8), min_size=1, max_size=1 if "source" in engine else 2, unique=True)):
         made = draw(pools(pool))
-        placement = {"kind": "gpu", "count": size, "product": min(PRODUCTS)} if size > 1 else draw(single_devices())
+        placement = {"kind": "gpu", "count": size, "product": min(PRODUCTS)}
+        may_lack_a_gpu = {engine["engine"], engine.get("worker")}.isdisjoint(("nim", "trtllm"))
+        if size == 1 and ((drawn := draw(single_devices()))["kind"] != "cpu" or may_lack_a_gpu):
+            placement = drawn
         made |= {"loading": {"mode": "preload"}, "placement": placement}
         if made.get("autoscaling", {}).get("kind") == "queue":
             made["autoscaling"] = {**made["autoscaling"], "kind": "cpu"}
@@ -238,7 +242,7 @@ def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
                 made["autoscaling"].pop(key, None)
         server_pools.append(_ran(made))
     repository = {"dataset": draw(st.sampled_from(dataset_names)), "path": "language"}
-    openai = {**draw(st.sampled_from(ENGINES)), "tensorParallelSize": size, **draw(settings)}
+    openai = {**engine, "tensorParallelSize": size, **draw(settings)}
     server = {"name": name, "kind": "openai", "image": "engine", "openai": openai, "pools": server_pools}
     return {**server, "repository": repository}
 

@@ -28,11 +28,13 @@ app = typer.Typer(
     epilog=EPILOG,
     help="The life of a model: make it, register it, deploy it to dev, promote it to prod, roll it back, call it.",
 )
-model = typer.Typer(no_args_is_help=True, help="Make, check and show entries of a Triton model repository.")
-app.add_typer(model, name="model")
+model = typer.Typer(
+    no_args_is_help=True, help="Make, check and show entries: folders of Triton models, or of language models."
+)
+app.add_typer(model, name="model", short_help="Make, check and show entries.")
 for group, command, words in (
-    (model, new, "Make an entry from a model's files."),
-    (model, check, "Say what Triton would refuse or ignore."),
+    (model, new, "Make an entry for Triton from a model's files."),
+    (model, check, "Say what servers would refuse or ignore."),
     (model, show, "Show tensors, settings, an ensemble's graph."),
     (app, export, "Make an entry of a trained model."),
     (app, life.register, "Register an entry in MLflow."),

@@ -65,7 +65,10 @@ def register(
     trusted: Trusted = False,
     json: Json = False,
 ) -> None:
-    """Register an entry in MLflow as a new version, with its digests; the same content is always the same version."""
+    """Register an entry in MLflow as a new version, with its digests; the same content is always the same version.
+
+    It is the folder of a Triton model, or of a language model, as `tidegate model check` takes it.
+    """
     with _opened() as tidegate:
         from ..registry import Registry, SigningKey
 
@@ -98,7 +101,10 @@ def deploy(
     root: Root = None,
     json: Json = False,
 ) -> None:
-    """Bring a registered version into an environment such as dev: verified, tried, and only then called."""
+    """Bring a registered version into an environment such as dev: verified, tried, and only then called.
+
+    Of a language model it is published, and tried once the definition names it; until then the exit code is 8.
+    """
     with _opened(wait, public_key, root) as tidegate:
         _show(tidegate.deploy(model, to, replace=replace), json)
 
@@ -112,7 +118,10 @@ def promote(
     root: Root = None,
     json: Json = False,
 ) -> None:
-    """Bring a version from one environment into the next, such as from dev into prod, by the rules of that one."""
+    """Bring a version from one environment into the next, such as from dev into prod, by the rules of that one.
+
+    Of a language model it is published, and tried once the definition names it; until then the exit code is 8.
+    """
     with _opened(wait, public_key, root) as tidegate:
         _show(tidegate.promote(model, to, replace=replace), json)
 
@@ -127,7 +136,10 @@ def rollback(
     root: Root = None,
     json: Json = False,
 ) -> None:
-    """Go back to the version that an environment had before: nothing is fetched where it is still there."""
+    """Go back to the version that an environment had before: nothing is fetched where it is still there.
+
+    Calls of a language model come back to it by their weights in the definition.
+    """
     with _opened(wait, public_key, root) as tidegate:
         _show(tidegate.roll_back(model, environment, version, replace=replace), json)
 
@@ -141,6 +153,7 @@ def undeploy(
 ) -> None:
     """Take a model out of an environment: nothing serves it there any more, and `tidegate rollback` brings it back.
 
+    A language model leaves by the definition, and is refused here.
     Exit code 1 where it is done, and calls may be answered all the same: it says where, and why.
     """
     with _opened(wait) as tidegate:

@@ -14,18 +14,20 @@ def check(
     folders: Annotated[
         list[Path], Argument(metavar="FOLDER...", help="Entries, or model repositories, whose entries are all checked.")
     ],
-    backend: Annotated[Texts, Option(help="A backend that the server has; may be repeated. Any without it.")] = None,
+    backend: Annotated[Texts, Option(help="A backend that Triton has; may be repeated. Any without it.")] = None,
     package: Annotated[
-        Texts, Option(help="A package that its Python has, numpy or numpy==1.26.4; may be repeated. Any without it.")
+        Texts,
+        Option(help="A package that Triton's Python has, numpy or numpy==1.26.4; may be repeated. Any without it."),
     ] = None,
-    gpu: Annotated[bool | None, Option("--gpu/--no-gpu", help="Whether the server has a GPU. Both do without.")] = None,
+    gpu: Annotated[bool | None, Option("--gpu/--no-gpu", help="Whether Triton has a GPU. Both do without.")] = None,
     trusted: Trusted = False,
     strict: Annotated[bool, Option("--strict", help="Warnings count as errors do.")] = False,
     json: Json = False,
 ) -> None:
-    """Say what servers would refuse or silently ignore in a model repository entry, before anything is copied.
+    """Say what servers would refuse or silently ignore in an entry, before anything is copied.
 
-    Nothing of the model is loaded or run. Exit code 1 where there are errors.
+    An entry is the folder of a Triton model (config.pbtxt and a version's folder), or of a language model (config.json,
+    a tokenizer and *.safetensors). Nothing of the model is loaded or run. Exit code 1 where there are errors.
     """
     with answering():
         from ..kinds import kind_of_entry

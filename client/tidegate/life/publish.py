@@ -14,7 +14,7 @@ from tidegate_contracts.manifest import Manifest
 from tidegate_contracts.message import Message
 
 from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
-from ..failures import scrubbed
+from ..failures import plain, scrubbed
 from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
 from .context import Context
@@ -246,7 +246,7 @@ class _Run:
             if not isinstance(error, TidegateError | OSError):
                 self.context.tell("\n    ".join([what, *more]))
                 raise
-            do, why = "run the same command again: it goes on from there", f"{type(error).__name__}: {error}"
+            do, why = "run the same command again: it goes on from there", plain(error)
             if isinstance(error, TidegateError):
                 do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # it stands at the end, once
             kind = type(error) if isinstance(error, BusyError | IntegrityError) else UnfinishedError

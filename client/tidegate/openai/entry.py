@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from ..errors import UsageError
+from ..failures import plain
 from ..findings import Finding, error, in_order, warning
 from ..hashing import below
-from .weights import Shape, read_header
+from .decoder import CONFIG, check_decoder, text_config
+from .weights import StoredTensor, read_header
 
-CONFIG: Final = "config.json"
 INDEX: Final = "model.safetensors.index.json"
 WEIGHTS: Final = ".safetensors"
 _TOKENIZER_CONFIG: Final = "tokenizer_config.json"
@@ -24,9 +26,9 @@ _TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "tekken.json", "tikto
 _TEMPLATES: Final = ("chat_template.jinja", "chat_template.json")
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
-_LAYER: Final = re.compile(r"\blayers\.(\d+)\.")
 _MOST_SHARDS: Final = 10_000
 _MOST_JSON: Final = 1 << 28  # Bytes; tokenizers of many languages have some tens of millions.
+_POINTER: Final = b"version https://git-lfs.github.com/spec/v1"  # Such a file has less than 1024 bytes.
 
 
 class ShownHubEntry(BaseModel):
@@ -50,7 +52,7 @@ class HubEntry:
 
     @cached_property
     def files(self) -> dict[str, int]:
-        """The sizes of all files, by their paths; links and special files are not among them."""
+        """The sizes of all files, by their paths; links, special files and pointers are not among them."""
         files = {}
         try:
             for path, item in below(self.folder):
@@ -59,16 +61,25 @@ class HubEntry:
                     self.found.append(error("this is a symbolic link", path, "a repository has none", do))
                 elif item.is_file():
                     files[path] = item.stat().st_size
+                    if files[path] < 1024 and not path.lower().endswith(_PICKLES) and _is_pointer(item.path):
+                        del files[path]
+                        why, do = "the file itself was not fetched", "run `git lfs pull` in the clone that it is from"
+                        self.found.append(error("this is a pointer of git-lfs", path, why, do))
                 elif not item.is_dir():
                     self.found.append(error("this is neither a file nor a folder", path, do="take it away"))
         except OSError as refused:
             raise UsageError("this cannot be read", where=self.folder, why=refused.strerror or "") from None
         return files
 
+    @property
+    def names(self) -> set[str]:
+        """The paths of all files, and of what is told to be none."""
+        return self.files.keys() | {each.where for each in self.found}
+
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """What config.json says; nothing where it is none."""
-        return (self.json(CONFIG) if CONFIG in self.files else None) or {}
+        return self.json(CONFIG) or {}
 
     @property
     def architectures(self) -> tuple[str, ...]:
@@ -77,57 +88,52 @@ class HubEntry:
         return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()
 
     @cached_property
-    def tensors(self) -> dict[str, dict[str, Shape]]:
+    def tensors(self) -> dict[str, dict[str, StoredTensor]]:
         """The tensors of each file of weights that is whole."""
         found = {}
         for name in (each for each in self.files if each.endswith(WEIGHTS) and "/" not in each):
             try:
                 found[name] = read_header(self.folder / name)
             except (ValueError, OSError) as wrong:
-                self.found.append(error("this file is not whole", name, str(wrong), "get it again"))
+                self.found.append(error("this file is not whole", name, plain(wrong), "get it again"))
         return found
 
     @property
     def chats(self) -> bool:
         """Whether it says how a chat becomes a text."""
-        said = self.json(_TOKENIZER_CONFIG) if _TOKENIZER_CONFIG in self.files else None
-        return any(each in self.files for each in _TEMPLATES) or bool((said or {}).get("chat_template"))
+        said = self.json(_TOKENIZER_CONFIG) or {}
+        return any(each in self.names for each in _TEMPLATES) or bool(said.get("chat_template"))
+
+    @cached_property
+    def said(self) -> dict[str, Any]:
+        """What files of JSON say that lie in the folder itself, each read once."""
+        said = {}
+        for name in (each for each in self.files if each.endswith(".json") and "/" not in each):
+            try:
+                if self.files[name] > _MOST_JSON:
+                    raise ValueError("it is too long for one")
+                said[name] = json.loads((self.folder / name).read_bytes())
+            except (OSError, ValueError, RecursionError) as wrong:
+                self.found.append(error("this is no JSON object", name, plain(wrong), "get it again"))
+        return said
 
     def json(self, name: str) -> dict[str, Any] | None:
-        """Return what a file of it says; None, and a finding, where that is no JSON object."""
-        said, why = self._read(name)
-        if isinstance(said, dict):
-            return said
-        self.found.append(error("this is no JSON object", name, why or "it is something else", "get it again"))
-        return None
+        """Return what a file of it says; None where there is none or, with a finding, where that is no JSON object."""
+        said = self.said.get(name)
+        if name in self.said and not isinstance(said, dict):
+            self.found.append(error("this is no JSON object", name, "it is something else", "get it again"))
+        return said if isinstance(said, dict) else None
 
-    def names_code(self, name: str) -> bool:
-        """Tell whether a file of JSON says that code is to be run; a finding where nobody can tell."""
-        said, why = self._read(name)
-        if why:
-            self.found.append(error("this is no JSON object", name, why, "get it again"))
-        return _has_auto_map(said)
 
-    def _read(self, name: str) -> tuple[Any, str]:
-        """Return what a file of JSON says, and why that cannot be read."""
-        try:
-            if self.files[name] > _MOST_JSON:
-                raise ValueError("it is too long for one")
-            return json.loads((self.folder / name).read_bytes()), ""
-        except (OSError, ValueError, RecursionError) as wrong:
-            return None, str(wrong)
+def _is_pointer(file: str) -> bool:
+    with suppress(OSError):  # Who cannot read it is told so with what it should have been.
+        return Path(file).read_bytes().startswith(_POINTER)
+    return False
 
 
 def is_entry(folder: Path) -> bool:
     """Tell whether a folder seems to be one: it has a configuration or weights as the hub has them."""
     return (folder / CONFIG).is_file() or any(folder.glob(f"*{WEIGHTS}"))
-
-
-def read_entry(folder: Path) -> HubEntry:
-    """Return the entry in a folder; raises UsageError where there is no folder."""
-    if not folder.is_dir():
-        raise UsageError("there is no such folder", where=folder, do=f"name the folder that holds {CONFIG}")
-    return HubEntry(folder)
 
 
 def check_entry(entry: HubEntry, *, trusted: bool) -> list[Finding]:
@@ -139,8 +145,8 @@ def check_entry(entry: HubEntry, *, trusted: bool) -> list[Finding]:
 
 def show_entry(entry: HubEntry, name: str) -> ShownHubEntry:
     """Describe an entry. Raises UsageError."""
-    length = _text(entry).get("max_position_embeddings")
-    shapes = [shape for tensors in entry.tensors.values() for shape in tensors.values()]
+    length = text_config(entry.config).get("max_position_embeddings")
+    shapes = [tensor.shape for tensors in entry.tensors.values() for tensor in tensors.values()]
     return ShownHubEntry(
         name=name, architectures=entry.architectures, context_length=length if isinstance(length, int) else None,
         parameters=sum(map(math.prod, shapes)), chats=entry.chats,
@@ -149,17 +155,17 @@ def show_entry(entry: HubEntry, name: str) -> ShownHubEntry:
 
 
 def _configuration(entry: HubEntry) -> Iterator[Finding]:
-    if CONFIG not in entry.files:
+    if CONFIG not in entry.names:
         yield error("it is not there", CONFIG, "engines learn from it what kind of model it is", "get the whole folder")
     elif entry.json(CONFIG) is not None and not entry.architectures:
         yield error("it names no architectures", CONFIG, do="get the configuration of the model")
 
 
 def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
-    if not any(each in _TOKENIZERS or each.endswith(".tiktoken") for each in entry.files):
+    if not any(each in _TOKENIZERS or each.endswith(".tiktoken") for each in entry.names):
         yield error("there is no tokenizer", _TOKENIZERS[0], "without one no text can be read", "get the whole folder")
-    said = entry.json(_TOKENIZERS[0]) if _TOKENIZERS[0] in entry.files else None
-    size = _text(entry).get("vocab_size")
+    said = entry.json(_TOKENIZERS[0])
+    size = text_config(entry.config).get("vocab_size")
     if said is not None and isinstance(size, int) and (most := _largest_token(said)) >= size:
         why = f"it has the token {most}, and vocab_size of {CONFIG} is {size}"
         yield warning("it has tokens that the model has not", _TOKENIZERS[0], why, "see that both are of one model")
@@ -169,7 +175,7 @@ def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
 
 
 def _weights(entry: HubEntry) -> Iterator[Finding]:
-    names = {each for each in entry.files if each.endswith(WEIGHTS) and "/" not in each}
+    names = {each for each in entry.names if each.endswith(WEIGHTS) and "/" not in each}
     if not names:
         yield error("there are no weights", f"model{WEIGHTS}", do="save the model with safe_serialization=True")
     wanted: dict[str, str] = {}
@@ -178,13 +184,13 @@ def _weights(entry: HubEntry) -> Iterator[Finding]:
             numbers = range(1, min(int(match[3]), _MOST_SHARDS) + 1)
             others = (f"{match[1]}-{number:05}-of-{match[3]}{WEIGHTS}" for number in numbers)
             wanted |= dict.fromkeys([INDEX, *others], f"{name} is one of so many")
-    index = entry.json(INDEX) if INDEX in entry.files else None
+    index = entry.json(INDEX)
     placed = {} if index is None else index.get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(each, str) for each in placed.values()):
         yield error("it has no weight_map", INDEX, do="get it again")
         placed = {}
     wanted |= dict.fromkeys(placed.values(), f"{INDEX} names it")
-    for name in sorted(wanted.keys() - entry.files.keys() - {each.where for each in entry.found}):
+    for name in sorted(wanted.keys() - entry.names):
         yield error("it is not there", name, wanted[name], "get the whole folder")
     do = f"get it and {INDEX} again: they are not of one model"
     for name in sorted({*placed.values()} & entry.tensors.keys()):
@@ -192,25 +198,9 @@ def _weights(entry: HubEntry) -> Iterator[Finding]:
         if odd := sorted(listed ^ entry.tensors[name].keys()):
             has = "has no" if odd[0] in listed else "has a"
             yield error(f"it {has} tensor {odd[0]}", name, f"{INDEX} says otherwise", do)
-    yield from _shapes(entry)
-
-
-def _shapes(entry: HubEntry) -> Iterator[Finding]:
-    """Compare what config.json says of sizes with the tensors that are there."""
-    shapes = {name: shape for tensors in entry.tensors.values() for name, shape in tensors.items()}
-    config = _text(entry)
-    size, width, layers = (config.get(each) for each in ("vocab_size", "hidden_size", "num_hidden_layers"))
-    do = "get configuration and weights of one model"
-    for name, shape in shapes.items():
-        if not name.endswith("embed_tokens.weight") or len(shape) != 2:
-            continue
-        if isinstance(size, int) and shape[0] < size:
-            yield error(f"vocab_size is {size}, and {name} has {shape[0]} rows", CONFIG, do=do)
-        if isinstance(width, int) and shape[1] != width:
-            yield error(f"hidden_size is {width}, and {name} has {shape[1]} columns", CONFIG, do=do)
-    there = [int(match[1]) for name in shapes if (match := _LAYER.search(name))]
-    if isinstance(layers, int) and there and max(there) + 1 < layers:
-        yield error(f"num_hidden_layers is {layers}, and there are weights of {max(there) + 1}", CONFIG, do=do)
+    if (names | wanted.keys()) - {INDEX} == entry.tensors.keys():
+        found = {name: tensor for tensors in entry.tensors.values() for name, tensor in tensors.items()}
+        yield from check_decoder(entry.config, found)
 
 
 def _strange(entry: HubEntry, *, trusted: bool) -> Iterator[Finding]:
@@ -218,9 +208,8 @@ def _strange(entry: HubEntry, *, trusted: bool) -> Iterator[Finding]:
         why, do = "a pickle runs whatever is in it when it is read", "keep weights as safetensors, and take it away"
         yield error("no engine is to load this", path, why, do)
     # transformers looks for it in the settings of processors, of video and of whatever comes next, too.
-    settings = [path for path in entry.files if path.endswith(".json") and "/" not in path]
     code = [path for path in entry.files if path.endswith(".py")]
-    code += [path for path in settings if entry.names_code(path)]
+    code += [path for path, said in entry.said.items() if _has_auto_map(said)]
     found, do = (warning, "") if trusted else (error, "where you have read it, and trust it, say --trusted")
     for path in code:
         yield found("it brings code", path, "engines run it where they are told to (--trust-remote-code)", do)
@@ -238,12 +227,6 @@ def _has_auto_map(said: Any) -> bool:
             each = [*each.values()]
         rest += each if isinstance(each, list) else ()
     return False
-
-
-def _text(entry: HubEntry) -> Mapping[str, Any]:
-    """Return what is said of the part that reads and writes text: of models that see, too, it is a part of its own."""
-    part = entry.config.get("text_config")
-    return part if isinstance(part, dict) else entry.config
 
 
 def _largest_token(tokenizer: Mapping[str, Any]) -> int:

@@ -23,6 +23,7 @@ _OUTPUTS: Final = {"messages": ("text", "tokens"), "prompt": ("text", "tokens"),
 class OpenaiKind:
     """Entries are folders as Hugging Face's hub has them, which are one version each."""
 
+    entry = "a language model's, with config.json, a tokenizer and *.safetensors"
     follows_repository = False
     speaks_v2 = False
 
@@ -40,7 +41,7 @@ class OpenaiKind:
 
     def version_folder(self, entry: Path) -> str:
         """Return the entry's own folder. Raises UsageError where it has no configuration."""
-        from .entry import CONFIG
+        from .decoder import CONFIG
 
         if not (entry / CONFIG).is_file():
             raise UsageError(f"it has no {CONFIG}", where=entry, do="name a whole folder, as the hub has it")
@@ -57,9 +58,9 @@ class OpenaiKind:
         trusted: bool = False,
     ) -> "list[Finding]":
         """Return what is not whole, does not fit together, or would run code."""
-        from .entry import check_entry, read_entry
+        from .entry import HubEntry, check_entry
 
-        return check_entry(read_entry(folder), trusted=trusted)
+        return check_entry(HubEntry(folder), trusted=trusted)
 
     def check_golden(self, _folder: Path, golden: "Golden", where: str) -> None:
         """Check that it is one call, whose answer is always the same and can be compared."""
@@ -95,16 +96,16 @@ class OpenaiKind:
         answer = proxy.openai(verb, {**request, "model": name}, **about)
         try:
             outputs = _outputs(verb, answer)
-        except (KeyError, TypeError, AttributeError) as error:
-            why = f"{type(error).__name__} {error}"
+        except (KeyError, TypeError, AttributeError):
+            why = f"it has no {'data with an embedding' if verb == 'embeddings' else 'choices with a text'}"
             raise UnreachableError(f"this is no answer to /v1/{verb}", where=proxy.url, why=why) from None
         return {"outputs": [{"name": name, "data": data} for name, data in outputs.items()]}
 
     def show(self, folder: Path) -> "ShownHubEntry":
         """Describe an entry by its configuration and the headers of its weights."""
-        from .entry import read_entry, show_entry
+        from .entry import HubEntry, show_entry
 
-        return show_entry(read_entry(folder), folder.resolve().name)
+        return show_entry(HubEntry(folder), folder.resolve().name)
 
     def print_entry(self, shown: "ShownHubEntry") -> None:
         """Print it in two lines."""

@@ -7,7 +7,9 @@ The format: eight bytes with the length of the header, which is JSON, and the te
 import json
 import math
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from ..failures import plain
 
 MOST_HEADER: Final = 100_000_000  # Bytes; the library takes no longer ones.
 _BITS: Final = {
@@ -15,11 +17,17 @@ _BITS: Final = {
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
-Shape = tuple[int, ...]
 
 
-def read_header(file: Path) -> dict[str, Shape]:
-    """Return the shapes of a file's tensors by their names; raises ValueError for a file that is not whole, OSError."""
+class StoredTensor(NamedTuple):
+    """What a header says of a tensor."""
+
+    dtype: str  # As the format has it: BF16, F32 …
+    shape: tuple[int, ...]
+
+
+def read_header(file: Path) -> dict[str, StoredTensor]:
+    """Return a file's tensors by their names; raises ValueError for a file that is not whole, OSError."""
     size = file.stat().st_size
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
@@ -28,22 +36,27 @@ def read_header(file: Path) -> dict[str, Shape]:
         raw = opened.read(length)
     try:
         said = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its header is no JSON: {plain(error)}") from None
+    try:
         tensors = [_tensor(name, about) for name, about in said.items() if name != "__metadata__"]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"its header is none: {type(error).__name__}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError("its header does not say type, shape and place of each tensor") from None
     end = 0
-    for first, last, name, shape, bits in sorted(tensors, key=lambda each: each[:2]):
-        if first != end or (last - first) * 8 != math.prod(shape) * bits:
+    for first, last, name, tensor in sorted(tensors):
+        if tensor.dtype not in _BITS:
+            raise ValueError(f"its tensor {name} is of the type {tensor.dtype}, which is not known here")
+        if first != end or (last - first) * 8 != math.prod(tensor.shape) * _BITS[tensor.dtype]:
             raise ValueError(f"its tensor {name} does not have the bytes that its header says")
         end = last
     if 8 + length + end != size:
         raise ValueError(f"it has {size} bytes, and its header says {8 + length + end}")
-    return {name: shape for _, _, name, shape, _ in tensors}
+    return {name: tensor for _, _, name, tensor in tensors}
 
 
-def _tensor(name: str, about: Any) -> tuple[int, int, str, Shape, int]:
+def _tensor(name: str, about: Any) -> tuple[int, int, str, StoredTensor]:
     first, last = about["data_offsets"]
     shape = tuple(about["shape"])
     if not all(type(each) is int and each >= 0 for each in (first, last, *shape)):
         raise ValueError(name)
-    return first, last, name, shape, _BITS[about["dtype"]]
+    return first, last, name, StoredTensor(str(about["dtype"]), shape)

@@ -59,7 +59,7 @@ class ObjectStore:
         except ValueError:
             raise UsageError("that is no URL of a repository in an object store", do=f"write {FORMS}") from None
         if not place.folders:
-            why = "beside it lies what is locked, and Triton takes every folder in it for a model"
+            why = "beside it lies what is locked, and every folder in it is taken for a model"
             raise UsageError("the repository is a whole bucket", where=url, why=why, do=f"give it a folder: {FORMS}")
         *above, self.root = place.folders
         options: dict[str, Any] = {"prefix": "/".join(above) or None, "retry_config": _RETRY}

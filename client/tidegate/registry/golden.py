@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from tidegate_contracts.message import Message
 
 from ..errors import UsageError
+from ..failures import plain
 
 _short = Repr()
 _short.maxstring = 80
@@ -93,8 +94,8 @@ def read_golden(text: str | bytes, where: str) -> Golden:
     """Return the golden request of a file: `{"request": …, "outputs": …}`, or the bare request; raises UsageError."""
     try:
         said = json.loads(text)
-    except ValueError as error:
-        raise UsageError("this is no JSON", where=where, why=str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError("this is no JSON", where=where, why=plain(error)) from None
     if isinstance(said, dict) and "request" not in said:
         said = {"request": said}
     try:

@@ -30,6 +30,7 @@ HARMLESS: Final = ("version_policy", "dynamic_batching", "instance_group", "mode
 class TritonKind:
     """Entries are folders of a Triton model repository: `config.pbtxt` and a folder for each version."""
 
+    entry = "a Triton model's, with config.pbtxt and a version's folder, 1/"
     follows_repository = True
     speaks_v2 = True
 
@@ -47,11 +48,7 @@ class TritonKind:
 
     def version_folder(self, entry: Path) -> str:
         """Return the one version folder, ENTRY_VERSION where there is none; raises UsageError for several."""
-        try:
-            found = sorted(item.name for item in entry.iterdir() if _VERSION.fullmatch(item.name) and item.is_dir())
-        except OSError as wrong:
-            what, why = "this is no folder that can be read", wrong.strerror or ""
-            raise UsageError(what, where=entry, why=why, do="name the folder that config.pbtxt lies in") from None
+        found = sorted(item.name for item in entry.iterdir() if _VERSION.fullmatch(item.name) and item.is_dir())
         if len(found) > 1:
             why = "what is registered is one version, and the registry gives it its number"
             do = "leave one of them in it"

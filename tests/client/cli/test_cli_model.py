@@ -146,6 +146,22 @@ def test_a_repository_is_checked_whole(repository: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("words", [("model", "check"), ("model", "show"), ("register",)])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("empty", "this folder is empty"), ("none", "there is no such folder"), ("file", "this is a file")],
+)
+def test_where_there_is_no_entry_it_is_told_what_one_is(
+    tmp_path: Path, words: tuple[str, ...], name: str, said: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(app, [*words, str(tmp_path / name)])
+    assert (done.exit_code, done.stdout) == (ExitCode.USAGE, "")
+    assert f"{tmp_path / name}: {said}\n  do: name a folder: a Triton model's, with config.pbtxt" in done.stderr
+    assert "a language model's, with config.json, a tokenizer and *.safetensors" in done.stderr
+
+
 def test_the_server_is_described_by_options(repository: Path) -> None:
     said = run("check", repository / "good", "--backend", "onnxruntime", "--backend", "fil")
     assert said.exit_code == ExitCode.FOUND

@@ -1,21 +1,25 @@
 """A language model is looked at before it is registered: whole, of one piece, and without code that nobody trusts."""
 
 import json
+import os
+import struct
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegate import Tidegate
 from tidegate.calling.credentials import Credential
 from tidegate.calling.proxy import ProxyClient
 from tidegate.cli.model import check, show
 from tidegate.errors import ExitCode, TidegateError, UnreachableError, UsageError
 from tidegate.findings import Severity
 from tidegate.kinds import KINDS, kind_of_entry
-from tidegate.openai.weights import read_header
+from tidegate.openai.weights import StoredTensor, read_header
 from tidegate.registry.golden import Golden
 from tidegate.registry.manifest import manifest_of
 from tidegate.registry.registration import checked
@@ -27,7 +31,7 @@ from lab.local_plane.dynamo import GLIBC
 from lab.local_plane.wheels import environment
 from tests.proxy.rigs.pytest_rigs import not_run
 
-from .models import INDEX, change, write_entry, write_safetensors
+from .models import INDEX, LAYERS, change, write_entry, write_safetensors
 
 KIND = KINDS["openai"]
 app = Typer(pretty_exceptions_enable=False)
@@ -37,6 +41,27 @@ app.command()(show)
 
 def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
+
+
+def headed(header: bytes) -> Callable[[Path], object]:
+    return lambda file: file.write_bytes(struct.pack("<Q", len(header)) + header)
+
+
+def pointer(file: Path) -> None:
+    """Write what git leaves of a file that git-lfs keeps, where that did not come."""
+    file.write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 988097824\n")
+
+
+def hole(file: Path, tensor: str) -> None:
+    """Leave a tensor out of one of two files, and of the index."""
+    write_safetensors(file, {name: (4, 64) for name in LAYERS if name != tensor})
+    placed = json.loads((file.parent / INDEX).read_text())["weight_map"]
+    change(file.parent / INDEX, weight_map={name: place for name, place in placed.items() if name != tensor})
+
+
+def long(file: Path) -> None:
+    with file.open("wb") as opened:
+        opened.truncate((1 << 28) + 1)  # takes no place on the disk
 
 
 def moved(file: Path) -> None:
@@ -75,22 +100,41 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("config.json", lambda file: file.write_text("{}"), "it names no architectures"),
     ("config.json", lambda file: change(file, vocab_size=9000), "vocab_size is 9000"),
     ("config.json", lambda file: change(file, hidden_size=32), "hidden_size is 32"),
-    ("config.json", lambda file: change(file, num_hidden_layers=3), "num_hidden_layers is 3"),
+    ("config.json", lambda file: change(file, num_hidden_layers=3), "there are no weights of layer 2"),
+    ("config.json", lambda file: change(file, tie_word_embeddings=False), "there is no lm_head.weight"),
     ("config.json", lambda file: change(file, auto_map={"AutoModel": "m.M"}), "config.json: error: it brings code"),
+    ("config.json", pointer, "config.json: error: this is a pointer of git-lfs"),
+    ("config.json", lambda file: file.write_text('{\n"a" 1}'), "line 2, column 5: Expecting ':' delimiter"),
+    ("config.json", lambda file: file.write_bytes(b'{"a": "\xff"}'), "it is no text in UTF-8"),
     ("processor_config.json", remote("auto_map"), "processor_config.json: error: it brings code"),
     ("video_preprocessor_config.json", remote("video", "auto_map"), "video_preprocessor_config.json: error: it brings"),
     ("generation_config.json", lambda file: file.write_text("{"), "generation_config.json: error: this is no JSON"),
     ("tokenizer.json", Path.unlink, "there is no tokenizer"),
     ("tokenizer.json", lambda file: file.write_text("[]"), "tokenizer.json: error: this is no JSON object"),
+    ("tokenizer.json", pointer, "tokenizer.json: error: this is a pointer of git-lfs"),
+    ("tokenizer.model", pointer, "run `git lfs pull` in the clone that it is from"),
     (ONE, Path.unlink, f"{ONE}: error: it is not there"),
+    (ONE, pointer, f"{ONE}: error: this is a pointer of git-lfs"),
+    (ONE, headed(b'{"a'), "its header is no JSON: line 1, column 2: Unterminated string"),
+    (ONE, headed(b"{}[]"), "its header is no JSON: line 1, column 3: Extra data"),
+    (ONE, headed(b"[" * 100_000), "its header is no JSON: too many things lie in one another"),
+    (ONE, headed(b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}'), "does not have the bytes that its"),
+    (ONE, headed(b'{"a": {"dtype": "F32", "shape": [], "data_offsets": [4, 0]}}'), "does not have the bytes that its"),
+    (ONE, headed(b'{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}'), "does not say type, shape and"),
+    (ONE, headed(b"[]"), "its header does not say type, shape and place of each tensor"),
+    (ONE, headed(b'{"a": {"dtype": "F1", "shape": [], "data_offsets": [0, 0]}}'), "of the type F1, which is not known"),
     (ONE, cut, f"{ONE}: error: this file is not whole"),
     (ONE, moved, f"{ONE}: error: this is a symbolic link"),
     (TWO, lambda file: write_safetensors(file, {"other": (1, 1)}), "it has no tensor model.layers.0.mlp.weight"),
     (INDEX, lambda file: file.write_text("{}"), "it has no weight_map"),
     (INDEX, unplaced, "it has a tensor model.layers.0.mlp.weight"),
+    (TWO, lambda file: hole(file, "model.layers.0.mlp.weight"), "there are no weights of layer 0"),
+    ("pytorch_model.bin", pointer, "pytorch_model.bin: error: no engine is to load this"),
     ("pytorch_model.bin", Path.touch, "pytorch_model.bin: error: no engine is to load this"),
     ("training/optimizer.pt", below, "training/optimizer.pt: error: no engine"),
     ("modeling.py", Path.touch, "modeling.py: error: it brings code"),
+    ("vocab.json", long, "why: it is too long for one"),
+    ("pipe", os.mkfifo, "pipe: error: this is neither a file nor a folder"),
 ]
 
 
@@ -133,6 +177,30 @@ def test_weights_that_are_one_file_must_be_there_too(tmp_path: Path) -> None:
     assert [each.what for each in KIND.check(entry)] == ["there are no weights"]
 
 
+@pytest.mark.parametrize("wrong", ["entry", "golden request"])
+def test_what_cannot_be_registered_is_told_before_all_of_its_weights_are_read(tmp_path: Path, wrong: str) -> None:
+    entry = write_entry(tmp_path / "chat", "one")
+    change(entry / "config.json", num_hidden_layers=3 if wrong == "entry" else 2)
+    begun = []
+
+    @contextmanager
+    def progress(what: str, _size: int) -> Iterator[Callable[[int], None]]:
+        begun.append(what)
+        yield lambda _bytes: None
+
+    said = "no weights of layer 2" if wrong == "entry" else "neither a chat"
+    with Tidegate(progress=progress) as tidegate, pytest.raises(TidegateError, match=said):
+        tidegate.register(entry, golden={"inputs": []})
+    assert begun == []
+
+
+def test_an_entry_without_its_configuration_is_not_registered(tmp_path: Path) -> None:
+    entry = write_entry(tmp_path / "chat", "one")
+    (entry / "config.json").unlink()
+    with pytest.raises(UsageError, match=r"it has no config\.json"):
+        manifest_of(entry)
+
+
 def test_code_that_is_trusted_is_told_all_the_same(tmp_path: Path) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     (entry / "modeling.py").touch()
@@ -156,7 +224,7 @@ def test_what_works_but_not_as_is_meant_is_a_warning(tmp_path: Path) -> None:
     change(entry / "config.json", vocab_size=4000)
     found = KIND.check(entry)
     assert {each.severity for each in found} == {Severity.WARNING}
-    assert [each.where for each in found] == ["tokenizer.json", "tokenizer_config.json"]
+    assert [each.where for each in found] == ["config.json", "tokenizer.json", "tokenizer_config.json"]
 
 
 @given(st.binary(max_size=40))
@@ -175,8 +243,9 @@ ANY = st.recursive(
     max_leaves=5,
 )
 KEYS = (
-    "architectures", "vocab_size", "hidden_size", "num_hidden_layers", "text_config", "auto_map",
-    "max_position_embeddings", "chat_template", "model", "added_tokens", "weight_map",
+    "architectures", "vocab_size", "hidden_size", "num_hidden_layers", "text_config", "auto_map", "dtype",
+    "max_position_embeddings", "chat_template", "model", "added_tokens", "weight_map", "num_nextn_predict_layers",
+    "tie_word_embeddings", "torch_dtype",
 )  # fmt: skip
 
 
@@ -209,7 +278,8 @@ def test_headers_are_read_as_the_format_s_own_library_writes_them(tmp_path: Path
     with not_run("THE LIBRARY OF SAFETENSORS"):
         python = environment("dynamo", "safetensors", GLIBC) / "bin" / "python"
     subprocess.run([python, "-c", program], check=True)
-    assert read_header(tmp_path / "x.safetensors") == {"a": (2, 3), "b": (0,), "c": ()}
+    expected = {"a": StoredTensor("F16", (2, 3)), "b": StoredTensor("F64", (0,)), "c": StoredTensor("I8", ())}
+    assert read_header(tmp_path / "x.safetensors") == expected
 
 
 def test_its_folder_is_the_version_s_in_its_manifest(tmp_path: Path) -> None:

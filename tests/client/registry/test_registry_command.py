@@ -82,7 +82,7 @@ def test_nothing_is_said_of_what_keeps_the_folder_of_an_ensemble_that_new_has_ma
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["missing"], ExitCode.USAGE, "no folder"),
+        (["missing"], ExitCode.USAGE, "no such folder"),
         (["ENTRY", "--golden", "missing"], ExitCode.USAGE, "cannot be read"),
         (["ENTRY", "--certificate", "c.pem"], ExitCode.USAGE, "without its key"),
         (["ENTRY", "--name", "../up"], ExitCode.USAGE, "cannot be a model's name"),

@@ -76,7 +76,8 @@ def test_a_request_of_no_inputs_is_told_before_it_is_sent() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "no JSON"),
+        ("{", "no JSON\n  why: line 1, column 2: "),
+        ("[" * 100_000, "no JSON\n  why: too many things lie in one another"),
         ("[]", "no golden request"),
         ('{"request": {"inputs": []}, "output": {}}', "output: Extra"),
         ('{"request": {"inputs": []}, "tolerance": -1}', "tolerance"),

@@ -112,7 +112,7 @@ def test_names_that_no_store_takes_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="no such folder"):
         manifest_of(tmp_path / "missing")
     root = entry(tmp_path, "m")
     (root / "config.pbtxt").rename(root / "1" / "config.pbtxt")

@@ -136,6 +136,7 @@ class ToyKind:
     """See `tidegate.kinds.ServerKind`."""
 
     configs = ToyConfigs()
+    entry = f"a toy's, with {FILE}"
     follows_repository = speaks_v2 = True
 
     def version_folder(self, entry: Path) -> str:

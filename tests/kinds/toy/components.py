@@ -5,11 +5,12 @@ from typing import Any, cast
 
 import pulumi
 import pulumi_kubernetes as k8s
+from tidegate_contracts.labels import LOADING, ROLE
 
 from components import pods
 from components.args import PoolArgs, PoolContext, ServerArgs, repository_root
 from components.eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
-from components.place import LOADING, ROLE, pool_headless_name, service_account
+from components.place import pool_headless_name, service_account
 from components.values import joined
 
 from .stacks import ToyServerArgs

@@ -27,6 +27,12 @@ def test_an_object_in_another_namespace_is_another_object() -> None:
         ({}, {"a": "x"}, "spec.a – → x"),
         ({"a": "x"}, {}, "spec.a x → –"),
         ({"c": [{"name": "x", "i": 1}]}, {"c": [{"name": "x", "i": 2}]}, "spec.c[x].i 1 → 2"),
+        (
+            {"c": [{"name": "m", "pool": "a", "versions": [{"version": 3, "weight": 80}]}, {"name": "m", "pool": "b"}]},
+            {"c": [{"name": "m", "pool": "a", "versions": [{"version": 3, "weight": 50}]}, {"name": "m", "pool": "b"}]},
+            "spec.c[m/a].versions[3].weight 80 → 50",
+        ),
+        ({"v": [{"version": 3}]}, {"v": [{"version": 4}, {"version": 3}]}, 'spec.v[4] – → {"version": 4}'),
         ({"c": [{"name": "x"}]}, {"c": [{"name": "y"}, {"name": "x"}]}, 'spec.c[y] – → {"name": "y"}'),
         ({"c": [{"name": "x"}, {"name": "y"}]}, {"c": [{"name": "y"}, {"name": "x"}]}, 'spec.c.order ["x", "y"]'),
         ({"args": ["--a", "--b"]}, {"args": ["--a", "--c", "--b"]}, 'spec.args added: "--c"'),

@@ -57,6 +57,7 @@ def new(
     """Make an entry of a model: its files laid out for Triton, and a config.pbtxt that it takes.
 
     The framework, and the names, types and shapes of tensors, are read from the model's files, which are never run.
+    A language model's folder for an engine is an entry as it is.
     """
     with answering():
         from tritonclient.grpc.model_config_pb2 import ModelConfig

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...errors import UsageError
+from ...failures import plain
 
 ONNX: Final = "model.onnx"
 PLAN, ENGINE, CHECKPOINT, HUGGING_FACE = "model.plan", "engine", "checkpoint", "hugging-face"
@@ -117,10 +118,10 @@ def check_hugging_face(source: str) -> None:
     """Raise UsageError where a folder is no model as Hugging Face has it."""
     try:
         said = json.loads((Path(source) / "config.json").read_text("utf-8"))
-        if said["architectures"]:
+        if isinstance(said, dict) and said.get("architectures"):
             return
         why = "its config.json names no architecture"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        why = f"config.json: {type(error).__name__}: {error}"
+    except (OSError, ValueError, RecursionError) as error:
+        why = f"config.json: {plain(error)}"
     do = "give a folder with config.json, its tokenizer and *.safetensors"
     raise UsageError("this is no model as Hugging Face has it", where=source, why=why, do=do)

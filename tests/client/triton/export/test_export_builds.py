@@ -92,12 +92,20 @@ def test_an_engine_of_tensorrt_llm_is_built_of_a_model_of_hugging_face(tmp_path:
     assert "NOT BUILT, AND NOT TRIED" in done.stderr
 
 
-@pytest.mark.parametrize("config", [None, "{}", "[]", '{"architectures": []}', "no"])
-def test_what_is_no_model_of_hugging_face_is_said(config: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (None, "config.json: No such file or directory"),
+        *((config, "its config.json names no architecture") for config in ("{}", "[]", '{"architectures": []}')),
+        ("no", "config.json: line 1, column 1: Expecting value"),
+    ],
+)
+def test_what_is_no_model_of_hugging_face_is_said(config: str | None, why: str, tmp_path: Path) -> None:
     (tmp_path / "llama").mkdir()
     if config is not None:
         (tmp_path / "llama/config.json").write_text(config)
-    assert "this is no model as Hugging Face has it" in refused(tmp_path, tmp_path / "llama", *ENGINE)
+    said = refused(tmp_path, tmp_path / "llama", *ENGINE)
+    assert f"this is no model as Hugging Face has it\n  why: {why}" in said
 
 
 def test_tensorrt_takes_no_forests(tmp_path: Path) -> None:

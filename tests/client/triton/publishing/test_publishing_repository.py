@@ -78,6 +78,15 @@ def test_names_and_paths_that_climb_are_none(where: Path | str, repository: Repo
         repository.read("m", "1/weights/data", limit=100)
 
 
+def test_a_version_is_of_the_model_that_its_manifest_names(where: Path | str) -> None:
+    with changing(where, "other") as repository:
+        staged = repository.staging("other", 1)
+        ONE.write(staged)
+        with pytest.raises(IntegrityError, match="the manifest is that of model m, not of other"):
+            repository.publish("other", 1, staged, ONE.manifest, config(ONE, 1, [1]))
+        assert repository.versions("other") == []
+
+
 def test_configurations_name_only_versions_that_are_there(where: Path | str, repository: Repository) -> None:
     publish(where, ONE, 1)
     with pytest.raises(NotFoundError, match="version 2 of model m"):

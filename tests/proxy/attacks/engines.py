@@ -32,6 +32,7 @@ LYING: dict[str, Act] = {  # Without end.
     "ends-no-line": _stream(b"data: " + b"x" * 16 * _MEGABYTE, b"x" * 16 * _MEGABYTE, times=_ALWAYS),
     "ends-no-head": raw(b"HTTP/1.1 200 OK\r\nx: ", *[b"x" * _MEGABYTE] * _ALWAYS),
     "ends-no-trailers": raw(head(b"transfer-encoding: chunked"), b"0\r\n", *[b"x: y\r\n" * _KILOBYTE] * _ALWAYS),
+    "drips": _stream(b"x", times=_ALWAYS, pause=0.0005),
     "lists-too-many": raw(head(b"content-length: 2", status=b"404 Not Found"), b"{}"),
     "tells-errors": _stream(
         b'data: {"error":1}\n' * 60_000, b"event: error\n" + b"data: x\n" * _MEGABYTE + b"\n" * _MEGABYTE, times=_ALWAYS
@@ -45,7 +46,6 @@ BROKEN: dict[str, Act] = {
     "answers-no-json": answering(b'{"usage":{' * _MEGABYTE),
     "answers-with-gzip": _packed(b"200 OK", bytes(16 * _MEGABYTE)),
     "fails-with-gzip": _packed(b"500 Internal Server Error", bytes(16 * _MEGABYTE)),
-    "drips": _stream(b"x", times=_ALWAYS, pause=0.0005),
 }
 _ENGINES = LYING | BROKEN
 _speaking = _stream(_WORD, times=_ALWAYS, pause=0.01)

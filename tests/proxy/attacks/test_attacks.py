@@ -14,7 +14,6 @@ SAMPLE = (
     "streams whose headers unfold from one entry, no key",
     "gzip messages of 58 KB, each with its own key",
     "where thousands of models are, with a key",
-    "an engine that tells usage in usage, with a key",
     "bodies for a model that hangs, over TLS, with a key",
 )
 

@@ -135,11 +135,14 @@ def _endpoint(stack: Stack, footprint: int) -> Cost:
 
 
 def saving(now: Cost, room: Room) -> str:
-    """Return what one endpoint a model would cost instead, in a sentence without a subject; none without models."""
-    if not room.models:
+    """Return what one endpoint a model would cost instead, in a sentence without a subject.
+
+    None without models; nor where a price is missing, for an hour of a slice is not worth one of a whole GPU.
+    """
+    if not room.models or room.endpoints.month is None or now.month is None:
         return ""
     instead = f"one endpoint for each of {count_of(room.models, 'model')}: {room.endpoints}"
-    if not room.endpoints.month or now.month is None:
+    if not room.endpoints.month:
         return instead
     part = 1 - now.month / room.endpoints.month
     return f"{instead}, {part:.0%} saved" if part >= 0 else f"{instead}; the slices cost {-part:.0%} more"

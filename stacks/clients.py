@@ -120,6 +120,7 @@ def _model(stack: Stack, model: Model) -> told.ModelFacts:
         alias=model.alias,
         mirror=routing.Mirror(version=model.mirror.version, percent=model.mirror.percent) if model.mirror else None,
         footprint_bytes=byte_count(model.footprint) if model.footprint else None,
+        served_names=model.served_names or None,
     )
 
 

@@ -200,6 +200,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
 
         name, _, version = model.partition("@")
         proxy = proxy_of(name, environment, plane, file=self._environments)
+        name = proxy.own_name(name)
         with proxy.client(seconds) as client:
             if not (kind := proxy.kind_of_model(name)).speaks_v2:
                 answer = kind.ask(client, name, inputs, version=version or None)

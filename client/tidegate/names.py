@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 RULE: Final = "take letters, digits, '_', '-' and '.', not more than 127, and no '.' or '-' in front"
+SERVED_NAME_RULE: Final = "take letters, digits, '_', '-', '.' and ':', in parts with '/' between, not more than 255"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")  # As the definition and the proxy have it.
 
 

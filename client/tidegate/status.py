@@ -56,6 +56,11 @@ class KnownProxy:
         mirror = facts.mirror
         return said if mirror is None else f"{said}; copies of {mirror.percent} % to {mirror.version}"
 
+    def own_name(self, name: str) -> str:
+        """Return the name of the model that calls name so, where that is known; else what was said."""
+        models = sorted(self.models.values(), key=lambda each: each.name != name)  # a name of its own comes first
+        return next((each.name for each in models if name in each.names), name)
+
     def kind_of_model(self, model: str) -> ServerKind:
         """Return the kind of the server that has a model; Triton where that cannot be told."""
         return self.kind_of(next((server for server, name in self.models if name == model), None))
@@ -115,7 +120,7 @@ def proxy_of(
     found = proxies(name, plane, url, file=file)
     if url is not None:
         return found[0]
-    pairs = [(facts.name, each) for each in found if each.facts is not None for facts in each.facts.models]
+    pairs = [(name, each) for each in found for facts in each.models.values() for name in facts.names]
     having = [each for name, each in pairs if name == model]
     if not having:
         do = nearest_of(model, sorted({name for name, _ in pairs}), "models")
@@ -214,7 +219,7 @@ def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float) -> PlaneS
         with proxy.client(_ANSWER_SECONDS, waits=False) as client, ThreadPoolExecutor(_AT_ONCE) as threads:
             caller = client.whoami()
             about["environment"] = proxy.environment or caller.environment
-            collector = _Collector(client, proxy, model)
+            collector = _Collector(client, proxy, model and proxy.own_name(model))
             before, began = collector.count(), time.monotonic()
             now = before
             if watch_seconds:

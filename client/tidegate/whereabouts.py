@@ -8,7 +8,7 @@ from typing import Any, Final
 from tidegate_contracts.whereabouts import Place, SliceRoom, VisibleModel
 
 from .calling.inputs import signature_of
-from .calling.proxy import ProxyClient, model_path
+from .calling.proxy import ProxyClient, served_name
 from .errors import NotFoundError, TidegateError
 from .status import AskedPlane, KnownProxy
 
@@ -74,7 +74,8 @@ def ask(proxies: Sequence[KnownProxy], model: str | None = None) -> list[PlaneWh
 
     Raises NotFoundError where there are none, and UsageError for no name.
     """
-    model_path(None, model)  # once for all of them
+    if model is not None:
+        served_name(model)  # once for all of them
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         found = list(threads.map(lambda proxy: _plane(proxy, model), proxies))
     if model is None:

@@ -60,6 +60,11 @@ class ServerFacts(Message):
 class ModelFacts(ServedModel):
     """How the routing table serves a model."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which calls name it, its own in front."""
+        return self.name, *(self.served_names or ())
+
 
 class Plane(Message):
     """The environment on one data plane: a stack of the definition."""

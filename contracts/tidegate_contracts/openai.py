@@ -3,6 +3,7 @@
 Its ports are those of Triton, so that no boundary has to open more for it.
 """
 
+import re
 from typing import Final
 
 from .triton import RESTRICTED_KEY
@@ -18,6 +19,17 @@ PROCESS_PORTS: Final = range(8100, 8132)
 """Where models that share a slice answer, each at a port of its own: a lease on one names it."""
 SECRET_HEADER: Final = RESTRICTED_KEY
 """With the control secret: what else than the API, health and metrics is asked of them, and of who starts them."""
+
+SERVED_NAME_PATTERN: Final = "[A-Za-z0-9_][A-Za-z0-9_.:-]*(/[A-Za-z0-9_][A-Za-z0-9_.:-]*)*"
+"""How clients spell models: `llama`, `meta/llama-3.1-8b-instruct` as on Hugging Face's hub, `llama3:8b` as with Ollama.
+No part is empty or begins with a dot, so that each is one and the same address, too."""
+LONGEST_SERVED_NAME: Final = 255
+_SERVED_NAME: Final = re.compile(SERVED_NAME_PATTERN)
+
+
+def is_served_name(text: str) -> bool:
+    """Tell whether a call can name a model so."""
+    return len(text) <= LONGEST_SERVED_NAME and _SERVED_NAME.fullmatch(text) is not None
 
 
 def served_as(model: str, version: int) -> str:

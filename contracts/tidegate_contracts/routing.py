@@ -80,6 +80,8 @@ class ServedModel(Message):
     alias: str | None = None
     mirror: Mirror | None = None
     footprint_bytes: int | None = None
+    served_names: tuple[str, ...] | None = None
+    """Further names by which it can be called, where the request's body names it: `openai.is_served_name`."""
 
 
 class Model(ServedModel):
@@ -88,8 +90,6 @@ class Model(ServedModel):
     Where versions have pools of their own, it stands once for each of them, with the versions there: see `whole`.
     """
 
-    served_names: tuple[str, ...] | None = None
-    """Further names by which it can be called, where the request's body names it."""
     idle_seconds: int | None = None
     pinned: bool = False
 

@@ -45,7 +45,7 @@ STAYS = (
 PLANE = "two Tritons, the policy and two proxies"
 SCALED = "a control plane, KEDA, metrics-server, Prometheus and the first pods"
 WORLD = "MLflow, S3, four Tritons, two policies, two proxies"
-LANGUAGE = "three replicas of NVIDIA Dynamo, and a proxy"
+LANGUAGE = "four replicas of NVIDIA Dynamo, and a proxy"
 Made = TypeVar("Made")
 app = typer.Typer(
     name="demo", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
@@ -82,7 +82,7 @@ def language_models() -> None:
     """Show language models behind the proxy, served by NVIDIA Dynamo; every claim is checked, but for the figures."""
     show, begun = Show(Console()), time.monotonic()
     with _ending(show), _running(show, LANGUAGE, language_plane) as made:
-        language.introduce(show)
+        language.introduce(made, show)
         played = playing.play(language.LanguageStage(made, show), show, language.SCENES, made.check)
     playing.report(played, time.monotonic() - begun, show, "More of it: docs/openai.md")
 

@@ -10,6 +10,7 @@ from itertools import product
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
+from tidegate_contracts.openai import is_served_name
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 
 from .kinds import KINDS, ServerKind, tell_problem
@@ -17,7 +18,7 @@ from .openapi import document
 from .pages import ASSETS, asset, documentation, models_page, wants_page
 from .problems import TWO_CREDENTIALS, Problem, ProblemType
 from .servers import ServerQueries, as_it_is
-from .targets import ANYTHING, ModelListing, is_name
+from .targets import ANYTHING, ModelListing
 from .telemetry.meter import Meter
 
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
@@ -75,9 +76,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
             caller.known_as(identity.in_flight)
 
     async def whereabouts(request: Request) -> Response:
-        model = request.path_params.get("model")
-        if model is not None and not is_name(model):
-            raise _misspelling(request)
+        model = _model(request)
         if wants_page(request):
             return models_page()
         await count_for_caller(request)
@@ -116,9 +115,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
 
     def tell_models(kind: ServerKind, listing: ModelListing) -> Callable[[Request], Awaitable[Response]]:
         async def tell(request: Request) -> Response:
-            model = request.path_params.get("model")
-            if model is not None and not is_name(model):
-                raise _misspelling(request)
+            model = _model(request)
             await count_for_caller(request)
             return await servers.listing(*_asked(request), model, kind, listing)
 
@@ -127,11 +124,11 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
     for prefix in ("", "/servers/{server}"):
         for kind in KINDS.values():
             if (listing := kind.listing) is not None:
-                for path in (listing.path, f"{listing.path}/{{model}}"):
+                for path in (listing.path, f"{listing.path}/{{model:path}}"):
                     app.add_api_route(prefix + path, tell_models(kind, listing), methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/live", live, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/ready", is_ready, methods=["GET"])
-        for path in (WHEREABOUTS_PATH, f"{WHEREABOUTS_PATH}/", f"{WHEREABOUTS_PATH}/{{model}}"):
+        for path in (WHEREABOUTS_PATH, f"{WHEREABOUTS_PATH}/", f"{WHEREABOUTS_PATH}/{{model:path}}"):
             app.add_api_route(prefix + path, whereabouts, methods=["GET"])
         app.add_api_route(f"{prefix}/v2", metadata, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/models/stats", statistics, methods=["GET"])
@@ -139,6 +136,14 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
             for tail in tails:
                 app.add_api_route(f"{prefix}/v2/models/{{model}}{version}{tail}", misspelt, methods=[method])
     return app
+
+
+def _model(request: Request) -> str | None:
+    """Return the model that is asked about; None: all. Names that clients have may have slashes; raises Problem."""
+    model: str | None = request.path_params.get("model")
+    if model is not None and not is_served_name(model):
+        raise _misspelling(request)
+    return model
 
 
 def _misspelling(request: Request) -> Problem:

@@ -5,6 +5,7 @@ It is written here and not derived from the application, for calls of models are
 
 from typing import Any
 
+from tidegate_contracts.openai import LONGEST_SERVED_NAME, SERVED_NAME_PATTERN
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Whereabouts
 
 from .kinds import KINDS, ServerKind
@@ -51,12 +52,12 @@ def document() -> _Json:
             is_open = not prefix and path.startswith("/v2/health")
             operation = _operation(summary, answer, () if is_open else _FOR_CALLERS)
             paths[prefix + path] = {"get": operation | {"parameters": named} | (_OPEN if is_open else {})}
-        for path, summary, parameters in (("", _MODELS, named), ("/{model}", _MODEL_PLACES, [*named, _MODEL])):
+        for path, summary, parameters in (("", _MODELS, named), ("/{model}", _MODEL_PLACES, [*named, _SERVED_MODEL])):
             operation = _operation(summary, _ref("Whereabouts"), _FOR_CALLERS, "models")
             paths[f"{prefix}{WHEREABOUTS_PATH}{path}"] = {"get": operation | {"parameters": parameters}}
         for kind in KINDS.values():
             for address in kind.addresses:
-                of_model = [_MODEL] if "{model}" in address.path else []
+                of_model = [_SERVED_MODEL] if "{model}" in address.path else []
                 parameters = [*named, *of_model, *(_HEADERS if address.body else [])]
                 paths[prefix + address.path] = {address.method: _address(address, kind) | {"parameters": parameters}}
         for version, also in (("", []), ("/versions/{version}", [_VERSION])):
@@ -154,6 +155,8 @@ _TEXT = {"type": "string"}
 _TEXTS, _OBJECTS = _list_of(_TEXT), _list_of(_object())
 _SERVER = _in("path", "server", _like(NAME_PATTERN), "Server that has the model")
 _MODEL = _in("path", "model", _like(NAME_PATTERN), "Model")
+_SERVED = _like(SERVED_NAME_PATTERN) | {"maxLength": LONGEST_SERVED_NAME}
+_SERVED_MODEL = _in("path", "model", _SERVED, "Model, by its own name or another that calls have")
 _VERSION = _in("path", "version", _like(VERSION_PATTERN), "Version; by the traffic's shares without it")
 _WORD = _like("[0-9A-Za-z._-]{1,128}")
 _HEADERS = [

@@ -3,11 +3,17 @@
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
+from tidegate_contracts.openai import LONGEST_SERVED_NAME, SERVED_NAME_PATTERN
 
 from .base import MOST_NUMBER, NOT_IN_VALUES, ByteQuantity, Condition, Conditional, DnsLabel, Section, Without, form
 
 _AS_A_FOLDER = "letters, digits, dots, dashes and underscores, as its folder in the repository"
 ModelName = Annotated[str, form(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}$", _AS_A_FOLDER)]
+_AS_CLIENTS_SAY = (
+    "letters, digits, dots, dashes, underscores and colons, at most 255, with single slashes between them, "
+    "as in meta/llama-3.1-8b-instruct"
+)
+ServedName = Annotated[str, form(f"^{SERVED_NAME_PATTERN}$", _AS_CLIENTS_SAY, max_length=LONGEST_SERVED_NAME)]
 _MLFLOWS_OWN = "is an alias that MLflow keeps for itself; name another, such as champion"
 Alias = Annotated[ModelName, Without(r"^([lL][aA][tT][eE][sS][tT]|[vV][0-9]+)$", _MLFLOWS_OWN)]
 Weight = Annotated[int, Field(ge=0, le=100)]
@@ -56,9 +62,9 @@ class Model(Conditional):
     """Alias in the registry that says which version is served; not together with versions. The model's own
     configuration (config.pbtxt) tells which that is, in the entry tidegate.alias.<alias> of its parameters, with the
     version as string_value: the tool that publishes the model writes it. Without it calls are refused as busy."""
-    served_names: tuple[ModelName, ...] = ()
-    """Further names by which calls name the model, such as one that clients have already (kind openai). Access, limits
-    and metrics go by its own name."""
+    served_names: tuple[ServedName, ...] = ()
+    """Further names by which calls name the model, such as those that clients have already: meta/llama-3.1-8b-instruct,
+    llama3:8b (kind openai). Access, limits and metrics go by its own name."""
     mirror: Mirror | None = None
     """Candidate version that gets copies of a share of the requests, beside versions; no caller waits for it."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None

@@ -69,7 +69,8 @@ _CHECKING = """\
 be used: every problem is printed, with file, line and column, what is wrong and what to do. The form comes first (keys,
 types, what concerns one item alone): the [rules](#rules) are asked of each stack whose form is right, and those about
 all stacks once every form is. It is 1 when every rule holds and a stack breaks a mandatory
-[guardrail](guardrails.md).
+[guardrail](guardrails.md). Those are the codes of `python -m rollout check`; of `make check` it is 2 whatever failed,
+which is make's own, and with [`JSON=1`](json.md) the field `exitCode` tells.
 
 Which of them a mistake is, one idea decides:
 

@@ -101,23 +101,23 @@ def only_engines_have_pools_for_versions_and_served_names(stack: Stack) -> Itera
 
 def names_that_calls_say_are_of_one_model(stack: Stack) -> Iterator[Problem]:
     """A call names its model, or a version of it, by one name; and clients of OpenAI's API name no server."""
-    engines = [(server, model) for server, model in _models(stack) if isinstance(server, OpenaiServer)]
-    seen = {(server.name, model.name): model for server, model in engines}
-    taken = {model.name: model for _, model in engines}
-    for server, model in engines:
-        versions = [("versions", n, served_as(model.name, each.version)) for n, each in enumerate(model.versions)]
-        names = [("servedNames", n, name) for n, name in enumerate(model.served_names)]
-        for key, number, name in [*versions, *names]:
-            other = seen.get((server.name, name)) or (taken.get(name) if key == "servedNames" else None)
-            seen.setdefault((server.name, name), model)
-            if key == "servedNames":
-                taken.setdefault(name, model)
-            if other is not None:
-                what = f'{name} is a name of model "{model.name}" and of model "{other.name}" of server {other.server}'
-                if other is model:
-                    what = f'{name} is {"the" if name == model.name else "a"} name of model "{model.name}" anyway'
-                do = "Choose another name for one of them." if key == "versions" else "Choose another name."
-                yield stack.source.problem((*stack.path_of(model), key, number), what, do=do)
+    taken: dict[str, tuple[Model, tuple[str | int, ...]]] = {}
+    for server, model in _models(stack):
+        if not isinstance(server, OpenaiServer):
+            continue
+        versions = [(("versions", n), served_as(model.name, each.version)) for n, each in enumerate(model.versions)]
+        names = [(("servedNames", n), name) for n, name in enumerate(model.served_names)]
+        for key, name in [(("name",), model.name), *versions, *names]:
+            where = (*stack.path_of(model), *key)
+            other, first = taken.setdefault(name, (model, where))
+            if other is model and where != first:
+                what = f'{name} is {"the" if name == model.name else "a"} name of model "{model.name}" anyway'
+                yield stack.source.problem(where, what, do="Choose another name.")
+            elif other.name != model.name:  # two models of one name are told of as such
+                both = f'model "{model.name}" of {server.name}, and of "{other.name}" of {other.server}'
+                why = f"Clients of OpenAI's API name no server. The first is at {stack.source.position(first)}."
+                do = "Choose another name for one of them."
+                yield stack.source.problem(where, f"{name} is a name of {both}", why, do)
 
 
 def _models(stack: Stack) -> Iterator[tuple[Server, Model]]:

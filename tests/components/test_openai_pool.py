@@ -167,12 +167,12 @@ def test_proxies_are_told_which_pool_serves_which_version(table: RoutingTable) -
     assert {pool: [(each.version, each.weight) for each in model.versions] for pool, model in found.items()} == {
         "blue": [(3, 80)], "green": [(4, 20)]
     }  # fmt: skip
-    assert {model.served_names for model in found.values()} == {("assistant",)}
+    assert {model.served_names for model in found.values()} == {("assistant", "meta/llama-3.1-8b-instruct")}
 
 
 def test_a_candidate_is_told_beside_the_pool_that_serves_it() -> None:
     text = _FILE.read_text("utf-8").replace("weight: 80", "weight: 100").replace("weight: 20", "weight: 0")
-    copied = text.replace("servedNames: [assistant]", "mirror: {version: 4, percent: 5}")
+    copied = text.replace("servedNames: [assistant, meta/llama-3.1-8b-instruct]", "mirror: {version: 4, percent: 5}")
     stack = validate(parse(copied, "f.yaml"), ImagesLock()).stacks[0]
     found = routing_table(Place("dev", "tidegate-dev"), resolve(stack, ImagesLock()).servers)["models"]
     assert {model["pool"]: model["mirror"] for model in found if model["name"] == "llama"} == {

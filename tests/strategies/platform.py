@@ -263,7 +263,7 @@ def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
     places = [(server, pool) for server in engine_servers if server not in both for pool in server["pools"]]
     least = len(places) + len(both)
     named = draw(st.lists(names(), min_size=least, max_size=least + 5, unique=True))
-    more: Tree = draw(sometimes({"servedNames": st.just(["Gpt.4o"])}))
+    more: Tree = draw(sometimes({"servedNames": st.just(["Gpt.4o", "meta/llama-3.1_8b", "llama3:8b"])}))
     for server in both:
         weight, copied = draw(st.integers(0, 100)), {"version": 4, "percent": draw(st.integers(1, 100))}
         one, other = (pool["name"] for pool in server["pools"])

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 
+from tidegate_contracts.openai import is_served_name
+
 from ..errors import UnreachableError, UsageError
-from ..names import RULE, is_name
+from ..names import RULE, SERVED_NAME_RULE, is_name
 from .credentials import Credential, find_credential
 from .replies import Reply, error_of, events, is_problem
 from .retries import CircuitBreaker, Requester
@@ -83,6 +85,13 @@ def model_path(server: str | None, model: str | None, version: Version = None, t
     at = "" if server is None else f"/servers/{server}"
     which = "" if version is None else f"/versions/{version}"
     return f"{at}/v2/models{'' if model is None else f'/{model}'}{which}{tail}"
+
+
+def served_name(name: str) -> str:
+    """Return a name by which OpenAI's clients may call a model, as its own is, too; raises UsageError for none."""
+    if not is_served_name(name):
+        raise UsageError(f"{name!r} is no name of a model", do=SERVED_NAME_RULE)
+    return name
 
 
 def _sticky(word: str | None) -> dict[str, str]:
@@ -181,9 +190,9 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         """Return where a model is, or each that the caller may inspect, at every replica, and why; loads nothing."""
         from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Whereabouts
 
-        model_path(server, model)  # refuses what are no names
+        model_path(server, None)  # refuses what is no name
         path = f"{'' if server is None else f'/servers/{server}'}{WHEREABOUTS_PATH}"
-        path += "" if model is None else f"/{model}"
+        path += "" if model is None else f"/{served_name(model)}"
         try:
             return Whereabouts.model_validate(self._json(path, {"deadline": deadline})[0])
         except ValueError:

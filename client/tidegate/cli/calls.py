@@ -56,6 +56,7 @@ def predict(
 
         name, _, version = model.partition("@")
         found = proxy_of(name, environment, plane, proxy)
+        name = found.own_name(name)
         if route == "predict" and server is None:
             server = _server(name, found)
         with found.client(timeout) as client:

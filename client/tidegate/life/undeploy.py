@@ -76,9 +76,11 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
     """
     of = context.environment(environment)
     if engines := [home for home in homes(of, model) if not home.kind.follows_repository]:
-        what = f"{engines[0].server.name} serves {model} for as long as the definition names it"
-        do = "have the platform admin take it out of `models` there"
-        raise RefusedError(what, why="its engine looks at no repository once it has started", do=do)
+        what = (
+            f"what {engines[0].server.name} serves is the definition's to say, and `undeploy` takes nothing out of it"
+        )
+        do = f"have the platform admin take {model} out of `models` of {of.name}"
+        raise RefusedError(what, why="its engines look at no repository once they have started", do=do)
     who = may(context, of, model).principal
     everywhere = targets(of, model, context.known)
     repositories = {target.key: context.repository(target.homes[0]) for target in everywhere}

@@ -84,15 +84,15 @@ class OpenaiKind:
 
     def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> dict[str, Any]:
         """Call a model, or a version of it under the name that engines have for that; return its answer as outputs."""
-        from ..calling.proxy import model_path
+        from ..calling.proxy import model_path, served_name
 
         version, key = about.pop("version", None), next((each for each in _VERBS if each in request), None)
-        model_path(about.get("server"), model, version)  # refuses what are no names, and no version
+        model_path(about.get("server"), None, version)  # refuses what is no name, and no version
         if key is None:
             what = "the request is neither a chat (messages), a completion (prompt) nor an embedding (input)"
             raise UsageError(what, do="write it as OpenAI's API has it, without the model")
         verb = _VERBS[key]
-        name = model if version is None else served_as(model, int(version))
+        name = served_name(model) if version is None else served_as(served_name(model), int(version))
         answer = proxy.openai(verb, {**request, "model": name}, **about)
         try:
             outputs = _outputs(verb, answer)

@@ -32,13 +32,20 @@ class Streamed:
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Medians, of Dynamo directly and through the proxy; the ratios are medians of pairs."""
+class Compared:
+    """What was measured in pairs, once directly and once through the proxy, one right after the other."""
 
-    rates: tuple[float, float]  # Tokens a second, of all streams together.
-    rate: float
-    firsts: tuple[float, float]  # Seconds until the first token.
-    first: float
+    direct: float  # The median directly.
+    ratio: float  # The median of pairs' ratios, each what was measured through the proxy by what was directly.
+    middle: tuple[float, float]  # Between these lie the ratios of half of the pairs.
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of Dynamo directly, and through the proxy by turns with it."""
+
+    rate: Compared  # Tokens a second, of all streams together.
+    first: Compared  # Seconds until the first token.
 
 
 class Line:
@@ -91,7 +98,7 @@ def measure(direct: Callable[[], Line], proxied: Callable[[], Line]) -> Figures:
         finally:
             for line in (*sides[0], *sides[1]):
                 line.close()
-    return Figures(_medians(rates), _ratio(rates), _medians(firsts), _ratio(firsts))
+    return Figures(_compared(rates), _compared(firsts))
 
 
 def _rate(threads: ThreadPoolExecutor, lines: Sequence[Line]) -> float:
@@ -113,9 +120,6 @@ def _by_turns(number: int, sides: Sequence[Callable[[], float]]) -> list[tuple[f
     return pairs
 
 
-def _medians(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    return statistics.median(one for one, _ in pairs), statistics.median(other for _, other in pairs)
-
-
-def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
-    return statistics.median(other / one for one, other in pairs)
+def _compared(pairs: Sequence[tuple[float, float]]) -> Compared:
+    low, ratio, high = statistics.quantiles((through / direct for direct, through in pairs), n=4)
+    return Compared(statistics.median(direct for direct, _ in pairs), ratio, (low, high))

@@ -1,7 +1,7 @@
-"""Where it plays: replicas of Dynamo in pools, a proxy before them, and somebody with OpenAI's own client."""
+"""Where it plays: a definition as it is rendered, replicas of Dynamo for pods, a proxy, and OpenAI's own client."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
-from tidegate_contracts import routing
+from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.openai import served_as
 from tidegate_proxy.access.api_keys import hash_line, new_key
 from tidegate_proxy.upstream.replica import LOOKUP_SECONDS
@@ -19,17 +19,33 @@ from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.named_proxy import write_names
 from lab.local_plane.process import HOST, Process
 from lab.local_plane.proxy import Proxy, proxy, write_tables
+from rollout.render import render
+from stacks.definition.openai import DynamoSettings, OpenaiServer
+from stacks.validate import read_definition
 
 from ..playing import until
 
-CHAT, CODE, FAST = "chat", "code", "fast"
-SHARES = {1: 20, 2: 80}  # Of the versions of CHAT, in per cent.
-REPLICAS = 2  # Of CHAT.
-SERVED = {CHAT: [served_as(CHAT, version) for version in SHARES], CODE: [CODE], FAST: [FAST]}  # By pool.
-CALLER, MINUTE = "visitor", 100_000_000
+DEFINITION = Path(__file__).with_name("inference.yaml")
+CHAT, CODE, FAST = "chat", "code", "fast"  # Its models.
+OLDER, NEWER, OF_CODE, OF_FAST = (
+    "chat-blue",
+    "chat-green",
+    "code-main",
+    "fast-main",
+)  # Its pools, of two versions of CHAT.
+CALLER = "visitor"
 SEEN_SECONDS = LOOKUP_SECONDS + 0.5  # In which a proxy has seen that a replica has come, or that it goes.
-SPEEDS: dict[str, tuple[str, ...]] = {FAST: ("--speedup-ratio", "1000")}
-"""Options of a pool's workers: without them they have the pace of a GPU."""
+
+
+@dataclass
+class _Pool:
+    """What the definition says of a pool, and its replicas, by the names of their pods."""
+
+    host: str
+    count: int
+    options: tuple[str, ...]  # Of its workers.
+    served: list[str]
+    replicas: dict[str, Dynamo] = field(default_factory=dict)
 
 
 @dataclass
@@ -39,9 +55,9 @@ class LanguagePlane:
     root: Path
     key: str = field(default_factory=new_key, repr=False)
     proxy: Proxy = field(init=False)
-    pools: dict[str, dict[str, Dynamo]] = field(default_factory=lambda: {pool: {} for pool in SERVED})
-    """The replicas of each pool, by their names."""
-    _listed: dict[str, list[str]] = field(default_factory=lambda: {pool: [] for pool in SERVED})
+    pools: dict[str, _Pool] = field(default_factory=dict)
+    table: routing.RoutingTable = field(init=False)
+    _access: routing.AccessTable = field(init=False)
     _stacks: dict[str, ExitStack] = field(default_factory=dict)
     _made: int = 0
 
@@ -50,62 +66,69 @@ class LanguagePlane:
         """File of what pools' names stand for."""
         return self.root / "names" / "pools.json"
 
-    # --- what a cluster does
-    def start(self, pool: str) -> str:
-        """Run one more replica of a pool, and list it once it is ready, as a cluster does; return its name."""
-        self._made += 1
-        name = f"{pool}-{self._made}"
-        self._stacks[name] = stack = ExitStack()
-        made = stack.enter_context(dynamo(self.root / name, SERVED[pool], SPEEDS.get(pool, ())))
-        self.pools[pool][name] = made
-        self._list(pool, *self._listed[pool], name)
-        return name
+    @property
+    def shares(self) -> dict[int, int]:
+        """Per cent of the calls of CHAT, by version."""
+        return {each.version: each.weight for model in self.table.models for each in model.versions}
 
-    def stop(self, pool: str, name: str) -> None:
+    # --- what a cluster does
+    def start(self, name: str) -> str:
+        """Run one more replica of a pool, and list it once it is ready, as a cluster does; return its name."""
+        pool = self.pools[name]
+        pod = next(pod for number in range(len(pool.replicas) + 1) if (pod := f"{name}-{number}") not in pool.replicas)
+        self._made += 1
+        self._stacks[pod] = stack = ExitStack()
+        made = stack.enter_context(dynamo(self.root / f"{pod}.{self._made}", pool.served, pool.options))
+        pool.replicas[pod] = made
+        self._list()
+        return pod
+
+    def stop(self, name: str, pod: str) -> None:
         """End a replica as a cluster does: it leaves its name first, then what is in flight there ends."""
-        self._list(pool, *(each for each in self._listed[pool] if each != name))
+        pool = self.pools[name]
+        replica = pool.replicas.pop(pod)
+        self._list()
         time.sleep(SEEN_SECONDS)
-        replica = self.pools[pool].pop(name)
-        until(f"{name} has no calls", lambda: not any(map(replica.in_flight, SERVED[pool])), 60)
-        self._stacks.pop(name).close()
+        until(f"{pod} has no calls", lambda: not any(map(replica.in_flight, pool.served)), 60)
+        self._stacks.pop(pod).close()
 
     def limit(self, tokens_per_minute: int | None = None) -> None:
         """Have the proxy limit how many tokens a caller may use of a model."""
-        limit = routing.RateLimit(requests_per_minute=MINUTE, burst=MINUTE, tokens_per_minute=tokens_per_minute)
-        rule = routing.AccessRule(
-            name="all", principals=(CALLER,), actions=("infer", "inspect"), servers=("*",), models=("*",)
-        )
-        write_tables(self.root / "proxy", routing.AccessTable(rules=(rule,), rate_limit=limit))
+        limit = self._access.rate_limit.model_copy(update={"tokens_per_minute": tokens_per_minute})
+        write_tables(self.root / "proxy", self._access.model_copy(update={"rate_limit": limit}))
 
-    def _list(self, pool: str, *names: str) -> None:
-        self._listed[pool] = [*names]
-        ports = {
-            _host(each): [(HOST, self.pools[each][name].http_port) for name in listed]
-            for each, listed in self._listed.items()
-        }
+    def _list(self) -> None:
+        ports = {pool.host: [(HOST, each.http_port) for each in pool.replicas.values()] for pool in self.pools.values()}
         write_names(self.names, ports)
 
     def write(self) -> None:
-        """Write all that the proxy reads."""
+        """Write all that the proxy reads, as the definition has it."""
+        definition = read_definition(DEFINITION)
+        (stack,) = definition.stacks
+        maps = (each["data"] for each in render(stack, definition).objects if each["kind"] == "ConfigMap")
+        (tables,) = (each for each in maps if proxy_process.ROUTING_FILE in each)
+        self.table = routing.RoutingTable.model_validate_json(tables[proxy_process.ROUTING_FILE])
+        self._access = routing.AccessTable.model_validate_json(tables[proxy_process.ACCESS_FILE])
+        hosts = {(server.name, pool.name): pool.host for server in self.table.servers for pool in server.pools}
+        for _, server, pool in stack.pools():
+            served = [
+                name
+                for model in self.table.models
+                if (model.server, model.pool) == (server.name, pool.name)
+                for name in [served_as(model.name, each.version) for each in model.versions] or [model.name]
+            ]
+            engine = server.openai if isinstance(server, OpenaiServer) else None
+            options = engine.extra_arguments if isinstance(engine, DynamoSettings) else ()
+            self.pools[f"{server.name}-{pool.name}"] = _Pool(
+                hosts[server.name, pool.name], pool.replicas or 1, options, served
+            )
         folder = self.root / "proxy"
         self.names.parent.mkdir(parents=True)
         (folder / "api-keys").mkdir(parents=True)
         (folder / "api-keys" / CALLER).write_text(hash_line(self.key) + "\n", "utf-8")
-        servers = tuple(
-            routing.Server(
-                name=name,
-                kind="openai",
-                pools=(routing.Pool(name="main", host=_host(name), http_port=8000, loading="preload"),),
-            )
-            for name in SERVED
-        )
-        shares = {CHAT: tuple(routing.VersionShare(version=each, weight=share) for each, share in SHARES.items())}
-        models = tuple(
-            routing.Model(name=name, server=name, pool="main", versions=shares.get(name, ())) for name in SERVED
-        )
-        write_tables(folder, routing.RoutingTable(environment="demo", servers=servers, models=models))
+        write_tables(folder, self.table)
         self.limit()
-        self._list(CHAT)
+        self._list()
 
     # --- what callers see
     def client(self, **options: Any) -> openai.OpenAI:
@@ -124,7 +147,7 @@ class LanguagePlane:
     def parts(self) -> dict[str, Process]:
         """Its processes, by their names."""
         found = {"proxy": self.proxy.process}
-        for name, made in (each for pool in self.pools.values() for each in pool.items()):
+        for name, made in (each for pool in self.pools.values() for each in pool.replicas.items()):
             found |= {name: made.process} | {f"{name} {model}": worker for model, worker in made.workers.items()}
         return found
 
@@ -140,21 +163,18 @@ class LanguagePlane:
                 all_of_it.push(stack)
 
 
-def _host(pool: str) -> str:
-    return f"{pool}.pool"
-
-
 @contextmanager
-def language_plane(root: Path, pools: Sequence[str] = (*[CHAT] * REPLICAS, CODE)) -> Iterator[LanguagePlane]:
-    """Run it, with a replica for each pool that is named; it ends with the block.
+def language_plane(root: Path) -> Iterator[LanguagePlane]:
+    """Run it, but for the pool that only the figures need; it ends with the block.
 
     Raises CannotBeHadError and ProcessError.
     """
     made = LanguagePlane(root)
     made.write()
     try:
-        for pool in pools:
-            made.start(pool)
+        for name, pool in made.pools.items():
+            for _ in range(pool.count if name != OF_FAST else 0):
+                made.start(name)
         with proxy(root / "proxy", settings={"api_keys": "true"}, names=made.names) as made.proxy:
             yield made
     finally:

@@ -18,13 +18,13 @@ from lab.local_plane.process import repeating
 
 from ..playing import Outcome, Scene, claim, scene, until
 from ..show import Show
-from .figures import FIRSTS, PAIRS, STREAMS, TOKENS, Figures, Line, measure
-from .plane import CHAT, CODE, FAST, REPLICAS, SHARES, SPEEDS, LanguagePlane
+from .figures import FIRSTS, PAIRS, STREAMS, TOKENS, Compared, Figures, Line, measure
+from .plane import CHAT, CODE, FAST, NEWER, OF_CODE, OF_FAST, LanguagePlane
 
 SCENES: list[Scene["LanguageStage"]] = []
 CALLS = 200
 LONG = 600  # Tokens of a stream that is still under way when something happens to it: some four seconds.
-NEWEST = served_as(CHAT, max(SHARES))
+NEWEST = served_as(CHAT, 2)
 WITHOUT_SECONDS = 14.0
 """For so long the frontend of a worker that was killed is called; it takes some ten seconds until it knows."""
 TOKENS_A_MINUTE = 600
@@ -32,14 +32,16 @@ RATE_GOAL, FIRST_GOAL = 0.97, 1.1
 PAUSE_SECONDS = 0.05
 
 
-def introduce(show: Show) -> None:
+def introduce(plane: LanguagePlane, show: Show) -> None:
     """Print what runs."""
+    pools = ", ".join(f"{name} {len(pool.replicas)}" for name, pool in plane.pools.items() if pool.replicas)
+    shares = ", ".join(f"version {version} gets {share}" for version, share in plane.shares.items())
     show.say(
-        f"This runs on this machine: NVIDIA Dynamo, {REPLICAS} replicas for the model {CHAT}, one for {CODE}, and a "
-        "proxy. They are the real ones; in place of an engine on a GPU each worker is Dynamo's own mocker, which draws "
-        "words at random, each some 6 ms after the other.\n"
-        f"Version 1 of {CHAT} gets {SHARES[1]} per cent of its calls, version 2 the rest. Callers use OpenAI's own "
-        "Python client, unmodified, which does not come again by itself here."
+        f"This runs on this machine, as lab/demo/llm/inference.yaml is rendered: a proxy, and NVIDIA Dynamo in the "
+        f"pools ({pools}: so many replicas). They are the real ones; in place of an engine on a GPU each worker is "
+        "Dynamo's own mocker, which draws words at random, each some 6 ms after the other.\n"
+        f"Of 100 calls of {CHAT} {shares}; each version has a pool of its own. Callers use OpenAI's own Python client, "
+        "unmodified, which does not come again by itself here."
     )
 
 
@@ -113,9 +115,9 @@ def two(stage: LanguageStage) -> Outcome:
 def shares(stage: LanguageStage) -> Outcome:
     """A share of 20 to 80."""
     found = Counter(stage.chat(tokens=1).model for _ in range(CALLS))
-    names = [served_as(CHAT, version) for version in SHARES]
+    names = [served_as(CHAT, version) for version in stage.plane.shares]
     claim(found.keys() == {*names}, f"answered by {dict(found)}")
-    share = SHARES[1] / 100
+    share = stage.plane.shares[1] / 100
     strays = 5 * sqrt(CALLS * share * (1 - share))  # standard deviations
     claim(abs(found[names[0]] - CALLS * share) < strays, f"not by chance answered by {dict(found)}")
     said = ", ".join(f"{name} {found[name]}" for name in names)
@@ -134,7 +136,7 @@ def stream(stage: LanguageStage) -> Outcome:
     stage.show.note(" ".join(text.split()[:12]) + " …")
     left = stage.chat(CODE, LONG * 10, stream=True)
     next(iter(left))
-    [replica] = stage.plane.pools[CODE].values()
+    [replica] = stage.plane.pools[OF_CODE].replicas.values()
     claim(replica.in_flight(CODE) == 1, f"{replica.in_flight(CODE)} requests are worked on, and one stream is open")
     left.close()
     freed = until("the engine is free again", lambda: replica.in_flight(CODE) == 0, 5)
@@ -145,21 +147,25 @@ def stream(stage: LanguageStage) -> Outcome:
     )
 
 
-@scene(SCENES, f"A caller may use {TOKENS_A_MINUTE} tokens of a model a minute, as `usage` tells them, in streams too.")
+@scene(
+    SCENES,
+    f"A caller may use {TOKENS_A_MINUTE} tokens of a model at once, and {TOKENS_A_MINUTE} more a minute. What a call "
+    "used is known when it has ended (`usage`): the last one may use more than is left, and the next one is refused.",
+)
 def limit(stage: LanguageStage) -> Outcome:
     """A limit on tokens."""
     stage.plane.limit(TOKENS_A_MINUTE)
     model, told = CODE, None
     before = stage.plane.count("tokens", model=model)
-    end = time.monotonic() + 20
+    begun = time.monotonic()
     while told is None:
-        claim(time.monotonic() < end, "no call was refused")
+        claim(time.monotonic() < begun + 20, "no call was refused")
         try:
             words = _words(stage.chat(model, 100, stream=True))
             claim(len(words) == 100, f"of 100 words {len(words)} came")
         except openai.RateLimitError as error:
             told = error
-    used = stage.plane.count("tokens", model=model) - before
+    used, seconds = stage.plane.count("tokens", model=model) - before, time.monotonic() - begun
     after = float(told.response.headers["retry-after"])
     claim(told.code == "rate_limit_exceeded", f"it was refused as {told.code}")
     claim(used >= TOKENS_A_MINUTE, f"after {used:.0f} tokens it was refused")
@@ -169,7 +175,9 @@ def limit(stage: LanguageStage) -> Outcome:
     stage.plane.limit()
     until("the limit is gone", lambda: not _is_limited(stage, model))
     return Outcome(
-        f"Refused with 429 after {used:.0f} tokens, to come again after {after:.0f} s; a client that does is answered",
+        f"Refused with 429 after {used:.0f} tokens in {seconds:.0f} s, which bring "
+        f"{seconds * TOKENS_A_MINUTE / 60:.0f} more; to come again after {after:.0f} s, "
+        "and a client that does is answered",
         f"429 after {used:.0f} tokens",
     )
 
@@ -195,7 +203,7 @@ def killed(stage: LanguageStage) -> Outcome:
         if next(iter(answer)).model == NEWEST:
             break
         answer.close()
-    name, replica = next((name, each) for name, each in plane.pools[CHAT].items() if each.in_flight(NEWEST))
+    name, replica = next((name, each) for name, each in plane.pools[NEWER].replicas.items() if each.in_flight(NEWEST))
     before = plane.count("upstream_errors", how="lost")
     os.kill(replica.workers[NEWEST].pid, signal.SIGKILL)
     begun = time.monotonic()
@@ -221,44 +229,53 @@ def killed(stage: LanguageStage) -> Outcome:
 
 @scene(
     SCENES,
-    "Replica after replica leaves its name, ends what is in flight, and is replaced, as a StatefulSet does it, while "
-    "callers go on with whole answers and streams.",
+    f"Of {NEWER}, replica after replica leaves its name, ends what is in flight, and is started anew, the last one "
+    "first, as a StatefulSet does it. Callers go on meanwhile with whole answers and streams.",
 )
 def update(stage: LanguageStage) -> Outcome:
     """A rolling update without a failed call."""
     plane = stage.plane
+    names = sorted(plane.pools[NEWER].replicas, reverse=True)
     with stage.calling() as tally:
-        for name in list(plane.pools[CHAT]):
-            plane.stop(CHAT, name)
-            plane.start(CHAT)
+        for name in names:
+            plane.stop(NEWER, name)
+            started = plane.start(NEWER)
+            claim(started == name, f"{started} came in place of {name}")
         time.sleep(1)
-    names = ", ".join(plane.pools[CHAT])
     claim(not tally.failures, f"{len(tally.failures)} of {tally.calls} calls failed: {tally.failures[:1]}")
-    return Outcome(f"{tally.calls} calls, none failed; now there are {names}", f"{tally.calls} calls, none failed")
+    return Outcome(f"{', '.join(names)}: {tally.calls} calls, none failed", f"{tally.calls} calls, none failed")
 
 
 @scene(
     SCENES,
     f"By turns, directly and through the proxy: {PAIRS} times {STREAMS} streams of {TOKENS} tokens at once, and "
-    f"{FIRSTS} calls for one token; medians, and of pairs in brackets. Goals at the pace of a GPU: {RATE_GOAL} of the "
-    f"tokens, and {FIRST_GOAL} times as long until the first. Nothing else should run on this machine.",
+    f"{FIRSTS} times a call for one token. Each time the two are divided, the proxy's by Dynamo's own; the median of "
+    "that says what the proxy costs. What else runs on this machine is in these figures, too.",
 )
 def cost(stage: LanguageStage) -> Outcome:
     """What the proxy costs."""
     plane = stage.plane
-    name = plane.start(FAST)
+    name = plane.start(OF_FAST)
     found = {}
-    for model, pace in ((CODE, "at the pace of a GPU"), (FAST, f"as fast as it can ({' '.join(SPEEDS[FAST])})")):
-        [replica] = plane.pools[model].values()
+    fastest = f"as fast as it can ({' '.join(plane.pools[OF_FAST].options)})"
+    for model, pool, pace in ((CODE, OF_CODE, "at the pace of a GPU"), (FAST, OF_FAST, fastest)):
+        [replica] = plane.pools[pool].replicas.values()
         through = partial(Line, plane.proxy.http_port, model, plane.key)
         until(f"{model} answers", partial(_streams, through))
         found[model] = measure(partial(Line, replica.http_port, model), through)
         stage.show.note(f"{pace}: {_said(found[model])}")
-    plane.stop(FAST, name)
-    paced = found[CODE]
-    met = paced.rate >= RATE_GOAL and paced.first <= FIRST_GOAL
-    short = f"tokens {paced.rate:.3f}, first token {paced.first:.2f}"
-    return Outcome(f"{short} at the pace of a GPU: the goals are {'met' if met else 'missed'} in this run", short)
+    plane.stop(OF_FAST, name)
+    rate, first = found[CODE].rate.ratio, found[CODE].first.ratio
+    return Outcome(
+        f"Through the proxy, at the pace of a GPU: {rate:.3f} times the tokens a second (goal {RATE_GOAL} or more: "
+        f"{_met(rate >= RATE_GOAL)}), first token after {first:.2f} times as long (goal {FIRST_GOAL} or less: "
+        f"{_met(first <= FIRST_GOAL)})",
+        f"tokens × {rate:.3f} (goal {RATE_GOAL} or more), first token × {first:.2f} (goal {FIRST_GOAL} or less)",
+    )
+
+
+def _met(is_met: bool) -> str:
+    return "met" if is_met else "missed in this run"
 
 
 def _streams(line: Callable[[], Line]) -> bool:
@@ -269,8 +286,11 @@ def _streams(line: Callable[[], Line]) -> bool:
 
 
 def _said(found: Figures) -> str:
-    (one, other), (first, later) = found.rates, found.firsts
     return (
-        f"{one:,.0f} tokens a second directly, {other:,.0f} through the proxy ({found.rate:.3f}); first token after "
-        f"{first * 1000:.1f} ms and {later * 1000:.1f} ms ({found.first:.2f})"
+        f"{found.rate.direct:,.0f} tokens a second directly, through the proxy {_times(found.rate)}; first token after "
+        f"{found.first.direct * 1000:.1f} ms directly, through the proxy {_times(found.first)}"
     )
+
+
+def _times(found: Compared) -> str:
+    return f"{found.ratio:.3f} times that (half of the turns {found.middle[0]:.3f} to {found.middle[1]:.3f})"

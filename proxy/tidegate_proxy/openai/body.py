@@ -1,8 +1,9 @@
 """The body of a request: which model it names, and where, without reading more of it than that.
 
 What decides about access is what the server reads, too: a body that names its model twice, or in letters that not
-everybody reads alike, is refused. The name alone is written anew, where a version is chosen; and where what streams
-use is limited, they are asked to tell it (`stream_options`).
+everybody reads alike, is refused. A slash may be escaped, as PHP writes it. The name alone is written anew, where a
+version is chosen or it is not the model's own; and where what streams use is limited, they are asked to tell it
+(`stream_options`).
 """
 
 import re
@@ -11,6 +12,7 @@ from itertools import islice
 from typing import Any, Literal
 
 import msgspec
+from tidegate_contracts.openai import LONGEST_SERVED_NAME
 
 from ..bodies import Bytes
 from ..problems import Problem, ProblemType
@@ -21,7 +23,7 @@ MOST_READ = 32 * 1024 * 1024  # Bytes of a body, which is read in one piece.
 MOST_VALUES = 400_000  # Values in it. Short keys and numbers take longest: so many, some 25 ms.
 _STEP = 1024 * 1024  # Bytes of a body whose values need not be counted.
 _KEY = b'"model"'
-_NAMED = re.compile(rb'"model"\s*:\s*"([^"\\]{1,127})"')
+_NAMED = re.compile(rb'"model"\s*:\s*"([^"\\]{1,%d}(?:\\/[^"\\]{1,%d}){0,%d})"' % ((LONGEST_SERVED_NAME,) * 3))
 _MOST_OPTIONS = 1024  # Bytes of options of a stream that are looked at.
 
 
@@ -30,7 +32,7 @@ class ModelCall:
     """What is read of a body: its model's name, and where that is."""
 
     model: str
-    name_at: int
+    name_at: tuple[int, int]
     streams: bool | None
     """Whether events are asked for; None: that is neither yes nor no, or how is not said plainly."""
     asking: tuple[int, int, bytes] | None
@@ -40,7 +42,7 @@ class ModelCall:
         """Return the body with this name for its model; `asks`: and with a stream's usage asked for."""
         changes = []
         if name != self.model:
-            changes.append((self.name_at, self.name_at + len(self.model.encode()), name.encode()))
+            changes.append((*self.name_at, name.encode()))
         if asks and self.asking is not None:
             changes.append(self.asking)
         whole, parts, at = memoryview(body), list[Bytes](), 0
@@ -91,7 +93,7 @@ def _read(body: bytearray) -> ModelCall:
     """Each key `model` has a name of its own while a parser finds which of them are outermost."""
     found = islice(_NAMED.finditer(body), MOST_NAMED + 1)
     said = _said.decode(body)
-    named = [(each.start(), each.start(1), bytes(each[1])) for each in found]
+    named = [(each.start(), each.span(1), bytes(each[1])) for each in found]
     named = [each for each in named if body[each[0] - 1 : each[0]] != b"\\"]  # there another key ends
     if len(named) > MOST_NAMED:
         raise Problem(ProblemType.MALFORMED, f"A body has at most {MOST_NAMED} keys that are called model.")
@@ -105,11 +107,12 @@ def _read(body: bytearray) -> ModelCall:
             body[key : key + len(_KEY)] = _KEY
     outermost = [each for each, key in zip(named, keys, strict=False) if key is not msgspec.UNSET]
     if other is not msgspec.UNSET or len(outermost) != 1:
-        raise Problem(ProblemType.MALFORMED, "A body names its model once, in letters without escapes.")
+        raise Problem(ProblemType.MALFORMED, "A body names its model once, in letters without escapes but for slashes.")
     [(key_at, name_at, name)] = outermost
     streams = {b"true": True, b"": False, b"false": False, b"null": False}.get(_short(said.stream))
     asking = _asking(body, key_at, said.stream_options) if streams else None
-    return ModelCall(name.decode(), name_at, None if asking is False else streams, asking or None)
+    streams = None if asking is False else streams
+    return ModelCall(name.decode().replace("\\/", "/"), name_at, streams, asking or None)
 
 
 def _short(raw: Any) -> bytes:

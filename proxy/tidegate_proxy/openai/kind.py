@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from tidegate_contracts.openai import served_as
+from tidegate_contracts.openai import LONGEST_SERVED_NAME, SERVED_NAME_PATTERN, is_served_name, served_as
 from tidegate_service.reasons import told
 
 from ..bodies import Bytes, OfVersion
 from ..pools import Pool, listed
 from ..problems import Problem, ProblemType
-from ..targets import NAME_PATTERN, Address, ModelListing, Target, is_name
+from ..targets import NAME_PATTERN, Address, ModelListing, Target
 from ..upstream.load_watch import IndexQuestion
 from ..upstream.replica import Replica
 from ..upstream.request import Answer
@@ -27,7 +27,10 @@ NAME = "openai"
 _BODY = {
     "type": "object",
     "required": ["model"],
-    "properties": {"model": {"type": "string", "pattern": f"^{NAME_PATTERN}$"}, "stream": {"type": "boolean"}},
+    "properties": {
+        "model": {"type": "string", "pattern": f"^{SERVED_NAME_PATTERN}$", "maxLength": LONGEST_SERVED_NAME},
+        "stream": {"type": "boolean"},
+    },
 }
 _CALLS = {
     "chat/completions": "Have a model answer a chat",
@@ -84,7 +87,7 @@ class OpenAIKind:
     def open_body(self, target: Target, body: Bytes) -> tuple[Target, OfVersion]:
         """Return what a body asks, and its parts with the name of a model or of its version; raises Problem."""
         call = read(body)
-        if not is_name(call.model):
+        if not is_served_name(call.model):
             raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
         asks = None if call.streams is None else call.asking is not None and target.verb in _ASKED_FOR_USAGE
         streams = call.streams is not False

@@ -282,6 +282,6 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     assert "0 findings" in world.run("verify", "dev")
     assert "nobody serves" in world.run("prune", "dev")
     world.run("undeploy", "chat", "--from", "dev", "--yes", code=ExitCode.REFUSED)
-    assert f"{SERVER} serves chat for as long as the definition names it" in world.err
+    assert f"what {SERVER} serves is the definition's to say" in world.err
     (published / "config.json").write_text("{}")
     assert "1/config.json" in world.run("verify", "dev", code=ExitCode.INTEGRITY)

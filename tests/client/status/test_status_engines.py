@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tidegate.cli.app import app
+from tidegate.errors import ExitCode
 from tidegate_contracts import environments as facts
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import new_key
@@ -18,12 +19,15 @@ from tests.proxy.openai.tables import access
 from tests.proxy.rigs.tables import write_key
 from tests.proxy.rigs.upstream import Caller, upstream
 
+NAMES = "meta/llama-3.1-8b-instruct", "llama3:8b"  # By which clients call the model `plain`, too.
+
 
 def serving(name: str) -> Any:
     """An engine that serves one model under this name."""
 
     def act(caller: Caller) -> None:
-        caller.answer(json.dumps({"data": [{"id": name}]} if caller.request.path == "/v1/models" else {}).encode())
+        answers = {"/v1/models": {"data": [{"id": name}]}, "/v1/completions": {"choices": [{"text": f"of {name}"}]}}
+        caller.answer(json.dumps(answers.get(caller.request.path, {})).encode())
 
     return act
 
@@ -48,7 +52,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             models=(
                 routing.Model(name="chat", server="llm", pool="blue", versions=(shares[0],)),
                 routing.Model(name="chat", server="llm", pool="green", versions=(shares[1],)),
-                routing.Model(name="plain", server="llm", pool="main"),
+                routing.Model(name="plain", server="llm", pool="main", served_names=NAMES),
                 routing.Model(name="secret", server="llm", pool="main"),
             ),
         )
@@ -57,7 +61,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         running = stack.enter_context(proxy(root, settings={"api_keys": "true"}))
         models = (
             facts.ModelFacts(name="chat", server="llm", pool="blue", versions=tuple(shares)),
-            *(facts.ModelFacts(name=name, server="llm", pool="main") for name in ("plain", "secret")),
+            facts.ModelFacts(name="plain", server="llm", pool="main", served_names=NAMES),
+            facts.ModelFacts(name="secret", server="llm", pool="main"),
         )
         of_server = [facts.PoolFacts(name=each.name, loading="preload", gpu=True) for each in pools]
         location = facts.DatasetLocation(dataset="models", volume="v")
@@ -111,3 +116,16 @@ def test_models_and_top_say_where_each_is_and_why_not(seen: dict[str, str]) -> N
     for words in (("models",), ("status", "--watch", "0"), ("top", "--once"), ("why", "chat")):
         assert "serves no chat-v4" in run(seen, *words)
     assert "llm/green" in run(seen, "why", "chat")
+
+
+@pytest.mark.parametrize("name", ["plain", *NAMES])
+def test_a_model_is_asked_about_and_called_by_any_of_its_names(seen: dict[str, str], name: str) -> None:
+    asked = ("status", name, "--watch", "0", "--json"), ("models", name, "--json"), ("why", name, "--json")
+    status, models, [why] = (json.loads(run(seen, *words)) for words in asked)
+    assert [each["model"] for plane in status for each in plane["models"]] == ["plain"]
+    assert [(each["model"], each["state"]) for each in models] == [("plain", "resident")]
+    assert [each["model"] for each in why["models"]] == ["plain"]
+    assert run(seen, "predict", name, "--input", "prompt=Hello") == "of plain\n"
+    refused = CliRunner().invoke(app, ["predict", f"{name}x", "--input", "prompt=Hello"], env=seen)
+    assert refused.exit_code == ExitCode.NOT_FOUND
+    assert f"did you mean {name}?" in " ".join(refused.output.split())

@@ -31,7 +31,7 @@ async def test_a_name_leads_where_its_file_says_now_and_any_other_is_looked_up(t
     assert (socket.AF_INET, ("127.0.0.1", 8000)) in await find(file, "127.0.0.1", 8000)
 
 
-def test_figures_are_medians_and_ratios_those_of_pairs() -> None:
+def test_a_ratio_is_the_median_of_pairs_and_stands_beside_one_sides_median_alone() -> None:
     turns = iter(((10.0, 10.0), (10.0, 9.0), (30.0, 24.0)))
     order, pair = list[int](), (0.0, 0.0)
 
@@ -44,5 +44,4 @@ def test_figures_are_medians_and_ratios_those_of_pairs() -> None:
 
     pairs = figures._by_turns(3, [lambda: side(0), lambda: side(1)])
     assert order == [1, 0, 0, 1, 1, 0], "each begins in its turn"
-    assert figures._medians(pairs) == (10.0, 10.0)
-    assert figures._ratio(pairs) == 0.9
+    assert figures._compared(pairs) == figures.Compared(direct=10.0, ratio=0.9, middle=(0.8, 1.0))

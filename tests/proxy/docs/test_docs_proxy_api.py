@@ -16,6 +16,7 @@ import grpc
 import pytest
 from tidegate_contracts import routing
 from tidegate_contracts.lease import BusyReason
+from tidegate_contracts.openai import is_served_name
 from tidegate_proxy import concurrency, pools, problems, serve
 from tidegate_proxy.grpc.response import IDLE_STREAM_SECONDS
 from tidegate_proxy.headers import is_request_id
@@ -138,7 +139,7 @@ def test_the_table_of_reasons_is_that_of_the_code() -> None:
 
 
 def longest(fits: Callable[[str], object]) -> int:
-    return max(length for length in range(1, 200) if fits("a" * length))
+    return max(length for length in range(1, 400) if fits("a" * length))
 
 
 def test_the_limits_are_those_of_the_code() -> None:
@@ -162,6 +163,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert limits["a gRPC stream on which nothing moves ends after"] == f"{IDLE_STREAM_SECONDS:g} s"
     assert limits["characters of a request id"] == str(longest(lambda text: bool(is_request_id(text.encode()))))
     assert limits["a name of a server or model"].startswith(f"{longest(is_name)} characters")
+    further = limits["a further name of a language model (`servedNames`)"]
+    assert further.startswith(f"{longest(is_served_name)} characters")
     assert limits["requests in line, for each that is worked on"].startswith(f"{concurrency.WAITING_FOR_EACH};")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegate_contracts.openai import LONGEST_SERVED_NAME, SERVED_NAME_PATTERN, is_served_name
 from tidegate_proxy.openai.body import MOST_NAMED, MOST_VALUES, read
 from tidegate_proxy.openai.kind import OpenAIKind
 from tidegate_proxy.problems import Problem, ProblemType
@@ -19,7 +20,7 @@ LEAVES = st.none() | st.booleans() | st.integers(-9, 10**6) | st.floats(allow_na
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
 )
-NAMES = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True)
+NAMES = st.from_regex(SERVED_NAME_PATTERN, fullmatch=True).filter(is_served_name)
 STYLES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "indent": st.sampled_from([None, 0, 3, "\t"]),
@@ -35,7 +36,8 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, str]:
     name, others = draw(NAMES), draw(st.dictionaries(KEYS.filter(lambda key: key != "model"), VALUES, max_size=5))
     members = list(others.items())
     members.insert(draw(st.integers(0, len(members))), ("model", name))
-    return json.dumps(dict(members), **draw(STYLES)).encode("utf-8", "surrogatepass"), name
+    text = json.dumps(dict(members), **draw(STYLES))
+    return (text.replace("/", "\\/") if draw(st.booleans()) else text).encode("utf-8", "surrogatepass"), name
 
 
 def pairs(body: bytes) -> Any:
@@ -56,7 +58,8 @@ def test_the_name_of_a_version_takes_the_place_of_the_models_and_nothing_else_ch
     assert asked(body, None) == (name, body)
     model, sent = asked(body, str(version))
     assert model == name
-    assert len(sent) == len(body) + len(f"-v{version}")
+    escaped = json.dumps(name).replace("/", "\\/").encode() in body
+    assert len(sent) == len(body) + len(f"-v{version}") - escaped * name.count("/")
     assert json.loads(sent) == json.loads(body) | {"model": f"{name}-v{version}"}
     assert list(json.loads(sent)) == list(json.loads(body))
 
@@ -162,10 +165,19 @@ def test_a_body_of_too_many_values_is_refused_before_it_is_read(unit: bytes) -> 
     assert read(b'{"model":"m","x":"%b"}' % (b"," * (MOST_VALUES // 2) + b"y" * 2**20)).model == "m"
 
 
-def test_a_name_that_no_model_has_is_unknown() -> None:
+@pytest.mark.parametrize("name", ["meta//llama", "meta/", "a/../b", "-m", ".m", "a b", "a@b", "a%2Fb", "é"])
+def test_a_name_that_no_model_has_is_unknown(name: str) -> None:
     with pytest.raises(Problem) as refused:
-        asked(b'{"model":"meta/llama"}', None)
+        asked(b'{"model":"%b"}' % name.encode(), None)
     assert refused.value.type is ProblemType.UNKNOWN
+
+
+def test_a_name_has_as_many_characters_as_any_server_of_models_takes() -> None:
+    for name in ("a" * LONGEST_SERVED_NAME, "a/" * 127 + "a"):
+        for written in (name, name.replace("/", "\\/")):
+            assert asked(b'{"model":"%b"}' % written.encode(), None)[0] == name
+    with pytest.raises(Problem):
+        asked(b'{"model":"%b"}' % (b"a" * (LONGEST_SERVED_NAME + 1)), None)
 
 
 @pytest.mark.parametrize(

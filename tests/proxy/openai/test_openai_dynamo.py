@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,9 +55,11 @@ class Place:
 
 
 @contextmanager
-def place(folder: Path, server: Dynamo, allowed: routing.AccessTable = ACCESS) -> Iterator[Place]:
+def place(
+    folder: Path, server: Dynamo, allowed: routing.AccessTable = ACCESS, models: Sequence[routing.Model] = MODELS
+) -> Iterator[Place]:
     folder.mkdir()
-    write_tables(folder, table(MODELS, openai_server(host=HOST, port=server.http_port)), allowed)
+    write_tables(folder, table(models, openai_server(host=HOST, port=server.http_port)), allowed)
     keys = {who: new_key() for who in ("owner", "reader", "guest")}
     for who, key in keys.items():
         write_key(folder, key, who)
@@ -123,6 +125,17 @@ def test_versions_get_their_shares_under_their_own_names(here: Place) -> None:
         found[name] += 1
     assert found.keys() == {"chat-v1", "chat-v2"}
     assert 4 < found["chat-v1"] < 41, "20 per cent of them, but for chance"
+
+
+def test_names_that_clients_have_already_are_called_and_retrieved(server: Dynamo, tmp_path: Path) -> None:
+    names = "meta/llama-3.1-8b-instruct", "llama3:8b"
+    with place(tmp_path / "proxy", server, models=[model("plain", served_names=names)]) as here:
+        client = here.client()
+        assert [each.id for each in client.models.list()] == ["plain", *names]
+        for name in names:
+            assert client.models.retrieve(name).id == name
+            chat = client.chat.completions.create(model=name, messages=MESSAGES, max_tokens=5)
+            assert (chat.model, bool(chat.choices[0].message.content)) == ("plain", True)
 
 
 def test_models_are_listed_that_the_caller_may_see(here: Place) -> None:

@@ -81,11 +81,15 @@ async def test_a_call_names_the_model_one_of_its_other_names_or_a_version(here: 
 
 async def test_other_names_are_granted_and_counted_as_the_model_is(tmp_path: Path, green: Upstream) -> None:
     allowed = access((CALLER, ["plain"], ["infer"]), burst=2)
-    models = [*split({3: 80}, {4: 20}), model("plain", served_names=("small",))]
+    models = [*split({3: 80}, {4: 20}), model("plain", served_names=("org/small:8b",))]
     async with running_proxy(tmp_path, green, table=table(models, GREEN), access=allowed) as here:
         for name in ("chat", "gpt-4o", "chat-v4"):
             assert error(await here.ask(chat(name))) == (404, "invalid_request_error", "unknown"), name
-        assert [(await here.ask(chat(name))).status for name in ("plain", "small", "small")] == [200, 200, 429]
+        assert [(await here.ask(chat(name))).status for name in ("plain", "org/small:8b", "org/small:8b")] == [
+            200,
+            200,
+            429,
+        ]
 
 
 async def test_other_names_are_listed_and_told(here: RunningProxy) -> None:

@@ -25,6 +25,12 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("environments/prod/promotion", {"groups": ["team-*"]}, "- »team-*"),
     ("environments/prod/promotion", {"principals": ["al?ce"]}, "- »al?ce"),
     ("models/churn/name", "../x", "name: »../x"),
+    ("models/churn/servedNames", ["meta//llama"], "- »meta//llama"),
+    ("models/churn/servedNames", ["meta/../llama"], "- »meta/../llama"),
+    ("models/churn/servedNames", ["meta/"], "- »meta/"),
+    ("models/churn/servedNames", ["/meta"], "- »/meta"),
+    ("models/churn/servedNames", [":8b"], "- »:8b"),
+    ("models/churn/servedNames", ["a" * 256], f"- »{'a' * 256}"),
     ("models/churn/alias", "latest", "alias: »latest"),  # MLflow keeps it for itself, and v1, v2, … too
     ("models/churn/alias", "v12", "alias: »v12"),
     ("proxy/priorityClass", "a..b", "priorityClass: »a..b"),

@@ -13,6 +13,10 @@ from ...errors import UsageError
 from .source import Source, failing
 
 OPSET: Final = {"": 17, "ai.onnx.ml": 3}  # ONNX Runtime has known them since 2022.
+_OTHERWISE: Final = (
+    "leave to the callers what its exporter does not know, or serve the model as it is, by a program for Triton's "
+    "Python backend: tidegate model new --help"
+)
 ROWS: Final = "N"  # The first dimension of every tensor, of any size.
 
 
@@ -136,7 +140,7 @@ def convert(source: Source, sample: Sample, outputs: int, file: Path, where: str
     if file.suffix != ".onnx" and source.library != "torch":
         what = f"TorchScript is made of PyTorch only, and this is {source.library}"
         raise UsageError(what, where=where, do="say --to onnx")
-    with failing(f"{source.library} cannot be exported so", where, source.library):
+    with failing(f"this model of {source.library} cannot be exported", where, source.library, _OTHERWISE):
         if source.library == "torch":
             _from_torch(source.model, sample, outputs, file)
         else:

@@ -29,7 +29,7 @@ class Source:
 
 
 @contextmanager
-def failing(what: str, where: str, library: str = "") -> Iterator[None]:
+def failing(what: str, where: str, library: str = "", do: str = "") -> Iterator[None]:
     """Turn whatever is raised into a UsageError: each library has errors of its own, and loaded models any at all.
 
     What of `library` is not installed is told with the client's extra that has it.
@@ -45,7 +45,7 @@ def failing(what: str, where: str, library: str = "") -> Iterator[None]:
             do = install(library if library in _FLAVORS.values() else "sklearn")
             raise UsageError(f"exporting this needs {lacking}", where=where, why=str(error), do=do) from None
         said = " ".join(str(error).split())[:400]
-        raise UsageError(what, where=where, why=f"{type(error).__name__}: {said}") from None
+        raise UsageError(what, where=where, why=f"{type(error).__name__}: {said}", do=do) from None
 
 
 def load(source: str, scratch: Path, *, trusted: bool) -> Source:

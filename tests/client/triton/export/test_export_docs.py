@@ -11,22 +11,19 @@ import numpy
 from tests.docs.forked import forked
 from tests.docs.test_docs_models import as_pattern
 
-from .models import ROWS, TARGETS, boosted, sample, saved, write_onnx
+from .models import ROWS, write_onnx
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs/export.md").read_text("utf-8")
 
 
 def test_the_commands_of_the_page_print_what_it_says(tmp_path: Path) -> None:
-    from sklearn.linear_model import LogisticRegression
-
-    boosted(tmp_path)
-    sample(tmp_path)
-    saved(LogisticRegression().fit(ROWS, TARGETS), tmp_path / "model")
     write_onnx(tmp_path / "double.onnx")
     numpy.save(tmp_path / "sample32.npy", ROWS[:40].astype("float32"))
     examples = re.findall(r"^```sh\n(.*?)^```\n\n```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert len(examples) == PAGE.count("```sh") == 3
     (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (tmp_path / "bin/python").chmod(0o755)
     variables = os.environ | {"PATH": f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}"}
     variables["PYTHONPATH"] = os.pathsep.join(sys.path)
     with forked(tmp_path / "bin/tidegate", variables):

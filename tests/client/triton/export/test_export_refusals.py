@@ -50,8 +50,9 @@ def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: P
 
     model = make_pipeline(FunctionTransformer(numpy.sinh), Ridge()).fit(ROWS, TARGETS)
     said = refused(tmp_path, saved(model, tmp_path / "model"), "--input", sample(tmp_path), "--trusted")
-    assert "sklearn cannot be exported so" in said
+    assert "this model of sklearn cannot be exported" in said
     assert "FunctionTransformer" in said
+    assert "tidegate model new" in said
 
 
 @pytest.mark.parametrize(

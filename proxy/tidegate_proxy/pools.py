@@ -18,7 +18,7 @@ from .upstream.breaker import FAILURES
 from .upstream.health_check import HealthCheck
 from .upstream.load_watch import IndexQuestion, LoadWatch
 from .upstream.replica import LOOKUP_SECONDS, Replica, no_replica
-from .upstream.request import Answer, NoAnswerError, send
+from .upstream.request import MOST_BYTES, Answer, NoAnswerError, send
 
 Address = tuple[int, tuple[Any, ...]]  # Address family, and the socket address.
 Found = TypeVar("Found")
@@ -26,6 +26,9 @@ Lookup = Callable[[str, int], Awaitable[Sequence[Address]]]
 RETRY_SHARE = 0.1  # Retries that each request adds to the pool's budget.
 RETRIES_A_SECOND = 1.0  # Retries that each second adds, for a pool with few requests.
 MOST_RETRIES = 100.0
+MOST_LISTED = 1024 * 1024  # Bytes of a list of a replica's models, of which some thousand fit.
+LISTED_SECONDS = 5.0  # In which a replica lists them.
+Names = Collection[str] | None
 log = logging.getLogger(__name__)
 
 
@@ -96,7 +99,7 @@ class Pool:
         self.replicas: list[Replica] = []
         self.retries = RetryBudget(monotonic())
         self.leases = leases
-        self.listings: SharedTasks[Replica, Answer] = SharedTasks()
+        self.listings: SharedTasks[Replica, Names] = SharedTasks()
         """What replicas are asked of the models that they have, once for all who ask."""
         self.watches: dict[Replica, LoadWatch] = {}
         """What each replica could not load, where models are loaded by the replicas themselves."""
@@ -233,15 +236,33 @@ class Pool:
             await asyncio.sleep(max(0.1, LOOKUP_SECONDS - (monotonic() - started)))
 
 
-async def ask(pool: Pool, path: bytes, seconds: float, at: Replica | None = None, *, own_bound: bool = True) -> Answer:
-    """Return what a replica answers to GET, see `answer_of`."""
+async def ask(
+    pool: Pool,
+    path: bytes,
+    seconds: float,
+    at: Replica | None = None,
+    *,
+    own_bound: bool = True,
+    most: int = MOST_BYTES,
+) -> Answer:
+    """Return what a replica answers to GET, see `answer_of`; it may have `most` bytes."""
     head = b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, pool.config.host.encode())
 
     async def get(replica: Replica) -> Answer:
         connection = replica.take(monotonic()) or await replica.connect(seconds)
-        return await send(replica, connection, head)
+        return await send(replica, connection, head, most=most)
 
     return await answer_of(pool, get, seconds, at, own_bound=own_bound)
+
+
+async def listed(pool: Pool, path: bytes, replica: Replica, read: Callable[[bytes], Names]) -> Names:
+    """Return which models a replica lists at a path, as `read` has it; raises Problem, ValueError."""
+
+    async def asked() -> Names:
+        answer = await ask(pool, path, LISTED_SECONDS, replica, own_bound=False, most=MOST_LISTED)
+        return read(answer.body)
+
+    return await pool.listings.join(replica, asked)
 
 
 async def answer_of(

@@ -16,7 +16,7 @@ from tidegate_contracts.lease import IN_MEMORY, State
 from tidegate_service.reasons import plain
 
 from .kinds import ServerKind
-from .pools import Pool, ask
+from .pools import Pool, listed
 from .problems import Problem
 from .residency.client import Listing, PolicyError, Room
 from .routes import Route
@@ -34,7 +34,6 @@ _Said = dict[str, Any]
 _Sees = Callable[[str, str], bool]  # Whether the caller may inspect a model of a server.
 _Tell = Callable[[Route, Pool], _Said]
 """Returns how a model is at a replica of a pool: what `tidegate_contracts.whereabouts.Place` has beside the replica."""
-ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -119,10 +118,8 @@ async def _ask(pool: Pool, kind: ServerKind, replica: Replica, sees: _Sees) -> _
             return _alike("unseen", why, pool.leases.silent_seconds(replica))
     if not pool.tells_loads:
         try:
-            answer = await pool.listings.join(
-                replica, lambda: ask(pool, kind.config_path(""), ANSWER_SECONDS, replica, own_bound=False)
-            )
-            return _alike("resident", "") if (names := kind.serves(answer.body)) is None else _Replica(_served(names))
+            names = await listed(pool, kind.config_path(""), replica, kind.serves)
+            return _alike("resident", "") if names is None else _Replica(_served(names))
         except (Problem, ValueError) as error:
             why = error.detail if isinstance(error, Problem) else str(error)
             return _alike("unseen", f"which models {replica.name} serves cannot be seen: {why}")

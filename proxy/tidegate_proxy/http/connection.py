@@ -27,6 +27,7 @@ LINGER_SECONDS = 1.0  # Seconds in which a caller that still sends is heard afte
 MOST_AT_ONCE = 4096  # Bytes that are read in one turn of the loop, of requests that may be many.
 MOST_CHUNKS_AT_ONCE = 16 * 1024  # The same within a body of which it is not known where it ends.
 MOST_BEGUN = 32  # Requests that are begun before those of others have their turn.
+CHUNKS = 16  # Parts of a body that are as much work as a request's beginning: in tiny chunks, it has very many.
 HEADER_BYTES = 128  # What a header of a head that is not whole takes beside its bytes.
 QUEUED_BYTES = 4096  # What a request takes that waits for those before it.
 END = b"\r\n\r\n"
@@ -72,6 +73,7 @@ class ClientConnection(Closing):
         self._began = 0  # Requests that began in what came last, the last one among them.
         self._awaits_turn = False
         self._body_bytes = 0  # Bytes of the last body in what came last.
+        self._parts = 0  # Parts of bodies in it.
         self._reading_paused = False
         self._writing_paused = False
         self._deaf = False  # Whether what the caller sends is dropped: the connection ends.
@@ -106,7 +108,7 @@ class ClientConnection(Closing):
             self._read_on()
         else:
             self._take(data)
-            if self._began > MOST_BEGUN:
+            if self._began + self._parts // CHUNKS > MOST_BEGUN:
                 self._await_turn()
             if self._active is not None:
                 self._active.flush_request()
@@ -123,7 +125,7 @@ class ClientConnection(Closing):
                 size = self._last.body.left or MOST_CHUNKS_AT_ONCE
             data, self._rest = self._rest[:size], self._rest[size:]
             self._take(data)
-            begun += self._began
+            begun += self._began + self._parts // CHUNKS
             if begun > MOST_BEGUN:
                 self._await_turn()
         if self._active is not None:
@@ -150,7 +152,7 @@ class ClientConnection(Closing):
 
     def _take(self, data: bytes) -> None:
         self._is_long = self._head_bytes + len(data) > MOST_HEAD_BYTES
-        self._began = self._body_bytes = 0
+        self._began = self._body_bytes = self._parts = 0
         try:
             self._parse(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -282,6 +284,7 @@ class ClientConnection(Closing):
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
         self._body_bytes += len(body)
+        self._parts += 1
         if self._last is not None:
             self._last.take_body(body)
 

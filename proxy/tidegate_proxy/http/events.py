@@ -32,16 +32,23 @@ class ErrorEvents:
 
     def feed(self, data: bytes) -> bytes:
         """Return what can go on, now that this has come."""
-        if data and not (self._held or self._drops or self._named) and self._passes(data):
-            self._within = not data.endswith(b"\n")
-            return data
-        *lines, rest = (self._held + data).split(b"\n")
-        said = list[bytes]()
-        for line in lines:
+        data, said, at = self._held + data, list[bytes](), 0
+        if not (self._within or self._named) and self._next_error(data, 0) == len(data):
+            self._held = b""
+            return data  # nearly always: whole events, and no error
+        while True:
+            if not (self._within or self._named):  # lines that tell no error are not looked at one by one
+                begins = self._next_error(data, at)
+                said.append(data[at:begins])
+                at = begins
+            if (end := data.find(b"\n", at)) < 0:
+                break
+            line, at = data[at:end], end + 1
             said += (self._next(line), b"\n")
             if not self._within:
                 self._named = _is_named(line) is not None or (self._named and line not in (b"", b"\r"))
             self._within = self._drops = False
+        rest = data[at:]
         tells = self._tells(rest)
         if not self._within and (len(rest) < _UNDECIDED or (tells and len(rest) <= MOST_ERROR)):
             self._held = rest
@@ -56,12 +63,12 @@ class ErrorEvents:
         rest, self._held = self._held, b""
         return self._next(rest)
 
-    def _passes(self, data: bytes) -> bool:
-        """Tell whether no line of it begins as an error does, nor may the last one: long events are not copied."""
-        begins = data.rfind(b"\n") + 1
-        if begins < len(data) < begins + _UNDECIDED and (begins or not self._within):
-            return False
-        return _contains(data) is None and (self._within or _begins(data) is None)
+    def _next_error(self, data: bytes, at: int) -> int:
+        """Return where the first line begins that tells an error, or may once it has come: the last one."""
+        if _begins(data, at) is not None:
+            return at
+        found = _contains(data, at)
+        return max(at, data.rfind(b"\n") + 1) if found is None else found.start() + 1
 
     def _tells(self, line: bytes) -> bool:
         return _is_error(line) is not None or (self._named and _field(line) is not None)

@@ -24,6 +24,7 @@ from .events import ErrorEvents
 
 _OF_THE_BODY = (b"content-length:", b"content-encoding:")
 _ACCEPTS_ENCODING = re.compile(rb"^accept-encoding:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
+BULK = BULK_BYTES // 2  # Bytes that go on at once, after which others have their turn: few more are read of a stream.
 VERSION_HEADER = b"\r\ntidegate-model-version: "
 
 
@@ -172,7 +173,8 @@ class HttpForwarding(Forwarding):
     def answer_data(self, data: bytes) -> None:
         """Hand a part of the body on."""
         if self._error_head is not None:
-            self._reply.append(data[: max(0, MOST_ERROR - self.size)])
+            if self.size < MOST_ERROR:
+                self._reply.append(data[: MOST_ERROR - self.size])
             self.size += len(data)
             return
         if self._events is not None:
@@ -302,7 +304,7 @@ class HttpForwarding(Forwarding):
             data = b"".join(self._reply)
             self._reply.clear()
             self._owner.caller.write_out(data)
-            if len(data) >= BULK_BYTES and not self._is_bulk:
+            if len(data) >= BULK and not self._is_bulk:
                 self._is_bulk = True
                 self._listen()
                 self._shared.bulk_reads.add(self._caller_count, self._read_more)

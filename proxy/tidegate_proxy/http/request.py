@@ -119,7 +119,7 @@ class HttpRequest(HeadedRequest):
         most = self.shared.call_seconds
         bound_is_own = self.seconds >= most
         forwarding = self.forwarding
-        size = forwarding.size if forwarding is not None else 0
+        size = forwarding.size if forwarding is not None and forwarding.began else 0
         if self.target.streams and bound_is_own and size > self._size_before:
             self._size_before = size
             self.deadline = monotonic() + most
@@ -194,7 +194,8 @@ class HttpRequest(HeadedRequest):
         if self.caller.is_unknown:
             self.caller.known_as(caller)
         if grant.tokens is not None and target.asks_for_usage is None:
-            raise Problem(ProblemType.MALFORMED, "Where tokens are limited, `stream` is true or false.")
+            why = "Where tokens are limited, `stream` is true or false, and `stream_options` one short object."
+            raise Problem(ProblemType.MALFORMED, why)
         self.forwarding = forwarding = HttpForwarding(
             self, shared, grant, shared.limiter, route.in_flight, caller, target.action == "inspect"
         )

@@ -228,12 +228,12 @@ class Http2Connection(Sender, Generic[Understood]):
             raise Http2Error(h2.PROTOCOL_ERROR, "nothing is to be pushed")
 
     def _take_reset(self, stream: Stream | None, code: int) -> None:
+        if stream is not None:  # first, for nobody else knows it any more where the connection ends
+            stream.reset_received(code, code != h2.REFUSED_STREAM)
         if stream is None and self.resets_due:
             self.resets_due -= 1
         elif stream is None or not self.opens_streams:
             self._count_control_frame()
-        if stream is not None:
-            stream.reset_received(code, code != h2.REFUSED_STREAM)
 
     def _continue_block(self, flags: int, payload: bytes) -> None:
         assert self._open_block is not None

@@ -9,7 +9,7 @@ version is chosen or it is not the model's own; and where what streams use is li
 import re
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from tidegate_contracts.openai import LONGEST_SERVED_NAME
@@ -33,9 +33,10 @@ class ModelCall:
 
     model: str
     name_at: tuple[int, int]
-    streams: bool | None  # Whether events are asked for; None: it is neither yes nor no, and the server may have it so.
+    streams: bool | None
+    """Whether events are asked for; None: that is neither yes nor no, or how is not said plainly."""
     asking: tuple[int, int, bytes] | None
-    """What has to stand in place of which bytes for a stream to tell what it used; None where it does, or cannot."""
+    """What has to stand in place of which bytes for a stream to tell what it used; None where it does."""
 
     def parts(self, body: Bytes, name: str, asks: bool) -> list[Bytes]:
         """Return the body with this name for its model; `asks`: and with a stream's usage asked for."""
@@ -110,7 +111,8 @@ def _read(body: bytearray) -> ModelCall:
     [(key_at, name_at, name)] = outermost
     streams = {b"true": True, b"": False, b"false": False, b"null": False}.get(_short(said.stream))
     asking = _asking(body, key_at, said.stream_options) if streams else None
-    return ModelCall(name.decode().replace("\\/", "/"), name_at, streams, asking)
+    streams = None if asking is False else streams
+    return ModelCall(name.decode().replace("\\/", "/"), name_at, streams, asking or None)
 
 
 def _short(raw: Any) -> bytes:
@@ -118,13 +120,16 @@ def _short(raw: Any) -> bytes:
     return b"" if raw is msgspec.UNSET else bytes(memoryview(raw)[:_MOST_OPTIONS])
 
 
-def _asking(body: bytearray, key_at: int, options: Any) -> tuple[int, int, bytes] | None:
+def _asking(body: bytearray, key_at: int, options: Any) -> tuple[int, int, bytes] | Literal[False] | None:
+    """Return what has to change, None where nothing has to, False where it is not known what."""
     if not (said := _short(options)):
         return key_at, key_at, b'"stream_options":{"include_usage":true},'
     there = [*islice(re.finditer(rb'"stream_options"\s*:\s*(%b)' % re.escape(said), body), 2)]
     if len(said) == _MOST_OPTIONS or len(there) != 1:
-        return None  # which of them it is would have to be found out
+        return False  # which of them it is would have to be found out
     asked = msgspec.json.decode(said)
-    if not isinstance(asked, dict | None) or (asked or {}).get("include_usage") is True:
+    if not isinstance(asked, dict | None):
+        return False
+    if (asked or {}).get("include_usage") is True:
         return None
     return *there[0].span(1), msgspec.json.encode((asked or {}) | {"include_usage": True})

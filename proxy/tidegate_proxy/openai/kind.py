@@ -14,7 +14,7 @@ from tidegate_contracts.openai import LONGEST_SERVED_NAME, SERVED_NAME_PATTERN, 
 from tidegate_service.reasons import told
 
 from ..bodies import Bytes, OfVersion
-from ..pools import Pool, ask
+from ..pools import Pool, listed
 from ..problems import Problem, ProblemType
 from ..targets import NAME_PATTERN, Address, ModelListing, Target
 from ..upstream.load_watch import IndexQuestion
@@ -39,7 +39,6 @@ _CALLS = {
     "responses": "Have a model answer, as OpenAI's newer API has it",
 }
 _ASKED_FOR_USAGE = ("chat/completions", "completions")  # Whose streams tell it only if they are to.
-ANSWER_SECONDS = 2.0  # Seconds in which a replica says which models it has.
 _NOT_BEGUN = re.compile(rb'"message":"(?:Failed to generate |Model `[^`"]*` is not ready to serve )')
 """Of Dynamo, with 500 and 503, for a while after its worker was killed; engines say 503 of much else."""
 _PATH = re.compile(rf"(?:/servers/(?P<server>{NAME_PATTERN}))?/v1/(?P<verb>{'|'.join(_CALLS)})")
@@ -150,8 +149,8 @@ class OpenAIKind:
         if status != 404:
             return True
         try:
-            answer = await ask(pool, self.config_path(model), ANSWER_SECONDS, replica)
-            return answer.status != 200 or _served(model, version) not in self.serves(answer.body)
+            names = await listed(pool, self.config_path(model), replica, self.serves)
+            return names is None or _served(model, version) not in names
         except (Problem, ValueError):
             return True
 

@@ -14,9 +14,10 @@ _begins = re.compile(rb'"usage"\s*:\s*\{').search
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})')
 _COMPLETION = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})')
 _ASKED_FOR = re.compile(
-    rb'^data: ?\{(?=[^\n]*"choices"\s*:\s*\[\s*\])[^\n]*"usage"\s*:\s*\{[^\n]*\n\r?\n', re.MULTILINE
+    rb'^data: ?\{(?=[^\n]*"choices"\s*:\s*\[\s*\])(?=[^\n]*"usage"\s*:\s*\{)[^\n]*+\n\r?\n', re.MULTILINE
 )
-"""The event that a stream has more when it is to tell its usage: it has no choices."""
+"""The event that a stream has more when it is to tell its usage: it has no choices. No line is looked at again for each
+usage in it."""
 
 
 class Usage:

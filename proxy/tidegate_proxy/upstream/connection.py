@@ -32,6 +32,8 @@ _Known = tuple[int, bytes, int]
 _KNOWN: dict[bytes, _Known] = {}
 _MOST_KNOWN = 4096
 _LONGEST_KNOWN = 1024
+MOST_HEADERS = 64 * 1024
+"""Bytes that come in a row and are none of an answer's body: its head, or trailers."""
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Of Linux; the kernel soon forgets it (tcp(7)).
 _AT_ONCE = struct.pack("ii", 1, 0)
 """Linger for no time: a port that lingers is not to be had for a minute, and callers that leave by hundreds a second
@@ -72,8 +74,8 @@ class Connection(asyncio.BufferedProtocol):
     """An HTTP/1.1 connection to a replica: requests are written to `transport`, answers go to `receiver`."""
 
     __slots__ = (
-        "_began", "_between", "_ended", "_head", "_length", "_nominated", "_parser", "_skipped", "_strange", "_whole",
-        "alive", "idle_since", "keep", "receiver", "sock", "transport",
+        "_bare", "_began", "_between", "_ended", "_head", "_length", "_nominated", "_parser", "_skipped", "_strange",
+        "_whole", "alive", "idle_since", "keep", "receiver", "sock", "transport",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket) -> None:
@@ -87,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._head: list[bytes] = []
         self._nominated: frozenset[bytes] = frozenset()
         self._length: int | None = None
+        self._bare = 0  # Bytes since the body's last ones, or the beginning.
         self._began = False
         self._skipped = False
         self._strange = False
@@ -101,8 +104,9 @@ class Connection(asyncio.BufferedProtocol):
         self.alive = True
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return room for what comes: many answers may begin in one turn of the loop, and nobody take them."""
-        return ROOM.bytes[:BULK_BYTES] if self._between else ROOM.bytes
+        """Return room for what comes: many answers may begin in one turn of the loop, and nobody take them; and events
+        of a stream are looked at one by one."""
+        return ROOM.bytes[:BULK_BYTES] if self._between or self._length in (None, -1) else ROOM.bytes
 
     def buffer_updated(self, size: int) -> None:
         """Take what has come."""
@@ -124,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
                 receiver.answer_ended()
                 return
         began, self._whole = self._between, None
+        self._bare += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -131,6 +136,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._fail(f"its answer is not HTTP ({type(error).__name__})")
                 return
             self.keep = False
+        if self._bare > MOST_HEADERS:
+            self._fail(f"its headers have more than {MOST_HEADERS} bytes")
+            return
         if self._ended:
             # Only now, so that what follows the answer is taken for no other caller's.
             self._ended = False
@@ -178,8 +186,8 @@ class Connection(asyncio.BufferedProtocol):
         self._began = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header of the answer."""
-        if self._ended:
+        """Take a header of the answer, or a trailer, which is dropped (RFC 9110, 6.5.1)."""
+        if self._ended or self._began:
             return
         own = _OWN.get(name)
         if own is None:
@@ -218,12 +226,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Hand a part of the body on."""
+        self._bare = 0
         if self.receiver is not None and not self._ended:
             self.receiver.answer_data(body)
 
     def on_message_complete(self) -> None:
         """Note that the answer is whole."""
-        self._between = True
+        self._between, self._bare = True, 0
         if not self._skipped and not self._ended:
             self._began = False
             self._ended = True

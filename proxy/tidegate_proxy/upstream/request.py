@@ -26,11 +26,12 @@ class NoAnswerError(Exception):
 class _Receiver:
     """Gathers an answer; `discard` drops its body as it comes."""
 
-    def __init__(self, discard: bool) -> None:
+    def __init__(self, discard: bool, most: int) -> None:
         self.answer = Answer()
         self.parts: list[bytes] = []
         self.done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._discard = discard
+        self._most = most
         self._size = 0
 
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
@@ -42,11 +43,11 @@ class _Receiver:
                 self.answer.media_type = value.decode("latin-1")
 
     def answer_data(self, data: bytes) -> None:
-        if self._discard:
+        if self._discard or self.done.done():  # what is too long comes until the connection is closed
             return
         self.parts.append(data)
         self._size += len(data)
-        if self._size > MOST_BYTES:
+        if self._size > self._most:
             self.answer_failed("its answer is too long")
 
     def answer_ended(self) -> None:
@@ -63,12 +64,15 @@ class _Receiver:
         """What is sent is short, and waits in the transport."""
 
 
-async def send(replica: Replica, connection: Connection, *parts: bytes, discard: bool = False) -> Answer:
+async def send(
+    replica: Replica, connection: Connection, *parts: bytes, discard: bool = False, most: int = MOST_BYTES
+) -> Answer:
     """Send a request over a connection of `replica`, and return its answer; raises NoAnswerError.
 
-    The connection goes back to the replica, or is closed. `discard`: the answer's body is not kept.
+    The connection goes back to the replica, or is closed. `discard`: the answer's body is not kept; `most`: so many
+    bytes it has at most.
     """
-    receiver = _Receiver(discard)
+    receiver = _Receiver(discard, most)
     try:
         connection.receiver = receiver
         connection.transport.writelines(parts)

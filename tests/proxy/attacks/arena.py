@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
-from tidegate_contracts import routing
+from prometheus_client.parser import text_string_to_metric_families
+from tidegate_contracts import metrics, routing
 from tidegate_proxy.access.api_keys import new_key
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
@@ -24,9 +25,11 @@ from lab.local_cluster.certificates import Authority
 from lab.local_plane.process import HOST, Process, python_variables, running
 from lab.local_plane.proxy import Proxy, proxy, write_tables
 
-from ..rigs.tables import access_table, write_key
+from ..rigs.tables import MANY, access_table, write_key
 from .attacking import ATTACKS
 from .behind import MODELS
+from .engines import BROKEN, LYING
+from .over_openai import ASLEEP, AWAKE, WORDS
 
 MEGABYTE = 1 << 20
 LIMIT = 512 * MEGABYTE  # The container's, as the definition has it by default.
@@ -34,11 +37,15 @@ SECONDS = 5.0  # That an attack takes.
 ATTACKERS = 40  # That have keys.
 PAUSE_SECONDS = 0.02  # Between two calls of the bystander.
 SETTLED_SECONDS = 1.5
+GONE_SECONDS = 10.0  # In which what attackers asked for has ended everywhere, once they have left.
+COUNTS = "in_flight", "waiting", "replica_in_flight", "lease_waiting", "held_bytes"
+UNDER_WAY = {metrics.PROXY[name].name for name in COUNTS}  # None of these is anything while nobody calls.
 
 
 @dataclass(frozen=True)
 class Row:
-    """What an attack did: megabytes of the proxy before, at most, after; the bystander's calls; what attackers did."""
+    """What an attack did: megabytes of the proxy before, at most, after; the bystander's calls; what attackers did, and
+    what of it is still under way though they have left."""
 
     attack: str
     attackers: int
@@ -50,6 +57,7 @@ class Row:
     worst: float  # Seconds.
     failures: tuple[str, ...]
     did: Mapping[str, int]
+    left: Mapping[str, float]
     error: str  # Of an attacker, which is no connection's end.
 
     @property
@@ -61,7 +69,7 @@ class Row:
 
     @property
     def fills_and_fails_nothing(self) -> bool:
-        return self.is_one and self.peak < LIMIT / 2 / MEGABYTE and not self.failures
+        return self.is_one and self.peak < LIMIT / 2 / MEGABYTE and not (self.failures or self.left)
 
     @property
     def is_harmless(self) -> bool:
@@ -71,7 +79,8 @@ class Row:
         said = f"{self.attack:88} {self.attackers:3} {self.before:5.0f} {self.peak:5.0f} {self.after:5.0f} "
         did = ", ".join(f"{number:,} {what}" for what, number in self.did.items())
         idle = "" if self.is_one else "IDLE "
-        wrong = " ".join(self.failures[:1]) + self.error
+        left = (f"STILL {number:,} {what}" for what, number in self.left.items())
+        wrong = " ".join([*self.failures[:1], *left]) + self.error
         return f"{said}{self.calls:5} {self.worst * 1000:5.0f} {len(self.failures):5}  {idle}{did} {wrong}".rstrip()
 
 
@@ -149,6 +158,7 @@ class Arena:
     key: str  # The bystander's.
     attackers: "subprocess.Popen[str]"
     replica: int  # The port of the replica that the bystander's model is at.
+    engine: int  # That of the engine.
     authority: bytes | None  # Who vouches for the proxy, with TLS.
 
     def try_out(self, attack: str, number: int, seconds: float = SECONDS) -> Row:
@@ -168,22 +178,38 @@ class Arena:
         told = json.loads(self.attackers.stdout.readline())
         bystander.stop()
         calling.join()
-        told["did"]["at the replica"] = self._begun() - begun - bystander.calls
+        told["did"]["at a replica"] = self._begun() - begun - bystander.calls
         time.sleep(SETTLED_SECONDS)  # what has come is still worked off
         peak: float = _peak(process)
         bystander.close()
         process.check()
+        left, end = self._left(), time.monotonic() + GONE_SECONDS
+        while left and time.monotonic() < end:
+            time.sleep(PAUSE_SECONDS)
+            left = self._left()
         before, peak, after = (size / MEGABYTE for size in (before, peak, process.resident_bytes()))
         noticed = bystander.calls, bystander.worst, tuple(bystander.failures)
-        return Row(attack, number, seconds, before, peak, after, *noticed, told["did"], told["error"])
+        return Row(attack, number, seconds, before, peak, after, *noticed, told["did"], left, told["error"])
 
     def _begun(self) -> int:
-        """Return how many calls have reached the replica that the bystander's model is at."""
-        link = http.client.HTTPConnection(HOST, self.replica, timeout=10)
-        link.request("GET", "/begun")
-        begun = int(link.getresponse().read())
-        link.close()
-        return begun
+        """Return how many calls have reached the bystander's replica, and how many streams the engine."""
+        return int(_get(self.replica, "/begun")) + int(json.loads(_get(self.engine, "/words"))["begun"])
+
+    def _left(self) -> dict[str, float]:
+        """Return what is under way at the proxy, and how many streams at the engine, of what there is any."""
+        found: dict[str, float] = {"streams": json.loads(_get(self.engine, "/words"))["under_way"]}
+        for family in text_string_to_metric_families(_get(self.place.admin_port, "/metrics").decode()):
+            if family.name in UNDER_WAY:
+                found[family.name] = sum(sample.value for sample in family.samples)
+        return {what: number for what, number in found.items() if number}
+
+
+def _get(port: int, path: str) -> bytes:
+    link = http.client.HTTPConnection(HOST, port, timeout=10)
+    link.request("GET", path)
+    said = link.getresponse().read()
+    link.close()
+    return said
 
 
 def _peak(process: Process) -> int:
@@ -209,18 +235,24 @@ def arena(root: Path, over_tls: bool = False, most_control_frames: int | None = 
             pools.append(
                 routing.Pool(name=name, host=HOST, http_port=http_port, grpc_port=grpc_port, loading="preload")
             )
-        server = routing.Server(name="triton", kind="triton", pools=tuple(pools))
+        servers = [routing.Server(name="triton", kind="triton", pools=tuple(pools))]
+        loaded = {"name": "turns", "loading": "on-demand", "http_port": ports["pool"], "lease_port": ports["lease"]}
+        turns = routing.Pool.model_validate(pools[-1].model_dump() | loaded)
+        servers.append(routing.Server(name="engine", kind="openai", pools=(pools[-1], turns)))
         models = [routing.Model(name=name, server="triton", pool="good") for name in ("echo", "slow")]
         many = ("hang", "large", "stream", *MODELS)
         models += [routing.Model(name=name, server="triton", pool="bad") for name in many]
         # Of a model with several versions it must be known which sequence a request is of.
         shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
         models.append(routing.Model(name="sequence", server="triton", pool="bad", versions=shares))
-        table = routing.RoutingTable(environment="test", servers=(server,), models=tuple(models))
+        models += [routing.Model(name=name, server="engine", pool="bad") for name in (WORDS, *LYING, *BROKEN)]
+        models += [routing.Model(name=name, server="engine", pool="turns") for name in (ASLEEP, AWAKE)]
+        table = routing.RoutingTable(environment="test", servers=tuple(servers), models=tuple(models))
         access = access_table()
+        limit = access.rate_limit.model_copy(update={"tokens_per_minute": MANY})
         attacking = [f"attacker-{number}" for number in range(ATTACKERS)]
         rule = access.rules[0].model_copy(update={"principals": ("bystander", *attacking)})
-        write_tables(root, table, access.model_copy(update={"rules": (rule,)}))
+        write_tables(root, table, access.model_copy(update={"rules": (rule,), "rate_limit": limit}))
         keys = {name: new_key() for name in rule.principals}
         for name, key in keys.items():
             write_key(root, key, name)
@@ -248,7 +280,7 @@ def arena(root: Path, over_tls: bool = False, most_control_frames: int | None = 
             )
             try:
                 pem = None if authority is None else authority.pem
-                yield Arena(place, keys["bystander"], attackers, pools[0].http_port, pem)
+                yield Arena(place, keys["bystander"], attackers, pools[0].http_port, pools[1].http_port, pem)
             finally:
                 attackers.kill()
                 attackers.wait()

@@ -13,10 +13,10 @@ import traceback
 from collections import Counter
 from contextlib import suppress
 
-from . import over_grpc, over_http
+from . import over_grpc, over_http, over_openai
 from .attackers import ATTACKS, EACH, NOBODY, Attack, Attacker
 
-__all__ = ["ATTACKS", "over_grpc", "over_http"]
+__all__ = ["ATTACKS", "over_grpc", "over_http", "over_openai"]
 
 
 def run(name: str, number: int, seconds: float, ports: tuple[int, int], keys: list[str]) -> dict[str, object]:

@@ -1,4 +1,7 @@
-"""A replica in a process of its own, which answers as the model is called: `hang`, `slow`, `large`, others at once."""
+"""A replica in a process of its own, which answers as the model is called: `hang`, `slow`, `large`, others at once.
+
+It is an engine of OpenAI's API, too, and the port of such a model that an eviction policy beside it lets sleep.
+"""
 
 import asyncio
 import json
@@ -14,7 +17,10 @@ from tritonclient.grpc import service_pb2 as pb
 from lab.local_plane.process import HOST
 
 from ..http.upstream import BACKLOG, Upstream, answering, hang, only, raw, upstream
+from ..residency.standin import sites
 from .attackers import PREFACE, RESET, frame
+from .engines import engine
+from .over_openai import AWAKE
 
 LARGE = bytes(4 << 20)
 SLOW_SECONDS = 0.1
@@ -102,8 +108,11 @@ async def main() -> None:
     port = server.sockets[0].getsockname()[1]
     made: Upstream
     tell = answering(lambda _: b"%d" % (begun + made.begun - 1))
-    async with upstream(only("/begun", tell, answers)) as made:
-        print(f"ready http={made.port} grpc={port}", flush=True)
+    async with upstream(only("/begun", tell, engine(answers))) as made, sites(load_seconds=3600) as [site]:
+        site.resident.add(AWAKE)
+        site.port, site.triton.act = made.port, answering()
+        ports = {"http": made.port, "grpc": port, "pool": site.triton.port, "lease": site.policy.port}
+        print("ready", *(f"{name}={number}" for name, number in ports.items()), flush=True)
         await asyncio.Event().wait()
 
 

@@ -15,7 +15,11 @@ LEAVE_AT_ONCE, LEFT_AFTER = 50, 0.02  # Callers, seconds.
 @attack("requests whose caller leaves, of a server that others use", ONE, cancels=1000)
 def left_at_once(attacker: Attacker) -> None:
     """As the model takes a while, a call has begun when its caller leaves: some come at once, and leave at once."""
-    sent = attacker.head("/v2/models/slow/infer", "Content-Length: 2") + b"{}"
+    leave_at_once(attacker, attacker.head("/v2/models/slow/infer", "Content-Length: 2") + b"{}")
+
+
+def leave_at_once(attacker: Attacker, sent: bytes) -> None:
+    """Ask and leave, over and over."""
     while attacker.goes_on:
         with suppress(OSError):
             for _ in range(LEAVE_AT_ONCE):

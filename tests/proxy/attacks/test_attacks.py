@@ -1,5 +1,6 @@
 """No attack makes the proxy hold half of its memory, or fails another's call: a sample here, all in `make test-all`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,8 +64,9 @@ def test_attackers_who_did_too_little_or_met_a_defect_were_none(
 ) -> None:
     attack = "requests whose caller leaves, of a server that others use, with a key"
     done = {"connections": connections, "cancels": did}
-    row = Row(attack, attackers, 5.0, 80.0, 90.0, 80.0, 100, 0.1, (), done, error)
+    row = Row(attack, attackers, 5.0, 80.0, 90.0, 80.0, 100, 0.1, (), done, {}, error)
     assert row.is_one is row.is_harmless is is_one
+    assert not replace(row, left={"streams": 1.0}).is_harmless
     assert ("IDLE" in str(row)) is not is_one
 
 

@@ -17,7 +17,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_contracts.lease import BusyReason
 from tidegate_contracts.openai import is_served_name
-from tidegate_proxy import concurrency, problems, serve
+from tidegate_proxy import concurrency, pools, problems, serve
 from tidegate_proxy.grpc.response import IDLE_STREAM_SECONDS
 from tidegate_proxy.headers import is_request_id
 from tidegate_proxy.http import body as body_of_http
@@ -27,6 +27,7 @@ from tidegate_proxy.kinds import understand
 from tidegate_proxy.memory import OF_CALLERS_WITH_LITTLE, OF_STRANGERS, SHARE, TIMES_FREE
 from tidegate_proxy.problems import TYPE_ROOT, ProblemType
 from tidegate_proxy.targets import is_name
+from tidegate_proxy.upstream import connection
 
 from lab.local_plane.triton import Triton
 from stacks.definition.proxy import Proxy, RateLimit
@@ -155,6 +156,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     )
     most = Fraction(TIMES_FREE, TIMES_FREE + 1) * (1 - Fraction(1, OF_CALLERS_WITH_LITTLE))
     assert limits["what the proxy holds for all at once"] == f"{shares}{most} of those"
+    assert limits["an answer's headers, or trailers, from a server"].startswith(f"{connection.MOST_HEADERS} bytes;")
+    assert limits["the list of an engine's models (OpenAI's API)"].startswith(f"{pools.MOST_LISTED} bytes;")
     assert limits["the head of a request comes within"] == f"{serve.HEAD_SECONDS:g} s"
     assert limits["a connection without requests stays open"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"
     assert limits["a gRPC stream on which nothing moves ends after"] == f"{IDLE_STREAM_SECONDS:g} s"

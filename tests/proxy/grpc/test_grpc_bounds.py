@@ -247,6 +247,17 @@ def test_many_connections_that_each_send_what_clients_do_are_no_chatter(
     assert one.proxy.shared.memory.cut["chatter"] == 0
 
 
+def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 3)
+    peer, shared = Peer(one), one.proxy.shared
+    for number in range(1, 9, 2):
+        opened = frame(HEADERS, 4, number, request(("authorization", f"Bearer {one.token()}")))
+        peer.send(opened + frame(RESET, 0, number, b"\0\0\0\x08"))
+    until(lambda: shared.memory.cut["chatter"] == 1 and not one.proxy.grpc.connections)
+    assert not shared.open_calls
+    assert shared.memory.callers.held == 0
+
+
 def test_of_those_who_sent_much_the_oldest_are_forgotten(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate_proxy.grpc.server.MOST_REMEMBERED", 2)
     monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 1)

@@ -10,9 +10,10 @@ from lab.local_plane.process import free_ports
 
 from ..rigs.tables import access_table
 from .running_proxy import METADATA, MODEL, Reply, RunningProxy, request, running_proxy, served, standing_still, until
-from .upstream import Act, Asked, Upstream, answer, answering, echo, hang, raw, reset, upstream
+from .upstream import Act, Asked, Upstream, answer, answering, echo, hang, head, raw, reset, upstream
 
 pytestmark = pytest.mark.anyio
+CHUNKED = b"transfer-encoding: chunked"
 
 
 async def test_a_replica_that_refuses_costs_the_caller_nothing_while_another_is_there(tmp_path: Path) -> None:
@@ -249,3 +250,23 @@ async def test_a_stream_may_last_longer_than_a_request_while_it_moves(
         else:
             with pytest.raises(asyncio.IncompleteReadError):
                 await asking
+
+
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\n", head(CHUNKED) + b"0\r\n"], ids=["head", "trailers"])
+@pytest.mark.parametrize("lines", [b"x: y\r\n" * 20_000, b"x: " + b"y" * 200_000], ids=["lines", "a line"])
+async def test_headers_of_an_answer_that_do_not_end_are_not_kept(tmp_path: Path, begin: bytes, lines: bytes) -> None:
+    async with served(tmp_path, raw(begin, lines)) as here, here.caller() as caller:
+        await caller.send(request())
+        await until(lambda: here.replica.left)
+        assert here.proxy.shared.meter.upstream_errors == {("vision", "reset"): 1}
+        assert not here.proxy.shared.open_calls
+        here.replica.act = raw(head(b"x: " + b"y" * 60_000, b"content-length: 1"), b"1")
+        reply = await here.ask()
+        assert (reply.status, len(reply.headers["x"])) == (200, 60_000)
+
+
+async def test_an_error_that_does_not_end_is_no_stream_that_moves(tmp_path: Path) -> None:
+    endless = raw(head(CHUNKED, status=b"500 -"), *[b"1\r\nx\r\n"] * 10_000, pause=0.01)
+    async with served(tmp_path, endless, request_timeout_seconds=1) as here:
+        reply = await here.ask(request(GENERATE))
+        assert (reply.status, reply.problem) == (504, "deadline-exceeded")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ..http.running_proxy import RunningProxy, request, running_proxy, served, until
-from ..http.upstream import Act, Upstream, answering, head, only, raw, upstream
+from ..http.upstream import Act, Asked, Upstream, answering, head, only, raw, upstream
 from .tables import model, table
 
 pytestmark = pytest.mark.anyio
@@ -109,3 +109,25 @@ async def test_a_short_one_is_held_until_there_is_an_answer(tmp_path: Path) -> N
         go_on.set()
         assert (await asking).status == 200
         await until(lambda: held.held < 50_000)
+
+
+async def test_who_are_told_that_a_model_is_lost_ask_together_which_there_are_and_read_no_list_without_end(
+    tmp_path: Path,
+) -> None:
+    go_on, lists = asyncio.Event(), 0
+
+    async def listing(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        nonlocal lists
+        lists += 1
+        await go_on.wait()
+        entries = b'{"id":"plain"},' * 1000
+        await raw(head(b"content-length: 2000000000"), b'{"data":[', *[entries] * 200)(made, writer, asked)
+
+    act = only("GET /v1/models ", listing, says(404, NOT_FOUND))
+    async with served(tmp_path, act, table=table(MODELS)) as here:
+        asking = [asyncio.create_task(here.ask(chat())) for _ in range(20)]
+        await until(lambda: calls(here.replica) == 20 and lists)
+        go_on.set()
+        assert {(await each).status for each in asking} == {503}
+        assert lists == 1
+        await until(lambda: here.replica.left)

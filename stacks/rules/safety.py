@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from urllib.parse import SplitResult, urlsplit
 
 from policies.guardrails.rules.datasets import Folder
@@ -15,8 +16,8 @@ from ..problems import Problem
 from ..stack import Definition, Stack
 from .references import servers_that_reach_something_exist
 
-_NAMED = re.compile(r"(?:^|[\s;&])(?:--?([A-Za-z][\w-]*)|([A-Za-z_]\w*)(?==))")
-"""An option in a word of a command, or what a shell is told to set."""
+_NAMED = re.compile(r"(?:^|[\s;&])(?:--?([A-Za-z][\w-]*)|([A-Za-z_]\w*)(?==))(?:=\$\((\w+)\))?")
+"""An option in a word of a command, or what a shell is told to set; and the variable that it is set to."""
 _SECRET_NAME = re.compile(r"PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL", re.IGNORECASE)
 
 
@@ -65,9 +66,11 @@ def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
         if _SECRET_NAME.search(name):
             yield _secret(stack, place, name)
     for index, server in enumerate(stack.platform.servers):
+        secret = {name for where, name in server.variables.items() if where[0] == "secretEnvironment"}
         for key, words in server.words.items():
-            for number, word in enumerate(words):
-                said = [option or variable for option, variable in _NAMED.findall(word)]
+            for number, (word, after) in enumerate(pairwise((*words, ""))):
+                text = f"{word}={after}" if after.startswith("$(") else word
+                said = [option or name for option, name, value in _NAMED.findall(text) if value not in secret]
                 found = [name for name in said if SECRET_OPTION.search(name.lower().replace("_", "-"))]
                 if found:
                     yield _secret(stack, ("servers", index, server.kind, key, number), found[0])

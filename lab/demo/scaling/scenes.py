@@ -21,7 +21,7 @@ QUIET_CALLERS, QUIET_PAUSE = 4, 0.5
 WAVE_CALLERS = 24
 QUIET = MODELS[BUSY][:4]
 MOST_SECONDS = 300.0
-MOST_QUEUED = 50  # Milliseconds: `queueMilliseconds` of the pool.
+MOST_QUEUED, MOST_BUSY = 50, 5  # `queueMilliseconds` and `busyPercent` of the pool.
 SCENES: list[Scene["ScalingStage"]] = []
 
 
@@ -136,6 +136,7 @@ def _crowd(stage: ScalingStage) -> Outcome:
         wanted = wave.until("a second replica is wanted", lambda now: now.wanted[BUSY] == 2, MOST_SECONDS)
         now = wave.samples[-1]
         claim(now.queue < MOST_QUEUED, f"requests wait {now.queue:.0f} ms in the queue: it was not room alone")
+        claim(now.busy < MOST_BUSY, f"{now.busy:.0f} % of calls were told busy: it was not room alone")
         served = wanted + wave.until(
             "all models are in memory", lambda _: {*MODELS[BUSY]} == {*chain(*wave.places().values())}, MOST_SECONDS
         )

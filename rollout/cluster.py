@@ -12,7 +12,7 @@ from stacks.validate import read_definition
 
 from . import engines, preflight
 from .changes.compare import KEPT
-from .contexts import LOCAL, context_of, on_cluster, refuse_tags, require_named
+from .contexts import LOCAL, on_cluster, refuse_tags, require_named
 from .engines import Bundle, Engine
 from .engines.ownership import owner_of
 from .guardrails import compared_with, enforce, findings
@@ -41,10 +41,10 @@ def bring_up(request: Request, outcome: Outcome) -> None:
     if request.context != LOCAL:
         stacks = on_cluster(definition, request.context, request.stack)
         refuse_tags(definition, stacks)
-        Kubectl(context_of(stacks[0].data_plane)).ask_ahead()
+        Kubectl(stacks[0].data_plane.context_name).ask_ahead()
         bundles, engine = _checked(request, definition, stacks)
         asked = [(each.stack, each.rendered.objects) for each in bundles]
-        preflight.require(context_of(stacks[0].data_plane), asked, keep_going=request.keep_going)
+        preflight.require(stacks[0].data_plane.context_name, asked, keep_going=request.keep_going)
         _up(bundles, engine, outcome)
         return
     from . import local
@@ -62,7 +62,7 @@ def bring_up(request: Request, outcome: Outcome) -> None:
 
 def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:
     """Return what is to be brought up, and with what, once nothing forbids it; raise CommandError."""
-    engine = _engine(request, stacks, context_of(stacks[0].data_plane))
+    engine = _engine(request, stacks, stacks[0].data_plane.context_name)
     around = compared_with((stack.name for stack in stacks), definition)
     every = engine.render([*stacks, *around], definition)
     rendering, beside = every[: len(stacks)], every[len(stacks) :]
@@ -77,7 +77,7 @@ def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) 
 
 def _up(bundles: Sequence[Bundle], engine: Engine, outcome: Outcome) -> None:
     stacks = [bundle.stack for bundle in bundles]
-    context = context_of(stacks[0].data_plane)
+    context = stacks[0].data_plane.context_name
     names = ", ".join(stack.name for stack in stacks)
     note(f"Bringing up {names} in {escaped(context)} with {engine.title} …")
     unchanged = []
@@ -147,7 +147,7 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         whose = f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production"
         what = f"{whose}: every model there stops being served. Nothing was changed."
         raise CommandError(f"{what}\nIf that is meant: {command}", WRONG_INPUT)
-    kube = Kubectl(context_of(homes[0].data_plane))
+    kube = Kubectl(homes[0].data_plane.context_name)
     for home in homes:
         _down(request, home, kube, outcome, described=described)
     if described and not request.stack:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from stacks.command import WRONG_INPUT, CommandError, chosen, none_such
-from stacks.definition import DataPlane
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
@@ -12,21 +11,16 @@ from .terminal import make
 LOCAL = "local"  # The context of the cluster on this machine, `make up CLUSTER=local`.
 
 
-def context_of(plane: DataPlane) -> str:
-    """Return a data plane's kubeconfig context."""
-    return plane.context_name
-
-
 def context_in(definition: Definition, cluster: str) -> str:
     """Return the kubeconfig context of a cluster, which is said by it or by the data plane's name."""
-    contexts = {plane.name: context_of(plane) for plane in definition.header.data_planes}
+    contexts = {plane.name: plane.context_name for plane in definition.header.data_planes}
     return cluster if cluster in contexts.values() else contexts.get(cluster, cluster)
 
 
 def require_named(definition: Definition, cluster: str) -> None:
     """Raise CommandError where no cluster is named."""
     if not cluster:
-        contexts = listed(dict.fromkeys(map(context_of, definition.header.data_planes)))
+        contexts = listed(dict.fromkeys(plane.context_name for plane in definition.header.data_planes))
         ways = f"CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine"
         raise CommandError(f"Which cluster? {ways}.", WRONG_INPUT)
 
@@ -34,13 +28,13 @@ def require_named(definition: Definition, cluster: str) -> None:
 def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[Stack, ...]:
     """Return the stacks that live in a cluster, which is said by its kubeconfig context or by its data plane's name."""
     cluster = context_in(definition, context)
-    plane = next((plane for plane in definition.header.data_planes if context_of(plane) == cluster), None)
+    plane = next((plane for plane in definition.header.data_planes if plane.context_name == cluster), None)
     if plane is None:
         no_plane = f"No data plane of {escaped(definition.file)} has the context {escaped(context)}"
-        raise none_such(no_plane, context, map(context_of, definition.header.data_planes))
+        raise none_such(no_plane, context, (plane.context_name for plane in definition.header.data_planes))
     stacks = tuple(stack for stack in chosen(definition, name) if stack.data_plane == plane)
     if not stacks:
-        where = context_of(chosen(definition, name)[0].data_plane)
+        where = chosen(definition, name)[0].data_plane.context_name
         raise CommandError(f"stack {name} does not live in {context}, but in {where}.", WRONG_INPUT)
     return stacks
 

@@ -19,7 +19,6 @@ from .changes.report import values
 from .changes.restarts import Notice, Restart
 from .changes.stack_change import Devices, StackChange, State, findings_of
 from .changes.weaker import Grant
-from .contexts import context_of
 from .guardrails import PINNED
 from .room import PoolRoom
 from .seen import Seen
@@ -229,7 +228,7 @@ def _stacks(seen: Seen) -> Iterator[SeenStack]:
         said = _place(seen, name)
         if stack := known.get(name):
             said |= {"environment": stack.environment.name, "production": stack.environment.production}
-            said |= {"data_plane": stack.data_plane.name, "context": context_of(stack.data_plane)}
+            said |= {"data_plane": stack.data_plane.name, "context": stack.data_plane.context_name}
         if change := changes.get(name):
             said |= {"objects": map(_object, change.objects), "restarts": map(_restart, change.restarts)}
             said |= {

@@ -18,7 +18,7 @@ from stacks.stack import Definition, Home, Stack
 
 from .changes.weaker import definition_in
 from .changes.workloads import mapping, text
-from .contexts import LOCAL, context_in, context_of, on_cluster
+from .contexts import LOCAL, context_in, on_cluster
 from .engines.ownership import helm_release, owner_in
 from .kubectl import Kubectl, KubernetesObject
 from .live import INSTANCE, PART_OF, left_of
@@ -55,7 +55,7 @@ class Orphan:
 
     def command(self, definition: object) -> str:
         """Return the command that takes it down; its volumes stay. Empty where none may."""
-        name, context, namespace = self.home.name, context_of(self.home.data_plane), self.home.namespace
+        name, context, namespace = self.home.name, self.home.data_plane.context_name, self.home.namespace
         if self.moved:
             return ""
         if self.goes_by_name:
@@ -85,7 +85,7 @@ def orphans_in(
     kube, described = Kubectl(context_in(definition, cluster)), [stack.name for stack in definition.stacks]
     names = {each.name for stack in definition.stacks for each in (stack, *stack.former())}
     elsewhere = name in names or (name is None and cluster == LOCAL)
-    has_plane = cluster == LOCAL or any(context_of(plane) == kube.context for plane in definition.header.data_planes)
+    has_plane = cluster == LOCAL or any(plane.context_name == kube.context for plane in definition.header.data_planes)
     if wrong is not None and (elsewhere or not (has_plane or kube.is_known())):
         raise wrong
     found = list(_orphans(kube, definition))
@@ -104,7 +104,7 @@ def orphans_in(
 
 def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
     planes = definition.header.data_planes
-    here = [plane for plane in planes if context_of(plane) == kube.context]
+    here = [plane for plane in planes if plane.context_name == kube.context]
     platforms = {plane.platform for plane in here or planes}
     known = {each.name: stack for stack in definition.stacks for each in (stack, *stack.former())}
     lived_in = {each.namespace for each in known.values() if kube.context == LOCAL or each.data_plane in here}
@@ -119,7 +119,7 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
             continue
         moved = ""
         if now := known.get(home.name):
-            context = context_of(now.data_plane)
+            context = now.data_plane.context_name
             if (now.namespace, context) == (name, said.get("context")):
                 continue  # of a data plane that is the same cluster by another context
             moved = f"namespace {now.namespace}" + (f" of {context}" if kube.context not in (LOCAL, context) else "")

@@ -13,7 +13,6 @@ from stacks.problems import escaped, listed, shortened
 from stacks.stack import Definition, Stack
 
 from .changes.workloads import gpu_slices
-from .contexts import context_of
 from .render import Rendered
 from .room import lines, room_of
 from .terminal import in_shell, make
@@ -69,8 +68,8 @@ def how_they_differ(definition: Definition) -> str:
 def how_to_go_on(definition: Definition, stacks: Sequence[Stack], only: str | None, out: Path) -> str:
     """Return where the files are, and how they come to a cluster; `only` is the one stack that was asked for."""
     first = stacks[0]
-    context = context_of(first.data_plane)
-    contexts = listed(dict.fromkeys(context_of(stack.data_plane) for stack in stacks), most=8)
+    context = first.data_plane.context_name
+    contexts = listed(dict.fromkeys(stack.data_plane.context_name for stack in stacks), most=8)
     return (
         f"Files: {escaped(str(out))}/<stack>/, one object a file; they sort in the order to apply them in.\n"
         f"On to a cluster ({contexts}):\n"

@@ -15,7 +15,6 @@ from .changes.names import under_names_of_now
 from .changes.report import left_behind, report, total
 from .changes.workloads import mapping
 from .changes.workloads import text as text_at
-from .contexts import context_of
 from .guardrails import enforce, findings
 from .render import Rendered, render
 from .terminal import console, note, progress
@@ -73,7 +72,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     if text := report(changes, objects=MOST_OBJECTS, fields=MOST_FIELDS):
         screen.print(text, soft_wrap=True)
         screen.print(total(changes))
-        contexts = {stack.name: context_of(stack.data_plane) for stack in stacks}
+        contexts = {stack.name: stack.data_plane.context_name for stack in stacks}
         if rest := left_behind(changes, contexts):
             screen.print(rest, soft_wrap=True)
     elif index != before:

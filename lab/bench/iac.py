@@ -29,7 +29,6 @@ from lab import tools
 from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import nodes_of
 from rollout import processes
-from rollout.contexts import context_of
 from rollout.kubectl import as_list
 from rollout.needs import stand_ins
 from rollout.render import render
@@ -91,12 +90,12 @@ class Planes:
 
     def make(self, command: str, stack: Stack, engine: str, root: Path, *more: str) -> float:
         """Bring a stack up or down, as `make up CLUSTER=…` and `make down CLUSTER=…` do."""
-        where = ("--cluster", context_of(stack.data_plane), "--stack", stack.name, "--engine", engine)
+        where = ("--cluster", stack.data_plane.context_name, "--stack", stack.name, "--engine", engine)
         return self.run([*_ROLLOUT, command, self.definition.file, *where, *more], root=root)
 
     def apply(self, stack: Stack) -> float:
         """Bring a stack up with kubectl alone: apply its objects server-side, and wait for its workloads."""
-        kubectl = [str(tools.path("kubectl")), "--context", context_of(stack.data_plane)]
+        kubectl = [str(tools.path("kubectl")), "--context", stack.data_plane.context_name]
         objects = self.objects(stack)
         seconds = self.run([*kubectl, "apply", "--server-side", "-f", "-"], as_list(objects))
         for item in objects:
@@ -135,7 +134,7 @@ def running(definition: Path, stacks: Sequence[str] | None, folder: Path) -> Ite
             nodes = nodes_of(plane, [stack])
             place = folder / "clusters" / plane.name
             place.parent.mkdir(exist_ok=True)
-            cluster = LocalCluster.start(place, name=context_of(plane), nodes=nodes)
+            cluster = LocalCluster.start(place, name=plane.context_name, nodes=nodes)
             clusters[plane.name] = stack_of.enter_context(cluster)
             objects = render(stack, read).objects
             others = stand_ins(objects)

@@ -26,7 +26,6 @@ from stacks.stack import Definition, Home, Stack
 
 from .. import processes
 from ..changes.workloads import workloads
-from ..contexts import context_of
 from ..handover import keep_scale, mend, prune, to_helm
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
@@ -75,7 +74,7 @@ class Helm:
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
         """Raise CommandError where `up` would refuse a stack before it changes anything."""
-        kube = Kubectl(context_of(stack.data_plane))
+        kube = Kubectl(stack.data_plane.context_name)
         if ownership.require(kube, stack, "helm", adopt=self.adopt) is not None:
             self._strangers(of_stack(kube, rendered.objects), stack, kube)
 
@@ -85,7 +84,7 @@ class Helm:
         A stack that stands as declared is only waited for, and False is returned: no revision is made.
         """
         stack, objects = bundle.stack, bundle.rendered.objects
-        kube = Kubectl(context_of(stack.data_plane))
+        kube = Kubectl(stack.data_plane.context_name)
         values, seconds = _values(stack, bundle.lock), patience(objects)
         first = ThreadPoolExecutor(2)  # nothing is changed yet, so no lease is held
         standing = first.submit(_stands, kube, stack, objects, values)
@@ -139,7 +138,7 @@ class Helm:
     def down(self, home: Home, definition: Path) -> None:
         """Uninstall a stack's release; the chart keeps volumes, claims and the namespace that holds them."""
         del definition
-        kube = Kubectl(context_of(home.data_plane))
+        kube = Kubectl(home.data_plane.context_name)
         owner = ownership.require(kube, home, "helm")
         if owner is None:
             return

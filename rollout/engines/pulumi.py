@@ -17,7 +17,7 @@ from stacks.command import CommandError
 from stacks.stack import Definition, Home, Stack
 
 from .. import local
-from ..contexts import LOCAL, context_of
+from ..contexts import LOCAL
 from ..handover import keep_scale, mend, prune, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
 from ..live import left_of, of_stack
@@ -51,7 +51,7 @@ class Pulumi:
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
         """Raise CommandError where `up` would refuse a stack before Pulumi is asked."""
-        kube = Kubectl(context_of(stack.data_plane))
+        kube = Kubectl(stack.data_plane.context_name)
         owner = ownership.require(kube, stack, "pulumi", adopt=self.adopt)
         if owner is not None and owner.engine == "helm":
             live = of_stack(kube, rendered.objects)
@@ -61,7 +61,7 @@ class Pulumi:
         """Bring a stack up; raise CommandError when it is not as declared. Pulumi always waits."""
         del wait
         stack, objects = bundle.stack, bundle.rendered.objects
-        kube = Kubectl(context_of(stack.data_plane))
+        kube = Kubectl(stack.data_plane.context_name)
         owner = ownership.require(kube, stack, "pulumi", adopt=self.adopt)
         cli = _here(self.cli, stack)
         resources = pulumi_state.moved(cli, stack)
@@ -99,7 +99,7 @@ class Pulumi:
 
     def down(self, home: Home, definition: Path) -> None:
         """Take a stack down; its datasets are protected, and what holds them stays too."""
-        kube = Kubectl(context_of(home.data_plane))
+        kube = Kubectl(home.data_plane.context_name)
         ownership.require(kube, home, "pulumi")
         cli = _here(self.cli, home)
         if [*home.former()]:
@@ -121,7 +121,7 @@ def _finish(cli: PulumiCli, code: int) -> None:
 
 def _here(cli: PulumiCli, stack: Home) -> PulumiCli:
     """Return Pulumi with a project and a state of its own for the local cluster, with which they vanish."""
-    if context_of(stack.data_plane) != LOCAL:
+    if stack.data_plane.context_name != LOCAL:
         return cli
     folder = local.local_folder() / PULUMI
     (folder / "state").mkdir(parents=True, exist_ok=True, mode=0o700)

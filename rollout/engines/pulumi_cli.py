@@ -22,7 +22,6 @@ from stacks.problems import escaped
 from stacks.stack import Home
 
 from .. import processes
-from ..contexts import context_of
 from ..kubectl import explained, in_words
 from ..terminal import make, note
 
@@ -135,7 +134,7 @@ def _prepare(
         "definition": str(path.relative_to(base) if path.is_relative_to(base) else path),
     }
     if cli.folder is not None:
-        wanted["context"] = context_of(stack.data_plane)
+        wanted["context"] = stack.data_plane.context_name
     if now or command != DESTROY:  # of one that is to go its file may be gone before
         now.setdefault("definition", DEFAULT_DEFINITION)
     if resources.get(stack.name, 0) > 1 and now.get("definition", wanted["definition"]) != wanted["definition"]:
@@ -257,7 +256,7 @@ def _is_locked_by_the_dead(said: str) -> bool:
 
 
 def _explanation(said: str, stack: Home) -> str | None:
-    context = context_of(stack.data_plane)
+    context = stack.data_plane.context_name
     known = {
         "PULUMI_ACCESS_TOKEN must be set": (
             "Pulumi does not know where to keep its state. Run `pulumi login` once (`pulumi login --local` keeps it on"

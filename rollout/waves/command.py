@@ -11,7 +11,6 @@ from stacks.command import FAILED, STOPPED, CommandError, Outcome
 from ..changes.compare import KEPT, ObjectChange, compare
 from ..changes.report import report as changes_report
 from ..changes.stack_change import StackChange, stack_change, verdict
-from ..contexts import context_of
 from ..health import target_of
 from ..kubectl import Kubectl
 from ..live import live_objects
@@ -51,7 +50,7 @@ def _say_what_would_change(ready: Prepared, seen: Seen, *, keep_going: bool) -> 
     refused: list[str] = []
     for plane, rendered in ready.rendering.items():
         stack, name = ready.stacks[plane], rendered.stack
-        context = context_of(stack.data_plane)
+        context = stack.data_plane.context_name
         try:
             live = live_objects(context, [rendered])[name]
             ready.engine.check(stack, rendered)
@@ -93,7 +92,7 @@ def _run(journal: Journal, ready: Prepared, lock: int, *, keep_going: bool) -> N
     def look(plane: str) -> HealthCheck:
         stack = ready.stacks[plane]
         return HealthCheck(
-            stack.platform.gate, Kubectl(context_of(stack.data_plane)), target_of(ready.rendering[plane].objects)
+            stack.platform.gate, Kubectl(stack.data_plane.context_name), target_of(ready.rendering[plane].objects)
         )
 
     def bring_up(plane: str, show: Show) -> None:

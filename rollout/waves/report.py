@@ -14,7 +14,6 @@ from stacks.definition.rollout import Gate
 from stacks.problems import escaped, shortened
 from stacks.stack import Stack
 
-from ..contexts import context_of
 from ..terminal import console, make, note
 from .journal import Journal, RolloutRecord
 from .plan import Step
@@ -39,7 +38,7 @@ def plan_text(record: RolloutRecord, stacks: Mapping[str, Stack]) -> str:
         lines.append(f"{number}. {step.title}")
         for plane in step.planes:
             back = f", back to rollout {record.good[plane]}" if record.kind == "back" else ""
-            lines.append(f"     {plane} (context {escaped(context_of(stacks[plane].data_plane))}{back})")
+            lines.append(f"     {plane} (context {escaped(stacks[plane].data_plane.context_name)}{back})")
         gates: dict[str, list[str]] = {}
         for plane in step.planes:
             gates.setdefault(described(stacks[plane].platform.gate), []).append(plane)

@@ -133,21 +133,20 @@ def main(arguments: list[str]) -> int:
 def _up(task: Task) -> None:
     from stacks.validate import read_definition
 
-    from ..contexts import context_of
     from ..kubectl import Kubectl
     from .plan import stacks_of
 
     read_from = Path(task.read_from)
     definition = read_definition(read_from)
     stack = stacks_of(definition, task.environment)[task.plane]
-    Kubectl(context_of(stack.data_plane)).ask_ahead()
+    Kubectl(stack.data_plane.context_name).ask_ahead()
 
     from .. import preflight
     from ..engines import Bundle, find_engine
 
     engine = find_engine(task.engine)
     [rendered] = engine.render([stack], definition)
-    preflight.require(context_of(stack.data_plane), [(stack, rendered.objects)], keep_going=task.keep_going)
+    preflight.require(stack.data_plane.context_name, [(stack, rendered.objects)], keep_going=task.keep_going)
     bundle = Bundle(stack, rendered, definition.lock, Path(task.definition), read_from)
     if not engine.up(bundle, wait=False):
         print(f"Nothing changed: {stack.name} is as declared.")

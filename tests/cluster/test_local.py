@@ -17,7 +17,7 @@ from lab.local_cluster import LocalCluster, Network, processes
 from lab.local_cluster.folder import locked, mark, private_folder
 from rollout import local
 from rollout.cli import app
-from rollout.contexts import LOCAL, context_of
+from rollout.contexts import LOCAL
 from rollout.health import in_words
 from rollout.render import render
 from stacks.command import CommandError
@@ -65,7 +65,7 @@ def test_of_each_environment_the_first_stack_lives_in_a_local_cluster() -> None:
     definition = read(REFERENCE)
     assert [stack.name for stack in local.local_stacks(definition)] == ["dev-lab", "prod-east"]
     assert [stack.name for stack in local.local_stacks(definition, "prod-east")] == ["prod-east"]
-    contexts = {context_of(stack.data_plane) for stack in local.local_stacks(definition)}
+    contexts = {stack.data_plane.context_name for stack in local.local_stacks(definition)}
     assert contexts == {LOCAL}, "previews and `up` say the same of it"
     said = r"one stack of each environment, and not prod-west.*\n?.*dev-lab, prod-east"
     with pytest.raises(CommandError, match=said):

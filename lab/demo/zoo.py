@@ -106,15 +106,13 @@ def on_demand() -> tuple[Model, ...]:
 
 
 def _numpy_model(name: str, program: str, numbers: dict[str, int], versions: Sequence[int]) -> Model:
-    said = "".join(
-        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in numbers.items()
-    )
     return Model(
         name,
         PROGRAMS / f"{program}.py",
         [("INPUT", "TYPE_FP32", "-1")],
         [("OUTPUT", "TYPE_FP32", "-1"), ("VERSION", "TYPE_INT32", "1")],
         # Which version serves is said by the configuration, which is published last.
-        f"version_policy {{ specific {{ versions: [ {max(versions)} ] }} }}\n{said}",
+        f"version_policy {{ specific {{ versions: [ {max(versions)} ] }} }}\n",
         versions=versions,
+        parameters=numbers,
     )

@@ -1,8 +1,8 @@
 """Model repositories on this machine: models in Triton's Python backend, written, or published under Triton's eyes."""
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 CONFIG = "config.pbtxt"
@@ -20,6 +20,7 @@ class Model:
     more: str = ""
     batch: int = 0
     versions: Sequence[int] = (1,)
+    parameters: Mapping[str, object] = field(default_factory=dict)
 
     def write(self, repository: Path) -> None:
         """Write it into a repository that nobody reads yet."""
@@ -36,6 +37,8 @@ class Model:
         for side, tensors in (("input", self.inputs), ("output", self.outputs)):
             for name, data_type, dims in tensors:
                 parts.append(f'{side} {{ name: "{name}" data_type: {data_type} dims: [ {dims} ] }}\n')
+        for key, value in self.parameters.items():
+            parts.append(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n')
         if self.program is not None:
             parts.append("instance_group { count: 1 kind: KIND_CPU }\n")
         return "".join([*parts, self.more])

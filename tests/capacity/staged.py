@@ -50,10 +50,7 @@ class Worker:
         """Write it into a repository that nobody reads yet."""
         held = self.mebibytes - self.file - PROCESS_MIB
         said = {"mebibytes": held, "seconds": self.seconds, "volume": repository.resolve()}
-        more = "".join(
-            f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in said.items()
-        )
-        Model(self.name, PROGRAM, [("INPUT", *VECTOR)], [("OUTPUT", *VECTOR)], more).write(repository)
+        Model(self.name, PROGRAM, [("INPUT", *VECTOR)], [("OUTPUT", *VECTOR)], parameters=said).write(repository)
         if self.file:
             (repository / self.name / "1" / "weights.bin").write_bytes(os.urandom(self.file * MIB))
 

@@ -112,9 +112,6 @@ def _repository(root: Path, pool: str) -> Path:
     repository = root / "models" / pool
     said = {"mebibytes": _MEBIBYTES, "seconds": CALL_SECONDS, "gpu": root / "gpu"}
     (root / "gpu").mkdir(exist_ok=True)
-    more = "".join(
-        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in said.items()
-    )
     for name in MODELS[pool]:
-        Model(name, PROGRAM, [("INPUT", *VECTOR)], [("OUTPUT", *VECTOR)], more).write(repository)
+        Model(name, PROGRAM, [("INPUT", *VECTOR)], [("OUTPUT", *VECTOR)], parameters=said).write(repository)
     return repository

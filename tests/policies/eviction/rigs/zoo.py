@@ -14,10 +14,7 @@ def model(
     """Publish a model."""
     said = {"mib": mib, "seconds": seconds, "fails": fails}
     outputs = [("OUTPUT", *NUMBER), ("VERSION", *NUMBER), ("NAME", "TYPE_STRING", "1")]
-    more = "".join(
-        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in said.items()
-    )
-    made = Model(name, PROGRAM, [("INPUT", *NUMBER)], outputs, more, versions=versions)
+    made = Model(name, PROGRAM, [("INPUT", *NUMBER)], outputs, versions=versions, parameters=said)
     publish(made, repository, repository.parent / "staging")
 
 

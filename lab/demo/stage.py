@@ -17,7 +17,7 @@ from tidegate_eviction.listing import ListingError, fetch
 from tidegate_eviction.policies.registry import GROUP
 
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan, local_environment
-from lab.local_plane.process import repeating
+from lab.tools.running import repeating
 
 from . import zoo
 from .playing import claim, until

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -195,33 +194,6 @@ def answers(port: int, path: str, host: str = HOST) -> bool:
         return False
     finally:
         asking.close()
-
-
-@contextmanager
-def repeating(
-    *works: Callable[[], object], pause: float = 0.0, meanwhile: Callable[[], object] | None = None
-) -> Iterator[None]:
-    """Call each of these over and over, on a thread of its own, as long as the block lasts; `pause` is in seconds.
-
-    `meanwhile` is called over and over after the block, until the last calls have ended.
-    """
-    over = threading.Event()
-
-    def repeat(work: Callable[[], object]) -> None:
-        while not over.wait(pause):
-            work()
-
-    threads = [threading.Thread(target=repeat, args=(work,), daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        while meanwhile is not None and any(thread.is_alive() for thread in threads):
-            meanwhile()
-        for thread in threads:
-            thread.join()
 
 
 def set_aside(log: Path) -> Path:

@@ -1,16 +1,14 @@
 """The command-line programs: what pins each; found on the PATH when one fits, else built into the cache folder."""
 
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.tools import gotoolchain, pins
 from lab.tools.cache import cache_root, digest, once, say
-from lab.tools.running import ToolError, ask, failure, on_path, run
+from lab.tools.running import ToolError, ask, failure, on_path, repeating, run
 
 ASK_SECONDS = 10
 TELL_SECONDS = 10.0  # Between two lines that tell how far a build is.
@@ -186,24 +184,6 @@ def _packages(said: str) -> list[str]:
     return [line for line in said.splitlines() if line and " " not in line]
 
 
-@contextmanager
-def _telling(how_far: Callable[[str], str], log: Path) -> Iterator[None]:
-    """Say now and then how far a command is, which its log tells, as long as the block lasts."""
-    over, started = threading.Event(), time.monotonic()
-
-    def tell() -> None:
-        while not over.wait(TELL_SECONDS):
-            say(f"{how_far(log.read_text('utf-8', 'replace'))}, after {time.monotonic() - started:.0f} s")
-
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        over.set()
-        teller.join()
-
-
 def _built(program: Program, passed_over: list[str]) -> Path:
     binary, version = binary_of(program), program.version
 
@@ -225,7 +205,13 @@ def _built(program: Program, passed_over: list[str]) -> Path:
             way_out = f"{other}; or, when it is a download that failed,\n    {way_out}"
 
         def run_it(words: list[str], how_far: Callable[[str], str]) -> str:
-            with _telling(lambda said: f"{program.name}: {how_far(said)}", log):
+            begun = time.monotonic()
+
+            def tell() -> None:
+                far = how_far(log.read_text("utf-8", "replace"))
+                say(f"{program.name}: {far}, after {time.monotonic() - begun:.0f} s")
+
+            with repeating(tell, pause=TELL_SECONDS):
                 environment = gotoolchain.environment()
                 return run(words, log, gotoolchain.BUILD_SECONDS, failed, way_out, environment, program.folder)
 

@@ -1,9 +1,14 @@
-"""Runs programs with a time limit and a log; a failure is a ToolError that shows the end of the log and a way out."""
+"""Runs programs with a time limit and a log; a failure is a ToolError that shows the end of the log and a way out.
+
+And does things over and over meanwhile.
+"""
 
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -80,3 +85,30 @@ def tail(log: Path, lines: int = 15) -> str:
     text = log.read_text("utf-8", errors="replace").splitlines() if log.is_file() else []
     last = "\n".join(f"    {line[:300]}" for line in text[-lines:])
     return f"  log: {log}\n  its last lines:\n{last or '    (it is empty)'}"
+
+
+@contextmanager
+def repeating(
+    *works: Callable[[], object], pause: float = 0.0, meanwhile: Callable[[], object] | None = None
+) -> Iterator[None]:
+    """Call each of these over and over, on a thread of its own, as long as the block lasts; `pause` is in seconds.
+
+    `meanwhile` is called over and over after the block, until the last calls have ended.
+    """
+    over = threading.Event()
+
+    def repeat(work: Callable[[], object]) -> None:
+        while not over.wait(pause):
+            work()
+
+    threads = [threading.Thread(target=repeat, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        while meanwhile is not None and any(thread.is_alive() for thread in threads):
+            meanwhile()
+        for thread in threads:
+            thread.join()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from lab.bench.report import Figures, say
-from lab.local_plane.process import repeating
+from lab.tools.running import repeating
 
 from .goals import Effort
 from .plane import RIGHT, Ballast, Plane, infer_path, plane, post

@@ -9,8 +9,9 @@ from pathlib import Path
 from tidegate_contracts.proxy_process import ROUTING_FILE
 from tidegate_contracts.routing import VersionShare
 
-from lab.local_plane.process import repeating, replace_file
+from lab.local_plane.process import replace_file
 from lab.local_plane.proxy import proxy, write_tables
+from lab.tools.running import repeating
 from tests.proxy.rigs.issuer import Issuer
 from tests.proxy.rigs.tables import GROUP, access_table, routing_table
 

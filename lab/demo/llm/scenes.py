@@ -14,7 +14,7 @@ from typing import Any
 import openai
 from tidegate_contracts.openai import served_as
 
-from lab.local_plane.process import repeating
+from lab.tools.running import repeating
 
 from ..playing import Outcome, Scene, claim, scene, until
 from ..show import Show

@@ -12,7 +12,7 @@ from tidegate_eviction.listing import fetch
 from lab.demo.playing import claim
 from lab.demo.visitor import BUSY as BUSY_STATUS
 from lab.demo.visitor import Reply, Visitor
-from lab.local_plane.process import repeating
+from lab.tools.running import repeating
 
 from .world import BUSY, PROXY, RARE, ScaledPlatform
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from tidegate.errors import UnreachableError
 from tidegate_eviction.listing import ListingError
 from typer.testing import CliRunner
+from urllib3.exceptions import HTTPError
 
 from lab.demo import __main__ as command
 from lab.demo import playing, walk, zoo
@@ -90,6 +91,7 @@ def test_after_every_scene_its_parts_must_still_run() -> None:
         (overrun, "were taken at one time"),
         (throws(ListingError("no policy answers")), "no policy answers"),
         (throws(ConnectionResetError("connection reset")), "connection reset"),
+        (throws(HTTPError("nothing listens there")), "nothing listens there"),
         (throws(UnreachableError("the proxy cannot be reached")), "the proxy cannot be reached"),
     ],
 )

@@ -7,33 +7,23 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 
-from lab.tools import ToolError, debian
+from lab.tools import debian
 
-from .process import CannotBeHadError, running
+from .process import had, running
 
 _LISTENING = re.compile(r"DevTools listening on ws://(\S+?)/")
 _ANSWER_SECONDS = 30.0
 
 
-@cache
-def _installed() -> debian.Unpacked:
-    try:
-        return debian.unpacked("chromium", "fonts-dejavu-core")
-    except ToolError as error:
-        raise CannotBeHadError(f"Chromium: {error}") from None
-
-
 @contextmanager
 def chromium(folder: Path) -> Iterator[str]:
     """Run a Chromium with its profile in a folder; yield host and port of its DevTools, which end with the block."""
-    package = _installed()
+    package = had("Chromium", debian.unpacked, "chromium", "fonts-dejavu-core")
     program = package.root / "usr/lib/chromium/chromium"
     folder.mkdir(parents=True, exist_ok=True)
     fonts = folder / "fonts.conf"
@@ -79,9 +69,7 @@ class Tab:
             await self.do(f"{domain}.enable")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close it."""
         await self._socket.close()
         await self._http.close()

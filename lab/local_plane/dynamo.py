@@ -3,7 +3,6 @@
 The engine draws words at random, at the pace of a GPU. Its model has a tokenizer and no weights.
 """
 
-import http.client
 import json
 import os
 import re
@@ -12,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import urllib3
 
 from .process import HOST, Process, free_ports, running, set_aside
 from .wheels import environment
@@ -46,19 +47,19 @@ class Dynamo:
 
     def get(self, path: str) -> tuple[int, Any]:
         """Return the status and the JSON of what it answers."""
-        status, said = self._ask(path)
-        return status, json.loads(said)
+        answer = self._ask(path)
+        return answer.status, answer.json()
 
     def served(self) -> set[str]:
         """Return the models that it has a worker for."""
         try:
             return {each["id"] for each in self.get("/v1/models")[1]["data"]}
-        except (OSError, http.client.HTTPException):
+        except urllib3.exceptions.HTTPError:
             return set()
 
     def in_flight(self, model: str) -> int:
         """Return how many requests for a model it works on."""
-        said = self._ask("/metrics")[1].decode()
+        said = self._ask("/metrics").data.decode()
         name = re.escape(f'dynamo_frontend_inflight_requests{{model="{model}"}}')
         found = re.search(rf"^{name} (\d+)$", said, re.MULTILINE)
         return int(found[1]) if found else 0
@@ -73,14 +74,9 @@ class Dynamo:
         worker = self.workers[model] = self._run_worker(model, folder)
         worker.wait_until(lambda: model in self.served(), READY_SECONDS)
 
-    def _ask(self, path: str) -> tuple[int, bytes]:
-        asking = http.client.HTTPConnection(self.http, timeout=10)
-        try:
-            asking.request("GET", path)
-            answer = asking.getresponse()
-            return answer.status, answer.read()
-        finally:
-            asking.close()
+    def _ask(self, path: str) -> urllib3.BaseHTTPResponse:
+        once = {"connection": "close"}
+        return urllib3.request("GET", f"http://{self.http}{path}", headers=once, timeout=10, retries=False)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab import tools
 
-from .process import HOST, CannotBeHadError, Process, answers, free_ports, running
+from .process import HOST, Process, answers, free_ports, had, running
 
 REGION = "us-east-1"
 
@@ -67,10 +67,7 @@ def object_store(folder: Path, port: int | None = None) -> Iterator[ObjectStore]
     It is built when this machine has none yet, which takes minutes; raises CannotBeHadError where it cannot be.
     Credentials stay in the folder, so that the next one has the same; `port` is that of one whose place it takes.
     """
-    try:
-        program = tools.path("minio")
-    except tools.ToolError as error:
-        raise CannotBeHadError(f"MinIO: {error}") from None
+    program = had("MinIO", tools.path, "minio")
     folder.mkdir(parents=True, exist_ok=True)
     secret = folder / "secret"
     if not secret.exists():

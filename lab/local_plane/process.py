@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from lab.tools.running import leash, tail
+from lab.tools.running import ToolError, leash, tail
 
+Had = TypeVar("Had")
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
@@ -26,6 +28,14 @@ _NOT_OF_CONNECTIONS = 10_000, 32_768  # Below what Linux gives to connections (i
 
 class CannotBeHadError(Exception):
     """A part that cannot run on this machine, such as a wheel for another platform. The text says which, and why."""
+
+
+def had(what: str, get: Callable[..., Had], *names: str) -> Had:
+    """Return the tool or package of these names that `get` returns; CannotBeHadError for its ToolError says of what."""
+    try:
+        return get(*names)
+    except ToolError as error:
+        raise CannotBeHadError(f"{what}: {error}") from None
 
 
 class ProcessError(Exception):

@@ -12,9 +12,9 @@ from typing import Any
 import urllib3
 
 from lab import tools
-from lab.tools import ToolError, debian
+from lab.tools import debian
 
-from .process import HOST, CannotBeHadError, Process, ProcessError, answers, free_ports, replace_file, running
+from .process import HOST, Process, ProcessError, answers, free_ports, had, replace_file, running
 
 NAMESPACE = "inference"  # That of what is scraped, where nobody says otherwise.
 DATA = "data"  # The folder below its own where its samples are.
@@ -56,10 +56,7 @@ def write_targets(folder: Path, pods: Mapping[str, str], namespace: str) -> None
 @cache
 def installed() -> debian.Unpacked:
     """Return the package with `prometheus` and `promtool`, fetched first when needed; raises CannotBeHadError."""
-    try:
-        return debian.unpacked("prometheus")
-    except ToolError as error:
-        raise CannotBeHadError(f"Prometheus: {error}") from None
+    return had("Prometheus", debian.unpacked, "prometheus")
 
 
 @contextmanager
@@ -112,10 +109,7 @@ def prometheus(
 @contextmanager
 def alertmanager(folder: Path) -> Iterator[str]:
     """Run an Alertmanager, which sends nothing to anybody; yield its host and port."""
-    try:
-        program = tools.path("alertmanager")
-    except ToolError as error:
-        raise CannotBeHadError(f"Alertmanager: {error}") from None
+    program = had("Alertmanager", tools.path, "alertmanager")
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "alertmanager.yml"
     settings.write_text(json.dumps({"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}), "utf-8")

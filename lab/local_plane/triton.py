@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from lab.tools import ToolError, debian
+from lab.tools import debian
 from lab.tools.cache import once
 
-from .process import HOST, CannotBeHadError, Server, answers, free_ports, running
+from .process import HOST, CannotBeHadError, Server, answers, free_ports, had, running
 from .wheels import environment, site_packages
 
 GLIBC = (2, 35)
@@ -140,8 +140,6 @@ def _python_library(what: str) -> Path | None:
         pass
     else:
         return None
-    try:
-        unpacked = debian.unpacked(f"libpython{PYTHON}")
-    except ToolError as error:
-        raise CannotBeHadError(f"{what}: there is no {LIBRARY}, and Debian's cannot be had: {error}") from None
+    why = f"{what}: there is no {LIBRARY}, and Debian's cannot be had"
+    unpacked = had(why, debian.unpacked, f"libpython{PYTHON}")
     return next(unpacked.root.glob(f"**/{LIBRARY}")).parent

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab.local_plane.process import HOST, CannotBeHadError, Server, free_ports, listens, running
+from lab.local_plane.process import HOST, CannotBeHadError, Server, free_ports, had, listens, running
 from lab.local_plane.wheels import environment, site_packages
-from lab.tools import ToolError, debian
+from lab.tools import debian
 
 GLIBC = (2, 31)
 _USER = "user root;\n" if os.geteuid() == 0 else ""  # As whoever runs this, who may read its folder.
@@ -19,10 +19,7 @@ def debian_package(*packages: str) -> debian.Unpacked:
     """Return Debian packages, unpacked first when needed; raises CannotBeHadError."""
     if reason := debian.why_not():
         raise CannotBeHadError(f"Debian's {', '.join(packages)}: {reason}")
-    try:
-        return debian.unpacked(*packages)
-    except ToolError as error:
-        raise CannotBeHadError(f"Debian's {', '.join(packages)}: {error}") from None
+    return had(f"Debian's {', '.join(packages)}", debian.unpacked, *packages)
 
 
 @contextmanager

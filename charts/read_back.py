@@ -24,7 +24,7 @@ from stacks.reading.tree import Node
 from stacks.resolve.datasets import EFS_DRIVER
 from stacks.resolve.kinds import KINDS
 from stacks.resolve.settings import ANNOTATION as DEFINITION
-from stacks.rules import check_stack
+from stacks.rules import STACK_RULES, broken
 from stacks.schema_errors import problems_from
 from stacks.stack import Stack
 
@@ -52,7 +52,7 @@ def rule_problems(document: Document, chart_values: str) -> list[Problem]:
     except ValidationError as error:
         return in_order([*problems, *problems_from(error, source, Platform)])
     plane = DataPlane.model_validate({"name": "values", "environments": (environment.name,)})
-    problems += check_stack(_StackOfValues(environment, plane, platform, source))
+    problems += broken(STACK_RULES, _StackOfValues(environment, plane, platform, source))
     return in_order(dict.fromkeys(problems))
 
 

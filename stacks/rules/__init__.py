@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..definition import Header
-from ..load import Document
 from ..problems import Problem
 from ..stack import Definition, Stack
 from . import capacity, names, openai, policies, promotion, references, safety, sleep, storage
 
+Rules = tuple[Callable[..., Iterator[Problem]], ...]
 MODULES = (names, references, policies, promotion, capacity, storage, safety, openai, sleep)
 
 
-def _rules_about(kind: type) -> tuple[Callable[..., Iterator[Problem]], ...]:
+def _rules_about(kind: type) -> Rules:
     """Return the public functions of these modules whose first argument is of a class: those are its rules."""
     return tuple(
         function
@@ -33,20 +33,6 @@ STACK_RULES = _rules_about(Stack)
 DEFINITION_RULES = _rules_about(Definition)
 
 
-def check_header(header: Header, document: Document) -> list[Problem]:
-    """Return what is wrong with environments and data planes as such."""
-    return _broken(HEADER_RULES, header, document)
-
-
-def check_stack(stack: Stack) -> list[Problem]:
-    """Return what is wrong with a stack whose every part is well formed."""
-    return _broken(STACK_RULES, stack)
-
-
-def check_definition(definition: Definition) -> list[Problem]:
-    """Return what is wrong with all stacks together."""
-    return _broken(DEFINITION_RULES, definition)
-
-
-def _broken(rules: tuple[Callable[..., Iterator[Problem]], ...], *about: Any) -> list[Problem]:
+def broken(rules: Rules, *about: Any) -> list[Problem]:
+    """Return what breaks some of these rules: about a header and its document, a stack, or a whole definition."""
     return [problem for rule in rules for problem in rule(*about)]

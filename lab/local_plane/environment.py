@@ -13,7 +13,7 @@ from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from .policy import Policy, policy, triton_options, write_settings
-from .process import HOST, Process, replace_file
+from .process import HOST, Parts, Process, replace_file
 from .proxy import Proxy, proxy, write_tables
 from .repository import Model, publish
 from .triton import Triton, installed, triton
@@ -74,7 +74,7 @@ def _managed(model: routing.Model) -> ManagedModel:
 
 
 @dataclass
-class LocalEnvironment:
+class LocalEnvironment(Parts):
     """An environment that runs. Only the main thread may start its processes: they end with the thread that did."""
 
     root: Path
@@ -223,18 +223,11 @@ class LocalEnvironment:
         """Kill the on-demand Triton with all its models, as the kernel does when memory is out."""
         self._kill(ON_DEMAND, self.on_demand.process)
 
-    def check(self) -> None:
-        """Raise ProcessError when one of the processes has ended by itself."""
-        for process in self.parts.values():
-            process.check()
-
     def close(self) -> None:
         """End all of it, at the same time."""
         for process in self.parts.values():
             process.popen.terminate()
-        with ExitStack() as all_of_it:
-            for stack in self._stacks.values():
-                all_of_it.push(stack)
+        super().close()
 
     def routing_table(self) -> routing.RoutingTable:
         """Return what the proxies are told of its servers and models."""

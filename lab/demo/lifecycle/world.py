@@ -29,7 +29,7 @@ from lab.local_plane.environment import (
 )
 from lab.local_plane.mlflow import MLflow, mlflow_server
 from lab.local_plane.object_store import ObjectStore, object_store
-from lab.local_plane.process import Process
+from lab.local_plane.process import Parts, Process
 
 ROOT = Path(__file__).resolve().parents[3]
 DEV, PROD = "dev", "prod"
@@ -59,7 +59,7 @@ class Said:
 
 
 @dataclass
-class World:
+class World(Parts):
     """All of it, while it runs."""
 
     root: Path
@@ -186,17 +186,6 @@ class World:
         variables, artifacts = self.store.variables, f"s3://{BUCKET}/artifacts"
         server = mlflow_server(self.root / "mlflow", artifacts, variables, wait=False, port=port)
         self.registry = self._stacks[REGISTRY].enter_context(server)
-
-    def check(self) -> None:
-        """Raise ProcessError when one of the processes has ended by itself."""
-        for process in self.parts.values():
-            process.check()
-
-    def close(self) -> None:
-        """End the registry and the store."""
-        with ExitStack() as both:
-            for stack in self._stacks.values():
-                both.push(stack)
 
 
 def _is_model(said: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from tidegate_proxy.upstream.replica import LOOKUP_SECONDS
 
 from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.named_proxy import write_names
-from lab.local_plane.process import HOST, Process
+from lab.local_plane.process import HOST, Parts, Process
 from lab.local_plane.proxy import Proxy, proxy, write_tables
 from rollout.render import render
 from stacks.definition.openai import DynamoSettings, OpenaiServer
@@ -49,7 +49,7 @@ class _Pool:
 
 
 @dataclass
-class LanguagePlane:
+class LanguagePlane(Parts):
     """All of it, while it runs."""
 
     root: Path
@@ -150,17 +150,6 @@ class LanguagePlane:
         for name, made in (each for pool in self.pools.values() for each in pool.replicas.items()):
             found |= {name: made.process} | {f"{name} {model}": worker for model, worker in made.workers.items()}
         return found
-
-    def check(self) -> None:
-        """Raise ProcessError when one of the processes has ended by itself."""
-        for process in self.parts.values():
-            process.check()
-
-    def close(self) -> None:
-        """End all replicas."""
-        with ExitStack() as all_of_it:
-            for stack in self._stacks.values():
-                all_of_it.push(stack)
 
 
 @contextmanager

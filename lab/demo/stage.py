@@ -8,8 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import urllib3
-from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts import routing
 from tidegate_contracts.eviction import Tuning
 from tidegate_contracts.lease import Listing
@@ -17,6 +15,7 @@ from tidegate_eviction.listing import ListingError, fetch
 from tidegate_eviction.policies.registry import GROUP
 
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan, local_environment
+from lab.local_plane.prometheus import counted
 from lab.tools.running import repeating
 
 from . import zoo
@@ -182,13 +181,7 @@ class Stage:
 
     def acquires(self) -> float:
         """Return how often the proxies have asked for a lease."""
-        total = 0.0
-        for proxy in self.platform.proxies:
-            text = urllib3.request("GET", f"http://{proxy.admin}/metrics").data.decode()
-            for family in text_string_to_metric_families(text):
-                if family.name == "tidegate_proxy_lease_acquires":
-                    total += sum(sample.value for sample in family.samples if sample.name.endswith("_total"))
-        return total
+        return sum(counted(proxy.admin, "tidegate_proxy_lease_acquires_total") for proxy in self.platform.proxies)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:

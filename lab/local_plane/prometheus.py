@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
+from prometheus_client.parser import text_string_to_metric_families
 
 from lab import tools
 from lab.tools import debian
@@ -45,6 +46,13 @@ class Prometheus:
     def scrape(self, pods: Mapping[str, str]) -> None:
         """Have it scrape these pods from now on, and no others: host and port, and the pod that they belong to."""
         write_targets(self.folder, pods, self.namespace)
+
+
+def counted(address: str, *series: str, **labels: str) -> float:
+    """Return what a process tells at a host and port: the sum of these series, over all that have these labels."""
+    text = urllib3.request("GET", f"http://{address}/metrics").data.decode()
+    samples = (each for family in text_string_to_metric_families(text) for each in family.samples)
+    return sum(each.value for each in samples if each.name in series and labels.items() <= each.labels.items())
 
 
 def write_targets(folder: Path, pods: Mapping[str, str], namespace: str) -> None:

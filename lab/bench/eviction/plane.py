@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts import eviction_process, routing
 from tidegate_contracts import triton as triton_contract
 from tidegate_contracts.eviction import Tuning
@@ -23,8 +22,8 @@ from tidegate_contracts.eviction import Tuning
 from lab.bench.report import NotHereError
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan
 from lab.local_plane.process import pinned
+from lab.local_plane.prometheus import counted
 from tests.policies.eviction.rigs import zoo
-from tests.policies.eviction.rigs.caller import Holder
 
 MIB = 1 << 20
 CALLER = "bench"
@@ -82,10 +81,8 @@ class Plane(LocalEnvironment):
 
     def loads_counted(self) -> float:
         """Return how many loads there were, as the policy's metrics say."""
-        text = Holder(self.policy).ask("GET", eviction_process.METRICS_PATH, address=self.policy.admin)[1]
-        names = ("tidegate_eviction_load_seconds_count", "tidegate_eviction_load_failures_total")
-        samples = (each for family in text_string_to_metric_families(text) for each in family.samples)
-        return sum(each.value for each in samples if each.name in names)
+        series = ("tidegate_eviction_load_seconds_count", "tidegate_eviction_load_failures_total")
+        return counted(self.policy.admin, *series)
 
     def routing_table(self) -> routing.RoutingTable:
         """Return what the proxies are told: the same pool a second time, as one that preloads."""

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import openai
-import urllib3
-from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.openai import served_as
 from tidegate_proxy.access.api_keys import hash_line, new_key
@@ -18,6 +16,7 @@ from tidegate_proxy.upstream.replica import LOOKUP_SECONDS
 from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.named_proxy import write_names
 from lab.local_plane.process import HOST, Parts, Process
+from lab.local_plane.prometheus import counted
 from lab.local_plane.proxy import Proxy, proxy, write_tables
 from rollout.render import render
 from stacks.definition.openai import DynamoSettings, OpenaiServer
@@ -138,10 +137,7 @@ class LanguagePlane(Parts):
 
     def count(self, family: str, **labels: str) -> float:
         """Return what the proxy has counted, over all series with these labels."""
-        text = urllib3.request("GET", f"http://{self.proxy.admin}/metrics").data.decode()
-        found = (each for each in text_string_to_metric_families(text) if each.name == f"tidegate_proxy_{family}")
-        samples = (sample for each in found for sample in each.samples if sample.name.endswith("_total"))
-        return sum(each.value for each in samples if labels.items() <= each.labels.items())
+        return counted(self.proxy.admin, f"tidegate_proxy_{family}_total", **labels)
 
     @property
     def parts(self) -> dict[str, Process]:

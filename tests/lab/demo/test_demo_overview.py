@@ -16,8 +16,8 @@ from tidegate.calling.credentials import API_KEY
 
 from lab.demo.stage import CALLER, platform
 from lab.demo.visitor import Visitor
-from lab.local_plane.chromium import Tab, chromium
 from lab.local_plane.environment import LocalEnvironment
+from tests.lab.chromium import Tab, chromium
 from tests.proxy.rigs.pytest_rigs import not_run
 
 pytestmark = [pytest.mark.thorough, pytest.mark.anyio]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.local_plane.chromium import Tab, chromium
 from lab.site import conf
+from tests.lab.chromium import Tab, chromium
 from tests.proxy.rigs.pytest_rigs import not_run
 
 ROOT = Path(__file__).resolve().parents[3]

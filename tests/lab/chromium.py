@@ -12,9 +12,8 @@ from typing import Any, Self
 
 import aiohttp
 
+from lab.local_plane.process import had, running
 from lab.tools import debian
-
-from .process import had, running
 
 _LISTENING = re.compile(r"DevTools listening on ws://(\S+?)/")
 _ANSWER_SECONDS = 30.0

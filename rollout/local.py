@@ -51,6 +51,13 @@ def is_there(remedy: str) -> bool:
     return cluster is not None
 
 
+def require_there(definition: str, doing: str) -> None:
+    """Do the same for a command that cannot do without one, such as `ask`; CommandError says how to start one."""
+    how = make("up", CLUSTER=LOCAL, DEFINITION=definition)
+    if not is_there(f"Start it anew, empty:\n  {how}"):
+        raise CommandError(f"there is no local cluster to {doing}. Start one:\n  {how}")
+
+
 def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack, ...]:
     """Return the stacks that live in a local cluster, as they are there.
 

@@ -26,7 +26,7 @@ from .nodes import VENDOR, place_of
 from .orphans import stacks_in
 from .render import render
 from .seen import Seen
-from .terminal import in_shell, make, note
+from .terminal import in_shell, note
 
 OLDEST = 33  # Minor version of the oldest Kubernetes, as in the chart's kubeVersion.
 _MOST = 4  # Nodes that are named.
@@ -48,11 +48,9 @@ def tell_lacks(path: Path, context: str, only: str | None, seen: Seen) -> None:
     require_named(definition, context)
     stacks, kube = stacks_in(definition, context, only), Kubectl(context_in(definition, context))
     if context == LOCAL:
-        from .local import is_there
+        from .local import require_there
 
-        how = make("up", CLUSTER=LOCAL, DEFINITION=path)
-        if not is_there(f"Start it anew, empty:\n  {how}"):
-            raise CommandError(f"there is no local cluster to ask. Start one:\n  {how}")
+        require_there(definition.file, "ask")
     seen.stacks = stacks
     kube.ask_ahead()
     seen.lacks = lacks(kube, [(stack, render(stack, definition).objects) for stack in stacks])

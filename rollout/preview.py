@@ -160,7 +160,9 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
     """Return what is declared, rendered, and how it compares with what is asked for."""
     if wanted.cluster is not None:
         if wanted.cluster == LOCAL:
-            _require_local(definition)
+            from .local import require_there
+
+            require_there(definition.file, "compare with")
         stacks: Sequence[Stack] = ()
         wrong: CommandError | None = None
         try:
@@ -200,14 +202,6 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
 
 def _rendered(definition: Definition, stacks: Sequence[Stack]) -> list[Rendered]:
     return [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks evaluated")]
-
-
-def _require_local(definition: Definition) -> None:
-    from .local import is_there
-
-    how = make("up", CLUSTER=LOCAL, DEFINITION=definition.file)
-    if not is_there(f"Start it anew, empty:\n  {how}"):
-        raise CommandError(f"there is no local cluster to compare with. Start one:\n  {how}")
 
 
 def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:

@@ -10,14 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lab.bench.proxy.contestants import cores
-from lab.bench.proxy.load import Call, answer, load
+from lab.bench.proxy.load import Call, answer, load, post
 from lab.bench.report import Figures, NotHereError, say, turns
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
 from lab.tools.running import repeating
 from tests.policies.eviction.rigs.caller import Holder
 
 from .goals import Effort
-from .plane import CALL_SECONDS, REQUEST, RIGHT, Ballast, Plane, infer_path, plane, post
+from .plane import CALL_SECONDS, REQUEST, RIGHT, Ballast, Plane, infer_path, plane
 
 WARM = Ballast("warm", 4, declared_mib=32)
 CONNECTIONS = 32
@@ -176,7 +176,7 @@ def _all_at_once(made: Plane, model: str, callers: int) -> int:
 
     def call(number: int) -> bool:
         ready.wait()
-        status, body = post(made.proxies[number % len(made.proxies)].http, infer_path(model), headers)
+        status, body = post(made.proxies[number % len(made.proxies)].http, infer_path(model), headers, REQUEST)
         return status == 200 and RIGHT in body
 
     with ThreadPoolExecutor(callers) as pool:

@@ -12,11 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 
+from lab.bench.proxy.load import post
 from lab.bench.report import Figures, say
 from lab.tools.running import repeating
 
 from .goals import Effort
-from .plane import RIGHT, Ballast, Plane, infer_path, plane, post
+from .plane import REQUEST, RIGHT, Ballast, Plane, infer_path, plane
 
 ZIPF = 1.1
 ENOUGH = 0.99
@@ -91,7 +92,7 @@ def serve(room: int, times: int, seconds: float) -> Served:
 
 def _call(made: Plane, model: str, headers: dict[str, str]) -> float | None:
     began = time.perf_counter()
-    status, body = post(made.proxies[0].http, infer_path(model), headers)
+    status, body = post(made.proxies[0].http, infer_path(model), headers, REQUEST)
     right = status == 200 and RIGHT in body and f'"data":["{model}"]'.encode() in body  # it says its own name
     return time.perf_counter() - began if right else None
 

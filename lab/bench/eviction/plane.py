@@ -4,7 +4,6 @@ The proxies hold rules and limits, as always. The same Triton is known to them t
 models they need leases, and as a preloading one, on whose they need none.
 """
 
-import http.client
 import json
 import re
 import tempfile
@@ -19,6 +18,7 @@ from tidegate_contracts import eviction_process, routing
 from tidegate_contracts import triton as triton_contract
 from tidegate_contracts.eviction import Tuning
 
+from lab.bench.proxy.load import post
 from lab.bench.report import NotHereError
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan
 from lab.local_plane.process import pinned
@@ -55,14 +55,14 @@ class Plane(LocalEnvironment):
     def first_answer(self, model: str) -> float:
         """Call a model through the first proxy; return the seconds until its answer. NotHereError for a wrong one."""
         began = time.perf_counter()
-        answer = post(self.proxies[0].http, infer_path(model), self.headers)
+        answer = post(self.proxies[0].http, infer_path(model), self.headers, REQUEST)
         return _right(model, answer, time.perf_counter() - began)
 
     def bare_answer(self, model: str) -> float:
         """Load a model and call it, with Triton alone; return the seconds that both took."""
         began = time.perf_counter()
         self._control(f"models/{model}/load")
-        answer = post(self.on_demand.http, f"/v2/models/{model}/infer", {})
+        answer = post(self.on_demand.http, f"/v2/models/{model}/infer", {}, REQUEST)
         return _right(model, answer, time.perf_counter() - began)
 
     def unload(self, model: str) -> None:
@@ -156,19 +156,6 @@ def plane(
 def infer_path(model: str, server: str = ON_DEMAND) -> str:
     """Return where the proxies take a model's requests."""
     return f"/servers/{server}/v2/models/{model}/infer"
-
-
-def post(where: str, path: str, headers: dict[str, str], body: bytes = REQUEST) -> tuple[int, bytes]:
-    """Send a request on a connection of its own; return status and body, 0 and why where there is no answer."""
-    asking = http.client.HTTPConnection(where, timeout=CALL_SECONDS)
-    try:
-        asking.request("POST", path, body, headers)
-        found = asking.getresponse()
-        return found.status, found.read()
-    except (OSError, http.client.HTTPException) as error:
-        return 0, str(error).encode()
-    finally:
-        asking.close()
 
 
 def _right(model: str, answer: tuple[int, bytes], seconds: float) -> float:

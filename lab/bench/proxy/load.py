@@ -41,19 +41,27 @@ class LoadError(NotHereError):
     """Requests that were not answered as they should have been: nothing was measured."""
 
 
-def answer(where: str, call: Call) -> bytes:
-    """Send a request once, and return what comes; raises LoadError unless it is 200."""
-    asking = http.client.HTTPConnection(where, timeout=30)
+def post(where: str, path: str, headers: Mapping[str, str], body: bytes, seconds: float = 60) -> tuple[int, bytes]:
+    """Send a request on a connection of its own; return status and body, 0 and why where there is no answer."""
+    asking = http.client.HTTPConnection(where, timeout=seconds)
     try:
-        asking.request("POST", call.path, call.body, dict(call.headers))
+        asking.request("POST", path, body, dict(headers))
         found = asking.getresponse()
-        body = found.read()
+        return found.status, found.read()
     except (OSError, http.client.HTTPException) as error:
-        raise LoadError(f"{where}{call.path}: {error}") from None
+        return 0, str(error).encode()
     finally:
         asking.close()
-    if found.status != 200:
-        raise LoadError(f"{where}{call.path} answers {found.status}: {body[:500].decode(errors='replace')}")
+
+
+def answer(where: str, call: Call) -> bytes:
+    """Send a request once, and return what comes; raises LoadError unless it is 200."""
+    status, body = post(where, call.path, call.headers, call.body, seconds=30)
+    said = body[:500].decode(errors="replace")
+    if not status:
+        raise LoadError(f"{where}{call.path}: {said}")
+    if status != 200:
+        raise LoadError(f"{where}{call.path} answers {status}: {said}")
     if not body.endswith(call.ends):
         raise LoadError(f"{where}{call.path} answers something else: {body[-500:]!r}")
     return body

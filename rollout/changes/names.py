@@ -1,6 +1,6 @@
 """Names that something had before: what was rendered under a stack's, and what a preview says of a change of names."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from stacks.resolve.settings import ENVIRONMENT, PLANE
@@ -30,14 +30,13 @@ def by_their_place(
     return {name if name in described else new.get(place(thing), name): thing for name, thing in found.items()}
 
 
-def place_of(objects: Iterable[Tree]) -> Place:
+def place_of(objects: Sequence[Tree]) -> Place:
     """Return where a stack's objects are: the namespace and the context, empty where they do not say it."""
-    objects = list(objects)
     spaces = [text(item, "metadata", "name") for item in objects if item.get("kind") == "Namespace"]
     return "".join(spaces[:1]), text(definition_in(objects), "dataPlane", "context")
 
 
-def renamings(before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[str]:
+def renamings(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
     """Yield what becomes of everything in a stack that has another name than before, and says so."""
     was, now = definitions(before, after)
     for kind, old, new, is_said in _renamed(was, now):
@@ -49,7 +48,7 @@ def renamings(before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[str]:
             yield f"{what}, formerly {past[-1]}: its objects keep the name {past[0]}"
 
 
-def unsaid(before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[Notice]:
+def unsaid(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
     """Yield what has another name than the one by which it was brought up, and does not say so: `up` refuses it."""
     for kind, old, new, is_said in _renamed(*definitions(before, after)):
         if not is_said:

@@ -1,6 +1,6 @@
 """Which pods a change lets reach, or be reached by, whom they could not: what NetworkPolicies allow together."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from typing import NamedTuple
 
@@ -34,12 +34,11 @@ class _Way(NamedTuple):
         return self.direction == other.direction and self.port in ports and _covers(self.peer, other.peer)
 
 
-def newly_reached(before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[str]:
+def newly_reached(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
     """Yield who may newly reach whom, after `lets`.
 
     Addresses within those that were allowed are not new, nor is what pods do that are new themselves.
     """
-    before = list(before)
     old, there = [*_ways(before)], {_EVERY_POD, *_labels_of_pods(before)}
     for way in _ways(after):
         known = [had.pods for had in old if had.covers(way)]
@@ -47,16 +46,15 @@ def newly_reached(before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[str
             yield way.words
 
 
-def no_longer_refused(before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[str]:
+def no_longer_refused(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
     """Yield which pods may newly do more than NetworkPolicies name, after `no longer`."""
-    after = list(after)
     held, there = _held(after), {_EVERY_POD, *_labels_of_pods(after)}
     for pod, direction in sorted(_held(before)):
         if pod in there and not {(pod, direction), (_EVERY_POD, direction)} & held:
             yield f"refuses {pod} the {direction} that no NetworkPolicy names"
 
 
-def _ways(objects: Iterable[Tree]) -> Iterator[_Way]:
+def _ways(objects: Sequence[Tree]) -> Iterator[_Way]:
     for policy, pods in _policies(objects):
         for direction, of in (("ingress", "from"), ("egress", "to")):
             for rule in items(policy, "spec", direction):
@@ -68,7 +66,7 @@ def _ways(objects: Iterable[Tree]) -> Iterator[_Way]:
                     yield from (_Way(name, pods, direction, peer, port) for port in ports or [_EVERY_PORT])
 
 
-def _held(objects: Iterable[Tree]) -> set[tuple[str, str]]:
+def _held(objects: Sequence[Tree]) -> set[tuple[str, str]]:
     """Return the pods that may do only what NetworkPolicies name, in each direction."""
     return {
         (pod, str(direction).lower())
@@ -78,8 +76,7 @@ def _held(objects: Iterable[Tree]) -> set[tuple[str, str]]:
     }
 
 
-def _policies(objects: Iterable[Tree]) -> Iterator[tuple[Tree, frozenset[str]]]:
-    objects = list(objects)
+def _policies(objects: Sequence[Tree]) -> Iterator[tuple[Tree, frozenset[str]]]:
     known = _labels_of_pods(objects)
     for policy in objects:
         if policy.get("kind") == "NetworkPolicy":
@@ -88,7 +85,7 @@ def _policies(objects: Iterable[Tree]) -> Iterator[tuple[Tree, frozenset[str]]]:
             yield policy, frozenset(pods if any(selector.values()) else {_EVERY_POD, *pods})
 
 
-def _labels_of_pods(objects: Iterable[Tree]) -> dict[str, Mapping[str, object]]:
+def _labels_of_pods(objects: Sequence[Tree]) -> dict[str, Mapping[str, object]]:
     return {
         f"the pods of {kind} {name}": mapping(one.template, "metadata", "labels")
         for (kind, _, name), one in workloads(objects).items()

@@ -5,7 +5,7 @@ Here stands also how that is said: what happens to the pods, for how long a pool
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -101,9 +101,8 @@ class Restart:
         return None if start is None else stop + start
 
 
-def restarts(before: Iterable[Tree], after: Iterable[Tree]) -> list[Restart]:
+def restarts(before: Sequence[Tree], after: Sequence[Tree]) -> list[Restart]:
     """Return the workloads whose pods start anew on the way from one state of a stack to another."""
-    before, after = list(before), list(after)
     old, was, will = workloads(before), serving(before), serving(after)
     found = []
     for key, new in workloads(after).items():
@@ -173,9 +172,8 @@ class Notice:
     grave: bool = False  # Whether it is as bad as a deletion.
 
 
-def notices(before: Iterable[Tree], after: Iterable[Tree], restarts: Iterable[Restart]) -> list[Notice]:
+def notices(before: Sequence[Tree], after: Sequence[Tree], restarts: Iterable[Restart]) -> list[Notice]:
     """Return what happens without a restart; `restarts` are those of the same change."""
-    before, after = list(before), list(after)
     old, new = workloads(before), workloads(after)
     rolled = {restart.workload.identity for restart in restarts}
     return [
@@ -188,7 +186,7 @@ def notices(before: Iterable[Tree], after: Iterable[Tree], restarts: Iterable[Re
     ]
 
 
-def _cuts(before: list[Tree], after: list[Tree]) -> Iterator[Notice]:
+def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
     """Yield which GPUs are to be cut anew: where the inventory says so, and where a pool asks for other slices."""
     was, now = _layouts(before), _layouts(after)
     for product in sorted(was.keys() & now.keys()):
@@ -201,7 +199,7 @@ def _cuts(before: list[Tree], after: list[Tree]) -> Iterator[Notice]:
             yield Notice(kind, name, what, grave=True)
 
 
-def _layouts(objects: list[Tree]) -> dict[str, str]:
+def _layouts(objects: Sequence[Tree]) -> dict[str, str]:
     """Return how the inventory says that each product is cut."""
     found: dict[str, set[str]] = {}
     for group in items(definition_in(objects), "dataPlane", "gpus"):
@@ -228,7 +226,7 @@ def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload]) ->
             yield Notice(workload.kind, workload.name, "its pods stay as they are until somebody deletes them")
 
 
-def _settings(before: list[Tree], after: list[Tree], running: Iterable[Workload]) -> Iterator[Notice]:
+def _settings(before: Sequence[Tree], after: Sequence[Tree], running: Iterable[Workload]) -> Iterator[Notice]:
     for name, namespace in _changed("ConfigMap", before, after):
         ways = {one.name: _sees(one, name) for one in running if one.namespace == namespace}
         if follow := ", ".join(user for user, (follows, _) in ways.items() if follows):
@@ -237,7 +235,7 @@ def _settings(before: list[Tree], after: list[Tree], running: Iterable[Workload]
             yield Notice("ConfigMap", name, f"running pods of {stale} KEEP THE OLD VALUES until they restart")
 
 
-def _accounts(before: list[Tree], after: list[Tree], new: Iterable[Workload]) -> Iterator[Notice]:
+def _accounts(before: Sequence[Tree], after: Sequence[Tree], new: Iterable[Workload]) -> Iterator[Notice]:
     users = {(text(one.pod, "serviceAccountName"), one.namespace) for one in new}
     for account in _changed("ServiceAccount", before, after):
         if account in users:
@@ -264,9 +262,9 @@ def _models(was: Serving, will: Serving) -> Iterator[Notice]:
             yield Notice(MODEL, name, f"moves from {there} to {here}: cold {how}")
 
 
-def _changed(kind: str, before: list[Tree], after: list[Tree]) -> Iterator[tuple[str, str]]:
+def _changed(kind: str, before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[tuple[str, str]]:
 
-    def contents(objects: list[Tree]) -> dict[tuple[str, str], Any]:
+    def contents(objects: Sequence[Tree]) -> dict[tuple[str, str], Any]:
         found = {}
         for item in (item for item in objects if item.get("kind") == kind):
             content = {key: value for key, value in item.items() if key not in ("apiVersion", "metadata")}

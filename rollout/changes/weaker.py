@@ -5,7 +5,7 @@ All of it is read from objects; what no object needs rides on the Namespace as a
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import product
@@ -71,9 +71,8 @@ class _Right(NamedTuple):
         )
 
 
-def weaker(before: Iterable[Tree], after: Iterable[Tree]) -> list[str]:
+def weaker(before: Sequence[Tree], after: Sequence[Tree]) -> list[str]:
     """Return what is weaker after a change, in sentences without a subject: `no longer asks for …`."""
-    before, after = list(before), list(after)
     trees = definitions(before, after)
     was, now = (_allowed(*each) for each in zip((before, after), trees, strict=True))
     lines = [_newly(way, was.get(way), amount) for way, amount in now.items() if way not in was or amount > was[way]]
@@ -99,7 +98,7 @@ def _shown(amount: float) -> str:
     return "any number" if amount == math.inf else f"{amount:.12g}"
 
 
-def _waived(before: list[Tree], after: list[Tree]) -> Iterator[str]:
+def _waived(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
     old, new = (settings_of(_annotation(objects, guardrails.ANNOTATION)).waivers for objects in (before, after))
     for each in new:
         if not any(
@@ -109,21 +108,21 @@ def _waived(before: list[Tree], after: list[Tree]) -> Iterator[str]:
             yield f"has an exception from {each.rule}{about} until {each.until}: {each.name}"
 
 
-def _named(objects: Iterable[Tree], kind: str) -> Iterator[tuple[str, Tree]]:
+def _named(objects: Sequence[Tree], kind: str) -> Iterator[tuple[str, Tree]]:
     yield from ((text(item, "metadata", "name"), item) for item in objects if item.get("kind") == kind)
 
 
-def _annotation(objects: Iterable[Tree], name: str) -> str:
+def _annotation(objects: Sequence[Tree], name: str) -> str:
     found = (at(item, "metadata", "annotations", name) for _, item in _named(objects, "Namespace"))
     return next((said for said in found if isinstance(said, str)), "")
 
 
-def definition_in(objects: Iterable[Tree]) -> Tree:
+def definition_in(objects: Sequence[Tree]) -> Tree:
     """Return what the definition says of a stack beyond its objects; an empty mapping where they do not say it."""
     return mapping(json_tree(_annotation(objects, settings.ANNOTATION)))
 
 
-def definitions(before: Iterable[Tree], after: Iterable[Tree]) -> tuple[Tree, Tree]:
+def definitions(before: Sequence[Tree], after: Sequence[Tree]) -> tuple[Tree, Tree]:
     """Return what is said of the definition before and after, both in the names of now; nothing unless both say it."""
     was, now = definition_in(before), definition_in(after)
     if not was or not now:  # an older version wrote none
@@ -147,7 +146,7 @@ def _past(definition: Tree, kind: str) -> dict[str, str]:
     return {name: what.removeprefix(f"{kind} ") for what, past in pasts if what.startswith(f"{kind} ") for name in past}
 
 
-def _file(objects: Iterable[Tree], name: str) -> Tree:
+def _file(objects: Sequence[Tree], name: str) -> Tree:
     found = (json_tree(at(item, "data", name)) for _, item in _named(objects, "ConfigMap"))
     return next((tree for tree in found if isinstance(tree, Mapping)), {})
 
@@ -155,7 +154,7 @@ def _file(objects: Iterable[Tree], name: str) -> Tree:
 # ---- what is allowed, and what is asked ----
 
 
-def _allowed(objects: list[Tree], tree: Tree) -> Ways:
+def _allowed(objects: Sequence[Tree], tree: Tree) -> Ways:
     found: Ways = _allowed_by_definition(tree) if tree else {}
     held_to = settings_of(_annotation(objects, guardrails.ANNOTATION))
     found["takes GPU slices"] = math.inf if held_to.gpu_slices is None else held_to.gpu_slices
@@ -223,7 +222,7 @@ def _allowed_by_definition(tree: Tree) -> Ways:
     return found
 
 
-def _asked(objects: list[Tree], tree: Tree) -> Ways:
+def _asked(objects: Sequence[Tree], tree: Tree) -> Ways:
     found: Ways = _asked_by_definition(tree) if tree else {}
     held_to = settings_of(_annotation(objects, guardrails.ANNOTATION))
     if held_to.kind == "production":
@@ -266,7 +265,7 @@ def _asked_by_definition(tree: Tree) -> Ways:
     return found
 
 
-def _lost(before: list[Tree], after: list[Tree]) -> Iterator[str]:
+def _lost(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
     """Yield what protected something that is still there."""
     names = _past(definition_in(after), "server")
     was, now = _encrypted(before), _encrypted(after)
@@ -284,7 +283,7 @@ def _lost(before: list[Tree], after: list[Tree]) -> Iterator[str]:
             )
 
 
-def _encrypted(objects: list[Tree]) -> dict[str, bool]:
+def _encrypted(objects: Sequence[Tree]) -> dict[str, bool]:
     return {
         text(server, "name"): any(pool.get("grpcTls") is True for pool in items(server, "pools"))
         for server in items(_file(objects, proxy_process.ROUTING_FILE), "servers")
@@ -294,9 +293,8 @@ def _encrypted(objects: list[Tree]) -> dict[str, bool]:
 # ---- who may call what ----
 
 
-def grants(before: Iterable[Tree], after: Iterable[Tree]) -> list[Grant]:
+def grants(before: Sequence[Tree], after: Sequence[Tree]) -> list[Grant]:
     """Return who may newly call which models; of a glob that matches none, what it is."""
-    before, after = list(before), list(after)
     names = _past(definitions(before, after)[1], "server")
     served = {(names.get(server, server), model) for server, model in _models(before)}
     had = {right._replace(server=names.get(right.server, right.server)) for right in _granted(before)}
@@ -314,12 +312,12 @@ def _model(server: str, name: str) -> str:
     return f"{name} of {server}"
 
 
-def _models(objects: Iterable[Tree]) -> Iterator[tuple[str, str]]:
+def _models(objects: Sequence[Tree]) -> Iterator[tuple[str, str]]:
     table = _file(objects, proxy_process.ROUTING_FILE)
     yield from dict.fromkeys((text(model, "server"), text(model, "name")) for model in items(table, "models"))
 
 
-def _granted(objects: list[Tree]) -> Iterator[_Right]:
+def _granted(objects: Sequence[Tree]) -> Iterator[_Right]:
     models = [*_models(objects)]
     for rule in items(_file(objects, proxy_process.ACCESS_FILE), "rules"):
         reached: list[tuple[str, str]] = []

@@ -5,7 +5,7 @@ All of it is read from objects that may not be well-formed: another version, a h
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +92,7 @@ class Workload:
         return Replacing(unavailable=unavailable or int(not surge), surge=surge, waits_for_end=False)
 
 
-def workloads(objects: Iterable[Tree]) -> dict[Identity, Workload]:
+def workloads(objects: Sequence[Tree]) -> dict[Identity, Workload]:
     """Return the Deployments and StatefulSets among objects, with their autoscalers' bounds."""
     found: dict[Identity, Tree] = {}
     bounds: dict[Identity, tuple[int, int]] = {}
@@ -161,9 +161,9 @@ class Serving:
         return found
 
 
-def serving(objects: Iterable[Tree]) -> Serving:
+def serving(objects: Sequence[Tree]) -> Serving:
     """Return what a stack's objects serve, by the names of these: the table may call a server or pool otherwise."""
-    objects, found = list(objects), Serving({}, {}, {}, {})
+    found = Serving({}, {}, {}, {})
     services = {text(item, "metadata", "name"): pool_of(item) for item in objects if item.get("kind") == "Service"}
     there = {pool_of(item) for item in objects if item.get("kind") == "StatefulSet"}
     for item in objects:
@@ -206,7 +206,7 @@ def staged(workload: Workload) -> str:
 # ---- GPU devices ----
 
 
-def gpu_slices(objects: Iterable[Tree]) -> Counter[str]:
+def gpu_slices(objects: Sequence[Tree]) -> Counter[str]:
     """Count the GPU devices of each kind that all pods take together, with autoscalers at their most."""
     wanted: Counter[str] = Counter()
     for workload, device, count in _all_devices(objects):
@@ -214,7 +214,7 @@ def gpu_slices(objects: Iterable[Tree]) -> Counter[str]:
     return +wanted
 
 
-def mig_profiles(objects: Iterable[Tree]) -> dict[Identity, set[str]]:
+def mig_profiles(objects: Sequence[Tree]) -> dict[Identity, set[str]]:
     """Return the profiles of the slices that each workload's pods ask for."""
     found: dict[Identity, set[str]] = {}
     for workload, device, _ in _all_devices(objects):
@@ -222,8 +222,7 @@ def mig_profiles(objects: Iterable[Tree]) -> dict[Identity, set[str]]:
     return found
 
 
-def _all_devices(objects: Iterable[Tree]) -> Iterator[tuple[Workload, Device, int]]:
-    objects = list(objects)
+def _all_devices(objects: Sequence[Tree]) -> Iterator[tuple[Workload, Device, int]]:
     claims = {_identity(item): item for item in objects if item.get("kind") == "ResourceClaimTemplate"}
     for workload in workloads(objects).values():
         yield from ((workload, device, count) for device, count in _devices(workload, claims))

@@ -72,29 +72,26 @@ def prometheus(
     folder: Path,
     pods: Mapping[str, str] | None = None,
     namespace: str = NAMESPACE,
-    seconds: float = 1.0,
-    port: int | None = None,
     options: Sequence[str] = (),
     rules: Sequence[Mapping[str, Any]] = (),
     alertmanager: str | None = None,
 ) -> Iterator[Prometheus]:
     """Run a Prometheus with its data in a folder; it is ready, and it ends with the block.
 
-    `pods` are what it scrapes every so many `seconds`: host and port, and the pod that they belong to. Series have its
-    name and namespace, as those of a PodMonitor have. `port` is that of one whose place it takes. `rules` are
-    evaluated as often, and `alertmanager`, a host and port, is told of alerts that fire.
+    `pods` are what it scrapes every second: host and port, and the pod that they belong to. Series have its name and
+    namespace, as those of a PodMonitor have. `rules` are evaluated as often, and `alertmanager`, a host and port, is
+    told of alerts that fire.
     """
     program = installed()
     (folder / TARGETS).mkdir(parents=True, exist_ok=True)
     write_targets(folder, pods or {}, namespace)
-    every = f"{round(seconds * 1000)}ms"
     (folder / "rules.yml").write_text(json.dumps({"groups": [{"name": "rules", "rules": list(rules)}]}), "utf-8")
     told = [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []
     settings = folder / "prometheus.yml"  # JSON is YAML
     settings.write_text(
         json.dumps(
             {
-                "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
+                "global": dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), "1s"),
                 "rule_files": ["rules.yml"],
                 "alerting": {"alertmanagers": told},
                 "scrape_configs": [{"job_name": "pods", "file_sd_configs": [{"files": [f"{TARGETS}/*.json"]}]}],
@@ -102,7 +99,7 @@ def prometheus(
         ),
         "utf-8",
     )
-    port = port or free_ports(1)[0]
+    [port] = free_ports(1)
     command: list[str | Path] = [program.path("prometheus"), f"--web.listen-address={HOST}:{port}", *options]
     command += [
         f"--config.file={settings}",

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy
-from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...calling.tensors import Array, pack_json, type_of, values
 from ...errors import TidegateError, UsageError
 from ...names import RULE, is_name
 from ...registry.golden import Golden
+from ..entries.configure import add_tensor
 from ..entries.frameworks import onnx, torch
-from ..entries.frameworks.reading import data_type
+from ..entries.frameworks.reading import Tensor, data_type
 from ..entries.write import check_free, new_entry, staging
 from . import builds
 from .convert import Sample, ask_exported, ask_original, convert, resized, sample_of
@@ -169,10 +170,7 @@ class Export:
         """Add tensors to a configuration, of which TorchScript tells nothing."""
         for name, array in tensors.items():
             dims = array.shape[1:] if self.max_batch_size else (-1, *array.shape[1:])
-            kind = DataType.Value(f"TYPE_{data_type(type_of(array, name))}")
-            added = side.add(name=name, data_type=kind, dims=dims or (1,))
-            if not dims:
-                added.reshape.SetInParent()
+            add_tensor(side, Tensor(name, data_type(type_of(array, name)), dims), dims)
 
     def _plan(self, file: Path, made: Path, gpu: str, sizes: Mapping[str, tuple[int, ...]]) -> str:
         made.mkdir()

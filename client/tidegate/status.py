@@ -251,9 +251,10 @@ class _Collector:
     @cached_property
     def known(self) -> dict[Key, tuple[str, Loading | None]]:
         """The pool of each model and how that loads, as the definition says; where that is not at hand, the proxy."""
-        if self.proxy.facts is not None:
+        if (plane := self.proxy.facts) is not None:
+            loading = {(server.name, pool.name): pool.loading for server in plane.servers for pool in server.pools}
             facts = {key: each for key, each in self.proxy.models.items() if self.only in (None, key[1])}
-            return {key: (each.pool, self._loading(each)) for key, each in facts.items()}
+            return {key: (each.pool, loading.get((each.server, each.pool))) for key, each in facts.items()}
         try:
             return {key: (each.pool, each.loading) for key, each in self.places.items()}
         except NotFoundError:
@@ -334,11 +335,6 @@ class _Collector:
                 for version in sorted(ready | shares.keys())
             ),
         }
-
-    def _loading(self, facts: ModelFacts) -> Loading | None:
-        servers = () if self.proxy.facts is None else self.proxy.facts.servers
-        pools = (pool for server in servers if server.name == facts.server for pool in server.pools)
-        return next((pool.loading for pool in pools if pool.name == facts.pool), None)
 
     def _ask(self, server: str | None, model: str | None) -> dict[Key, Statistics]:
         """Return the statistics of a model, or of all models of a server."""

@@ -97,14 +97,11 @@ class Export:
             only = onnx.read_tensors(source.model).inputs[0].name
         sample = sample_of(source.library, given, self.source, only)
         right = ask_original(source, sample, self.source)
-        file = (
-            source.model
-            if source.library == "onnx"
-            else scratch / (torch.SCRIPT if self.to == "torchscript" else onnx.MODEL)
-        )
+        file, found = source.model, right  # Of ONNX itself there is no other original.
         if source.library != "onnx":
+            file = scratch / (torch.SCRIPT if self.to == "torchscript" else onnx.MODEL)
             convert(source, sample, len(right), file, self.source)
-        found = right if source.library == "onnx" else ask_exported(file, source.library, sample, self.source)
+            found = ask_exported(file, source.library, sample, self.source)
         is_onnx = file.suffix == ".onnx"
         named = [each.name for each in onnx.read_tensors(file).outputs] if is_onnx else _numbered(found)
         if len(named) != len(right):
@@ -113,14 +110,13 @@ class Export:
         if self.max_batch_size and any(each.shape[:1] != (sample.rows,) for each in (*right, *found)):
             what = "an output has no row for each row of the inputs, so that there can be no batches"
             raise UsageError(what, where=self.source, do="say --max-batch-size 0")
-        differences = None  # Of ONNX itself there is no other original.
-        if source.library != "onnx":
-            differences = self._differences(dict(zip(named, right, strict=True)), dict(zip(named, found, strict=True)))
+        wanted, answered = (dict(zip(named, each, strict=True)) for each in (right, found))
+        differences = None if source.library == "onnx" else self._differences(wanted, answered)
         for rows in (1, sample.rows + 1) if self.max_batch_size else ():
             batched = ask_exported(file, source.library, sample.resized(rows), self.source)
-            wanted = {name: resized(array, rows) for name, array in zip(named, right, strict=True)}
-            self._differences(wanted, dict(zip(named, batched, strict=True)), f" in a batch of {rows}")
-        golden = self._golden(sample, dict(zip(named, right, strict=True)))
+            others = {name: resized(array, rows) for name, array in wanted.items()}
+            self._differences(others, dict(zip(named, batched, strict=True)), f" in a batch of {rows}")
+        golden = self._golden(sample, wanted)
         if self.to == "tensorrt":
             then = self._plan(file, made, gpu, {name: array.shape for name, array in sample.tensors.items()})
         else:
@@ -129,7 +125,7 @@ class Export:
                 settings.dynamic_batching.SetInParent()
             if not is_onnx:
                 self._tell(settings.input, sample.tensors)
-                self._tell(settings.output, dict(zip(named, found, strict=True)))
+                self._tell(settings.output, answered)
             new_entry(self.name, [file], scratch, settings=settings)
             then = f"tidegate register {self._quoted()} --golden {self._quoted(GOLDEN)}"
         (made / GOLDEN).write_bytes(golden.canonical())

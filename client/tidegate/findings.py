@@ -1,9 +1,10 @@
 """What a check finds: what is wrong, where, why, and what to do about it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from typing import TypedDict
 
 from .errors import message
 
@@ -13,6 +14,14 @@ class Severity(StrEnum):
 
     ERROR = "error"  # Triton refuses the model, or hangs over it
     WARNING = "warning"  # Triton takes it, but ignores something, or does other than what seems to be meant
+
+
+class ServerHas(TypedDict, total=False):
+    """What the server has that an entry is checked for; None, or left out, where that is open."""
+
+    backends: Collection[str] | None
+    gpu: bool | None
+    packages: Collection[str] | None  # of Python
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ name stands in a folder of its name beside this module; a further kind is one su
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
 from pydantic import BaseModel
 
 from .errors import UsageError
-from .findings import Finding
+from .findings import Finding, ServerHas
 from .openai.kind import OpenaiKind
 from .repository import Configs, Repository, StoredFile
 from .triton.kind import TritonKind
@@ -40,19 +40,11 @@ class ServerKind(Protocol):
         """Return the folder of an entry's version, `.` for the entry's own; raises UsageError where it has no such."""
 
     def check(
-        self,
-        folder: Path,
-        name: str | None = None,
-        *,
-        backends: Collection[str] | None = None,
-        gpu: bool | None = None,
-        packages: Collection[str] | None = None,
-        trusted: bool = False,
+        self, folder: Path, name: str | None = None, *, trusted: bool = False, **has: Unpack[ServerHas]
     ) -> list[Finding]:
         """Return what keeps a server from serving an entry as the model `name`, or differs from what seems to be meant.
 
-        `backends`, `gpu` and `packages` (of Python) are what the server has, None where that is open; `trusted`: code
-        that the entry may do without is no error. Raises UsageError.
+        `trusted`: code that the entry may do without is no error. Raises UsageError.
         """
 
     def check_golden(self, folder: Path, golden: "Golden", where: str) -> None:
@@ -78,15 +70,7 @@ class ServerKind(Protocol):
         """How its servers are told which versions to serve."""
 
     def check_staged(
-        self,
-        staged: Path,
-        model: str,
-        repository: Repository,
-        *,
-        backends: Collection[str] | None,
-        gpu: bool | None,
-        bring: Callable[[str], str],
-        packages: Collection[str] | None = None,
+        self, staged: Path, model: str, repository: Repository, *, bring: Callable[[str], str], **has: Unpack[ServerHas]
     ) -> list[Finding]:
         """Check an entry that was fetched, beside the models that are in the repository.
 

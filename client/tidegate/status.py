@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from .environments import ENVIRONMENTS, environment, load
 from .errors import BusyError, NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
 from .kinds import KINDS, TRITON, ServerKind
 from .names import nearest_of
+from .parallel import in_parallel
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,7 @@ def proxy_of(
     return having[0]
 
 
-_AT_ONCE: Final = 8
-_ANSWER_SECONDS: Final = 15.0
+ANSWER_SECONDS: Final = 15.0
 Loading = Literal["preload", "on-demand"]
 Statistics = dict[str, dict[str, float]]  # What was counted of one model, by version: `ServerKind.counts`
 Key = tuple[str | None, str]  # server, where it is known, and model
@@ -206,8 +205,7 @@ def collect(asked: Sequence[KnownProxy], model: str | None = None, *, watch_seco
     `watch_seconds`: count twice, so long apart, to tell rates. Raises NotFoundError where a model is named that none of
     those that answered has.
     """
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = list(threads.map(lambda proxy: _plane(proxy, model, watch_seconds), asked))
+    found = in_parallel(lambda proxy: _plane(proxy, model, watch_seconds), asked)
     if model is not None and not any(each.models or each.error for each in found):
         raise NotFoundError(f"there is no model {model!r}", do="`tidegate models` shows all that you may see")
     return found
@@ -216,7 +214,7 @@ def collect(asked: Sequence[KnownProxy], model: str | None = None, *, watch_seco
 def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float) -> PlaneStatus:
     about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
     try:
-        with proxy.client(_ANSWER_SECONDS, waits=False) as client, ThreadPoolExecutor(_AT_ONCE) as threads:
+        with proxy.client(ANSWER_SECONDS, waits=False) as client:
             caller = client.whoami()
             about["environment"] = proxy.environment or caller.environment
             collector = _Collector(client, proxy, model and proxy.own_name(model))
@@ -225,7 +223,7 @@ def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float) -> PlaneS
             if watch_seconds:
                 time.sleep(watch_seconds)
                 now, collector.seconds = collector.count(), time.monotonic() - began
-            models = threads.map(lambda key: collector.model(key, before.get(key, {}), now[key]), sorted(now, key=str))
+            models = in_parallel(lambda key: collector.model(key, before.get(key, {}), now[key]), sorted(now, key=str))
             said = [ModelStatus(environment=about["environment"], plane=proxy.plane, **each) for each in models]
             hottest = sorted(sorted(said, key=lambda each: each.model), key=lambda each: each.heat, reverse=True)
             lacking = tuple(sorted(collector.unavailable))
@@ -253,9 +251,10 @@ class _Collector:
     @cached_property
     def known(self) -> dict[Key, tuple[str, Loading | None]]:
         """The pool of each model and how that loads, as the definition says; where that is not at hand, the proxy."""
-        if self.proxy.facts is not None:
+        if (plane := self.proxy.facts) is not None:
+            loading = {(server.name, pool.name): pool.loading for server in plane.servers for pool in server.pools}
             facts = {key: each for key, each in self.proxy.models.items() if self.only in (None, key[1])}
-            return {key: (each.pool, self._loading(each)) for key, each in facts.items()}
+            return {key: (each.pool, loading.get((each.server, each.pool))) for key, each in facts.items()}
         try:
             return {key: (each.pool, each.loading) for key, each in self.places.items()}
         except NotFoundError:
@@ -336,11 +335,6 @@ class _Collector:
                 for version in sorted(ready | shares.keys())
             ),
         }
-
-    def _loading(self, facts: ModelFacts) -> Loading | None:
-        servers = () if self.proxy.facts is None else self.proxy.facts.servers
-        pools = (pool for server in servers if server.name == facts.server for pool in server.pools)
-        return next((pool.loading for pool in pools if pool.name == facts.pool), None)
 
     def _ask(self, server: str | None, model: str | None) -> dict[Key, Statistics]:
         """Return the statistics of a model, or of all models of a server."""

@@ -1,19 +1,16 @@
 """Where models are, since when, and why not: asked of every proxy, which asks its replicas. Nothing is loaded."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from tidegate_contracts.whereabouts import Place, SliceRoom, VisibleModel
 
 from .calling.inputs import signature_of
 from .calling.proxy import ProxyClient, served_name
 from .errors import NotFoundError, TidegateError
-from .status import AskedPlane, KnownProxy
-
-_AT_ONCE: Final = 8
-_ANSWER_SECONDS: Final = 15.0
+from .parallel import in_parallel
+from .status import ANSWER_SECONDS, AskedPlane, KnownProxy
 
 
 class FoundModel(VisibleModel):
@@ -54,8 +51,7 @@ def runbook(model: VisibleModel, place: Place) -> str:
 def overview(proxies: Sequence[KnownProxy], seconds: float) -> list[PlaneOverview]:
     """Return what sits where, of each proxy, with one question to each; one that gives no answer in so many seconds, or
     cannot be asked, says why."""
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return list(threads.map(lambda proxy: _overview(proxy, seconds), proxies))
+    return in_parallel(lambda proxy: _overview(proxy, seconds), proxies)
 
 
 def _overview(proxy: KnownProxy, seconds: float) -> PlaneOverview:
@@ -76,8 +72,7 @@ def ask(proxies: Sequence[KnownProxy], model: str | None = None) -> list[PlaneWh
     """
     if model is not None:
         served_name(model)  # once for all of them
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = list(threads.map(lambda proxy: _plane(proxy, model), proxies))
+    found = in_parallel(lambda proxy: _plane(proxy, model), proxies)
     if model is None:
         return found
     if not (having := [each for each in found if each.models or each.error]):
@@ -88,10 +83,10 @@ def ask(proxies: Sequence[KnownProxy], model: str | None = None) -> list[PlaneWh
 def _plane(proxy: KnownProxy, model: str | None) -> PlaneWhereabouts:
     about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
     try:
-        with proxy.client(_ANSWER_SECONDS, waits=False) as client, ThreadPoolExecutor(_AT_ONCE) as threads:
+        with proxy.client(ANSWER_SECONDS, waits=False) as client:
             said = client.whereabouts(model)
             about["environment"] = proxy.environment or said.environment
-            models = threads.map(lambda each: _found(client, proxy, about["environment"], each), said.models)
+            models = in_parallel(lambda each: _found(client, proxy, about["environment"], each), said.models)
             return PlaneWhereabouts(**about, models=tuple(models))
     except TidegateError as error:
         if model is not None and isinstance(error, NotFoundError):

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from tidegate_contracts.openai import is_served_name
-
 from ..errors import UnreachableError, UsageError
 from ..names import RULE, SERVED_NAME_RULE, is_name
 from .credentials import Credential, find_credential
@@ -89,6 +87,8 @@ def model_path(server: str | None, model: str | None, version: Version = None, t
 
 def served_name(name: str) -> str:
     """Return a name by which OpenAI's clients may call a model, as its own is, too; raises UsageError for none."""
+    from tidegate_contracts.openai import is_served_name  # which client models go without
+
     if not is_served_name(name):
         raise UsageError(f"{name!r} is no name of a model", do=SERVED_NAME_RULE)
     return name

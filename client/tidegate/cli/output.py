@@ -8,13 +8,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -54,13 +53,7 @@ def printable(text: str) -> str:
 
 def print_json(value: object) -> None:
     """Print a result for programs: messages with their names on the wire, everything else as JSON has it."""
-
-    def plain(part: object) -> object:
-        if isinstance(part, BaseModel):
-            return part.model_dump(mode="json", by_alias=True)
-        return asdict(part) if is_dataclass(part) and not isinstance(part, type) else str(part)
-
-    print(json.dumps(value, default=plain, indent=2, ensure_ascii=False))
+    print(json.dumps(to_jsonable_python(value, by_alias=True, fallback=str), indent=2, ensure_ascii=False))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:

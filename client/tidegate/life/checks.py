@@ -8,7 +8,7 @@ from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 
 from ..errors import UsageError
-from ..findings import Finding, error, errors, warning
+from ..findings import Finding, ServerHas, error, errors, warning
 from ..repository import Repository, StoredFile
 from .target import Home, Target, command_into
 
@@ -26,9 +26,9 @@ def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
 def check_staged(staged: Path, target: Target, repository: Repository) -> list[Finding]:
     """Check an entry that was fetched, for the servers that read it there, and beside the models that are there."""
     gpu = all(home.pool.gpu for home in target.homes)
+    has: ServerHas = {"backends": _backends(target), "gpu": gpu, "packages": _packages(target)}
     bring = partial(command_into, target.homes[0].environment)
-    has = {"backends": _backends(target), "packages": _packages(target)}
-    return target.kind.check_staged(staged, target.model, repository, gpu=gpu, bring=bring, **has)
+    return target.kind.check_staged(staged, target.model, repository, bring=bring, **has)
 
 
 def check_fits(target: Target, entry_config: str, manifest: Manifest, peak: int) -> list[Finding]:

@@ -1,8 +1,9 @@
+# ruff: noqa: ARG002 - engines need little of what Triton is told
 """Servers of OpenAI's API as one kind of inference server: see `tidegate.kinds.ServerKind`, which this fulfils."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from tidegate_contracts.openai import served_as
 
@@ -10,7 +11,7 @@ from ..errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from ..calling.proxy import ProxyClient
-    from ..findings import Finding
+    from ..findings import Finding, ServerHas
     from ..registry.golden import Golden
     from ..repository import Configs, Repository, StoredFile
     from .entry import ShownHubEntry
@@ -48,14 +49,7 @@ class OpenaiKind:
         return "."
 
     def check(
-        self,
-        folder: Path,
-        name: str | None = None,  # noqa: ARG002
-        *,
-        backends: Collection[str] | None = None,  # noqa: ARG002
-        gpu: bool | None = None,  # noqa: ARG002
-        packages: Collection[str] | None = None,  # noqa: ARG002
-        trusted: bool = False,
+        self, folder: Path, name: str | None = None, *, trusted: bool = False, **has: "Unpack[ServerHas]"
     ) -> "list[Finding]":
         """Return what is not whole, does not fit together, or would run code."""
         from .entry import HubEntry, check_entry
@@ -131,13 +125,11 @@ class OpenaiKind:
     def check_staged(
         self,
         staged: Path,
-        model: str,  # noqa: ARG002
-        repository: "Repository",  # noqa: ARG002
+        model: str,
+        repository: "Repository",
         *,
-        backends: Collection[str] | None,  # noqa: ARG002
-        gpu: bool | None,  # noqa: ARG002
-        bring: Callable[[str], str],  # noqa: ARG002
-        packages: Collection[str] | None = None,  # noqa: ARG002
+        bring: Callable[[str], str],
+        **has: "Unpack[ServerHas]",
     ) -> "list[Finding]":
         """Check an entry that was fetched; its code was trusted when it was registered."""
         from tidegate_contracts.manifest import ENTRY_VERSION
@@ -145,11 +137,7 @@ class OpenaiKind:
         return self.check(staged / ENTRY_VERSION, trusted=True)
 
     def check_backend(
-        self,
-        model: str,  # noqa: ARG002
-        entry_config: str,  # noqa: ARG002
-        files: "Collection[StoredFile]",  # noqa: ARG002
-        backends: Collection[str] | None,  # noqa: ARG002
+        self, model: str, entry_config: str, files: "Collection[StoredFile]", backends: Collection[str] | None
     ) -> "list[Finding]":
         """Return nothing: which architectures an engine knows is told nowhere."""
         return []

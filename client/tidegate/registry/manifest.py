@@ -25,13 +25,10 @@ def manifest_of(entry: Path, name: str | None = None, progress: Progress = lambd
     model = checked_name(name or entry.resolve().name)
     version = kind_of_entry(entry).version_folder(entry)
     try:
-        paths = _paths(entry)
+        files = in_parallel(lambda path: _hashed(entry, path, version, progress), _paths(entry), HASHING)
     except OSError as error:
-        raise _unreadable(entry, error) from None
-    try:
-        files = in_parallel(lambda path: _hashed(entry, path, version, progress), paths, HASHING)
-    except OSError as error:
-        raise _unreadable(entry, error) from None
+        where, why = str(error.filename or entry), error.strerror or str(error)
+        raise UsageError("this cannot be read", where=where, why=why, do="let it be read") from None
     return make_manifest(model, files)
 
 
@@ -78,11 +75,6 @@ def _check(entry: Path, path: str) -> None:
         why = "MLflow keeps no file whose name has #, % or ? in it"
     if why:
         raise UsageError(f"the name {path!r} cannot be registered", where=entry, why=why, do="rename it")
-
-
-def _unreadable(entry: Path, error: OSError) -> UsageError:
-    what = "this cannot be read"
-    return UsageError(what, where=str(error.filename or entry), why=error.strerror or str(error), do="let it be read")
 
 
 def _hashed(entry: Path, path: str, version: str, progress: Progress) -> ManifestFile:

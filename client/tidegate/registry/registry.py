@@ -47,7 +47,6 @@ class Registry:
         entry: Path,
         *,
         registered_by: str,
-        name: str | None = None,
         server: str | None = None,
         golden: Golden | None = None,
         key: SigningKey | None = None,
@@ -65,10 +64,7 @@ class Registry:
         for an entry or a golden request that cannot be registered, TidegateError for one that no server would serve,
         IntegrityError when it changes meanwhile.
         """
-        if manifest is None:
-            manifest = manifest_of(entry, name)
-        elif name is not None and name != manifest.model:
-            raise UsageError(f"the manifest is of model {manifest.model!r}, and not of {name!r}")
+        manifest = manifest_of(entry) if manifest is None else manifest
         checked(entry, manifest.model, golden, trusted=trusted)
         registration = Registration(
             self._server, entry, manifest, registered_by, unproven, server or "", golden, key, progress, tell
@@ -140,33 +136,26 @@ class Registry:
         signature = read_verified(artifacts, words.extra_file("signature", digest), digest, SMALL_BYTES)
         verify(self._manifest(version, artifacts), signature, trust, artifacts.where)
 
-    def fetch(
-        self,
-        version: RegisteredVersion,
-        folder: Path,
-        progress: Progress = lambda _bytes: None,
-        *,
-        only: Callable[[str], bool] = lambda _path: True,
-    ) -> Manifest:
+    def fetch(self, version: RegisteredVersion, folder: Path, progress: Progress = lambda _bytes: None) -> Manifest:
         """Bring a version's entry into a folder, every file verified; return its manifest.
 
-        `only` says which of its files are wanted, by their paths. What an interrupted fetch left is used. Raises
-        IntegrityError for what is not as it was registered, and UnfinishedError when the disk does not take it.
+        What an interrupted fetch left is used. Raises IntegrityError for what is not as it was registered, and
+        UnfinishedError when the disk does not take it.
         """
         artifacts = self._artifacts(version)
         manifest = self._manifest(version, artifacts)
         check_listing(artifacts, words.ENTRY_FOLDER, manifest)
-        download(artifacts, words.ENTRY_FOLDER, [file for file in manifest.files if only(file.path)], folder, progress)
+        download(artifacts, words.ENTRY_FOLDER, manifest.files, folder, progress)
         return manifest
 
-    def read_file(self, version: RegisteredVersion, path: str, limit: int = SMALL_BYTES) -> bytes:
+    def read_file(self, version: RegisteredVersion, path: str) -> bytes:
         """Return one file of a version's entry, verified; NotFoundError when the version has no such file."""
         artifacts = self._artifacts(version)
         digests = {file.path: file.sha256 for file in self._manifest(version, artifacts).files}
         if path not in digests:
             what = f"version {version.number} of {version.model} has no file {path}"
             raise NotFoundError(what, where=artifacts.where)
-        return read_verified(artifacts, f"{words.ENTRY_FOLDER}/{path}", digests[path], limit)
+        return read_verified(artifacts, f"{words.ENTRY_FOLDER}/{path}", digests[path], SMALL_BYTES)
 
     def alias(self, model: str, alias: str) -> int | None:
         """Return the version that an alias stands for; NotFoundError without the model."""

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from tidegate_contracts.manifest import ENTRY_VERSION
 from tidegate_contracts.triton import ALIAS_PARAMETER
 
 from ..errors import UsageError
-from ..findings import Finding, error, warning
+from ..findings import Finding, ServerHas, error, warning
 
 if TYPE_CHECKING:
     from ..calling.proxy import ProxyClient
@@ -63,16 +63,14 @@ class TritonKind:
         folder: Path,
         name: str | None = None,
         *,
-        backends: Collection[str] | None = None,
-        gpu: bool | None = None,
-        packages: Collection[str] | None = None,
         trusted: bool = False,  # noqa: ARG002 - a program for its Python backend is what such an entry is
+        **has: Unpack[ServerHas],
     ) -> list[Finding]:
         """Return what Triton would refuse or ignore."""
         from .entries.checks import check_entry
         from .entries.entry import read_entry
 
-        return check_entry(read_entry(folder, name), backends=backends, gpu=gpu, packages=packages)
+        return check_entry(read_entry(folder, name), **has)
 
     def check_golden(self, folder: Path, golden: "Golden", where: str) -> None:
         """Check that its tensors are those of the entry's configuration, where that says any."""
@@ -120,10 +118,8 @@ class TritonKind:
         model: str,
         repository: "Repository",
         *,
-        backends: Collection[str] | None,
-        gpu: bool | None,
         bring: Callable[[str], str],
-        packages: Collection[str] | None = None,
+        **has: Unpack[ServerHas],
     ) -> list[Finding]:
         """Check an entry that was fetched; an ensemble's steps must be in the repository."""
         from .entries.checks import check_entry
@@ -140,7 +136,7 @@ class TritonKind:
                 if (text := repository.config(name)) is not None:
                     models[name] = parse_config(text, f"{repository.where}/{name}/{CONFIG}")
         first = {f"there is no model '{name}'": bring(name) for name in missing}
-        found = check_entry(entry, backends=backends, gpu=gpu, packages=packages, models=models)
+        found = check_entry(entry, models=models, **has)
         return [replace(each, do=first.get(each.what, each.do)) for each in found]
 
     def check_backend(

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tidegate.errors import IntegrityError, RefusedError, TidegateError, UsageError
+from tidegate.errors import IntegrityError, RefusedError, TidegateError
 from tidegate.registry import Golden, RegisteredVersion, Registry
 from tidegate.registry.manifest import manifest_of
 
@@ -123,8 +123,6 @@ def test_an_entry_that_changes_meanwhile_is_not_registered(world: World, tmp_pat
     with pytest.raises(IntegrityError, match="changed while it was being registered"):
         registry.register(root, registered_by="anna", manifest=manifest)
     assert "changing" not in registry.models()
-    with pytest.raises(UsageError, match="of model 'changing'"):
-        registry.register(root, registered_by="anna", manifest=manifest, name="other")
 
 
 @pytest.mark.thorough

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from pydantic import BaseModel
 from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import NotFoundError, UsageError
-from tidegate.findings import Finding, error
+from tidegate.findings import Finding, ServerHas, error
 from tidegate.hashing import sha256_of
 from tidegate.parallel import Progress
 from tidegate.registry import Golden
@@ -149,17 +149,10 @@ class ToyKind:
         return [folder] if (folder / FILE).exists() else sorted(file.parent for file in folder.glob(f"*/{FILE}"))
 
     def check(
-        self,
-        folder: Path,
-        name: str | None = None,
-        *,
-        backends: Collection[str] | None = None,
-        gpu: bool | None = None,
-        packages: Collection[str] | None = None,
-        trusted: bool = False,
+        self, folder: Path, name: str | None = None, *, trusted: bool = False, **has: Unpack[ServerHas]
     ) -> list[Finding]:
         found = [] if self._read(folder).get("tensors") else [error("there are no tensors", f"{FILE}:1")]
-        if backends is not None and "toy" not in backends:
+        if (backends := has.get("backends")) is not None and "toy" not in backends:
             found.append(error(f"{name or folder.name} wants the backend toy", FILE))
         return found
 
@@ -179,15 +172,7 @@ class ToyKind:
         return ToyRepository(where)
 
     def check_staged(
-        self,
-        staged: Path,
-        model: str,
-        repository: Repository,
-        *,
-        backends: Collection[str] | None,
-        gpu: bool | None,
-        bring: Callable[[str], str],
-        packages: Collection[str] | None = None,
+        self, staged: Path, model: str, repository: Repository, *, bring: Callable[[str], str], **has: Unpack[ServerHas]
     ) -> list[Finding]:
         return self.check(staged)
 

@@ -122,7 +122,7 @@ def _tensors(config: Any, side: str, told: Sequence[Tensor], reading: Reading, c
         if not dims and not config.max_batch_size and not said:
             what = f"{side} {tensor.name!r} is a single number without dimensions, which Triton cannot pass"
             raise UsageError(what, do="export the model with a dimension there, such as [1]")
-        known[tensor.name] = _add(into, tensor, dims)
+        known[tensor.name] = add_tensor(into, tensor, dims)
     for name, each in over.items():
         if known and name not in known:
             near = get_close_matches(name, known, 1) or list(known)
@@ -151,7 +151,8 @@ def _without_batch(tensor: Tensor, batch: int) -> tuple[int, ...]:
     return tensor.dims[1:]
 
 
-def _add(into: Any, tensor: Tensor, dims: Sequence[int]) -> Any:
+def add_tensor(into: Any, tensor: Tensor, dims: Sequence[int]) -> Any:
+    """Add a tensor to one side of a ModelConfig, with these dimensions, and return what was added."""
     added = into.add(name=tensor.name, data_type=DataType.Value(f"TYPE_{tensor.data_type}"), dims=dims or (1,))
     if not dims:  # Triton wants a dimension; the model has none
         added.reshape.SetInParent()

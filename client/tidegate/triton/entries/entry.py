@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tidegate_contracts.manifest import BESIDE
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...errors import UsageError
@@ -16,7 +17,6 @@ from ...repository import StoredFile
 from .text import CONFIG, ConfigText, read_config
 
 MAX_CONFIG_BYTES = 1 << 20
-PUBLISHED = ".entry"  # Folder within a published version: what its entry has beside the version (`publishing`).
 NO_VERSIONS = ("configs", "initial_state", "warmup")
 _VERSION = re.compile(r"0|[1-9][0-9]*")
 _MAX_VERSION = 2**63 - 1
@@ -48,7 +48,7 @@ class Entry:
     @property
     def is_published(self) -> bool:
         """Whether it is not one entry, but a published model: many versions, as `publishing` laid them out."""
-        return any(file.path.split("/")[1:2] == [PUBLISHED] for file in self.files)
+        return any(file.path.split("/")[1:2] == [BESIDE] for file in self.files)
 
     def files_of(self, version: int) -> set[str]:
         """Return the paths of a version's files, below its folder."""

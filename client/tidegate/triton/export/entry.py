@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy
-from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...calling.tensors import Array, pack_json, type_of, values
 from ...errors import TidegateError, UsageError
 from ...names import RULE, is_name
 from ...registry.golden import Golden
+from ..entries.configure import add_tensor
 from ..entries.frameworks import onnx, torch
-from ..entries.frameworks.reading import data_type
+from ..entries.frameworks.reading import Tensor, data_type
 from ..entries.write import check_free, new_entry, staging
 from . import builds
 from .convert import Sample, ask_exported, ask_original, convert, resized, sample_of
@@ -96,14 +97,11 @@ class Export:
             only = onnx.read_tensors(source.model).inputs[0].name
         sample = sample_of(source.library, given, self.source, only)
         right = ask_original(source, sample, self.source)
-        file = (
-            source.model
-            if source.library == "onnx"
-            else scratch / (torch.SCRIPT if self.to == "torchscript" else onnx.MODEL)
-        )
+        file, found = source.model, right  # Of ONNX itself there is no other original.
         if source.library != "onnx":
+            file = scratch / (torch.SCRIPT if self.to == "torchscript" else onnx.MODEL)
             convert(source, sample, len(right), file, self.source)
-        found = right if source.library == "onnx" else ask_exported(file, source.library, sample, self.source)
+            found = ask_exported(file, source.library, sample, self.source)
         is_onnx = file.suffix == ".onnx"
         named = [each.name for each in onnx.read_tensors(file).outputs] if is_onnx else _numbered(found)
         if len(named) != len(right):
@@ -112,14 +110,13 @@ class Export:
         if self.max_batch_size and any(each.shape[:1] != (sample.rows,) for each in (*right, *found)):
             what = "an output has no row for each row of the inputs, so that there can be no batches"
             raise UsageError(what, where=self.source, do="say --max-batch-size 0")
-        differences = None  # Of ONNX itself there is no other original.
-        if source.library != "onnx":
-            differences = self._differences(dict(zip(named, right, strict=True)), dict(zip(named, found, strict=True)))
+        wanted, answered = (dict(zip(named, each, strict=True)) for each in (right, found))
+        differences = None if source.library == "onnx" else self._differences(wanted, answered)
         for rows in (1, sample.rows + 1) if self.max_batch_size else ():
             batched = ask_exported(file, source.library, sample.resized(rows), self.source)
-            wanted = {name: resized(array, rows) for name, array in zip(named, right, strict=True)}
-            self._differences(wanted, dict(zip(named, batched, strict=True)), f" in a batch of {rows}")
-        golden = self._golden(sample, dict(zip(named, right, strict=True)))
+            others = {name: resized(array, rows) for name, array in wanted.items()}
+            self._differences(others, dict(zip(named, batched, strict=True)), f" in a batch of {rows}")
+        golden = self._golden(sample, wanted)
         if self.to == "tensorrt":
             then = self._plan(file, made, gpu, {name: array.shape for name, array in sample.tensors.items()})
         else:
@@ -128,7 +125,7 @@ class Export:
                 settings.dynamic_batching.SetInParent()
             if not is_onnx:
                 self._tell(settings.input, sample.tensors)
-                self._tell(settings.output, dict(zip(named, found, strict=True)))
+                self._tell(settings.output, answered)
             new_entry(self.name, [file], scratch, settings=settings)
             then = f"tidegate register {self._quoted()} --golden {self._quoted(GOLDEN)}"
         (made / GOLDEN).write_bytes(golden.canonical())
@@ -169,10 +166,7 @@ class Export:
         """Add tensors to a configuration, of which TorchScript tells nothing."""
         for name, array in tensors.items():
             dims = array.shape[1:] if self.max_batch_size else (-1, *array.shape[1:])
-            kind = DataType.Value(f"TYPE_{data_type(type_of(array, name))}")
-            added = side.add(name=name, data_type=kind, dims=dims or (1,))
-            if not dims:
-                added.reshape.SetInParent()
+            add_tensor(side, Tensor(name, data_type(type_of(array, name)), dims), dims)
 
     def _plan(self, file: Path, made: Path, gpu: str, sizes: Mapping[str, tuple[int, ...]]) -> str:
         made.mkdir()

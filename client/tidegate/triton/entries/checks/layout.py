@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tidegate_contracts.manifest import is_inside
+from tidegate_contracts.manifest import BESIDE, is_inside
 
 from ....findings import Finding, error, warning
-from ..entry import NO_VERSIONS, PUBLISHED, Entry, is_mistaken_for_a_version, is_version
+from ..entry import NO_VERSIONS, Entry, is_mistaken_for_a_version, is_version
 from ..text import CONFIG
 
 _PADDED = re.compile(r"0[0-9]+")
@@ -51,7 +51,7 @@ def _name(entry: Entry) -> Iterator[Finding]:
 def _config_files(entry: Entry) -> Iterator[Finding]:
     for file in entry.files:
         folder, _, name = file.path.rpartition("/")
-        if f"/{PUBLISHED}/" in file.path:
+        if f"/{BESIDE}/" in file.path:
             continue
         if name == CONFIG and folder and folder.split("/")[0] != "configs":
             what = f"Triton never reads a {CONFIG} here"

@@ -7,6 +7,7 @@ from ..problems import Problem, ProblemType
 
 MOST_BUCKETS = 131_072  # Buckets that are kept; beyond, the one longest untouched is forgotten, full or not.
 TOKENS = "tokens"  # Reason of the problem of those whose tokens are used.
+MOST_OWED_SECONDS = 3600.0  # For so long an answer may shut its caller out: what an engine tells may be nonsense.
 _LOOKED_AT = 64  # Buckets that are looked at, to make room for one.
 _Key = tuple[str, str, str, str]
 
@@ -43,8 +44,8 @@ class TokenBucket:
         return (1 - left) / self.rate
 
     def spend(self, number: int) -> None:
-        """Count what has been used already."""
-        self._left -= number
+        """Count what has been used already; no more is owed than comes back within `MOST_OWED_SECONDS`."""
+        self._left = max(self._left - number, min(self._left, -MOST_OWED_SECONDS * self.rate))
 
     def full(self, now: float) -> bool:
         """Tell whether it is as good as a new one."""

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tidegate_contracts.routing import API_KEYS, DOMINO, AccessRule
 from tidegate_proxy.access.identity import Principal
-from tidegate_proxy.access.limits import RateLimiter, TokenBucket
+from tidegate_proxy.access.limits import MOST_OWED_SECONDS, RateLimiter, TokenBucket
 from tidegate_proxy.access.rules import MOST_RIGHTS, Globs, Rules, build_rules
 
 from .tables import rule
@@ -204,3 +204,16 @@ def test_there_are_never_more_than_bounded() -> None:
     for n in range(500):
         limits.bucket(key(f"p{n}"), 0.0)
     assert [limits.bucket(key(f"c{n}"), 0.0) for n in range(10)] == counting
+
+
+@given(st.floats(0.01, 1e4), st.lists(st.integers(0, 10**12), min_size=1, max_size=5))
+def test_whatever_answers_tell_of_tokens_a_caller_is_not_shut_out_for_longer_than_an_hour(
+    rate: float, told: list[int]
+) -> None:
+    bucket = TokenBucket(rate, 60 * rate, 0.0)
+    for number in told:
+        bucket.spend(number)
+    wait = bucket.take(0.0, 0)
+    assert wait <= MOST_OWED_SECONDS + 1 / rate
+    if sum(told) < 60 * rate:
+        assert wait == pytest.approx(max(0.0, (1 - 60 * rate + sum(told)) / rate))

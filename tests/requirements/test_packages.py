@@ -31,14 +31,14 @@ COMMANDS = {
 }
 """What runs then, of each page, in a folder with a `model.py`."""
 EXTRAS = {
-    "lightgbm": "import lightgbm, onnxmltools, onnxruntime",
     "pandas": "import pandas",
     "plot": "import matplotlib.backends.backend_agg",
     "s3": "import boto3",
-    "sklearn": "import pandas, skl2onnx, onnxruntime",
     "signing": "import model_signing.signing, model_signing.verifying",
+    "sklearn": "import pandas, skl2onnx, onnxruntime",
+    "lightgbm": "import lightgbm, onnxmltools, onnxruntime",
 }
-"""What can be imported once the client's extra is installed as its messages say."""
+"""What can be imported once the client's extra is installed as its messages say, and with those before it cannot."""
 LARGE = {"client[torch]", "client[xgboost]"}
 """Extras that nothing installs: builds for GPUs, of several GB and several hundred MB."""
 MODEL = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"

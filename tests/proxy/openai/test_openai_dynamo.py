@@ -251,6 +251,7 @@ def test_a_frontend_that_is_killed_cuts_its_streams_and_is_away_afterwards(tmp_p
         with pytest.raises((http.client.IncompleteRead, ConnectionError)):
             answer.read()
         asking.close()
+        server.process.popen.wait(10)  # until then its port may take a connection
         with pytest.raises(openai.InternalServerError) as busy:
             here.client().chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1)
         assert busy.value.code == "busy"

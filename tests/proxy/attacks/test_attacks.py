@@ -25,8 +25,11 @@ def test_a_sample_of_attacks_fills_nothing_and_fails_nobody(tmp_path: Path, monk
         with arena(root, over_tls) as place:
             for attack in SAMPLE:
                 if ATTACKS[attack].over_tls is over_tls:
-                    row = place.try_out(attack, ATTACKERS, SECONDS)
-                    print(row)
+                    for seconds in (SECONDS, 5 * SECONDS, 25 * SECONDS):  # on a machine that has other work
+                        row = place.try_out(attack, ATTACKERS, seconds)
+                        print(row)
+                        if row.is_one:
+                            break
                     assert row.fills_and_fails_nothing, row
 
 

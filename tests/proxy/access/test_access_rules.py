@@ -214,6 +214,6 @@ def test_whatever_answers_tell_of_tokens_a_caller_is_not_shut_out_for_longer_tha
     for number in told:
         bucket.spend(number)
     wait = bucket.take(0.0, 0)
-    assert wait <= MOST_OWED_SECONDS + 1 / rate
+    assert wait <= (MOST_OWED_SECONDS + 1 / rate) * (1 + 1e-9)  # floats are rounded
     if sum(told) < 60 * rate:
         assert wait == pytest.approx(max(0.0, (1 - 60 * rate + sum(told)) / rate))

@@ -26,12 +26,7 @@ from ..playing import until
 
 DEFINITION = Path(__file__).with_name("inference.yaml")
 CHAT, CODE, FAST = "chat", "code", "fast"  # Its models.
-OLDER, NEWER, OF_CODE, OF_FAST = (
-    "chat-blue",
-    "chat-green",
-    "code-main",
-    "fast-main",
-)  # Its pools, of two versions of CHAT.
+NEWER, OF_CODE, OF_FAST = "chat-green", "code-main", "fast-main"  # Pools of it.
 CALLER = "visitor"
 SEEN_SECONDS = LOOKUP_SECONDS + 0.5  # In which a proxy has seen that a replica has come, or that it goes.
 

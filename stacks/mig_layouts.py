@@ -1,13 +1,14 @@
 """Which cuts of a data plane's GPUs give the slices that are asked for, with the fewest nodes cut anew, and so drained.
 
     layout(gpus, asked) → Layout | None
-    advice(gpus, asked) → sentences for people, about both
+    advice(gpus, asked, together) → sentences for people, about both
     more_nodes(gpus, asked) → {place in `gpus`: how many more nodes like those there would do, by themselves}
 
 `gpus` is an inventory (`gpus:` of a data plane). `asked` counts devices by kind and product, None for those of any
 product: (Device("mig", "2g.20gb", "mixed"), None): 3. All GPUs of a node are cut alike, as the inventory says it and
 NVIDIA's MIG manager does by default; nodes of one group may come to be cut in several ways. Whole GPUs may be cut, and
-cut ones be made whole. Shared GPUs, and products that are not in the table, stay as they are.
+cut ones be made whole. Shared GPUs, and products that are not in the table, stay as they are. `together` is how many
+whole GPUs a pod takes, all of one node: what of a node's whole GPUs is less than that counts for nothing.
 
 How many GPUs hold given slices, with no inventory at hand: `fewest_gpus` and `cuts` of `stacks.definition.mig_cuts`.
 """
@@ -83,9 +84,9 @@ class Layout:
         return tuple(one for one in every if one.compute or one.memory)
 
 
-def layout(gpus: Sequence[GpuNodes], asked: Asked) -> Layout | None:
+def layout(gpus: Sequence[GpuNodes], asked: Asked, together: int = 1) -> Layout | None:
     """Return the layout with the fewest nodes cut anew; None where no cut of these GPUs gives what is asked for."""
-    search = _Search(gpus, asked)
+    search = _Search(gpus, asked, together)
     most = sum(search.limits)
     if search.first(most) is None:
         return None
@@ -93,12 +94,15 @@ def layout(gpus: Sequence[GpuNodes], asked: Asked) -> Layout | None:
     return min(search.layouts(total), key=_waste)
 
 
-def more_nodes(gpus: Sequence[GpuNodes], asked: Asked) -> dict[int, int]:
-    """Return for each group that helps how many more nodes like it would do, each cut as serves best."""
+def more_nodes(gpus: Sequence[GpuNodes], asked: Asked, together: int = 1) -> dict[int, int]:
+    """Return for each group that helps how many more nodes like it would do, each cut as serves best.
+
+    They have `together` GPUs each where those of the group have fewer.
+    """
 
     def would_do(place: int, more: int) -> bool:
-        larger = gpus[place].model_copy(update={"nodes": gpus[place].nodes + more})
-        search = _Search([*gpus[:place], larger, *gpus[place + 1 :]], asked)
+        per_node = max(together, gpus[place].per_node)
+        search = _Search([*gpus, gpus[place].model_copy(update={"nodes": more, "per_node": per_node})], asked, together)
         return search.first(sum(search.limits)) is not None
 
     found = {}
@@ -109,17 +113,18 @@ def more_nodes(gpus: Sequence[GpuNodes], asked: Asked) -> dict[int, int]:
     return found
 
 
-def advice(gpus: Sequence[GpuNodes], asked: Asked) -> Iterator[str]:
+def advice(gpus: Sequence[GpuNodes], asked: Asked, together: int) -> Iterator[str]:
     """Yield sentences: how to cut these GPUs anew so that they give what is asked for, or how many more would."""
-    if one := layout(gpus, asked):
+    if one := layout(gpus, asked, together):
         if one.changes:
             most = "" if one.is_least else " at the most"
             yield f"Or cut {one.drained} of {sum(group.nodes for group in gpus)} nodes anew{most}, and say so there:"
             yield from map(str, one.changes)
         yield from left_over(one)
-    elif more := more_nodes(gpus, asked):
+    elif more := more_nodes(gpus, asked, together):
         each_way = (
-            f"{count} of {gpus[place].product} with {gpus[place].per_node} each" for place, count in more.items()
+            f"{count} of {gpus[place].product} with {max(together, gpus[place].per_node)} each"
+            for place, count in more.items()
         )
         yield f"No cut of these GPUs gives it. More nodes would, cut as serves best: {' or '.join(each_way)}."
 
@@ -152,6 +157,7 @@ class _Kind:
     product: str
     per_node: int
     strategy: Literal["mixed", "single", "dra"]
+    together: int
 
     def gives(self, device: Device, product: str | None) -> bool:
         """Say whether such a node can be cut so that it gives a device."""
@@ -159,7 +165,9 @@ class _Kind:
         if known is None or product not in (None, self.product):
             return False
         how = device.strategy if device.kind == "mig" else device.kind
-        return device == _WHOLE or (how == self.strategy and device.profile in known.profiles)
+        if device == _WHOLE:
+            return self.per_node >= self.together
+        return how == self.strategy and device.profile in known.profiles
 
     def hold(self, nodes: int, taken: Mapping[Device, int]) -> bool:
         """Say whether so many nodes can give these devices together."""
@@ -190,7 +198,8 @@ class _Kind:
 
     def _of_each(self, taken: Mapping[Device, int]) -> dict[Device, int]:
         """Return how many of each device every GPU of a node gives where all are cut alike, in GPUs a node."""
-        return {device: -(-count // self.per_node) for device, count in taken.items()}
+        whole = _whole(self.per_node, self.together)
+        return {device: -(-count // (whole if device == _WHOLE else self.per_node)) for device, count in taken.items()}
 
 
 _Row = tuple[Device, list[_Kind], int]
@@ -200,8 +209,8 @@ _Loads = dict[_Kind, Counter[Device]]
 class _Search:
     """Which nodes to cut anew, for a given number of them."""
 
-    def __init__(self, gpus: Sequence[GpuNodes], asked: Asked) -> None:
-        self._gpus, self._asked = gpus, Counter(asked)
+    def __init__(self, gpus: Sequence[GpuNodes], asked: Asked, together: int) -> None:
+        self._gpus, self._asked, self._together = gpus, Counter(asked), together
         self._kinds = [self._kind(group) for group in gpus]
         self.limits = [group.nodes if kind else 0 for group, kind in zip(gpus, self._kinds, strict=True)]
         self._tried, self._gave_up = 0, False
@@ -214,7 +223,7 @@ class _Search:
         asked: Literal["mixed", "single", "dra"] = (
             "mixed" if "mixed" in hows else "single" if "single" in hows else "dra"
         )
-        return _Kind(group.product, group.per_node, group.mig.strategy if group.mig else asked)
+        return _Kind(group.product, group.per_node, group.mig.strategy if group.mig else asked, self._together)
 
     def first(self, total: int) -> tuple[int, ...] | None:
         """Return how many nodes of each group to cut anew, so many in all; None where that gives too little."""
@@ -230,7 +239,7 @@ class _Search:
         self._tried = 0
         for some in _parts(total, self.limits):
             kept = [_some(group, group.nodes - count) for group, count in zip(self._gpus, some, strict=True)]
-            lacking, _ = _balance(kept, self._asked)
+            lacking, _ = self._balance(kept)
             nodes: Counter[_Kind] = Counter()
             for one, count in zip(self._kinds, some, strict=True):
                 nodes.update({one: count} if one and count else {})
@@ -284,22 +293,32 @@ class _Search:
                     slices = MigLayout(strategy=kind.strategy, slices=cut) if cut else None
                     after.append(group.model_copy(update={"nodes": mine.count(cut), "mig": slices}))
                     changes.append(Change(place, group.product, mine.count(cut), _today(group), cut))
-        return Layout(tuple(after), tuple(changes), _balance(after, self._asked)[1], not self._gave_up)
+        return Layout(tuple(after), tuple(changes), self._balance(after)[1], not self._gave_up)
+
+    def _balance(self, gpus: Sequence[GpuNodes]) -> tuple[_Devices, Counter[tuple[Device, str]]]:
+        """Return what is asked for and not there, and what is there and not asked for."""
+        usable = (
+            group
+            if group.mig or group.sharing
+            else group.model_copy(update={"per_node": _whole(group.per_node, self._together)})
+            for group in gpus
+        )
+        there, lacking = inventory(usable), Counter(self._asked)
+        for device, product in sorted(self._asked, key=lambda each: each[1] is None):  # of any: what is left
+            for key in [key for key in there if key[0] == device and product in (None, key[1])]:
+                met = min(lacking[device, product], there[key])
+                there[key] -= met
+                lacking[device, product] -= met
+        return +lacking, +there
 
 
 def _some(group: GpuNodes, nodes: int) -> GpuNodes:
     return group.model_copy(update={"nodes": nodes})
 
 
-def _balance(gpus: Sequence[GpuNodes], asked: Asked) -> tuple[_Devices, Counter[tuple[Device, str]]]:
-    """Return what is asked for and not there, and what is there and not asked for."""
-    there, lacking = inventory(gpus), Counter(asked)
-    for device, product in sorted(asked, key=lambda each: each[1] is None):  # those of any product take what is left
-        for key in [key for key in there if key[0] == device and product in (None, key[1])]:
-            met = min(lacking[device, product], there[key])
-            there[key] -= met
-            lacking[device, product] -= met
-    return +lacking, +there
+def _whole(per_node: int, together: int) -> int:
+    """Return how many whole GPUs of a node pods can have that take so many together."""
+    return per_node - per_node % together
 
 
 def _parts(total: int, limits: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -99,12 +99,12 @@ def _of_stacks(definition: Definition) -> Iterator[Problem]:
     for stack in definition.stacks:
         names = re.compile(f'"({stack.environment.name}|{stack.data_plane.name})"')
         for problem in dict.fromkeys(rules.broken(rules.STACK_RULES, stack)):
-            of_any = replace(problem, where=None, what=names.sub("", problem.what))
+            of_any = replace(problem, where=None, what=names.sub("", problem.what), why=names.sub("", problem.why))
             alike = found.setdefault(of_any if problem.severity == "error" else problem, {})
             alike.setdefault(problem, []).append(stack)
     for of_any, alike in found.items():
         (problem, stacks), *others = alike.items()
-        is_told = problem.severity == "advisory" or problem.what != of_any.what
+        is_told = problem.severity == "advisory" or replace(problem, where=None) != of_any
         beside = ""
         if others:
             beside = f"Likewise in {listed(f'{each.name} ({it.where})' for it, more in others for each in more)}."

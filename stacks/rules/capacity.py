@@ -1,7 +1,8 @@
 """Capacity: slices that exist, models that fit."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 
@@ -11,16 +12,14 @@ from ..definition.base import PolicyResources, byte_count
 from ..definition.gpu_products import gpu_bytes, gpu_product
 from ..definition.placement import (
     CpuPlacement,
-    DraPlacement,
     GpuNodes,
     GpuSharing,
-    MigPlacement,
     SharedGpuPlacement,
     WholeGpuPlacement,
 )
-from ..definition.pools import OnDemand, QueueScaling
+from ..definition.pools import OnDemand, Pool, QueueScaling
 from ..devices import gb
-from ..problems import Problem
+from ..problems import Position, Problem
 from ..stack import Definition, Stack
 from .references import suggestion, unknown
 
@@ -28,13 +27,17 @@ from .references import suggestion, unknown
 def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
     """Each GPU product has its own profiles."""
     for path, _, pool in stack.pools():
-        if not isinstance(pool.placement, MigPlacement | DraPlacement) or pool.placement.profile is None:
-            continue
-        product = gpu_product(pool.placement.product) if pool.placement.product else None
-        if product is not None and pool.placement.profile not in product.profiles:
-            what = f"{pool.placement.product} has no MIG profile {pool.placement.profile}"
-            do = suggestion(pool.placement.profile, product.profiles)
-            yield stack.source.problem((*path, "placement", "profile"), what, do=do)
+        profile, profiles = _profile_of_product(pool)
+        if profile not in profiles:
+            what = f"{getattr(pool.placement, 'product', None)} has no MIG profile {profile}"
+            yield stack.source.problem((*path, "placement", "profile"), what, do=suggestion(profile, profiles))
+
+
+def _profile_of_product(pool: Pool) -> tuple[str, Collection[str]]:
+    """Return the MIG profile that a pool asks for, and those of the product it names; alike where either is unknown."""
+    profile = getattr(pool.placement, "profile", None) or ""
+    product = gpu_product(getattr(pool.placement, "product", None) or "")
+    return profile, product.profiles if product and profile else (profile,)
 
 
 def preloaded_models_fit_a_replica(stack: Stack) -> Iterator[Problem]:
@@ -158,8 +161,9 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
         pools = [(stack, *at) for stack in stacks.get(plane.name, ()) for at in stack.pools()]
         for stack, path, server, pool in pools:
             device, product = devices.device(pool.placement), getattr(pool.placement, "product", None)
-            if device is None or (product is not None and products and product not in products):
-                continue  # of a product that is not there it is said where it is asked for
+            profile, profiles = _profile_of_product(pool)
+            if device is None or profile not in profiles or (product and products and product not in products):
+                continue  # of a product or profile that is not there it is said where it is asked for
             count = devices.most_replicas(pool) * devices.devices_per_replica(pool.placement)
             each[device, product] += count
             line = stack.source.position((*path, "placement")).line
@@ -167,17 +171,21 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                 asked[key] += count
                 asker = f"{stack.name} {server.name}/{pool.name}: {count} (placement in line {line})"
                 askers.setdefault(key, []).append(asker)
-        short: set[devices.Device] = set()
+        short: dict[devices.Device, str] = {}
+        why: list[str] = []
         for (device, product), count in asked.items():
             available = sum(n for (kind, made), n in there.items() if kind == device and product in (None, made))
             if count > available and device not in short:
-                short.add(device)
                 what = f"{device}" + (f" of {product}" if product else "")
-                what = f'data plane "{plane.name}" has {available} × {what}, and its environments ask for {count}'
-                why = f"Asked for by {'; '.join(askers[device, product])}."
-                do = "Ask for fewer (an autoscaler's max counts), or tell of more GPUs under gpus."
-                do = "\n".join([do, *mig_layouts.advice(plane.gpus, each)])
-                yield definition.document.problem(("dataPlanes", index, "gpus"), what, why=why, do=do)
+                short[device] = f"{available} × {what}, and its environments ask for {count}"
+                why += [f"It has {short[device]}."] if why else []
+                why += [f"Asked for by {'; '.join(askers[device, product])}."]
+        if short:
+            what = f'data plane "{plane.name}" has {next(iter(short.values()))}'
+            do = "Ask for fewer (an autoscaler's max counts), or tell of more GPUs under gpus."
+            together = max(devices.devices_per_replica(pool.placement) for *_, pool in pools)
+            do = "\n".join([do, *mig_layouts.advice(plane.gpus, each, max(1, together))])
+            yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
 
 
 def prices_are_in_one_currency(definition: Definition) -> Iterator[Problem]:
@@ -348,6 +356,7 @@ def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem
 
 def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Problem]:
     """A pod runs on one node, so its GPUs are there, all of them."""
+    found: dict[tuple[Position | str | None, int], list[Problem]] = {}
     for stack in definition.stacks:
         for path, server, pool in stack.pools():
             if not isinstance(pool.placement, WholeGpuPlacement) or pool.placement.count == 1:
@@ -360,8 +369,11 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
             if devices.most_replicas(pool) > room:
                 asks = f"{server.name}/{pool.name} asks for {devices.most_replicas(pool)} × {count} GPUs in one node"
                 what = f'{asks}, and data plane "{stack.data_plane.name}" has room for {room}'
-                do = "Ask for fewer GPUs a replica, or tell of nodes with more."
-                yield stack.source.problem((*path, "placement", "count"), what, do=do)
+                do = f"Ask for fewer GPUs a replica, or tell of more nodes with perNode: {count} or more."
+                problem = stack.source.problem((*path, "placement", "count"), what, do=do)
+                found.setdefault((problem.where, count), []).append(problem)
+    for first, *others in found.values():  # one line may be of several pools, by an alias, and of several planes
+        yield replace(first, why="\n".join(f"And {other.what}." for other in others))
 
 
 def a_body_fits_what_one_caller_may_hold(stack: Stack) -> Iterator[Problem]:

@@ -29,8 +29,8 @@ def mig(profile: str, strategy: str = "mixed") -> Device:
     return Device("mig", profile, strategy)
 
 
-def found(gpus: list[GpuNodes], asked: Asked) -> Layout:
-    one = layout(gpus, asked)
+def found(gpus: list[GpuNodes], asked: Asked, together: int = 1) -> Layout:
+    one = layout(gpus, asked, together)
     assert one is not None
     return one
 
@@ -102,6 +102,15 @@ def test_where_no_cut_gives_enough_it_is_told_how_many_more_nodes_of_which_kind_
     assert layout(gpus, asked) is None
     assert more_nodes(gpus, asked) == {0: 2, 1: 1}
     assert more_nodes(gpus, {(mig("1g.5gb"), None): 1}) == {}
+
+
+def test_whole_gpus_that_a_pod_takes_together_are_of_one_node() -> None:
+    asked: Asked = {(WHOLE, None): 4}
+    odd = [nodes(2, per_node=3)]
+    assert found([*odd, nodes(4, BALANCED)], asked, together=2).drained == 0
+    assert layout([nodes(4), nodes(4, BALANCED)], asked, together=2) is None
+    assert more_nodes([nodes(4), *odd], {**asked, (mig("1g.10gb"), None): 1}, together=4) == {0: 1, 1: 1}
+    assert found([nodes(1, BALANCED), nodes(1, BALANCED, per_node=4)], asked, together=2).changes[0].group == 1
 
 
 ASKED = st.dictionaries(

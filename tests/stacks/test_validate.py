@@ -174,6 +174,12 @@ IN_PROD = [{"name": "chat", "pools": [{"name": "a", "replicas": 2}]}]
         ),
         # Data planes of which none has it
         ({"servers/main/pools/cold/placement/product": "NVIDIA-A30"}, "has no GPU of this product", "in prod-east ("),
+        (
+            {f"dataPlanes/{plane}/gpus/0/memory": "4Gi" for plane in ("lab", "east")}
+            | {"servers/main/pools/cold/resources": {"memory": "2Gi"}},
+            'The largest of data plane "lab"',
+            "Likewise in prod-east (",
+        ),
         # What is lacking may be what another name means
         ({"servers/chat": CHAT, "models/llama": {"server": "chta"}}, "unknown server", ""),
         ({"servers/chat": CHAT, "models/llama": {"server": "chat", "pool": "b"}}, "unknown pool", ""),
@@ -194,7 +200,7 @@ IN_PROD = [{"name": "chat", "pools": [{"name": "a", "replicas": 2}]}]
 )
 def test_one_mistake_in_what_stacks_share_is_said_once(edits: dict[str, Any], what: str, beside: str) -> None:
     (problem,) = problems(edited_at(edits))
-    assert what in problem.what
+    assert what in f"{problem.what}\n{problem.why}"
     assert beside in problem.why
 
 

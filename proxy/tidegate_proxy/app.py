@@ -40,8 +40,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         problem = _problem(request, request_id, error)
         meter.problem(problem)
         headers = {name.decode(): value.decode() for name, value in problem.headers()}
-        path = request.scope["path"].removeprefix(request.scope["root_path"])
-        media_type, body = tell_problem(path, problem, request_id)
+        media_type, body = tell_problem(_below_root(request), problem, request_id)
         return Response(body, problem.type.status, headers, media_type)
 
     for error in (Problem, HTTPException, Exception):
@@ -146,9 +145,16 @@ def _model(request: Request) -> str | None:
     return model
 
 
+def _below_root(request: Request) -> str:
+    """Return the path that is asked for, without the one below which everything is."""
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope["root_path"])
+
+
 def _misspelling(request: Request) -> Problem:
     """Return what is told of an address that no call has."""
-    return Problem(ProblemType.UNKNOWN, f"No call is spelled like this one. See {request.base_url}docs.")
+    why = f"No call is spelled like this one. See {request.base_url}docs."
+    return Problem(ProblemType.UNKNOWN, why, reason="unknown-url")
 
 
 def _credential(request: Request) -> bytes:
@@ -173,6 +179,9 @@ def _problem(request: Request, request_id: str, error: Exception) -> Problem:
         return Problem(ProblemType.METHOD, f"This address takes {allow}.", allow=allow)
     if isinstance(error, HTTPException) and error.status_code == 404:
         path = request.url.path[:200]
-        return Problem(ProblemType.UNKNOWN, f"Nothing is called {path!r} here. See {request.base_url}docs.")
+        why, below = f"Nothing is called {path!r} here.", _below_root(request)
+        if root := next((kind.root for kind in KINDS.values() if kind.understand(kind.root + below)), ""):
+            why = f"{why} There is one below {root}: does your client's address, its base_url, end in it?"
+        return Problem(ProblemType.UNKNOWN, f"{why} See {request.base_url}docs.", reason="unknown-url")
     log.error("request %s met a defect", request_id, exc_info=error)
     return Problem(ProblemType.INTERNAL, "It is in the log, under this request's id.")

@@ -27,14 +27,20 @@ def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
             continue
         ours = stack.repository(server)
         for other in servers:
-            on_demand = [each.name for each in other.pools if isinstance(each.loading, OnDemand)]
+            some = [
+                each for each in other.pools if isinstance(each.loading, OnDemand) or not other.loads_whole_repository
+            ]
             theirs = stack.repository(other)
-            if other is server or not on_demand or not any(a.overlaps(b) for a in ours for b in theirs):
+            if other is server or not some or not any(a.overlaps(b) for a in ours for b in theirs):
                 continue
-            what = f"{server.name}/{pool.name} preloads the repository from which {other.name}/{on_demand[0]} loads"
+            what = f"{server.name}/{pool.name} preloads the repository from which {other.name}/{some[0].name} loads"
+            what += " on demand" if isinstance(some[0].loading, OnDemand) else ""
             why = "It holds those models in memory too, all the time, called or not."
             do = "Give each a path of its own, where that is not meant."
-            yield stack.source.problem((*path[:2], "repository"), f"{what} on demand", why, do, severity="advisory")
+            if other.kind != server.kind:
+                why = f"It takes what kind {other.kind} loads for models of its own, and cannot load them."
+                do = "Give each a path of its own."
+            yield stack.source.problem((*path[:2], "repository"), what, why, do, severity="advisory")
 
 
 def scratch_holds_what_is_copied_from_a_bucket(stack: Stack) -> Iterator[Problem]:

@@ -62,6 +62,13 @@ _SAID: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
     "never-fits": (LoadFailedError, "the model is larger than the memory that it would get", "tell who owns the model"),
 }  # fmt: skip
 """By the last word of the problem's type: docs/proxy-api.md has the table, and a test compares them."""
+_WORDS: Final = {
+    "invalid_api_key": "unauthenticated",
+    "model_not_found": "unknown",
+    "unknown_url": "unknown",
+    "rate_limit_exceeded": "rate-limited",
+}
+"""The same word, by the code of OpenAI's API that stands for it."""
 _FAILURES: Final = frozenset({500, 502, 504})  # statuses that count against the proxy, for the breaker
 
 
@@ -92,8 +99,9 @@ def error_of(reply: Reply, where: str, *, anonymous: bool = False) -> TidegateEr
         error = said.get("error", said.get("message"))
         if not isinstance(error, dict):
             return _of_triton(reply.status, error, where)
-        # As OpenAI's API has it: where it is the proxy's own, the code is the last word of the problem's type.
-        word, said = str(error.get("code")), {"detail": error.get("message")}
+        # As OpenAI's API has it: where it is the proxy's own, the code tells the last word of the problem's type.
+        code, said = str(error.get("code")), {"detail": error.get("message")}
+        word = _WORDS.get(code, code)
         if word not in _SAID:
             return _of_triton(reply.status, said["detail"], where)
     kind, what, do = _SAID.get(word, (UnreachableError, f"the proxy answers {reply.status}", ""))

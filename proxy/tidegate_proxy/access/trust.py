@@ -121,6 +121,7 @@ _HELP = (
     "Send `Authorization: Bearer` and a token of this environment's identity provider, or an API key in that header "
     "or in `X-API-Key`."
 )
+_NOT_KNOWN = f"This credential is not known here: it is no token, and no API key, which begins with {PREFIX}. {_HELP}"
 
 Later = Callable[[], Coroutine[Any, Any, Identity]]
 
@@ -153,7 +154,7 @@ class Trust:
         scheme, _, rest = credential.partition(b" ")
         value = rest.strip()
         if not value or not value.isascii() or not value.decode("ascii").isprintable():
-            raise refused(_HELP)
+            raise refused(_NOT_KNOWN if value else _HELP)
         scheme = scheme.lower()
         if scheme == b"x-api-key" or (scheme == b"bearer" and value.startswith(PREFIX.encode())):
             return self._api_key(value.decode("ascii"))
@@ -161,7 +162,7 @@ class Trust:
             return self._token(value)
         if scheme == b"x-domino-api-key" and self.domino is not None:
             return partial(self.domino.identify, "X-Domino-Api-Key", value.decode("ascii"))
-        raise refused(_HELP)
+        raise refused(_NOT_KNOWN)
 
     def _api_key(self, key: str) -> Identity:
         if not is_whole(key):
@@ -178,7 +179,7 @@ class Trust:
             if self.domino is not None:
                 ends = _number(peeked[1].exp) if peeked is not None else None
                 return partial(self.domino.identify, "Authorization", f"Bearer {token.decode('ascii')}", ends)
-            raise refused(_HELP if peeked is None else "The token is of an issuer that is not believed here.")
+            raise refused(_NOT_KNOWN if peeked is None else "The token is of an issuer that is not believed here.")
         header, body = peeked
         if header.alg not in ALGORITHMS:
             raise refused(f"A token is signed with one of {', '.join(sorted(ALGORITHMS))} here.")

@@ -107,12 +107,24 @@ def _read(body: bytearray) -> ModelCall:
             body[key : key + len(_KEY)] = _KEY
     outermost = [each for each, key in zip(named, keys, strict=False) if key is not msgspec.UNSET]
     if other is not msgspec.UNSET or len(outermost) != 1:
-        raise Problem(ProblemType.MALFORMED, "A body names its model once, in letters without escapes but for slashes.")
+        times = len(outermost) + (other is not msgspec.UNSET)
+        raise Problem(ProblemType.MALFORMED, f"The body's `model` {_unclear(said.model, times)}.")
     [(key_at, name_at, name)] = outermost
     streams = {b"true": True, b"": False, b"false": False, b"null": False}.get(_short(said.stream))
     asking = _asking(body, key_at, said.stream_options) if streams else None
     streams = None if asking is False else streams
     return ModelCall(name.decode().replace("\\/", "/"), name_at, streams, asking or None)
+
+
+def _unclear(name: str, times: int) -> str:
+    """Return why it is not plain which model a body names, so many times."""
+    if times > 1:
+        return "stands there more than once: name one model"
+    if not name:
+        return "is empty: name the model that is called"
+    if len(name) > LONGEST_SERVED_NAME:
+        return f"has more than {LONGEST_SERVED_NAME} characters"
+    return "is written with escapes, as in \\u0061: write the letters themselves (a slash alone may be escaped)"
 
 
 def _short(raw: Any) -> bytes:

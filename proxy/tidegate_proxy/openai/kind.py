@@ -39,6 +39,13 @@ _CALLS = {
     "responses": "Have a model answer, as OpenAI's newer API has it",
 }
 _ASKED_FOR_USAGE = ("chat/completions", "completions")  # Whose streams tell it only if they are to.
+_CODES = {
+    "unauthenticated": "invalid_api_key",
+    "unknown": "model_not_found",
+    "unknown-url": "unknown_url",
+    "rate-limited": "rate_limit_exceeded",
+}
+"""What OpenAI's own errors have as `code`, by the reason of a problem, or the last word of its type."""
 _NOT_BEGUN = re.compile(rb'"message":"(?:Failed to generate |Model `[^`"]*` is not ready to serve )')
 """Of Dynamo, with 500 and 503, for a while after its worker was killed; engines say 503 of much else."""
 _PATH = re.compile(rf"(?:/servers/(?P<server>{NAME_PATTERN}))?/v1/(?P<verb>{'|'.join(_CALLS)})")
@@ -159,10 +166,11 @@ class OpenAIKind:
         return False
 
     def tell_problem(self, problem: Problem, _request_id: str) -> tuple[str, bytes]:
-        """Return it in the shape of OpenAI's own errors; `code` is the last word of its type, but for limits."""
-        type_, code = "invalid_request_error" if problem.type.status < 500 else "server_error", problem.type.word
-        if problem.type is ProblemType.RATE_LIMITED:  # as OpenAI's own, which says of what there was too much
-            type_, code = problem.reason or "requests", "rate_limit_exceeded"
+        """Return it in the shape of OpenAI's own errors."""
+        type_, word = "invalid_request_error" if problem.type.status < 500 else "server_error", problem.type.word
+        if problem.type is ProblemType.RATE_LIMITED:  # which says of what there was too much
+            type_ = problem.reason or "requests"
+        code = _CODES.get(problem.reason) or _CODES.get(word, word)
         said = {"message": problem.detail, "type": type_, "param": None, "code": code}
         return "application/json", msgspec.json.encode({"error": said})
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tidegate import errors
 from tidegate.calling import replies
 from tidegate.calling.replies import _SAID, Reply, error_of, events, is_failure, retry_after
+from tidegate_proxy.kinds import KINDS as SERVERS
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
 KINDS = {
@@ -45,6 +46,15 @@ def test_a_problem_is_an_error_with_its_detail_and_its_request(kind: ProblemType
     assert str(error).startswith("https://proxy/v2: ")
     assert error.why == "the why and the what (request order-7)"
     assert error.do or kind is ProblemType.MALFORMED
+
+
+@pytest.mark.parametrize("kind", list(ProblemType), ids=lambda kind: kind.word)
+def test_a_problem_that_is_told_as_openais_api_has_it_is_the_same_error(kind: ProblemType) -> None:
+    for reason in ("", "unknown-url") if kind is ProblemType.UNKNOWN else ("",):
+        media_type, body = SERVERS["openai"].tell_problem(Problem(kind, "the why", reason=reason), "order-7")
+        error = error_of(Reply(kind.status, {"content-type": media_type}, body), "here")
+        assert (type(error), error.why) == (EXPECTED[kind], "the why")
+        assert error.what == error_of(told(Problem(kind, "the why")), "here").what
 
 
 def test_busy_says_when_to_come_again_to_the_millisecond() -> None:

@@ -161,6 +161,7 @@ async def test_what_is_no_credential_is_refused_with_help(provider: Provider, cr
     problem = await problem_of(gate_for(provider), credential)
     assert problem.type is ProblemType.UNAUTHENTICATED
     assert "`Authorization: Bearer`" in problem.detail
+    assert ("not known here" in problem.detail) is bool(credential.partition(b" ")[2].strip())
 
 
 async def test_a_token_ends_at_once(provider: Provider, clock: Clock) -> None:

@@ -119,6 +119,22 @@ def test_a_body_that_servers_might_read_otherwise_is_refused(body: bytes) -> Non
     assert refused.value.type is ProblemType.MALFORMED
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"model":""}', "is empty"),
+        (b'{"model":"","model":"a"}', "more than once"),
+        (b'{"model":"a","mod\\u0065l":"b"}', "more than once"),
+        (b'{"model":"\\u0061"}', "with escapes"),
+        (b'{"mod\\u0065l":"a"}', "with escapes"),
+        (b'{"model":"%b"}' % (b"a" * 256), "more than 255 characters"),
+    ],
+)
+def test_it_is_told_what_is_wrong_with_the_name_of_a_model(body: bytes, why: str) -> None:
+    with pytest.raises(Problem, match=why):
+        asked(body, None)
+
+
 @given(bodies(), st.none() | st.dictionaries(st.sampled_from(["include_usage", "other"]), LEAVES), st.booleans())
 def test_a_stream_is_asked_for_its_usage_and_nothing_else_changes(
     made: tuple[bytes, str], options: object, says_so: bool

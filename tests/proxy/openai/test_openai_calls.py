@@ -104,10 +104,11 @@ async def test_a_candidate_gets_copies_that_name_it(here: RunningProxy) -> None:
 @pytest.mark.parametrize(
     ("sent", "told"),
     [
-        (chat(key=None), (401, "invalid_request_error", "unauthenticated")),
-        (chat("hidden"), (404, "invalid_request_error", "unknown")),
-        (chat("nowhere"), (404, "invalid_request_error", "unknown")),
-        (chat(path=f"/servers/nowhere{CHAT}"), (404, "invalid_request_error", "unknown")),
+        (chat(key=None), (401, "invalid_request_error", "invalid_api_key")),
+        (chat(key="sk-wrong"), (401, "invalid_request_error", "invalid_api_key")),
+        (chat("hidden"), (404, "invalid_request_error", "model_not_found")),
+        (chat("nowhere"), (404, "invalid_request_error", "model_not_found")),
+        (chat(path=f"/servers/nowhere{CHAT}"), (404, "invalid_request_error", "model_not_found")),
         (request(CHAT, method="GET"), (405, "invalid_request_error", "method-not-allowed")),
         (request(CHAT, b"{}"), (400, "invalid_request_error", "malformed")),
         (
@@ -115,11 +116,11 @@ async def test_a_candidate_gets_copies_that_name_it(here: RunningProxy) -> None:
             (400, "invalid_request_error", "malformed"),
         ),
         (request(CHAT, b"x" * 1_000_001), (413, "invalid_request_error", "too-large")),
-        (request("/v1/audio/speech", b"{}"), (404, "invalid_request_error", "unknown")),
-        (request("/v1/models/hidden", method="GET"), (404, "invalid_request_error", "unknown")),
-        (request("/v1/models/a%20b", method="GET"), (404, "invalid_request_error", "unknown")),
-        (request("/v1/models", method="GET", key=None), (401, "invalid_request_error", "unauthenticated")),
-        (request("/servers/nowhere/v1/models", method="GET"), (404, "invalid_request_error", "unknown")),
+        (request("/v1/audio/speech", b"{}"), (404, "invalid_request_error", "unknown_url")),
+        (request("/v1/models/hidden", method="GET"), (404, "invalid_request_error", "model_not_found")),
+        (request("/v1/models/a%20b", method="GET"), (404, "invalid_request_error", "unknown_url")),
+        (request("/v1/models", method="GET", key=None), (401, "invalid_request_error", "invalid_api_key")),
+        (request("/servers/nowhere/v1/models", method="GET"), (404, "invalid_request_error", "model_not_found")),
     ],
 )
 async def test_what_the_proxy_refuses_is_told_in_the_apis_own_shape(
@@ -134,6 +135,14 @@ async def test_elsewhere_problems_are_told_as_ever(here: RunningProxy) -> None:
         reply = await here.ask(request(path, method="GET" if path != "/v1" else "POST"))
         assert "error" in reply.json(), path
     assert (await here.ask(request("/v2/models/plain/infer"))).problem == "unknown", "it speaks another protocol"
+
+
+async def test_a_client_whose_address_lacks_the_root_of_the_api_is_told_so(here: RunningProxy) -> None:
+    for path in ("/chat/completions", "/embeddings"):
+        reply = await here.ask(request(path, body("plain")))
+        assert reply.status == 404
+        assert "below /v1: does your client's address, its base_url, end in it?" in reply.json()["detail"]
+    assert "base_url" not in (await here.ask(request("/nothing"))).json()["detail"]
 
 
 async def test_who_says_nothing_of_himself_is_told_so_before_a_body_is_read(here: RunningProxy) -> None:
@@ -169,7 +178,8 @@ async def test_a_model_on_several_servers_is_called_by_naming_one(tmp_path: Path
         for path in (f"/servers/other{CHAT}", f"/servers/llm{CHAT}"):
             assert (await here.ask(chat("both", path=path))).status == 200
         assert (await here.ask(chat("one"))).status == 200
-        assert error(await here.ask(chat("image"))) == (404, "invalid_request_error", "unknown"), "not its protocol"
+        not_its_protocol = (404, "invalid_request_error", "model_not_found")
+        assert error(await here.ask(chat("image"))) == not_its_protocol
         listed = (await here.ask(request("/v1/models", method="GET"))).json()["data"]
         assert [(each["id"], each["owned_by"]) for each in listed] == [
             ("both", "llm"), ("both", "other"), ("one", "other"),

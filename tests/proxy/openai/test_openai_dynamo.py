@@ -152,7 +152,7 @@ def test_errors_are_those_that_the_client_knows(here: Place) -> None:
 
     with pytest.raises(openai.NotFoundError) as unknown:
         called(here.client(), "nowhere")
-    assert (unknown.value.code, unknown.value.type) == ("unknown", "invalid_request_error")
+    assert (unknown.value.code, unknown.value.type) == ("model_not_found", "invalid_request_error")
     with pytest.raises(openai.InternalServerError) as unserved:  # it is in the table, and the engine has none
         called(here.client(), "gone")
     assert (unserved.value.status_code, unserved.value.code) == (503, "busy")
@@ -161,7 +161,7 @@ def test_errors_are_those_that_the_client_knows(here: Place) -> None:
         called(here.client("guest"), "plain")
     with pytest.raises(openai.NotFoundError):
         called(here.client("guest"), "chat")
-    with pytest.raises(openai.AuthenticationError):
+    with pytest.raises(openai.AuthenticationError, match="This credential is not known here"):
         called(openai.OpenAI(base_url=f"http://{here.proxy.http}/v1", api_key="nobody", max_retries=0), "plain")
     with pytest.raises(openai.BadRequestError, match="Temperature must be between 0 and 2"):
         called(here.client(), "plain", temperature=1e9)

@@ -70,8 +70,9 @@ class Layers:
                     items[name] = self.merged(items[name], part, below)
                 else:
                     items[name] = self._alone(part, below)
-                    if inherited:
-                        self._newcomers[part.key] = name, inherited
+                    # What a mistyped item lacks further below is inherited, too.
+                    lacking = [part, *(_below(part) if nearest(name, inherited) else ())]
+                    self._newcomers |= {each.key: (name, inherited) for each in lacking if inherited}
             return _list(over, items.values())
         return self._alone(over, path)
 
@@ -101,6 +102,12 @@ def _mapping(like: Node, parts: dict[str | int, Node]) -> Node:
 def _list(like: Node, items: Iterable[Node]) -> Node:
     parts: dict[str | int, Node] = dict(enumerate(items))
     return replace(like, value=[part.value for part in parts.values()], parts=parts)
+
+
+def _below(node: Node) -> Iterator[Node]:
+    for part in node.parts.values():
+        yield part
+        yield from _below(part)
 
 
 def _is_named(tree: Tree) -> bool:

@@ -148,10 +148,13 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
         mistakes: list[Problem] = []
         found[key] = source, _checked(Platform, source.tree, source, mistakes)
         new: list[str] = []  # Items whose name may be mistyped: all that they seem to lack is one mistake.
+        told: set[str] = set()
         for problem in mistakes:
             advice = layers.advice(problem.where) if _is_missing(problem) else ""
             new += [f"{problem.path}."] if advice else []
-            if not (_is_missing(problem) and problem.path.startswith(tuple(new))):
+            is_told = advice in told or (_is_missing(problem) and problem.path.startswith(tuple(new)))
+            told |= {advice} if "did you mean" in advice else set()
+            if not is_told:
                 every.append(replace(problem, do=advice or problem.do))
     # Behind a mistyped key it is not found what overlays lie over, and they seem to lack the rest of it.
     is_mistyped = any(each.what.startswith("unknown key") for each in (*problems, *every))

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from urllib.parse import SplitResult, urlsplit
 
+from policies.guardrails.rules.credentials import BARE_USERINFO, KNOWN
 from policies.guardrails.rules.datasets import Folder
 
 from ..definition.datasets import HostPathDataset
@@ -19,6 +20,8 @@ from .references import servers_that_reach_something_exist
 _NAMED = re.compile(r"(?:^|[\s;&])(?:--?([A-Za-z][\w-]*)|([A-Za-z_]\w*)(?==))(?:=\$\((\w+)\))?")
 """An option in a word of a command, or what a shell is told to set; and the variable that it is set to."""
 _SECRET_NAME = re.compile(r"PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL", re.IGNORECASE)
+
+_IN_ADDRESS = dict(KNOWN)["a password in an address"]
 
 
 def host_paths_are_for_local_environments(stack: Stack) -> Iterator[Problem]:
@@ -63,8 +66,13 @@ def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
         if where[0] == "environment"
     }
     for place, name in variables.items():
+        value = str(stack.source.get(place))
         if _SECRET_NAME.search(name):
             yield _secret(stack, place, name)
+        elif _IN_ADDRESS.search(value) or (name.lower().endswith("_proxy") and BARE_USERINFO.match(value)):
+            what = f"{name} holds a password, and the definition is no place for one"
+            do = "Take it out, and change it; what needs one reads it out of a Secret (secretEnvironment of a server)."
+            yield stack.source.problem(place, what, do=do)
     for index, server in enumerate(stack.platform.servers):
         secret = {name for where, name in server.variables.items() if where[0] == "secretEnvironment"}
         for key, words in server.words.items():

@@ -18,6 +18,15 @@ from ..problems import Problem, count_of, listed
 from ..stack import Definition, Stack
 from .references import models_name_servers_and_pools_that_exist, servers_that_reach_something_exist, suggestion
 
+_VERSION = re.compile(r"v?[0-9]+(\.[0-9]+)+")
+_ENDS = "ends at once, with an option that it does not know"
+_LEAST: dict[str, tuple[tuple[int, ...], str]] = {
+    "vllm": ((0, 18), _ENDS),
+    "sglang": ((0, 4), _ENDS),
+    "nim": ((2, 0), _ENDS),
+    "dynamo": ((1, 2, 1), "ignores variables, and cuts streams short"),
+}
+"""Of engines: the least version, and what an older one does. What for: docs/openai.md, "Versions of engines"."""
 _PLACEHOLDER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
 """Capitals alone: in words of a shell, $(date) is its own."""
 
@@ -145,6 +154,20 @@ def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[P
         yield stack.source.problem(where, f"{what}: replicas of {listed(pools)} have {there_are}", do=do)
 
 
+def attention_heads_are_spread_evenly(stack: Stack) -> Iterator[Problem]:
+    """Engines end at once where a model's attention heads cannot be divided among the devices."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server, OpenaiServer) or isinstance(server.openai, CustomSettings):
+            continue
+        size = server.openai.tensor_parallel_size
+        if size & (size - 1):
+            what = f"tensorParallelSize {size} of {server.name} divides the attention heads of few models"
+            why = "Most have a power of two of them, and an engine ends at once where they cannot be shared out evenly."
+            do = "Write 2, 4 or 8, unless num_attention_heads in the model's config.json is a multiple of it."
+            where = ("servers", index, "openai", "tensorParallelSize")
+            yield stack.source.problem(where, what, why, do, severity="advisory")
+
+
 def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
     """The time in a queue is a series of Triton's; each engine has others."""
     for path, server, pool in stack.pools():
@@ -171,6 +194,26 @@ def engines_on_processors_are_built_for_them(stack: Stack) -> Iterator[Problem]:
             why = f"{engine} runs there by a build of its own for processors, and no other."
             do = f"{do} If image {server.image} is such a build, all is well."
             yield stack.source.problem(where, what, why, do, severity="advisory")
+
+
+def engines_are_of_versions_that_know_their_options(stack: Stack) -> Iterator[Problem]:
+    """Tidegate sets options and variables that older versions do not know. A digest tells of no version."""
+    images = {image.name: (index, image) for index, image in enumerate(stack.platform.images)}
+    told: set[int] = set()
+    for server in stack.platform.servers:
+        if not isinstance(server, OpenaiServer) or server.image not in images:
+            continue
+        (index, image), engine = images[server.image], server.openai.engine
+        least, older = _LEAST.get(engine, ((), ""))
+        found = _VERSION.match(image.tag)
+        if index not in told and found and tuple(map(int, found[0].lstrip("v").split("."))) < least:
+            told.add(index)
+            what = f"the image of {server.name} is {image.tag}"
+            what = f"{what}, and engine {engine} has to be {'.'.join(map(str, least))} or later"
+            do = "Take a newer one. Where the image's tag tells no version of the engine, all is well."
+            yield stack.source.problem(
+                ("images", index, "tag"), what, f"An older one {older}.", do, severity="advisory"
+            )
 
 
 def what_a_command_holds_is_filled_in(stack: Stack) -> Iterator[Problem]:

@@ -387,6 +387,7 @@ async def test_a_model_that_hangs_leaves_places_for_others(tmp_path: Path) -> No
         await until(lambda: (places.in_flight, places.waiting) == (0, 0))
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_caller_who_asks_for_much_leaves_places_for_others(tmp_path: Path) -> None:
     names = [f"m{number}" for number in range(12)]
     models = [routing.Model(name=name, server="vision", pool="main") for name in [*names, MODEL]]

@@ -182,6 +182,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_takes_what_still_comes(tmp
             await here.ask()
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_bad_table_is_refused_and_the_last_good_one_stays(here: RunningProxy) -> None:
     [routes, rules] = here.proxy.config.watched[:2]
     for bad in ("", "{", "[]", '{"version":2}', '{"version":1,"environment":"x","servers":[],"models":[{}]}'):
@@ -195,6 +196,7 @@ async def test_a_bad_table_is_refused_and_the_last_good_one_stays(here: RunningP
     assert (await here.ask()).status == 404, "new rules count at once"
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_reload_drops_no_call_in_flight(here: RunningProxy) -> None:
     go_on = asyncio.Event()
     here.replica.act = answering(go_on=go_on)

@@ -38,6 +38,7 @@ async def test_callers_who_leave_take_no_ports_that_others_need(here: RunningPro
     assert (await here.ask()).status == 200
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 @pytest.mark.parametrize("leaves", ["at once", "by its own deadline"])
 async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: str

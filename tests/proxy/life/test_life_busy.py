@@ -55,8 +55,8 @@ async def test_probes_answer_while_many_models_are_scraped(tmp_path: Path) -> No
         assert len(found["tidegate_proxy_request_seconds"].samples) == MODELS * 18
 
 
-async def test_a_folder_of_many_keys_is_looked_at_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate_proxy.config.LOOK_SECONDS", 3600)  # nobody but the test looks
+@pytest.mark.usefixtures("nobody_else_looks")
+async def test_a_folder_of_many_keys_is_looked_at_elsewhere(tmp_path: Path) -> None:
     async with running_proxy(tmp_path) as here:
         for number in range(KEYS):
             (tmp_path / "api-keys" / f"p{number}").write_text("")

@@ -117,3 +117,10 @@ def test_no_replica_goes_for_what_prometheus_does_not_know(
 ) -> None:
     both = [*series_in(NAMESPACE, Case("", "", series)), *series_in("elsewhere", Case("", "", TOLD))]
     assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[3], wanted))
+
+
+def test_each_figure_of_a_pool_of_none_that_nobody_calls_is_nought(queries: list[str], tmp_path: Path) -> None:
+    alone = series_in(NAMESPACE, Case("", "", {**IDLE, PROXIES: "0x30"}))
+    assert not promtool_test(
+        tmp_path, *alone, promql_expr_test=[each for it in queries for each in samples(it, {10: 0})]
+    )

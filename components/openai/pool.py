@@ -14,7 +14,7 @@ from ..eviction import lease_ports, policy_sidecars, policy_volumes
 from ..gpu_placement import GpuPlacement
 from ..values import joined, none_if_empty, of_kind, quotient
 from . import frontends
-from .engines import Engine, Served, by_engine, of_model, said_variables
+from .engines import Engine, Served, by_engine, of_model
 from .relay import HOME, relay
 from .server import OpenaiServerArgs
 from .sleep import sleep_settings, sleepers
@@ -82,7 +82,7 @@ def _engine(
         pool.server.image,
         pool.every_pod,
         {port: number},
-        joined(pods.variables(HOME), engine.variables(it, served), said_variables(it)),
+        joined(pods.variables(HOME), engine.variables(it, served), server_pool.said_variables(it)),
         command=engine.command(it),
         args=none_if_empty(engine.arguments(it, served)),
         resources=placement.resources(args.resources, args.scratch),

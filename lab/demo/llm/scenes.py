@@ -271,6 +271,7 @@ def cost(stage: LanguageStage) -> Outcome:
         f"{_met(rate >= RATE_GOAL)}), first token after {first:.2f} times as long (goal {FIRST_GOAL} or less: "
         f"{_met(first <= FIRST_GOAL)})",
         f"tokens × {rate:.3f} (goal {RATE_GOAL} or more), first token × {first:.2f} (goal {FIRST_GOAL} or less)",
+        met=rate >= RATE_GOAL and first <= FIRST_GOAL,
     )
 
 

@@ -227,6 +227,10 @@ demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the comm
 demo-llm: .test ## Show language models: NVIDIA Dynamo without a GPU, OpenAI's client, shares, kills, updates, and what the proxy costs
 	@$(TEST) -m lab.demo llm
 
+.PHONY: demo-llm-up
+demo-llm-up: .test ## The same models, left running, with lines to try with OpenAI's clients, until Ctrl-C
+	@$(TEST) -m lab.demo llm-up
+
 .PHONY: demo-scaling
 demo-scaling: .test ## Show a pool and a proxy scale under a wave of load: real KEDA, metrics-server, Triton (a quarter of an hour; builds them first)
 	@$(TEST) -m lab.demo scaling

@@ -1,5 +1,5 @@
 """`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life, `llm` language models; `up`,
-`lifecycle-up` let it run."""
+`lifecycle-up` and `llm-up` let it run."""
 
 import shutil
 import signal
@@ -28,7 +28,7 @@ from .lifecycle.stage import LifeStage
 from .lifecycle.stage import introduce as introduce_life
 from .lifecycle.world import World, world
 from .llm import scenes as language
-from .llm.plane import language_plane
+from .llm.plane import LanguagePlane, language_plane
 from .scaling.scenes import SCENES as SCALING
 from .scaling.scenes import staged
 from .scaling.world import scaled_platform
@@ -84,7 +84,15 @@ def language_models() -> None:
     with _ending(show), _running(show, LANGUAGE, language_plane) as made:
         language.introduce(made, show)
         played = playing.play(language.LanguageStage(made, show), show, language.SCENES, made.check)
-    playing.report(played, time.monotonic() - begun, show, "More of it: docs/openai.md")
+    playing.report(played, time.monotonic() - begun, show, "To try it yourself: make demo-llm-up")
+
+
+@app.command("llm-up")
+def language_models_up() -> None:
+    """Leave language models running, and print what to try with OpenAI's clients, until Ctrl-C."""
+    show = Show(Console())
+    with _ending(show, wanted=True), _running(show, LANGUAGE, language_plane, leave_logs=True) as made:
+        _stay(made, language.to_try(made), show)
 
 
 @app.command()
@@ -143,7 +151,10 @@ def _scraped(made: LocalEnvironment) -> Iterator[Prometheus | None]:
 
 
 def _stay(
-    made: LocalEnvironment | World, said: str, show: Show, news: Callable[[], Iterable[str]] = lambda: ()
+    made: LocalEnvironment | World | LanguagePlane,
+    said: str,
+    show: Show,
+    news: Callable[[], Iterable[str]] = lambda: (),
 ) -> NoReturn:
     """Print what there is to try, start again what ends, and tell that and other news, as long as nobody ends it."""
     log = made.root / "demo.log"

@@ -65,7 +65,7 @@ class Show:
         self.console.print(Text(f"      {word:<7}") + bar(listing, width), no_wrap=True, overflow="crop")
 
     def outcome(self, text: str, seconds: float, met: bool) -> None:
-        """Print what came of a scene that held what it claims; `met`: and whose figures are as good as they should be."""
+        """Print what came of a scene that held what it claims; `met`: and whose figures are what they should be."""
         sign = Text("✔", "bold green") if met else Text("!", "bold yellow")
         self._inside(Text.assemble(text, (f"  ({seconds:.1f} s)", "dim")), sign)
 

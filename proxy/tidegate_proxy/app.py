@@ -40,7 +40,10 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         problem = _problem(request, request_id, error)
         meter.problem(problem)
         headers = {name.decode(): value.decode() for name, value in problem.headers()}
-        media_type, body = tell_problem(_below_root(request), problem, request_id)
+        path = _below_root(request)
+        if problem.reason == "unknown-url":  # a client reads its own protocol, also where that is below another address
+            path = _root_lacking(path) + path
+        media_type, body = tell_problem(path, problem, request_id)
         return Response(body, problem.type.status, headers, media_type)
 
     for error in (Problem, HTTPException, Exception):
@@ -151,6 +154,11 @@ def _below_root(request: Request) -> str:
     return path.removeprefix(request.scope["root_path"])
 
 
+def _root_lacking(path: str) -> str:
+    """Return what has to stand before a path for it to be a call; nothing where that would be none either."""
+    return next((kind.root for kind in KINDS.values() if kind.understand(kind.root + path)), "")
+
+
 def _misspelling(request: Request) -> Problem:
     """Return what is told of an address that no call has."""
     why = f"No call is spelled like this one. See {request.base_url}docs."
@@ -179,8 +187,8 @@ def _problem(request: Request, request_id: str, error: Exception) -> Problem:
         return Problem(ProblemType.METHOD, f"This address takes {allow}.", allow=allow)
     if isinstance(error, HTTPException) and error.status_code == 404:
         path = request.url.path[:200]
-        why, below = f"Nothing is called {path!r} here.", _below_root(request)
-        if root := next((kind.root for kind in KINDS.values() if kind.understand(kind.root + below)), ""):
+        why = f"Nothing is called {path!r} here."
+        if root := _root_lacking(_below_root(request)):
             why = f"{why} There is one below {root}: does your client's address, its base_url, end in it?"
         return Problem(ProblemType.UNKNOWN, f"{why} See {request.base_url}docs.", reason="unknown-url")
     log.error("request %s met a defect", request_id, exc_info=error)

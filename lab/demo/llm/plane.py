@@ -28,6 +28,7 @@ DEFINITION = Path(__file__).with_name("inference.yaml")
 CHAT, CODE, FAST = "chat", "code", "fast"  # Its models.
 NEWER, OF_CODE, OF_FAST = "chat-green", "code-main", "fast-main"  # Pools of it.
 CALLER = "visitor"
+PROXY = "proxy"  # What it is called among the parts.
 SEEN_SECONDS = LOOKUP_SECONDS + 0.5  # In which a proxy has seen that a replica has come, or that it goes.
 
 
@@ -66,6 +67,25 @@ class LanguagePlane(Parts):
         return {each.version: each.weight for model in self.table.models for each in model.versions}
 
     # --- what a cluster does
+    def start_proxy(self, ports: tuple[int, int, int] | None = None) -> None:
+        """Run the proxy, at these ports where it takes the place of another."""
+        self._stacks[PROXY] = stack = ExitStack()
+        made = proxy(self.root / PROXY, settings={"api_keys": "true"}, ports=ports, names=self.names)
+        self.proxy = stack.enter_context(made)
+
+    def start_again(self, part: str) -> None:
+        """Start a part that has ended, in its old place. Raises ProcessError."""
+        pod, _, model = part.partition(" ")
+        if part == PROXY:
+            self._stacks[PROXY].close()
+            self.start_proxy(self.proxy.ports)
+            return
+        [replica] = (pool.replicas[pod] for pool in self.pools.values() if pod in pool.replicas)
+        if model:
+            replica.start_again(model)
+        else:
+            replica.start_frontend_again()
+
     def start(self, name: str) -> str:
         """Run one more replica of a pool, and list it once it is ready, as a cluster does; return its name."""
         pool = self.pools[name]
@@ -89,7 +109,7 @@ class LanguagePlane(Parts):
     def limit(self, tokens_per_minute: int | None = None) -> None:
         """Have the proxy limit how many tokens a caller may use of a model."""
         limit = self._access.rate_limit.model_copy(update={"tokens_per_minute": tokens_per_minute})
-        write_tables(self.root / "proxy", self._access.model_copy(update={"rate_limit": limit}))
+        write_tables(self.root / PROXY, self._access.model_copy(update={"rate_limit": limit}))
 
     def _list(self) -> None:
         ports = {pool.host: [(HOST, each.http_port) for each in pool.replicas.values()] for pool in self.pools.values()}
@@ -116,7 +136,7 @@ class LanguagePlane(Parts):
             self.pools[f"{server.name}-{pool.name}"] = _Pool(
                 hosts[server.name, pool.name], pool.replicas or 1, options, served
             )
-        folder = self.root / "proxy"
+        folder = self.root / PROXY
         self.names.parent.mkdir(parents=True)
         (folder / "api-keys").mkdir(parents=True)
         (folder / "api-keys" / CALLER).write_text(hash_line(self.key) + "\n", "utf-8")
@@ -137,7 +157,7 @@ class LanguagePlane(Parts):
     @property
     def parts(self) -> dict[str, Process]:
         """Its processes, by their names."""
-        found = {"proxy": self.proxy.process}
+        found = {PROXY: self.proxy.process}
         for name, made in (each for pool in self.pools.values() for each in pool.replicas.items()):
             found |= {name: made.process} | {f"{name} {model}": worker for model, worker in made.workers.items()}
         return found
@@ -155,7 +175,7 @@ def language_plane(root: Path) -> Iterator[LanguagePlane]:
         for name, pool in made.pools.items():
             for _ in range(pool.count if name != OF_FAST else 0):
                 made.start(name)
-        with proxy(root / "proxy", settings={"api_keys": "true"}, names=made.names) as made.proxy:
-            yield made
+        made.start_proxy()
+        yield made
     finally:
         made.close()

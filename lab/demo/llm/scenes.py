@@ -1,7 +1,10 @@
 """The scenes: two models, shares of versions, streams, a limit on tokens, a worker that is killed, a rolling update."""
 
+import json
 import os
+import shlex
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,6 +33,14 @@ WITHOUT_SECONDS = 14.0
 TOKENS_A_MINUTE = 600
 RATE_GOAL, FIRST_GOAL = 0.97, 1.1
 PAUSE_SECONDS = 0.05
+MESSAGES: list[Any] = [{"role": "user", "content": "word1 word2 word3"}]
+_CLIENT = f"""\
+import openai
+client = openai.OpenAI()
+for _ in range(5):
+    answer = client.chat.completions.create(model="{CHAT}", messages={MESSAGES}, max_tokens=8)
+    print(answer.model, answer.choices[0].message.content)
+"""
 
 
 def introduce(plane: LanguagePlane, show: Show) -> None:
@@ -43,6 +54,22 @@ def introduce(plane: LanguagePlane, show: Show) -> None:
         f"Of 100 calls of {CHAT} {shares}; each version has a pool of its own. Callers use OpenAI's own Python client, "
         "unmodified, which does not come again by itself here."
     )
+
+
+def to_try(plane: LanguagePlane) -> str:
+    """Return sentences that end with a colon, each with its command below; the first one sets what others read."""
+    url, key, python = f"http://{plane.proxy.http}", plane.key, shlex.quote(sys.executable)
+    call = 'curl -s -H "Authorization: Bearer $OPENAI_API_KEY" "$OPENAI_BASE_URL'
+    said = json.dumps({"model": CODE, "messages": MESSAGES, "max_tokens": 20, "stream": True})
+    commands = {
+        "In another terminal, first of all; OpenAI's clients read both":
+            f"export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
+        "Which models there are for you": f'{call}/models"',
+        "An answer, word by word": f"{call}/chat/completions\" -N -H 'Content-Type: application/json' -d '{said}'",
+        "OpenAI's own client, whose calls two versions share": f"{python} - <<'END'\n{_CLIENT}END",
+        "What the proxy has counted of tokens": f"curl -s http://{plane.proxy.admin}/metrics | grep tokens_total",
+    }  # fmt: skip
+    return "\n\n".join(f"{sentence}:\n{command}" for sentence, command in commands.items())
 
 
 @dataclass
@@ -59,7 +86,7 @@ class LanguageStage:
     def chat(self, model: str = CHAT, tokens: int = 8, client: openai.OpenAI | None = None, **more: Any) -> Any:
         """Have a model answer in so many tokens; raises openai.OpenAIError."""
         return (client or self.client).chat.completions.create(
-            model=model, messages=[{"role": "user", "content": "word1 word2 word3"}], max_tokens=tokens, **more
+            model=model, messages=MESSAGES, max_tokens=tokens, **more
         )
 
     @contextmanager

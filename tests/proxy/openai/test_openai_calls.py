@@ -140,8 +140,8 @@ async def test_elsewhere_problems_are_told_as_ever(here: RunningProxy) -> None:
 async def test_a_client_whose_address_lacks_the_root_of_the_api_is_told_so(here: RunningProxy) -> None:
     for path in ("/chat/completions", "/embeddings"):
         reply = await here.ask(request(path, body("plain")))
-        assert reply.status == 404
-        assert "below /v1: does your client's address, its base_url, end in it?" in reply.json()["detail"]
+        assert error(reply) == (404, "invalid_request_error", "unknown_url")
+        assert "below /v1: does your client's address, its base_url, end in it?" in reply.json()["error"]["message"]
     assert "base_url" not in (await here.ask(request("/nothing"))).json()["detail"]
 
 

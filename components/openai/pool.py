@@ -87,7 +87,7 @@ class OpenaiPool(pulumi.ComponentResource):
 def _triggers(server: OpenaiServerArgs, metadata: Any, scaling: QueueScaling) -> list[dict[str, Any]]:
     of_pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+"'
 
-    def asked(waiting: tuple[str, ...], running: tuple[str, ...]) -> list[dict[str, Any]]:
+    def asked(waiting: tuple[str, ...], running: tuple[str, ...], otherwise: str = "") -> list[dict[str, Any]]:
         # Replicas that are enough have no queue, and would go for want of one: so many stay as hold what runs, each
         # the most that one has held of late. Where nothing has waited for an hour, that is not known to be the most.
         most = f"clamp_min({over(running, of_pods, 'max max', '1h')}, 1)"
@@ -95,15 +95,16 @@ def _triggers(server: OpenaiServerArgs, metadata: Any, scaling: QueueScaling) ->
         held = f"100 * ({over(running, of_pods, 'sum avg', '2m')}) / {most} * {is_known}"
         waits = over(waiting, of_pods, "sum avg", "2m")
         return [
-            trigger(scaling, waits, f"{scaling.waiting_requests}", "AverageValue"),
-            trigger(scaling, held, _FULL_PERCENT, "AverageValue"),
+            trigger(scaling, f"{waits}{otherwise}", f"{scaling.waiting_requests}", "AverageValue"),
+            trigger(scaling, f"{held}{otherwise}", _FULL_PERCENT, "AverageValue"),
         ]
 
     return of_kind(
         server.openai,
         CustomSettings,
         lambda it: asked((it.waiting_metric,), (it.running_metric,)),
-        lambda: asked(WAITING, RUNNING),
+        # None where an engine was not called yet, which may have no series of it.
+        lambda: asked(WAITING, RUNNING, f" or 0 * sum(tidegate_engine_up{{{of_pods}}} == 1)"),
     )
 
 

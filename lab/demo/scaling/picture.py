@@ -7,7 +7,7 @@ from statistics import median, quantiles
 from tidegate_eviction.simulate.report import figure
 
 from .wave import Wave
-from .world import BUSY, PROXY, RARE
+from .world import BUSY, CHAT, PROXY, RARE
 
 _SLOT_SECONDS = 3
 
@@ -23,7 +23,7 @@ def draw(wave: Wave, file: Path, title: str) -> None:
         load.step(at, [sample.callers for sample in wave.samples], where="post", label="callers at work")
         load.plot(middle, [len(slots[slot]) / _SLOT_SECONDS for slot in sorted(slots)], label="calls a second")
         load.set(ylabel="load")
-        for name, colour in ((BUSY, "#1f77b4"), (RARE, "#2ca02c"), (PROXY, "#d62728")):
+        for name, colour in ((BUSY, "#1f77b4"), (RARE, "#2ca02c"), (CHAT, "#9467bd"), (PROXY, "#d62728")):
             wanted = [sample.wanted.get(name, 0) for sample in wave.samples]
             replicas.step(at, wanted, ":", where="post", color=colour)
             serving = [sample.serving[name] for sample in wave.samples]

@@ -202,5 +202,5 @@ def _language(stage: ScalingStage) -> Outcome:
 def _picture(stage: ScalingStage) -> Outcome:
     """The picture."""
     stage.picture.parent.mkdir(parents=True, exist_ok=True)
-    draw(stage.wave, stage.picture, "A wave of load: real KEDA and Triton on one machine, simulated nodes, no GPU")
+    draw(stage.wave, stage.picture, "Waves of load: real KEDA, Triton, Dynamo on one machine, simulated nodes, no GPU")
     return Outcome(f"{stage.picture}", str(stage.picture))

@@ -7,13 +7,14 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts.labels import LOADING, ROLE
 
 from stacks.definition.base import CpuScaling
+from stacks.definition.servers import ContainerVariables
 
 from . import pods
 from .args import GRACE_SECONDS, PoolContext, ServerArgs, VolumeRepositoryArgs
 from .gpu_placement import GpuPlacement
 from .identity import pod_labels
 from .place import Texts, service_account
-from .values import either, joined, merged, none_if_empty, of_kind, total, when, whole
+from .values import each, either, joined, merged, none_if_empty, of_kind, total, when, whole
 
 
 def pod_spec(
@@ -47,6 +48,20 @@ def pod_spec(
         ),
         **more,
     )
+
+
+def said_variables(said: ContainerVariables) -> list[k8s.core.v1.EnvVarArgs] | None:
+    """Return the environment variables that the definition says of a server's container."""
+    secret = each(
+        said.secret_environment,
+        lambda one: k8s.core.v1.EnvVarArgs(
+            name=one.name,
+            value_from=k8s.core.v1.EnvVarSourceArgs(
+                secret_key_ref=k8s.core.v1.SecretKeySelectorArgs(name=one.secret, key=one.key)
+            ),
+        ),
+    )
+    return joined(pods.variables(said.environment), secret)
 
 
 def mounts(server: ServerArgs, repository_root: str) -> list[k8s.core.v1.VolumeMountArgs]:

@@ -24,4 +24,8 @@ def examples(full: int) -> hypothesis.settings:
 
     It decorates a property, or is the `parent` of further settings.
     """
-    return hypothesis.settings(max_examples=full if _thorough else max(LEAST, full // 8), deadline=None)
+    return hypothesis.settings(
+        max_examples=full if _thorough else max(LEAST, full // 8),
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],  # that is the machine, as a deadline would be
+    )

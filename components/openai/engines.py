@@ -23,7 +23,7 @@ from stacks.definition.openai import (
 from .. import pods
 from ..args import ObjectStoreRepositoryArgs, PoolArgs, PoolContext, ServerArgs, repository_root
 from ..server_pool import mounts
-from ..values import each, either, equals, flat, if_true, joined, none_if_empty, of_kind, of_kinds, when
+from ..values import either, equals, flat, if_true, joined, none_if_empty, of_kind, of_kinds, when
 from .frontends import NAMESPACE, discovery
 from .relay import HOME, NO_GPU
 
@@ -316,20 +316,6 @@ def by_engine(settings: EngineSettings, make: Callable[[Engine, Any], Made | Non
 
 
 _ENGINES: Final[tuple[Engine, ...]] = (_Dynamo(), _Vllm(), _Sglang(), _Nim(), _Custom())
-
-
-def said_variables(it: EngineSettings) -> Variables:
-    """Return the environment variables that the definition says."""
-    secret = each(
-        it.secret_environment,
-        lambda one: k8s.core.v1.EnvVarArgs(
-            name=one.name,
-            value_from=k8s.core.v1.EnvVarSourceArgs(
-                secret_key_ref=k8s.core.v1.SecretKeySelectorArgs(name=one.secret, key=one.key)
-            ),
-        ),
-    )
-    return joined(pods.variables(it.environment), secret)
 
 
 def _address(path: str, port: int = openai.HTTP_PORT) -> str:

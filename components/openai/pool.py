@@ -16,7 +16,7 @@ from ..gpu_placement import GpuPlacement
 from ..queue_scaling import queue_autoscaler, trigger
 from ..values import joined, none_if_empty, of_kind, quotient
 from . import frontends
-from .engines import Engine, Served, by_engine, of_model, said_variables
+from .engines import Engine, Served, by_engine, of_model
 from .relay import HOME, relay
 from .series import RUNNING, WAITING, over
 from .server import OpenaiServerArgs
@@ -119,7 +119,7 @@ def _engine(
         pool.server.image,
         pool.every_pod,
         {port: number},
-        joined(pods.variables(HOME), engine.variables(it, served), said_variables(it)),
+        joined(pods.variables(HOME), engine.variables(it, served), server_pool.said_variables(it)),
         command=engine.command(it),
         args=none_if_empty(engine.arguments(it, served)),
         resources=placement.resources(args.resources, args.scratch),

@@ -16,7 +16,7 @@ from ..args import PoolContext, repository_root
 from ..eviction import settings_map
 from ..gpu_placement import GpuPlacement
 from ..values import in_bytes, joined, of_kind, when
-from .engines import of_one, said_variables, vllm_arguments
+from .engines import of_one, vllm_arguments
 from .relay import HOME
 from .server import OpenaiServerArgs
 
@@ -32,7 +32,7 @@ def sleepers(pool: PoolContext, server: OpenaiServerArgs, placement: GpuPlacemen
         server.image,
         pool.every_pod,
         {"http": openai.HTTP_PORT},
-        joined(pods.variables(HOME), said_variables(server.openai)),
+        joined(pods.variables(HOME), server_pool.said_variables(server.openai)),
         command=["python3", eviction_process.ENGINES_PROGRAM],
         # Every address, this port, and the seconds that processes may take to end.
         args=["", f"{openai.HTTP_PORT}", f"{server.openai.exit_timeout_seconds}"],

@@ -218,7 +218,7 @@ def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement
                 AzureIdentity,
                 lambda _: [k8s.core.v1.EnvVarArgs(name="AZURE_STORAGE_AUTH_TYPE", value="default")],
             ),
-            pods.variables(server.triton.environment),
+            server_pool.said_variables(server.triton),
         ),
         resources=placement.resources(args.resources, args.scratch),
         # A probe every ten seconds, for as long as a start may take.
@@ -242,7 +242,7 @@ def _bucket_variables(server: TritonServerArgs, args: PoolArgs) -> list[k8s.core
     return of_kind(
         server.repository,
         ObjectStoreRepositoryArgs,
-        lambda _: staging.if_staged(args, lambda _: pods.variables(server.triton.environment), lambda: None),
+        lambda _: staging.if_staged(args, lambda _: server_pool.said_variables(server.triton), lambda: None),
     )
 
 

@@ -12,7 +12,6 @@ from .base import (
     DnsLabel,
     EnvironmentName,
     Labels,
-    ObjectName,
     Resources,
     Section,
     Text,
@@ -21,7 +20,7 @@ from .base import (
 )
 from .pods import Toleration
 from .pools import OnDemand, Pool
-from .servers import Server
+from .servers import ContainerVariables, SecretVariable, Server
 from .sleep import SET_BY_SLEEP, Sleep
 
 # Argument of an engine → the key that sets it, where one does.
@@ -60,18 +59,14 @@ _OURS = (
 )
 
 
-class SecretVariable(Section):
-    """An environment variable whose value is in a Secret of the environment's namespace."""
+class EngineSecret(SecretVariable):
+    """An environment variable of an engine whose value is in a Secret of the environment's namespace."""
 
     name: Annotated[EnvironmentName, Without(_OURS, _SET_BY_US)]
     """Its name, such as HF_TOKEN or NGC_API_KEY."""
-    secret: ObjectName
-    """Name of the Secret, which is there already."""
-    key: Annotated[str, form(r"^[-._a-zA-Z0-9]{1,253}$", "letters, digits, dashes, dots, underscores")]
-    """Key of the value in it."""
 
 
-class EngineSettings(Section):
+class EngineSettings(ContainerVariables):
     """What the settings of every engine have in common."""
 
     reads_object_storage: ClassVar[bool] = True  # Whether it loads models straight from there.
@@ -90,17 +85,10 @@ class EngineSettings(Section):
     """Tokens of prompt and answer together; what the model can without it."""
     environment: Annotated[dict[EnvironmentName, str], Without(_OURS, _SET_BY_US)] = Field(default_factory=dict)
     """Environment variables of the engine's container. Never a secret."""
-    secret_environment: tuple[SecretVariable, ...] = ()
+    secret_environment: tuple[EngineSecret, ...] = ()
     """Those that are secret."""
     exit_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 120
     """How long streams in flight may take to end when a replica stops."""
-
-    @model_validator(mode="after")
-    def _no_variable_is_secret_and_plain(self) -> Self:
-        """A container has each environment variable once."""
-        for name in sorted({*self.environment} & {each.name for each in self.secret_environment}):
-            raise ValueError(f"{name} stands in environment and in secretEnvironment: say it once")
-        return self
 
 
 class ExtraArguments(Section):
@@ -290,10 +278,7 @@ class OpenaiServer(Server):
     @property
     def variables(self) -> Mapping[tuple[str, str | int], str]:
         """Environment variables of the engine's container."""
-        found: dict[tuple[str, str | int], str] = {("environment", name): name for name in self.openai.environment}
-        for number, variable in enumerate(self.openai.secret_environment):
-            found["secretEnvironment", number] = variable.name
-        return found
+        return self.openai.variables
 
     @property
     def words(self) -> Mapping[str, tuple[str, ...]]:

@@ -1,11 +1,11 @@
 """Inference servers: what servers of every kind have, and the cloud identities of their pods."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from .base import NOT_IN_VALUES, DnsLabel, ObjectName, Renamable, Section, ServiceLabel, form
+from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, ObjectName, Renamable, Section, ServiceLabel, form
 from .datasets import ModelRepository
 from .pools import Pool
 
@@ -44,6 +44,41 @@ class ServerTls(Section):
 
     secret: ObjectName
     """Secret of type kubernetes.io/tls in the environment's namespace; ca.crt in it is what clients trust."""
+
+
+class SecretVariable(Section):
+    """An environment variable whose value is in a Secret of the environment's namespace."""
+
+    name: EnvironmentName
+    """Its name."""
+    secret: ObjectName
+    """Name of the Secret, which is there already."""
+    key: Annotated[str, form(r"^[-._a-zA-Z0-9]{1,253}$", "letters, digits, dashes, dots, underscores")]
+    """Key of the value in it."""
+
+
+class ContainerVariables(Section):
+    """Environment variables of a server's container."""
+
+    environment: dict[EnvironmentName, str] = Field(default_factory=dict)
+    """Those that are no secret."""
+    secret_environment: tuple[SecretVariable, ...] = ()
+    """Those that are secret."""
+
+    @property
+    def variables(self) -> Mapping[tuple[str, str | int], str]:
+        """Names of all, by where they stand."""
+        found: dict[tuple[str, str | int], str] = {("environment", name): name for name in self.environment}
+        for number, variable in enumerate(self.secret_environment):
+            found["secretEnvironment", number] = variable.name
+        return found
+
+    @model_validator(mode="after")
+    def _no_variable_is_secret_and_plain(self) -> Self:
+        """A container has each environment variable once."""
+        for name in sorted({*self.environment} & {each.name for each in self.secret_environment}):
+            raise ValueError(f"{name} stands in environment and in secretEnvironment: say it once")
+        return self
 
 
 class Server(Renamable):

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, Section, Without, form
 from .pools import OnDemand
-from .servers import AzureIdentity, Server, ServerTls
+from .servers import AzureIdentity, ContainerVariables, SecretVariable, Server, ServerTls
 
 
 class LatencyQuantile(Section):
@@ -74,7 +74,17 @@ _ONE_ARGUMENT = "one argument of tritonserver, such as --pinned-memory-pool-byte
 ExtraArgument = Annotated[str, form(r"^--[a-z0-9][a-z0-9-]*(=.*)?$", _ONE_ARGUMENT)]
 
 
-class TritonSettings(Section):
+_OURS = Without("^HOME$", "is a variable that Tidegate sets itself: the root file system is read-only")
+
+
+class TritonSecret(SecretVariable):
+    """An environment variable of Triton whose value is in a Secret of the environment's namespace."""
+
+    name: Annotated[EnvironmentName, _OURS]
+    """Its name, such as AWS_SECRET_ACCESS_KEY."""
+
+
+class TritonSettings(ContainerVariables):
     """How the Triton process runs."""
 
     log_verbose: Annotated[int, Field(ge=0, le=4)] = 0
@@ -95,11 +105,11 @@ class TritonSettings(Section):
     """Encrypts gRPC between the proxy and Triton. (Triton's HTTP endpoint has no TLS.)"""
     extra_arguments: Annotated[tuple[ExtraArgument, ...], NOT_IN_VALUES] = ()
     """Further arguments of tritonserver; not those that Tidegate sets."""
-    environment: Annotated[
-        dict[EnvironmentName, str],
-        Without("^HOME$", "is a variable that Tidegate sets itself: the root file system is read-only"),
-    ] = Field(default_factory=dict)
+    environment: Annotated[dict[EnvironmentName, str], _OURS] = Field(default_factory=dict)
     """Environment variables of the Triton container. Never a secret."""
+    secret_environment: tuple[TritonSecret, ...] = ()
+    """Those that are secret, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a store that knows no cloud
+    identities."""
 
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
@@ -127,7 +137,7 @@ class TritonServer(Server):
     @property
     def variables(self) -> Mapping[tuple[str, str | int], str]:
         """Names of environment variables of the Triton container."""
-        return {("environment", name): name for name in self.triton.environment}
+        return self.triton.variables
 
     @model_validator(mode="after")
     def _strict_readiness_is_for_preloaded_models(self) -> Self:
@@ -142,6 +152,6 @@ class TritonServer(Server):
     @model_validator(mode="after")
     def _environment_leaves_the_identity_alone(self) -> Self:
         """With an identity of Azure, Triton is told to use it."""
-        if isinstance(self.identity, AzureIdentity) and "AZURE_STORAGE_AUTH_TYPE" in self.triton.environment:
+        if isinstance(self.identity, AzureIdentity) and "AZURE_STORAGE_AUTH_TYPE" in self.variables.values():
             raise ValueError("triton.environment may not set AZURE_STORAGE_AUTH_TYPE beside an identity of Azure")
         return self

@@ -14,6 +14,8 @@ from ..stack import Definition, Stack
 
 _MOST_NAMES = 8
 _CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
+# What Triton reads of each, where it has no identity; Google's are a file.
+_KEY_OF_CLOUD = {"aws": "AWS_SECRET_ACCESS_KEY", "azure": "AZURE_STORAGE_KEY"}
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -191,12 +193,13 @@ def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
     for index, server, bucket in stack.buckets():
         scheme = bucket.url.partition(":")[0]
         cloud = _CLOUD_OF_SCHEME[scheme]
-        if server.identity is None:
+        key = _KEY_OF_CLOUD.get(cloud)
+        if server.identity is None and key not in server.variables.values():
             what, place = f'server "{server.name}" reads {scheme}:// without an identity', ("repository", "url")
             why = "Only a public bucket, or credentials that the node gives to every pod, would let it in."
-            do = f"Add identity with cloud: {cloud}."
+            do = f"Add identity with cloud: {cloud}" + (f", or {key} to secretEnvironment." if key else ".")
             yield stack.source.problem(("servers", index, *place), what, why, do, severity="advisory")
-        elif server.identity.cloud != cloud:
+        elif server.identity is not None and server.identity.cloud != cloud:
             what = f'server "{server.name}" reads {scheme}:// with an identity of {server.identity.cloud}'
             do = f"Use an identity with cloud: {cloud}."
             yield stack.source.problem(("servers", index, "identity", "cloud"), what, do=do)

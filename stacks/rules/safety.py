@@ -78,7 +78,7 @@ def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
 
 def _secret(stack: Stack, place: PathInTree, name: str) -> Problem:
     what = f"{name} looks like a secret, and the definition is no place for one"
-    do = "Use the server's identity for object storage; keep credentials in a Secret (kind openai: secretEnvironment)."
+    do = "Use the server's identity for object storage; keep credentials in a Secret (secretEnvironment of the server)."
     return stack.source.problem(place, what, do=do)
 
 

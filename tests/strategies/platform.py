@@ -192,6 +192,7 @@ def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
             "grpcTls": names().map(lambda secret: {"secret": secret}),
             "extraArguments": st.just(["--pinned-memory-pool-byte-size=268435456"]),
             "environment": st.just({"OMP_NUM_THREADS": "4"}),
+            "secretEnvironment": st.just([{"name": "AWS_SECRET_ACCESS_KEY", "secret": "minio", "key": "secret"}]),
         }
     )
     pool_names = draw(st.lists(names(8), min_size=1, max_size=3, unique=True))

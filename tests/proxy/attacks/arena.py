@@ -37,7 +37,7 @@ SECONDS = 5.0  # That an attack takes.
 ATTACKERS = 40  # That have keys.
 PAUSE_SECONDS = 0.02  # Between two calls of the bystander.
 SETTLED_SECONDS = 1.5
-GONE_SECONDS = 10.0  # In which what attackers asked for has ended everywhere, once they have left.
+GONE_SECONDS = 30.0  # In which what attackers asked for has ended everywhere, once they have left.
 COUNTS = "in_flight", "waiting", "replica_in_flight", "lease_waiting", "held_bytes"
 UNDER_WAY = {metrics.PROXY[name].name for name in COUNTS}  # None of these is anything while nobody calls.
 

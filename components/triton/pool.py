@@ -101,6 +101,10 @@ def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[d
     of_pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+"'
     # The policy's own questions are no calls: a pool that nobody calls would never be idle.
     of_calls = f'{of_pods},model!="{triton.MEMORY_MODEL}"'
+    # What is told all the time, whether anybody calls or not.
+    by_proxies = f'tidegate_proxy_in_flight{{namespace="{metadata.namespace}"}}'
+    by_triton = f"nv_pinned_memory_pool_total_bytes{{{of_pods}}}"
+    known = _known(by_proxies, by_triton, f"tidegate_eviction_triton_up{{{of_pods}}}")
 
     def at_server(make: Callable[[str], Made]) -> Made:
         """Return what `make` makes of the labels by which proxies tell of this pool's server."""
@@ -118,7 +122,7 @@ def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[d
                 f"sum(rate(nv_inference_queue_duration_us{{{of_calls}}}[2m])) / 1000"
                 f" / clamp_min(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])), 0.001)"
                 # None where no model was called yet, which Triton has no series of.
-                f" or 0 * sum(tidegate_eviction_triton_up{{{of_pods}}})",
+                " or vector(0)",
                 f"{scaling.queue_milliseconds}",
             ),
             # Calls of the last two minutes that found no room, in per cent of all.
@@ -140,7 +144,23 @@ def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[d
                     _FULL_PERCENT,
                     metric_type="AverageValue",
                 ),
+                trigger(
+                    scaling,
+                    if_true(
+                        scaling.min,
+                        lambda: known,
+                        # A pool of none tells nothing, and nothing is missing: proxies have no replica to call.
+                        lambda: at_proxies(
+                            lambda labels: (
+                                f"{known} or 0 * count({by_proxies})"
+                                f" unless count(tidegate_proxy_replica_in_flight{{{labels}}})"
+                            )
+                        ),
+                    ),
+                    _NEVER_REACHED,
+                ),
             ],
+            lambda: [trigger(scaling, _known(by_proxies, by_triton), _NEVER_REACHED)],
         ),
         if_true(
             scaling.min,
@@ -154,6 +174,15 @@ def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[d
     )
 
 
+def _known(*always: str) -> str:
+    """Return a query for 0 once Prometheus has had these series for a minute, and for nothing where it has not.
+
+    The other figures are 0 for what it does not know. So one that began anew, or does not reach the pods, takes no
+    replica away: that wants all figures.
+    """
+    return f"0 * ({' and '.join(f'count(present_over_time({series}[1m] offset 1m))' for series in always)})"
+
+
 def _busy(told: str, of_calls: str) -> str:
     busy = f"(sum(rate(tidegate_proxy_problems_total{{{told}}}[2m])) or vector(0))"
     answered = f"(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])) or vector(0))"
@@ -163,8 +192,8 @@ def _busy(told: str, of_calls: str) -> str:
 def _room(of_pods: str, of_server: str) -> str:
     in_use = f"max by (model) (max_over_time(tidegate_eviction_model_leases{{{of_pods}}}[2m])) > 0"
     refused = f"increase(tidegate_proxy_model_problems_total{{{of_server},{_NO_ROOM}}}[2m])"
-    takes = f"max by (model) (tidegate_eviction_model_footprint_bytes{{{of_pods}}})"
-    capacity = f'max(tidegate_eviction_bytes{{{of_pods},kind="capacity"}})'
+    takes = f"max by (model) (max_over_time(tidegate_eviction_model_footprint_bytes{{{of_pods}}}[2m]))"
+    capacity = f'max(max_over_time(tidegate_eviction_bytes{{{of_pods},kind="capacity"}}[2m]))'
     return f"100 * sum({takes} and ({in_use} or sum by (model) ({refused}) > 0)) / {capacity} or vector(0)"
 
 

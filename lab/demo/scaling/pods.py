@@ -74,7 +74,7 @@ class Kubelet:
         """Give every pool its ports, which its replicas have in common."""
         self._ports = {pool: free_ports(5) for pool in self.repositories}
         (self.root / "names").mkdir(parents=True)
-        self._tell()
+        self.tell()
 
     def of(self, prefix: str) -> list[Pod]:
         """Return the pods of a workload that take calls."""
@@ -90,12 +90,12 @@ class Kubelet:
         for name in self.pods.keys() - wanted.keys():
             if self.pods[name].left is None:
                 self.pods[name].left = time.monotonic()
-                self._tell()
+                self.tell()
         for pod in [pod for pod in self.pods.values() if pod.left is not None]:
             self._end(pod)
         for name in sorted(wanted.keys() - self.pods.keys()):
             self.pods[name] = self._start(name, wanted[name]["spec"]["nodeName"])
-            self._tell()
+            self.tell()
 
     def close(self) -> None:
         """End all of them at once."""
@@ -116,7 +116,7 @@ class Kubelet:
         else:
             pod.stack.close()
             del self.pods[pod.name]
-            self._tell()
+            self.tell()
 
     def _start(self, name: str, node: str) -> Pod:
         pool, _, number = name.rpartition("-")
@@ -185,7 +185,7 @@ class Kubelet:
     def _names(self) -> Path:
         return self.root / "names" / "pools.json"
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         """Write what DNS says of the pools, and what Prometheus scrapes."""
         table, _ = self._tables()
         pools = {f"{server.name}-{pool.name}": pool for server in table.servers for pool in server.pools}

@@ -100,7 +100,7 @@ class Wave:
         found = platform.cluster.get("statefulsets,deployments", namespace=platform.kubelet.namespace)
         wanted = {each["metadata"]["name"]: each["spec"].get("replicas", 1) for each in found}
         serving = {name: len(platform.kubelet.of(name)) for name in (BUSY, RARE, CHAT, PROXY)}
-        queue, busy, room = (platform.ask(query) or 0.0 for query in platform.queries(BUSY))
+        queue, busy, room = (platform.ask(query) or 0.0 for query in platform.queries(BUSY)[:3])
         self.samples.append(Sample(self.now, self._callers, wanted, serving, queue, busy, room))
         time.sleep(max(0.0, LOOK_SECONDS - (time.monotonic() - begun)))
         return self.samples[-1]

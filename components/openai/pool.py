@@ -89,11 +89,12 @@ def _triggers(server: OpenaiServerArgs, metadata: Any, scaling: QueueScaling) ->
 
     def asked(waiting: tuple[str, ...], running: tuple[str, ...], otherwise: str = "") -> list[dict[str, Any]]:
         # Replicas that are enough have no queue, and would go for want of one: so many stay as hold what runs, each
-        # the most that one has held of late. Where nothing has waited for an hour, that is not known to be the most.
-        most = f"clamp_min({over(running, of_pods, 'max max', '1h')}, 1)"
-        is_known = f"(({over(waiting, of_pods, 'max max', '1h')}) > bool 0)"
-        held = f"100 * ({over(running, of_pods, 'sum avg', '2m')}) / {most} * {is_known}"
-        waits = over(waiting, of_pods, "sum avg", "2m")
+        # the most that one has held of late. Where nothing is known to have waited for an hour, that is not the most.
+        most = f"clamp_min({over(running, of_pods, 'max max', '[1h]')}, 1)"
+        none = f"(({over(waiting, of_pods, 'max max', '[1h]')}) == bool 0)"
+        is_known = f"(({over(waiting, of_pods, 'count present', '[1m] offset 1h')}) > bool 0 or vector(0))"
+        held = f"100 * ({over(running, of_pods, 'sum avg', '[2m]')}) / {most} * (1 - {none} * {is_known})"
+        waits = over(waiting, of_pods, "sum avg", "[2m]")
         return [
             trigger(scaling, f"{waits}{otherwise}", f"{scaling.waiting_requests}", "AverageValue"),
             trigger(scaling, f"{held}{otherwise}", _FULL_PERCENT, "AverageValue"),

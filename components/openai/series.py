@@ -31,7 +31,7 @@ def whichever(names: tuple[str, ...], where: str, by: str, time: str = "") -> st
 def over(names: tuple[str, ...], where: str, made: str, time: str) -> str:
     """Return one figure for all pods, of what they measure under the first of these names that any has.
 
-    `made` says how: a function over the pods, and one over the samples of each in that time, such as "sum avg".
+    `made` says how, such as "sum avg": a function over the pods, and one over the samples of each in a time, "[2m]".
     """
     of_pods, of_samples = made.split()
-    return " or ".join(f"{of_pods}({of_samples}_over_time({name}{{{where}}}[{time}]))" for name in names)
+    return " or ".join(f"{of_pods}({of_samples}_over_time({name}{{{where}}}{time}))" for name in names)

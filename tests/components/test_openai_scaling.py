@@ -51,10 +51,17 @@ def engines(names: tuple[str, str], waiting: tuple[str, ...], running: tuple[str
         (("9x60",), ("4x60",), {10: 9}, {10: 100}),
         (("9x10 0x50", "6x10 0x50"), ("4x60", "4x60"), {10: 15, 14: 0}, {10: 200, 30: 200}),
         (("9x10 0x90", "0x100"), ("4x10 1x90", "4x10 1x90"), {14: 0}, {14: 50, 80: 0}),
-        (("0x60", "0x60"), ("4x60", "3x60"), {30: 0}, {30: 0}),
+        (("0x90", "0x90"), ("4x90", "3x90"), {30: 0}, {30: 175, 80: 0}),
         ((), (), {10: None}, {10: None}),
     ],
-    ids=["idle", "one that is full", "two that are full", "few are left, an hour", "never full", "no series"],
+    ids=[
+        "idle",
+        "one that is full",
+        "two that are full",
+        "few are left, an hour",
+        "never full, for less than an hour, and longer",
+        "no series",
+    ],
 )
 @pytest.mark.parametrize(
     ("names", "pool"), [(VLLM, "agents-planner"), (SGLANG, "agents-planner"), (OWN, "edge-main")], ids=lambda it: it[0]

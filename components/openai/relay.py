@@ -38,7 +38,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"\\n".join(parts))
     def log_message(self, *_):
         pass
-http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
+host, _, port = sys.argv[1].rpartition(":")
+http.server.ThreadingHTTPServer((host, int(port)), Handler).serve_forever()
 """
 _RESOURCES, _DISK = Resources(cpu="10m", memory="64Mi"), "64Mi"
 
@@ -52,7 +53,7 @@ def relay(server: ServerArgs, every_pod: Pods, addresses: list[str]) -> k8s.core
         {"metrics": openai.METRICS_PORT},
         pods.variables({**HOME, **NO_GPU}),
         command=["python3", "-c", RELAY],
-        args=[f"{openai.METRICS_PORT}", *addresses],
+        args=[f":{openai.METRICS_PORT}", *addresses],
         restart_policy="Always",
         resources=pods.container_resources(_RESOURCES, _DISK),
         startup_probe=pods.http_probe("/", "metrics", 1, failures=60),

@@ -232,7 +232,7 @@ demo-llm-up: .test ## The same models, left running, with lines to try with Open
 	@$(TEST) -m lab.demo llm-up
 
 .PHONY: demo-scaling
-demo-scaling: .test ## Show a pool and a proxy scale under a wave of load: real KEDA, metrics-server, Triton (a quarter of an hour; builds them first)
+demo-scaling: .test ## Show pools and a proxy scale under waves of load: real KEDA, metrics-server, Triton, Dynamo (twenty minutes; builds them first)
 	@$(TEST) -m lab.demo scaling
 
 .PHONY: test test-all

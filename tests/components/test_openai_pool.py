@@ -193,7 +193,7 @@ def relaying(folder: Path, relay: dict[str, Any], *engines: int) -> Iterator[str
     """The relay as a process, of what listens at these ports; the address that it listens at."""
     (port,) = free_ports(1)
     addresses = [f"http://127.0.0.1:{engine}/metrics" for engine in engines]
-    words = [sys.executable, *relay["command"][1:], str(port), *addresses]
+    words = [sys.executable, *relay["command"][1:], f"127.0.0.1:{port}", *addresses]
     with running("the relay", words, folder / "relay.log", {"http_proxy": "http://192.0.2.1:9"}) as process:
         process.wait_until(lambda: answers(port, "/"))
         yield f"http://127.0.0.1:{port}"
@@ -209,7 +209,7 @@ def test_the_relay_hands_out_metrics_and_nothing_else_of_an_engine(
     objects: list[KubernetesObject], tmp_path: Path
 ) -> None:
     relay = container(objects, "code-qwen", "metrics")
-    assert relay["args"] == ["8002", "http://127.0.0.1:8000/metrics"]
+    assert relay["args"] == [":8002", "http://127.0.0.1:8000/metrics"]
     engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
     Thread(target=engine.serve_forever, daemon=True).start()
     with relaying(tmp_path, relay, engine.server_port) as address:
@@ -224,7 +224,7 @@ def test_the_relay_hands_out_what_a_frontend_says_while_its_worker_says_nothing(
     objects: list[KubernetesObject], tmp_path: Path
 ) -> None:
     relay = container(objects, "chat-blue", "metrics")
-    assert relay["args"] == ["8002", "http://127.0.0.1:8000/metrics", "http://127.0.0.1:9090/metrics"]
+    assert relay["args"] == [":8002", "http://127.0.0.1:8000/metrics", "http://127.0.0.1:9090/metrics"]
     engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
     Thread(target=engine.serve_forever, daemon=True).start()
     with relaying(tmp_path, relay, engine.server_port, *free_ports(1)) as address:
@@ -333,9 +333,9 @@ def test_shared_frontends_are_several_finish_streams_and_are_replaced_once_the_n
 
 def test_workers_hand_their_own_metrics_out_where_frontends_are_shared(objects: list[KubernetesObject]) -> None:
     relay = container(objects, "agents-planner", "metrics")
-    assert relay["args"] == ["8002", f"http://127.0.0.1:{dynamo.SYSTEM_PORT}/metrics"]
+    assert relay["args"] == [":8002", f"http://127.0.0.1:{dynamo.SYSTEM_PORT}/metrics"]
     (of_frontends,) = template(named(objects, "Deployment", "agents-frontends"))["spec"]["initContainers"]
-    assert of_frontends["args"] == ["8002", "http://127.0.0.1:8000/metrics"]
+    assert of_frontends["args"] == [":8002", "http://127.0.0.1:8000/metrics"]
 
 
 def test_only_frontends_come_to_workers_and_workers_to_one_port_of_frontends(objects: list[KubernetesObject]) -> None:

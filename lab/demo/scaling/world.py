@@ -16,6 +16,8 @@ from lab.local_plane.prometheus import DATA, prometheus
 from lab.local_plane.repository import Model
 from lab.tools import ToolError
 from rollout.render import render
+from stacks.definition.openai import DynamoSettings, OpenaiServer
+from stacks.stack import Stack
 from stacks.validate import read_definition
 
 from .pods import Kubelet, kubelet_metrics
@@ -23,9 +25,9 @@ from .pods import Kubelet, kubelet_metrics
 DEFINITION = Path(__file__).with_name("inference.yaml")
 PROGRAM = Path(__file__).parents[1] / "models" / "sharer.py"
 PROMETHEUS = "http://prometheus.monitoring:9090"  # As the definition has it; here it is on loopback.
-BUSY, RARE = "zoo-busy", "zoo-rare"
+BUSY, RARE, CHAT = "zoo-busy", "zoo-rare", "chat-main"
 PROXY = "inference-proxy"
-MODELS = {BUSY: ("ant", "bee", "cat", "dog", "emu", "fox", "goat", "hare"), RARE: ("newt",)}
+MODELS = {BUSY: ("ant", "bee", "cat", "dog", "emu", "fox", "goat", "hare"), RARE: ("newt",), CHAT: ("parrot",)}
 CALL_SECONDS = 0.05  # That an answer takes of a replica's GPU.
 _MEBIBYTES = 43  # That a model holds, besides a process with Python and numpy: lab/demo/zoo.py.
 VECTOR = ("TYPE_FP32", "-1")
@@ -103,9 +105,9 @@ def scaled_platform(root: Path) -> Iterator[ScaledPlatform]:
             node["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": ports[name]}}
         cluster = _cluster(root / "cluster", nodes, stack)
         maps = {each["metadata"]["name"]: each for each in objects if each["kind"] == "ConfigMap"}
-        repositories = {pool: _repository(root, pool) for pool in MODELS}
+        repositories = {pool: _repository(root, pool) for pool in (BUSY, RARE)}
         key = new_key()
-        kubelet = Kubelet(root / "pods", cluster, demo.namespace, maps, repositories, key, seen)
+        kubelet = Kubelet(root / "pods", cluster, demo.namespace, maps, repositories, _engines(demo), key, seen)
         stack.callback(kubelet.close)
         stack.enter_context(kubelet_metrics(kubelet, ports))
         crds.install(cluster, objects)
@@ -123,6 +125,12 @@ def _cluster(folder: Path, nodes: list[dict[str, Any]], stack: ExitStack) -> Loc
     except ClusterError as error:
         raise CannotBeHadError(f"a control plane with KEDA: {error}") from None
     return cluster
+
+
+def _engines(stack: Stack) -> dict[str, tuple[str, ...]]:
+    servers = (each for each in stack.platform.servers if isinstance(each, OpenaiServer))
+    found = ((each, each.openai) for each in servers if isinstance(each.openai, DynamoSettings))
+    return {f"{server.name}-{pool.name}": engine.extra_arguments for server, engine in found for pool in server.pools}
 
 
 def _repository(root: Path, pool: str) -> Path:

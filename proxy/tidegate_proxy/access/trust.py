@@ -121,7 +121,7 @@ _HELP = (
     "Send `Authorization: Bearer` and a token of this environment's identity provider, or an API key in that header "
     "or in `X-API-Key`."
 )
-_NOT_KNOWN = f"This credential is not known here: it is no token, and no API key, which begins with {PREFIX}. {_HELP}"
+_NOT_KNOWN = f"This credential is not known here: it has the form of no token, and of no API key. {_HELP}"
 
 Later = Callable[[], Coroutine[Any, Any, Identity]]
 

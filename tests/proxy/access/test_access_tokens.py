@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate_proxy.access import trust
+from tidegate_proxy.access.api_keys import PREFIX
 from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.jwks import read_keys
 from tidegate_proxy.problems import Problem, ProblemType
@@ -161,6 +162,7 @@ async def test_what_is_no_credential_is_refused_with_help(provider: Provider, cr
     problem = await problem_of(gate_for(provider), credential)
     assert problem.type is ProblemType.UNAUTHENTICATED
     assert "`Authorization: Bearer`" in problem.detail
+    assert PREFIX not in problem.detail, "what begins like a key is taken for one where logs are searched"
     assert ("not known here" in problem.detail) is bool(credential.partition(b" ")[2].strip())
 
 

@@ -261,20 +261,19 @@ class _Run:
 
     def _let_go(self, plan: Plan) -> None:
         """Wait until nothing serves a model that was withdrawn, and have Triton find it no more."""
+        # Of other environments that read the repository nobody has looked whether they have let go of it.
+        gone = not plan.target.shared and any(home.pool.loading == PRELOAD for home in plan.target.homes)
         for home in plan.target.homes:
-            why = ""
             try:
                 if lets_go(home):
-                    until_gone(self.context, home, {self.version.number})
+                    gone, why = until_gone(self.context, home, {self.version.number}) and gone, ""
                 else:
                     why = kept(self.context, home)
             except TidegateError as error:
                 why = error.why or error.what
             if why:
-                self.still[home.plane.name] = why
-        # Of other environments that read the repository nobody has looked whether they have let go of it.
-        polled = any(home.pool.loading == PRELOAD for home in plan.target.homes) and not plan.target.shared
-        if polled and not any(home.plane.name in self.still for home in plan.target.homes):
+                gone, self.still[home.plane.name] = False, why
+        if gone:
             with suppress(TidegateError, OSError):
                 plan.repository.put_away(self.version.model, plan.first)
 

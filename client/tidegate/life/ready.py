@@ -146,11 +146,12 @@ def kept(context: Context, home: Home) -> str:
     return f"{there} may serve what is in memory until nobody uses it for a while" if there else ""
 
 
-def until_gone(context: Context, home: Home, versions: Collection[int]) -> None:
+def until_gone(context: Context, home: Home, versions: Collection[int]) -> bool:
     """Wait until nothing serves a model that was withdrawn. Raises UnfinishedError when something still does.
 
-    A look at which that could not be told counts as one at which it did. Of servers that poll none is loading it then,
-    nor about to: what one loads a second time it serves all the while, and lets go of at its next look.
+    A look at which that could not be told counts as one at which it did. Returns whether all replicas could be asked:
+    of those that poll none is loading it then, nor about to. What one loads a second time it serves all the while, and
+    lets go of at its next look.
     """
     polls = home.pool.loading == PRELOAD
     context.tell(f"waiting until nothing serves {home.model.name} on {home.plane.name}")
@@ -158,14 +159,16 @@ def until_gone(context: Context, home: Home, versions: Collection[int]) -> None:
     steady_seconds, bound = look_seconds(home) if polls else 0.0, context.wait_seconds + look_seconds(home)
     begun = since = time.monotonic()
     while True:
+        places: list[Place] = []
         try:
-            there = _serving(context, home, versions if polls else ())
+            places = places_of(context, home)
+            there = _serving(context, home, places, versions if polls else ())
         except _NOT_TOLD as error:
             there = [f"it could not be told at the last look ({error.why or error.what})"]
         now = time.monotonic()
         since = now if there else since
         if not there and now - since >= steady_seconds:
-            return
+            return all(each.state != "unreachable" for each in places)
         if there and now - begun > bound:
             do = f"tidegate why {home.model.name} --environment {home.environment.name} says who holds it"
             what, why = f"it is still served after {bound:.0f} s", ", ".join(there)
@@ -183,14 +186,9 @@ def _in_memory(places: Iterable[Place]) -> list[str]:
     return [f"{each.replica} ({each.state})" for each in places if each.state not in _GONE]
 
 
-def _serving(context: Context, home: Home, versions: Iterable[int]) -> list[str]:
+def _serving(context: Context, home: Home, places: Collection[Place], versions: Iterable[int]) -> list[str]:
     """Return who may answer calls: what a replica says of itself, or that one is ready for calls of these versions."""
-    proxy, server, model, places = (
-        context.proxy(home.plane),
-        home.server.name,
-        home.model.name,
-        places_of(context, home),
-    )
+    proxy, server, model = context.proxy(home.plane), home.server.name, home.model.name
     if all(each.state == "unreachable" for each in places):
         return []  # none gets a call, and none could be asked
     return _in_memory(places) or [

@@ -87,14 +87,15 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
             for each in leaving:
                 context.tell(f"taking {model} out of {each.repository.where}")
                 each.write()
-            for each, home in reading:
-                if each.is_awaited(home):
-                    until_gone(context, home, {number, *each.served})
-                elif why := _why_served(context, each, home):
-                    unverified.append(f"{home.plane.name}, {home.server.name}/{home.pool.name}: {why}")
             for each in leaving:
-                polling = [home for home in filter(each.is_awaited, each.target.homes) if home.pool.loading == PRELOAD]
-                if each.now is not None and polling:
+                gone = True
+                for home in each.target.homes:
+                    if each.is_awaited(home):
+                        gone = until_gone(context, home, {number, *each.served}) and gone
+                    elif why := _why_served(context, each, home):
+                        unverified.append(f"{home.plane.name}, {home.server.name}/{home.pool.name}: {why}")
+                polls = any(home.pool.loading == PRELOAD for home in each.target.homes)
+                if gone and polls and each.now is not None and each.left is None:
                     each.repository.put_away(model, each.now)
             context.registry.remove_alias(model, of.name, expect=expected)
         when = max((each.when for each in records), default=None)

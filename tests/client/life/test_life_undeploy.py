@@ -132,6 +132,7 @@ def test_a_pool_of_which_no_replica_gets_calls_is_not_waited_for(life: Life, pla
     life.answers.places = places
     life.answers.broken = {1: repeat(BusyError("no replica is ready"))}
     assert undeploy(life.here, MODEL, "prod").unverified == ()
+    assert (life.models / MODEL).exists() == bool(places)  # who cannot be asked may be loading it
 
 
 def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tells_is_not_believed(life: Life) -> None:

@@ -108,9 +108,7 @@ def triton(
         *options,
     ]
     try:
-        # As on a platform, whose mounts of repositories are read-only.
-        variables = os.environ | have.variables | {"PYTHONDONTWRITEBYTECODE": "1"}
-        with running("Triton", command, folder / "triton.log", variables, core) as process:
+        with running("Triton", command, folder / "triton.log", os.environ | have.variables, core) as process:
             process.wait_until(lambda: answers(http_port, health, host), READY_SECONDS)
             yield Triton(process, http_port, grpc_port, metrics_port, host=host)
     finally:

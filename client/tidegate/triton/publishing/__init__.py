@@ -23,7 +23,7 @@ What that rests on, as Triton 2.51 does it in poll mode
   ready all the while. So a model is withdrawn, and its folder goes when Triton has let go of it; and what is removed
   is what has not been served for a while.
 - Where Triton may write the repository, its Python backend puts `__pycache__` into versions, and then loads them twice,
-  since they have changed: mount it read-only.
+  since they have changed: mount it read-only. (No variable keeps it from that, for its Python runs isolated.)
 """
 
 from pathlib import Path

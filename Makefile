@@ -228,7 +228,7 @@ demo-llm: .test ## Show language models: NVIDIA Dynamo without a GPU, OpenAI's c
 	@$(TEST) -m lab.demo llm
 
 .PHONY: demo-scaling
-demo-scaling: .test ## Show a pool and a proxy scale under a wave of load: real KEDA, metrics-server, Triton (ten minutes; builds them first)
+demo-scaling: .test ## Show pools and a proxy scale under waves of load: real KEDA, metrics-server, Triton, Dynamo (twenty minutes; builds them first)
 	@$(TEST) -m lab.demo scaling
 
 .PHONY: test test-all

@@ -44,6 +44,7 @@ class Problem:
     why: str = ""
     do: str = ""
     severity: Severity = "error"
+    is_missing: bool = False  # Whether a key is wanted that is not there.
 
     @property
     def file(self) -> str:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -109,7 +110,7 @@ class _Mistake:
             return self._at_key(path, path[:-1], f"unknown key {shown(last)}", f"{self._key_advice()}{here}")
         if self.type == "missing":
             key = shown(last) if path else "a value"
-            return self._at_key(path, path[:-1], f"{key} is missing", self.hint and f"{key}: {self.hint}")
+            return self._missing(path[:-1], key, self.hint and f"{key}: {self.hint}")
         if self.type in ("union_tag_invalid", "union_tag_not_found"):
             return self._wrong_tag()
         if expected := self._expected():
@@ -118,6 +119,9 @@ class _Mistake:
 
     def _at_key(self, path: Path, about: Path, what: str, do: str) -> Problem:
         return Problem(self.document.position(path), self.document.path_text(about), what, do=do)
+
+    def _missing(self, about: Path, key: str, do: str) -> Problem:
+        return replace(self._at_key(self.path, about, f"{key} is missing", do), is_missing=True)
 
     def _at_value(self, what: str, why: str = "", do: str = "") -> Problem:
         """Return a problem with the value; one of many lines is shown at its key, where one begins to read it."""
@@ -152,7 +156,7 @@ class _Mistake:
             if typo := nearest(key, [name for name in self.value if isinstance(name, str)]):
                 do = f"{did_you_mean(key)}{one_of}"
                 return self._at_key((*self.path, typo), self.path, f"unknown key {shown(typo)}", do)
-            return self._at_key(self.path, self.path, f"{shown(key)} is missing", one_of)
+            return self._missing(self.path, shown(key), one_of)
         value = self.value.get(key)
         do = f"{did_you_mean(nearest(value, self.tags))}{one_of}"
         return self.document.problem((*self.path, key), f"unknown {key} {shown(value)}", do=do, at="value")

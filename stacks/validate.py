@@ -149,18 +149,14 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
         found[key] = source, _checked(Platform, source.tree, source, mistakes)
         new: list[str] = []  # Items whose name may be mistyped: all that they seem to lack is one mistake.
         for problem in mistakes:
-            advice = layers.advice(problem.where) if _is_missing(problem) else ""
+            advice = layers.advice(problem.where) if problem.is_missing else ""
             new += [f"{problem.path}."] if advice else []
-            if not (_is_missing(problem) and problem.path.startswith(tuple(new))):
+            if not (problem.is_missing and problem.path.startswith(tuple(new))):
                 every.append(replace(problem, do=advice or problem.do))
     # Behind a mistyped key it is not found what overlays lie over, and they seem to lack the rest of it.
     is_mistyped = any(each.what.startswith("unknown key") for each in (*problems, *every))
-    problems += (each for each in every if not (is_mistyped and _is_missing(each) and _is_in_overlay(each, document)))
+    problems += (each for each in every if not (is_mistyped and each.is_missing and _is_in_overlay(each, document)))
     return found
-
-
-def _is_missing(problem: Problem) -> bool:
-    return problem.what.endswith(" is missing")
 
 
 def _indexes(document: Document, section: str) -> dict[str, int]:

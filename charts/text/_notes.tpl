@@ -125,7 +125,7 @@ that read a claim that nobody has: they would wait for it forever.
 {{- /* How many replicas. */ -}}
 {{- define "tidegate.replicas" -}}
 {{- with .autoscaling -}}
-{{ .min }} to {{ .max }} replicas, {{ ternary "by CPU use" "by time in the queue" (eq .kind "cpu") }}
+{{ .min }} to {{ .max }} replicas, {{ ternary "by CPU use" "by what waits in queues" (eq .kind "cpu") }}
 {{- else -}}
 {{ .replicas }} {{ ternary "replica" "replicas" (eq (int .replicas) 1) }}
 {{- end -}}

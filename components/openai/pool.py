@@ -6,18 +6,23 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import dynamo, openai
 
-from stacks.definition.pools import OnDemand
+from stacks.definition.openai import CustomSettings
+from stacks.definition.pools import OnDemand, QueueScaling
 
 from .. import pods, server_pool
 from ..args import PoolContext
 from ..eviction import lease_ports, policy_sidecars, policy_volumes
 from ..gpu_placement import GpuPlacement
+from ..queue_scaling import queue_autoscaler, trigger
 from ..values import joined, none_if_empty, of_kind, quotient
 from . import frontends
 from .engines import Engine, Served, by_engine, of_model
 from .relay import HOME, relay
+from .series import RUNNING, WAITING, over
 from .server import OpenaiServerArgs
 from .sleep import sleep_settings, sleepers
+
+_FULL_PERCENT = "91"  # The HPA controller lets pass what is a tenth more: so replicas that are full want no other one.
 
 
 class OpenaiPool(pulumi.ComponentResource):
@@ -68,7 +73,40 @@ class OpenaiPool(pulumi.ComponentResource):
             headless_labels=frontends.shared(server, lambda _: dynamo.SERVICE_LABELS),
             needs=sleep_settings(name, pool, server, child),
         )
+        metadata = pool.place.metadata(pool.name, pool.labels)
+        of_kind(
+            args.autoscaling,
+            QueueScaling,
+            lambda scaling: queue_autoscaler(
+                f"{name}-queue-autoscaler", metadata, scaling, _triggers(server, metadata, scaling), child
+            ),
+        )
         self.register_outputs({})
+
+
+def _triggers(server: OpenaiServerArgs, metadata: Any, scaling: QueueScaling) -> list[dict[str, Any]]:
+    of_pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+"'
+
+    def asked(waiting: tuple[str, ...], running: tuple[str, ...], otherwise: str = "") -> list[dict[str, Any]]:
+        # Replicas that are enough have no queue, and would go for want of one: so many stay as hold what runs, each
+        # the most that one has held of late. Where nothing is known to have waited for an hour, that is not the most.
+        most = f"clamp_min({over(running, of_pods, 'max max', '[1h]')}, 1)"
+        none = f"(({over(waiting, of_pods, 'max max', '[1h]')}) == bool 0)"
+        is_known = f"(({over(waiting, of_pods, 'count present', '[1m] offset 1h')}) > bool 0 or vector(0))"
+        held = f"100 * ({over(running, of_pods, 'sum avg', '[2m]')}) / {most} * (1 - {none} * {is_known})"
+        waits = over(waiting, of_pods, "sum avg", "[2m]")
+        return [
+            trigger(scaling, f"{waits}{otherwise}", f"{scaling.waiting_requests}", "AverageValue"),
+            trigger(scaling, f"{held}{otherwise}", _FULL_PERCENT, "AverageValue"),
+        ]
+
+    return of_kind(
+        server.openai,
+        CustomSettings,
+        lambda it: asked((it.waiting_metric,), (it.running_metric,)),
+        # None where an engine was not called yet, which may have no series of it.
+        lambda: asked(WAITING, RUNNING, f" or 0 * sum(tidegate_engine_up{{{of_pods}}} == 1)"),
+    )
 
 
 def _engine(

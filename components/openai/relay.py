@@ -19,7 +19,7 @@ NO_GPU: Final = {"NVIDIA_VISIBLE_DEVICES": "void"}
 _UP = ENGINE["up"].series_name
 # What it hands out on a port of its own is the engine's metrics and nothing else of what the engine answers. An engine
 # has none while it loads, which may take long: that is said, and is no target that is down.
-_RELAY = f"""\
+RELAY: Final = f"""\
 import http.client, http.server, sys
 from urllib.request import ProxyHandler, build_opener
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -38,7 +38,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"\\n".join(parts))
     def log_message(self, *_):
         pass
-http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
+host, _, port = sys.argv[1].rpartition(":")
+http.server.ThreadingHTTPServer((host, int(port)), Handler).serve_forever()
 """
 _RESOURCES, _DISK = Resources(cpu="10m", memory="64Mi"), "64Mi"
 
@@ -51,8 +52,8 @@ def relay(server: ServerArgs, every_pod: Pods, addresses: list[str]) -> k8s.core
         every_pod,
         {"metrics": openai.METRICS_PORT},
         pods.variables({**HOME, **NO_GPU}),
-        command=["python3", "-c", _RELAY],
-        args=[f"{openai.METRICS_PORT}", *addresses],
+        command=["python3", "-c", RELAY],
+        args=[f":{openai.METRICS_PORT}", *addresses],
         restart_policy="Always",
         resources=pods.container_resources(_RESOURCES, _DISK),
         startup_probe=pods.http_probe("/", "metrics", 1, failures=60),

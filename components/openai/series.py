@@ -26,3 +26,12 @@ def whichever(names: tuple[str, ...], where: str, by: str, time: str = "") -> st
     """Return what a pod measures under the first of these names that it has, by labels; with a time, as a rate."""
     asked = (f"rate({name}{{{where}}}{time})" if time else f"{name}{{{where}}}" for name in names)
     return " or ".join(f"sum by ({by}) ({each})" for each in asked)
+
+
+def over(names: tuple[str, ...], where: str, made: str, time: str) -> str:
+    """Return one figure for all pods, of what they measure under the first of these names that any has.
+
+    `made` says how, such as "sum avg": a function over the pods, and one over the samples of each in a time, "[2m]".
+    """
+    of_pods, of_samples = made.split()
+    return " or ".join(f"{of_pods}({of_samples}_over_time({name}{{{where}}}{time}))" for name in names)

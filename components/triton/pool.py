@@ -20,6 +20,7 @@ from ..args import (
 )
 from ..eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
 from ..gpu_placement import GpuPlacement
+from ..queue_scaling import queue_autoscaler, trigger
 from ..values import (
     equals,
     if_true,
@@ -36,7 +37,6 @@ Made = TypeVar("Made")
 _STARTED = "/tmp/started"
 _NO_ROOM = 'type="busy",reason=~"no-room|queued|queue-full"'
 """What proxies count of calls that another replica would have had room for."""
-_WAKING_SECONDS = 5  # Between two looks whether somebody calls a pool that has no replica.
 _NEVER_REACHED = "1000000"
 _FULL_PERCENT = "90"  # The HPA controller lets pass what is a tenth more, and a first load takes a margin.
 # Without a secret Triton would be open to all clients: rather no Triton. With a policy it is there: the kubelet
@@ -90,17 +90,21 @@ class TritonPool(pulumi.ComponentResource):
         of_kind(
             args.autoscaling,
             QueueScaling,
-            lambda scaling: _queue_autoscaler(f"{name}-queue-autoscaler", pool, metadata, scaling, child),
+            lambda scaling: queue_autoscaler(
+                f"{name}-queue-autoscaler", metadata, scaling, _triggers(pool, metadata, scaling), child
+            ),
         )
         self.register_outputs({})
 
 
-def _queue_autoscaler(
-    resource_name: str, pool: PoolContext, metadata: Any, scaling: QueueScaling, opts: pulumi.ResourceOptions
-) -> k8s.apiextensions.CustomResource:
+def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[dict[str, Any]]:
     of_pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+"'
     # The policy's own questions are no calls: a pool that nobody calls would never be idle.
     of_calls = f'{of_pods},model!="{triton.MEMORY_MODEL}"'
+    # What is told all the time, whether anybody calls or not.
+    by_proxies = f'tidegate_proxy_in_flight{{namespace="{metadata.namespace}"}}'
+    by_triton = f"nv_pinned_memory_pool_total_bytes{{{of_pods}}}"
+    known = _known(by_proxies, by_triton, f"tidegate_eviction_triton_up{{{of_pods}}}")
 
     def at_server(make: Callable[[str], Made]) -> Made:
         """Return what `make` makes of the labels by which proxies tell of this pool's server."""
@@ -110,87 +114,73 @@ def _queue_autoscaler(
         """Return what `make` makes of the labels by which proxies tell of this pool."""
         return at_server(lambda labels: called(pool.args, lambda name: make(f'{labels},pool="{name}"')))
 
-    one_step = [{"type": "Pods", "value": 1, "periodSeconds": scaling.step_seconds}]
-    return k8s.apiextensions.CustomResource(
-        resource_name,
-        api_version="keda.sh/v1alpha1",
-        kind="ScaledObject",
-        metadata=metadata,
-        spec={
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": metadata.name},
-            "minReplicaCount": scaling.min,
-            "maxReplicaCount": scaling.max,
-            # Both count where there may be none: how soon the first one comes, and when the last one goes.
-            "pollingInterval": if_true(scaling.min, lambda: None, lambda: _WAKING_SECONDS),
-            "cooldownPeriod": if_true(scaling.min, lambda: None, lambda: scaling.down_seconds),
-            "advanced": {
-                "horizontalPodAutoscalerConfig": {
-                    "behavior": {
-                        "scaleUp": {"policies": one_step},
-                        "scaleDown": {"stabilizationWindowSeconds": scaling.down_seconds, "policies": one_step},
-                    }
-                }
-            },
-            "triggers": joined(
-                [
-                    # Mean time in the queue of a request of the last two minutes, in milliseconds.
-                    _trigger(
-                        scaling,
-                        f"sum(rate(nv_inference_queue_duration_us{{{of_calls}}}[2m])) / 1000"
-                        f" / clamp_min(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])), 0.001)"
-                        # None where no model was called yet, which Triton has no series of.
-                        f" or 0 * sum(tidegate_eviction_triton_up{{{of_pods}}})",
-                        f"{scaling.queue_milliseconds}",
-                    ),
-                    # Calls of the last two minutes that found no room, in per cent of all.
-                    _trigger(
-                        scaling,
-                        at_proxies(lambda labels: _busy(f"{labels},{_NO_ROOM}", of_calls)),
-                        f"{scaling.busy_percent}",
-                    ),
-                ],
-                of_kind(
-                    pool.args.loading,
-                    OnDemand,
-                    # What the models of the last two minutes take of memory, in per cent of what one replica has. One
-                    # that finds no room is few of all calls where others are called all the time.
-                    lambda _: [
-                        _trigger(
-                            scaling,
-                            at_server(lambda labels: _room(of_pods, labels)),
-                            _FULL_PERCENT,
-                            metric_type="AverageValue",
-                        ),
-                    ],
-                ),
-                if_true(
-                    scaling.min,
-                    lambda: None,
-                    # Callers that wait for a replica, or did, and calls under way: any of them brings one, or keeps it,
-                    # and no number of them a second.
-                    lambda: [
-                        _trigger(scaling, at_proxies(_called), _NEVER_REACHED, metric_type="AverageValue"),
-                    ],
-                ),
+    return joined(
+        [
+            # Mean time in the queue of a request of the last two minutes, in milliseconds.
+            trigger(
+                scaling,
+                f"sum(rate(nv_inference_queue_duration_us{{{of_calls}}}[2m])) / 1000"
+                f" / clamp_min(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])), 0.001)"
+                # None where no model was called yet, which Triton has no series of.
+                " or vector(0)",
+                f"{scaling.queue_milliseconds}",
             ),
-        },
-        opts=opts,
+            # Calls of the last two minutes that found no room, in per cent of all.
+            trigger(
+                scaling,
+                at_proxies(lambda labels: _busy(f"{labels},{_NO_ROOM}", of_calls)),
+                f"{scaling.busy_percent}",
+            ),
+        ],
+        of_kind(
+            pool.args.loading,
+            OnDemand,
+            # What the models of the last two minutes take of memory, in per cent of what one replica has. One
+            # that finds no room is few of all calls where others are called all the time.
+            lambda _: [
+                trigger(
+                    scaling,
+                    at_server(lambda labels: _room(of_pods, labels)),
+                    _FULL_PERCENT,
+                    metric_type="AverageValue",
+                ),
+                trigger(
+                    scaling,
+                    if_true(
+                        scaling.min,
+                        lambda: known,
+                        # A pool of none tells nothing, and nothing is missing: proxies have no replica to call.
+                        lambda: at_proxies(
+                            lambda labels: (
+                                f"{known} or 0 * count({by_proxies})"
+                                f" unless count(tidegate_proxy_replica_in_flight{{{labels}}})"
+                            )
+                        ),
+                    ),
+                    _NEVER_REACHED,
+                ),
+            ],
+            lambda: [trigger(scaling, _known(by_proxies, by_triton), _NEVER_REACHED)],
+        ),
+        if_true(
+            scaling.min,
+            lambda: None,
+            # Callers that wait for a replica, or did, and calls under way: any of them brings one, or keeps it,
+            # and no number of them a second.
+            lambda: [
+                trigger(scaling, at_proxies(_called), _NEVER_REACHED, metric_type="AverageValue"),
+            ],
+        ),
     )
 
 
-def _trigger(scaling: QueueScaling, query: str, threshold: str, metric_type: str = "Value") -> dict[str, Any]:
-    return {
-        "type": "prometheus",
-        # A query gives a mean over all replicas, not a sum that would be divided among them.
-        "metricType": metric_type,
-        "metadata": {
-            "serverAddress": scaling.prometheus_address,
-            "query": query,
-            "threshold": threshold,
-            # A query without a result must not scale to the minimum: it says nothing.
-            "ignoreNullValues": "false",
-        },
-    }
+def _known(*always: str) -> str:
+    """Return a query for 0 once Prometheus has had these series for a minute, and for nothing where it has not.
+
+    The other figures are 0 for what it does not know. So one that began anew, or does not reach the pods, takes no
+    replica away: that wants all figures.
+    """
+    return f"0 * ({' and '.join(f'count(present_over_time({series}[1m] offset 1m))' for series in always)})"
 
 
 def _busy(told: str, of_calls: str) -> str:
@@ -202,8 +192,8 @@ def _busy(told: str, of_calls: str) -> str:
 def _room(of_pods: str, of_server: str) -> str:
     in_use = f"max by (model) (max_over_time(tidegate_eviction_model_leases{{{of_pods}}}[2m])) > 0"
     refused = f"increase(tidegate_proxy_model_problems_total{{{of_server},{_NO_ROOM}}}[2m])"
-    takes = f"max by (model) (tidegate_eviction_model_footprint_bytes{{{of_pods}}})"
-    capacity = f'max(tidegate_eviction_bytes{{{of_pods},kind="capacity"}})'
+    takes = f"max by (model) (max_over_time(tidegate_eviction_model_footprint_bytes{{{of_pods}}}[2m]))"
+    capacity = f'max(max_over_time(tidegate_eviction_bytes{{{of_pods},kind="capacity"}}[2m]))'
     return f"100 * sum({takes} and ({in_use} or sum by (model) ({refused}) > 0)) / {capacity} or vector(0)"
 
 

@@ -3,7 +3,6 @@
 import http.client
 import itertools
 import os
-import random
 import re
 import signal
 import socket
@@ -13,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.02
 _NOT_OF_CONNECTIONS = 10_000, 32_768  # Below what Linux gives to connections (ip_local_port_range).
+_PORTS_OF_A_PROCESS = 256
 
 
 class CannotBeHadError(Exception):
@@ -199,13 +200,27 @@ def pinned(core: int | None) -> Iterator[None]:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return ports of loopback that are free, and that no connection gets meanwhile: those are higher on Linux."""
-    ports: set[int] = set()
-    while len(ports) < number:
-        port = random.randrange(*_NOT_OF_CONNECTIONS)
-        with suppress(OSError), socket.create_server((HOST, port)):
-            ports.add(port)
-    return [*ports]
+    """Return ports of loopback that are free, and that no connection gets meanwhile: those are higher on Linux.
+
+    Until somebody listens there they are as free to others who choose: so each process chooses of ports of its own.
+    """
+    return [*itertools.islice(filter(_is_free, _own_ports(os.getpid())), number)]
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def _own_ports(process: int) -> Iterator[int]:
+    """Return the ports of a process one after the other, and over again; processes of neighbouring ids have others."""
+    first, last = _NOT_OF_CONNECTIONS
+    first += process % ((last - first) // _PORTS_OF_A_PROCESS) * _PORTS_OF_A_PROCESS
+    return itertools.cycle(range(first, first + _PORTS_OF_A_PROCESS))
 
 
 def listens(port: int) -> bool:

@@ -75,12 +75,14 @@ def prometheus(
     options: Sequence[str] = (),
     rules: Sequence[Mapping[str, Any]] = (),
     alertmanager: str | None = None,
+    seconds: int = 1,
+    port: int | None = None,
 ) -> Iterator[Prometheus]:
-    """Run a Prometheus with its data in a folder; it is ready, and it ends with the block.
+    """Run a Prometheus with its data in a folder, at a port or any; it is ready, and it ends with the block.
 
-    `pods` are what it scrapes every second: host and port, and the pod that they belong to. Series have its name and
-    namespace, as those of a PodMonitor have. `rules` are evaluated as often, and `alertmanager`, a host and port, is
-    told of alerts that fire.
+    `pods` are what it scrapes every so many seconds: host and port, and the pod that they belong to. Series have its
+    name and namespace, as those of a PodMonitor have. `rules` are evaluated as often, and `alertmanager`, a host and
+    port, is told of alerts that fire.
     """
     program = installed()
     (folder / TARGETS).mkdir(parents=True, exist_ok=True)
@@ -91,7 +93,7 @@ def prometheus(
     settings.write_text(
         json.dumps(
             {
-                "global": dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), "1s"),
+                "global": dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), f"{seconds}s"),
                 "rule_files": ["rules.yml"],
                 "alerting": {"alertmanagers": told},
                 "scrape_configs": [{"job_name": "pods", "file_sd_configs": [{"files": [f"{TARGETS}/*.json"]}]}],
@@ -99,7 +101,7 @@ def prometheus(
         ),
         "utf-8",
     )
-    [port] = free_ports(1)
+    port = port or free_ports(1)[0]
     command: list[str | Path] = [program.path("prometheus"), f"--web.listen-address={HOST}:{port}", *options]
     command += [
         f"--config.file={settings}",

@@ -71,6 +71,11 @@ class EngineSettings(ContainerVariables):
 
     reads_object_storage: ClassVar[bool] = True  # Whether it loads models straight from there.
 
+    @property
+    def tells_waiting(self) -> bool:
+        """Say whether its metrics have how many requests wait, under a name that is known."""
+        return True
+
     source: Text | None = None
     """What the engine loads in place of the model's folder in the repository: an id or a path that it knows. Without it
     that folder is the model's name, and below it the version where the model has versions."""
@@ -156,6 +161,11 @@ class DynamoSettings(KnownEngineSettings):
     """Frontends that know every worker of the server. Without them each replica has one of its own beside its worker,
     which it finds by files."""
 
+    @property
+    def tells_waiting(self) -> bool:
+        """Say whether its worker does: of TensorRT-LLM's metrics none is known."""
+        return self.worker != "trtllm"
+
 
 class VllmSettings(KnownEngineSettings):
     """vLLM's own server, `vllm serve`."""
@@ -197,6 +207,8 @@ class NimSettings(KnownEngineSettings):
 
 _PATH = form(proxy_process.PATH_PATTERN, "a path, such as /health")
 
+MetricName = Annotated[str, form(r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", "a name of Prometheus, such as tgi_queue_size")]
+
 
 class CustomSettings(EngineSettings):
     """Any other server of OpenAI's API. It listens at port 8000.
@@ -216,6 +228,15 @@ class CustomSettings(EngineSettings):
     """Where it answers 200 once its model is loaded."""
     metrics_path: Annotated[str | None, _PATH] = None
     """Where it has metrics, at the same port; its image has python3 then. They are not read without it."""
+    waiting_metric: MetricName = "vllm:num_requests_waiting"
+    """Which of them says how many requests wait, by which its pools may scale."""
+    running_metric: MetricName = "vllm:num_requests_running"
+    """Which says how many it computes together."""
+
+    @property
+    def tells_waiting(self) -> bool:
+        """Say whether its metrics are read."""
+        return self.metrics_path is not None
 
 
 AnyEngine = Annotated[
@@ -227,7 +248,6 @@ class OpenaiServer(Server):
     """One logical server of OpenAI's API: pools of which each serves one model."""
 
     loads_whole_repository: ClassVar[bool] = False
-    scales_by_queue: ClassVar[bool] = False
 
     kind: Literal["openai"]
     """Kind of the server."""
@@ -235,6 +255,10 @@ class OpenaiServer(Server):
     """Its image, by its name under images."""
     openai: AnyEngine
     """Which engine it is, and the settings of its process."""
+
+    def scales_by_queue(self, pool: Pool) -> bool:
+        """Say whether its engine tells how many requests wait for it, and is not one of several that sleep by turns."""
+        return self.openai.tells_waiting and not isinstance(pool.loading, OnDemand)
 
     def sleep_in(self, pool: Pool) -> Sleep | None:
         """Return how models sleep in one of its pools, where they do."""

@@ -147,7 +147,7 @@ Loading = Annotated[Preload | OnDemand, Field(discriminator="mode")]
 
 class QueueScaling(ReplicaBounds):
     """Replicas follow what callers wait for: their server's queues, and room for the models in use; needs KEDA and
-    Prometheus."""
+    Prometheus. Pools of kind openai go by waitingRequests, all others by queueMilliseconds and busyPercent."""
 
     kind: Literal["queue"]
     min: Annotated[int, Field(ge=0, le=1000)]
@@ -156,6 +156,8 @@ class QueueScaling(ReplicaBounds):
     """Mean time in the queue, in milliseconds a request, that the autoscaler aims at."""
     busy_percent: Annotated[int, Field(ge=1, le=100)] = 5
     """Calls that are told "busy, try again" for want of room, in per cent of all, that the autoscaler aims at."""
+    waiting_requests: Annotated[int, Field(ge=1, le=100_000)] = 5
+    """Requests that wait at each engine of kind openai, on the mean, that the autoscaler aims at."""
     step_seconds: Annotated[int, Field(ge=1, le=1800)] = 60
     """Seconds in which one replica at most is added, or taken away: what one takes to start, and to be felt."""
     down_seconds: Annotated[int, Field(ge=0, le=3600)] = 300

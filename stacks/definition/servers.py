@@ -87,7 +87,6 @@ class Server(Renamable):
     Each kind adds its settings, below a key of the kind's name.
     """
 
-    scales_by_queue: ClassVar[bool] = True  # Whether its metrics tell what KEDA asks for.
     loads_whole_repository: ClassVar[bool] = True  # In preload pools; what lies in a bucket is copied to /tmp first.
 
     name: ServiceLabel
@@ -104,6 +103,10 @@ class Server(Renamable):
     """Cloud identity of its pods, which reads object storage."""
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
     """Its pools."""
+
+    def scales_by_queue(self, pool: Pool) -> bool:  # noqa: ARG002
+        """Say whether the metrics of a pool of it tell what KEDA asks for."""
+        return True
 
     @property
     def variables(self) -> Mapping[tuple[str, str | int], str]:

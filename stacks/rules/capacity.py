@@ -297,14 +297,15 @@ def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
     most = stack.platform.proxy.timeouts.request_seconds
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling
-        if not isinstance(scaling, QueueScaling) or scaling.min or not server.scales_by_queue:
+        if not isinstance(scaling, QueueScaling) or scaling.min or not server.scales_by_queue(pool):
             continue
         what = f"autoscaling.min is 0 in {server.name}/{pool.name}"
         where, do = (*path, "autoscaling", "min"), "Write min: 1"
         pinned = [model.name for model in stack.models_of(server, pool) if model.pinned]
         if not isinstance(pool.loading, OnDemand):
             why = "Its models are in memory all the time, so that it always has a replica."
-            yield stack.source.problem(where, f"{what}, a preload pool", why, f"{do}, or loading: {{mode: on-demand}}.")
+            do = f"{do}: only pools that load on demand may have none."
+            yield stack.source.problem(where, f"{what}, a preload pool", why, do)
             continue
         if pinned:
             why = "A pinned model is in memory, whether anybody calls it or not."
@@ -336,7 +337,8 @@ def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem
     """KEDA asks Prometheus, which knows what it reads of servers and proxies."""
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling
-        if isinstance(scaling, QueueScaling) and server.scales_by_queue and not stack.platform.monitoring.operator:
+        is_asked = isinstance(scaling, QueueScaling) and server.scales_by_queue(pool)
+        if scaling and is_asked and not stack.platform.monitoring.operator:
             what = f"{server.name}/{pool.name} scales by what Prometheus has read of servers and proxies"
             what = f"{what}, and monitoring.operator is not true: nothing here has it read them"
             why = "Unless yours reads them anyway, the pool stays as it is under load."

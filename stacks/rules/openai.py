@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from pydantic.alias_generators import to_camel
 from tidegate_contracts.object_url import parsed
 from tidegate_contracts.openai import served_as
 
@@ -20,6 +21,8 @@ from .references import models_name_servers_and_pools_that_exist, servers_that_r
 
 _PLACEHOLDER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
 """Capitals alone: in words of a shell, $(date) is its own."""
+_OF_ENGINES, _OF_OTHERS = ("waiting_requests",), ("queue_milliseconds", "busy_percent")
+"""What pools that scale by queue aim at, by the kind of their server."""
 
 
 def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
@@ -146,13 +149,26 @@ def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[P
 
 
 def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
-    """The time in a queue is a series of Triton's; each engine has others."""
+    """The time in a queue is a series of Triton's; an engine tells how many requests wait for it, if anything."""
     for path, server, pool in stack.pools():
-        is_asleep = isinstance(pool.loading, OnDemand)  # of which more is said: it scales by nothing
-        if isinstance(pool.autoscaling, QueueScaling) and not (server.scales_by_queue or is_asleep):
-            what = f"{server.name}/{pool.name} is of kind {server.kind}"
-            what = f"{what}, which autoscaling by queue does not know how to ask"
-            yield stack.source.problem((*path, "autoscaling"), what, do="Say replicas.")
+        scaling, name = pool.autoscaling, f"{server.name}/{pool.name}"
+        engine = server.openai if isinstance(server, OpenaiServer) else None
+        if not isinstance(scaling, QueueScaling) or (engine and isinstance(pool.loading, OnDemand)):
+            continue  # of models that sleep by turns more is said: they scale by nothing
+        if not server.scales_by_queue(pool):
+            what = f"{name} scales by queue, and nothing is known of how many requests wait for its engine"
+            why, do = "TensorRT-LLM's metrics have that under no name that is known here.", "Say replicas."
+            if isinstance(engine, CustomSettings):
+                why = "The metrics of an engine of one's own are read at metricsPath, and there is none."
+                do = "Say openai.metricsPath, and waitingMetric where it is not vLLM's; or replicas."
+            yield stack.source.problem((*path, "autoscaling"), what, why, do)
+            continue
+        own, others = (_OF_ENGINES, _OF_OTHERS) if engine else (_OF_OTHERS, _OF_ENGINES)
+        for key in others:
+            if getattr(scaling, key) != QueueScaling.model_fields[key].default:
+                what = f"{to_camel(key)} of {name} says nothing to a pool of kind {server.kind}"
+                do = f"Take it away: such a pool scales by {listed(map(to_camel, own))}."
+                yield stack.source.problem((*path, "autoscaling", to_camel(key)), what, do=do)
 
 
 def engines_on_processors_are_built_for_them(stack: Stack) -> Iterator[Problem]:

@@ -58,7 +58,7 @@ def models_that_sleep_have_one_version(stack: Stack) -> Iterator[Problem]:
 
 
 def models_that_sleep_do_not_scale(stack: Stack) -> Iterator[Problem]:
-    """Neither a processor nor a queue of Triton's tells how busy a slice is whose models take turns."""
+    """Neither a processor nor what waits for one of them tells how busy a slice is whose models take turns."""
     for path, server, pool, _, _ in _sleeping(stack):
         if pool.autoscaling is not None:
             what = (

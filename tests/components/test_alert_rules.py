@@ -688,7 +688,7 @@ def promtool(*arguments: str | Path) -> str:
         pytest.fail(f"NOT RUN: {error}")
     command = [package.path("promtool"), *arguments]
     ran = subprocess.run(
-        command, env=os.environ | package.environment(), capture_output=True, text=True, timeout=120, check=False
+        command, env=os.environ | package.environment(), capture_output=True, text=True, timeout=600, check=False
     )
     return "" if ran.returncode == 0 and "FAILED" not in ran.stderr else ran.stdout + ran.stderr
 

@@ -2,9 +2,7 @@
 
 import contextlib
 import json
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +19,7 @@ from components.args import GRACE_SECONDS
 from components.evaluate import KubernetesObject
 from components.place import Place
 from components.proxy_files import routing_table
-from lab.local_plane.process import free_ports
+from lab.local_plane.process import answers, free_ports, running
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
 from stacks.resolve import resolve
@@ -191,22 +189,14 @@ class _Engine(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def relaying(relay: dict[str, Any], *engines: int) -> Iterator[str]:
+def relaying(folder: Path, relay: dict[str, Any], *engines: int) -> Iterator[str]:
     """The relay as a process, of what listens at these ports; the address that it listens at."""
     (port,) = free_ports(1)
     addresses = [f"http://127.0.0.1:{engine}/metrics" for engine in engines]
-    words = [sys.executable, *relay["command"][1:], str(port), *addresses]
-    process = subprocess.Popen(words, env={"http_proxy": "http://192.0.2.1:9"})
-    try:
-        for _ in range(200):
-            with contextlib.suppress(OSError):
-                urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
-                break
-            time.sleep(0.05)
+    words = [sys.executable, *relay["command"][1:], f"127.0.0.1:{port}", *addresses]
+    with running("the relay", words, folder / "relay.log", {"http_proxy": "http://192.0.2.1:9"}) as process:
+        process.wait_until(lambda: answers(port, "/"))
         yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
 
 
 def told(address: str) -> dict[str, str]:
@@ -215,12 +205,14 @@ def told(address: str) -> dict[str, str]:
     return dict(line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
 
 
-def test_the_relay_hands_out_metrics_and_nothing_else_of_an_engine(objects: list[KubernetesObject]) -> None:
+def test_the_relay_hands_out_metrics_and_nothing_else_of_an_engine(
+    objects: list[KubernetesObject], tmp_path: Path
+) -> None:
     relay = container(objects, "code-qwen", "metrics")
-    assert relay["args"] == ["8002", "http://127.0.0.1:8000/metrics"]
+    assert relay["args"] == [":8002", "http://127.0.0.1:8000/metrics"]
     engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
     Thread(target=engine.serve_forever, daemon=True).start()
-    with relaying(relay, engine.server_port) as address:
+    with relaying(tmp_path, relay, engine.server_port) as address:
         assert told(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "1"}
         assert urlopen(f"{address}/v1/models").read() == b""
         engine.shutdown()
@@ -229,13 +221,13 @@ def test_the_relay_hands_out_metrics_and_nothing_else_of_an_engine(objects: list
 
 
 def test_the_relay_hands_out_what_a_frontend_says_while_its_worker_says_nothing(
-    objects: list[KubernetesObject],
+    objects: list[KubernetesObject], tmp_path: Path
 ) -> None:
     relay = container(objects, "chat-blue", "metrics")
-    assert relay["args"] == ["8002", "http://127.0.0.1:8000/metrics", "http://127.0.0.1:9090/metrics"]
+    assert relay["args"] == [":8002", "http://127.0.0.1:8000/metrics", "http://127.0.0.1:9090/metrics"]
     engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
     Thread(target=engine.serve_forever, daemon=True).start()
-    with relaying(relay, engine.server_port, *free_ports(1)) as address:
+    with relaying(tmp_path, relay, engine.server_port, *free_ports(1)) as address:
         assert told(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "0"}
     engine.shutdown()
     engine.server_close()
@@ -341,9 +333,9 @@ def test_shared_frontends_are_several_finish_streams_and_are_replaced_once_the_n
 
 def test_workers_hand_their_own_metrics_out_where_frontends_are_shared(objects: list[KubernetesObject]) -> None:
     relay = container(objects, "agents-planner", "metrics")
-    assert relay["args"] == ["8002", f"http://127.0.0.1:{dynamo.SYSTEM_PORT}/metrics"]
+    assert relay["args"] == [":8002", f"http://127.0.0.1:{dynamo.SYSTEM_PORT}/metrics"]
     (of_frontends,) = template(named(objects, "Deployment", "agents-frontends"))["spec"]["initContainers"]
-    assert of_frontends["args"] == ["8002", "http://127.0.0.1:8000/metrics"]
+    assert of_frontends["args"] == [":8002", "http://127.0.0.1:8000/metrics"]
 
 
 def test_only_frontends_come_to_workers_and_workers_to_one_port_of_frontends(objects: list[KubernetesObject]) -> None:

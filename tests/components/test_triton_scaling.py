@@ -1,4 +1,4 @@
-"""What KEDA asks of a pool, held by promtool: who calls it, and the room that models in use take."""
+"""What KEDA asks of a pool, held by promtool: who calls it, the room that models in use take, and what nobody knows."""
 
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,10 @@ ROOM = {
     **{of(FOOTPRINT, pod=pod, model=name, **{"from": "declared"}): f"{GIB}x30" for pod in PODS for name in "abcdef"},
     **{of(LEASES, pod=PODS[0], model=name): "1x30" for name in "abc"},
 }
+PROXIES = of("tidegate_proxy_in_flight", pod="inference-proxy-a")
+TRITONS = of("nv_pinned_memory_pool_total_bytes", pod=PODS[0])
+POLICIES = of("tidegate_eviction_triton_up", pod=PODS[0])
+TOLD = dict.fromkeys((PROXIES, AT_A_REPLICA, TRITONS, POLICIES), "1x30")
 REFUSED = {"server": "ondemand", "type": "busy", "reason": "no-room"}
 
 
@@ -88,3 +92,35 @@ def test_models_in_use_and_those_that_found_no_room_are_what_a_pool_has_to_hold(
     other = Case("", "", ROOM)
     both = [*series_in(NAMESPACE, Case("", "", series)), *series_in("elsewhere", other)]
     assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[2], wanted))
+
+
+@pytest.mark.parametrize(
+    ("series", "wanted"),
+    [
+        (TOLD, {10: 0}),
+        (dict.fromkeys(TOLD, "_x10 1x20"), {9: None, 10: None, 12: 0}),  # a Prometheus that began anew, or a new pool
+        (dict.fromkeys(TOLD, "1x5 _x5 1x20"), {5: 0, 9: None, 11: None, 13: 0}),  # down for a while
+        ({**TOLD, TRITONS: "1x9 stale"}, {10: 0, 13: None}),
+        ({**TOLD, POLICIES: "1x9 stale"}, {10: 0, 13: None}),
+        ({**TOLD, PROXIES: "1x9 stale"}, {10: 0, 13: None}),
+        ({PROXIES: "0x30"}, {10: 0}),
+        ({PROXIES: "_x10 0x20"}, {9: None, 10: 0}),
+        (
+            {**TOLD, TRITONS: "_x10 1x20", POLICIES: "_x10 1x20", AT_A_REPLICA: "_x9 0x20"},
+            {8: 0, 9: None, 10: None, 12: 0},
+        ),
+    ],
+    ids=["all", "anew", "a hole", "no Triton", "no policy", "no proxy", "none", "none, anew", "the first replica"],
+)
+def test_no_replica_goes_for_what_prometheus_does_not_know(
+    series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
+) -> None:
+    both = [*series_in(NAMESPACE, Case("", "", series)), *series_in("elsewhere", Case("", "", TOLD))]
+    assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[3], wanted))
+
+
+def test_each_figure_of_a_pool_of_none_that_nobody_calls_is_nought(queries: list[str], tmp_path: Path) -> None:
+    alone = series_in(NAMESPACE, Case("", "", {**IDLE, PROXIES: "0x30"}))
+    assert not promtool_test(
+        tmp_path, *alone, promql_expr_test=[each for it in queries for each in samples(it, {10: 0})]
+    )

@@ -25,6 +25,7 @@ TRITON = '#!/bin/sh\nfor argument in "$@"; do printf "%s\\n" "$argument"; done\n
 SERVING = """#!/bin/sh
 trap 'echo ended; exit 0' TERM
 echo serving
+touch "$0.serving"
 for i in $(seq 200); do sleep 0.1; done
 """
 
@@ -99,7 +100,7 @@ def test_an_on_demand_triton_ends_when_its_policy_asks_for_that_and_not_for_what
     asked = []
 
     def ask() -> None:
-        while not (tmp_path / "started").exists():
+        while not (tmp_path / "bin/tritonserver.serving").exists():
             time.sleep(0.05)
         time.sleep(3)  # It looks every two.
         asked.append(True)

@@ -66,7 +66,8 @@ def test_it_passes_calls_of_those_with_a_key_to_the_pool_and_refuses_all_others(
     status, kind, body = ask(environment, "/v2/models/other/infer", key, method="POST")
     assert (status, kind) == (HTTPStatus.NOT_FOUND, "application/problem+json"), body
 
-    said = environment.log(environment.pod(environment.proxy()), "proxy").lines()
+    pod = environment.pod(environment.proxy())
+    said = environment.log(pod, "proxy", container_status(pod, "proxy")["restartCount"]).lines()
     read = [json.loads(line) for line in said]
     assert all({"time", "level", "message"} <= set(line) for line in read)
     assert [line for line in read if line.get("principal") == "tests"], "calls"

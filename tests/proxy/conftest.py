@@ -47,6 +47,12 @@ def no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.fixture
+def nobody_else_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let only the test look at the proxy's files: of two looks at once both count a change, or one ends before it."""
+    monkeypatch.setattr("tidegate_proxy.config.LOOK_SECONDS", 3600)
+
+
+@pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[RunningProxy]:
     """A proxy as it is by default, in front of one replica."""
     async with served(tmp_path) as made:

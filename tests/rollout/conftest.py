@@ -85,6 +85,18 @@ def soon(what: Callable[[], bool], seconds: float = 60) -> bool:
     return what()
 
 
+def gone(pids: Path) -> bool:
+    """Say whether the processes that are noted there have ended, whether or not somebody has asked how."""
+    for pid in pids.read_text("utf-8").split():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if stat.rpartition(")")[2].split()[0] != "Z":
+            return False
+    return True
+
+
 @dataclass(frozen=True)
 class Ended:
     code: int

@@ -20,7 +20,7 @@ from rollout.waves.runner import Interrupted
 from rollout.waves.worker import Task, bring_up
 from stacks.command import CommandError
 
-from .conftest import ROOT, Patch, soon
+from .conftest import ROOT, Patch, gone, soon
 
 ENGINE = """
 import os, signal, subprocess, sys, time
@@ -109,12 +109,6 @@ def bring(task: Task, tmp_path: Path) -> Bring:
         return shown
 
     return run
-
-
-def gone(pids: Path) -> bool:
-    """Say whether the processes that an engine noted have ended, whether or not somebody has asked how."""
-    stats = (Path(f"/proc/{pid}/stat") for pid in pids.read_text("utf-8").split())
-    return all(not stat.exists() or stat.read_text("utf-8").rpartition(")")[2].split()[0] == "Z" for stat in stats)
 
 
 def test_what_an_engine_says_is_shown_line_by_line_and_kept(bring: Bring, stand_in: Behave, tmp_path: Path) -> None:

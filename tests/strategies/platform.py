@@ -204,6 +204,7 @@ def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
     return {"name": name, **repository, "triton": triton, "pools": server_pools}
 
 
+_OF_TRITON = ("queueMilliseconds", "busyPercent")
 ENGINES: list[Tree] = [
     {"engine": "dynamo", "worker": "sglang", "frontendResources": {"cpu": "500m"}},
     {"engine": "dynamo", "worker": "mocker"},
@@ -212,7 +213,13 @@ ENGINES: list[Tree] = [
     {"engine": "vllm", "extraArguments": ["--enforce-eager"]},
     {"engine": "sglang", "source": "org/a model"},
     {"engine": "nim", "ownModel": True, "extraArguments": ["--enforce-eager"]},
-    {"engine": "custom", "command": ["serve"], "arguments": ["--name", "$(SERVED_NAME)"], "metricsPath": "/m"},
+    {
+        "engine": "custom",
+        "command": ["serve"],
+        "arguments": ["--name", "$(SERVED_NAME)"],
+        "metricsPath": "/m",
+        "waitingMetric": "tgi_queue_size",
+    },
     {"engine": "custom", "command": ["serve", "$(MODEL)"], "livePath": "/live", "readyPath": "/ready"},
 ]
 
@@ -238,9 +245,10 @@ def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
             placement = drawn
         made |= {"loading": {"mode": "preload"}, "placement": placement}
         if made.get("autoscaling", {}).get("kind") == "queue":
-            made["autoscaling"] = {**made["autoscaling"], "kind": "cpu"}
-            for key in ("queueMilliseconds", "prometheusAddress", "busyPercent", "stepSeconds", "downSeconds"):
-                made["autoscaling"].pop(key, None)
+            scaling = {key: said for key, said in made["autoscaling"].items() if key not in _OF_TRITON}
+            is_told = engine.get("worker") != "trtllm" and (engine["engine"] != "custom" or "metricsPath" in engine)
+            bounds = {"min": scaling["min"], "max": scaling["max"], "kind": "cpu"}
+            made["autoscaling"] = {**scaling, "waitingRequests": 3} if is_told else bounds
         server_pools.append(_ran(made))
     repository = {"dataset": draw(st.sampled_from(dataset_names)), "path": "language"}
     openai = {**engine, "tensorParallelSize": size, **draw(settings)}

@@ -6,8 +6,9 @@ these places, alone or as `language_model` beside other parts. Where a model has
 
 import math
 import re
+import reprlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from itertools import count
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ _EMBEDDING: Final = re.compile(rf"{_PART}embed_tokens\.weight")
 _LAYER: Final = re.compile(rf"{_PART}layers\.([0-9]{{1,9}})\.")
 _TYPES: Final = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 """How config.json names types of tensors; those that hold quantised weights, whose shapes are others, have no name."""
+_CONFIGURATION: Final = "get the configuration of the model"
 _ONE: Final = "get configuration and weights of one model"
 
 
@@ -29,13 +31,33 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else config
 
 
+def check_numbers(part: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what numbers of a configuration cannot be, whatever the weights are."""
+    for key in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"):
+        value = part.get(key)
+        if isinstance(value, str) or (isinstance(value, int | float) and value < 1):
+            yield error(f"{key} is {reprlib.repr(value)}, and no number from 1 on", CONFIG, do=_CONFIGURATION)
+    apart = any("head_dim" in key or "head_size" in key for key in part)  # heads have a size of their own
+    pairs = [("num_attention_heads", "num_key_value_heads"), *([("hidden_size", "num_attention_heads")] * (not apart))]
+    for key, divisor in pairs:
+        many, parts = _number(part, key), _number(part, divisor)
+        if many and parts and parts > 0 and many % parts:
+            what = f"{key} is {many}, which {divisor}, {parts}, does not divide"
+            yield error(what, CONFIG, "engines refuse that", _CONFIGURATION)
+
+
 def check_decoder(config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> Iterator[Finding]:
     """Yield where configuration and tensors are not of one model; all files of weights are there."""
     embeddings = [name for name in tensors if _EMBEDDING.fullmatch(name)]
     for name in embeddings:
         if tensors[name].dtype in _TYPES and len(tensors[name].shape) == 2:
             yield from _embedding(config, name, *tensors[name].shape)
-    yield from _layers(text_config(config), {int(match[1]) for name in tensors if (match := _LAYER.match(name))})
+    layers: dict[int, set[str]] = {}
+    for name in tensors:
+        if match := _LAYER.match(name):
+            layers.setdefault(int(match[1]), set()).add(name[match.end() :])
+    yield from _layers(text_config(config), layers.keys())
+    yield from _holes(text_config(config), layers)
     untied = all(part.get("tie_word_embeddings") is False for part in (config, text_config(config)))
     generates = "ForCausalLM" in str(config.get("architectures"))
     if embeddings and untied and generates and not any("lm_head." in name for name in tensors):
@@ -56,7 +78,7 @@ def _embedding(config: Mapping[str, Any], name: str, rows: int, columns: int) ->
         yield error(f"hidden_size is {width}, and {name} has {columns} columns", CONFIG, do=_ONE)
 
 
-def _layers(part: Mapping[str, Any], there: set[int]) -> Iterator[Finding]:
+def _layers(part: Mapping[str, Any], there: Set[int]) -> Iterator[Finding]:
     said = _number(part, "num_hidden_layers")
     if said is None or not there:
         return
@@ -68,6 +90,29 @@ def _layers(part: Mapping[str, Any], there: set[int]) -> Iterator[Finding]:
     elif more >= 0:
         what = f"num_hidden_layers is {said}, and there are weights of layer {max(there)}"
         yield warning(what, CONFIG, "engines leave them out, or refuse them", _ONE)
+
+
+def _holes(part: Mapping[str, Any], layers: Mapping[int, set[str]]) -> Iterator[Finding]:
+    """Yield what one layer alone lacks of a module that it has, and of which it has nothing else instead.
+
+    Layers of one model need not be alike: the first ones may be dense, and some have no attention at all.
+    """
+    said = _number(part, "num_hidden_layers")
+    counted = {number: names for number, names in layers.items() if said is None or number < said}
+    every = Counter(name for names in counted.values() for name in names)
+    for number, names in sorted(counted.items()):
+        modules = {each for name in names for each in _modules(name)}
+        lacks = [name for name in every.keys() - names if every[name] == len(counted) - 1]
+        odd = sorted(name for name in lacks if name.rpartition(".")[0].rpartition(".")[0] in modules)
+        if odd and all(every[name] > 1 for name in names):
+            what = f"layer {number} lacks {odd[0]}, which all others have"
+            why = "engines refuse that, or draw the tensor at random"
+            yield error(what, CONFIG, why, "get all of the weights again")
+
+
+def _modules(name: str) -> Iterator[str]:
+    while name := name.rpartition(".")[0]:
+        yield name
 
 
 def _type(config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> Iterator[Finding]:

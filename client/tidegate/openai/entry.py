@@ -16,11 +16,12 @@ from ..errors import UsageError
 from ..failures import plain
 from ..findings import Finding, error, in_order, warning
 from ..hashing import below
-from .decoder import CONFIG, check_decoder, text_config
-from .weights import StoredTensor, read_header
+from .decoder import CONFIG, check_decoder, check_numbers, text_config
+from .weights import StoredTensor, UnknownTypeError, read_header
 
 INDEX: Final = "model.safetensors.index.json"
 WEIGHTS: Final = ".safetensors"
+_GGUF: Final = ".gguf"
 _TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 _TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "tekken.json", "tiktoken.model", "vocab.json", "vocab.txt")
 _TEMPLATES: Final = ("chat_template.jinja", "chat_template.json")
@@ -94,6 +95,9 @@ class HubEntry:
         for name in (each for each in self.files if each.endswith(WEIGHTS) and "/" not in each):
             try:
                 found[name] = read_header(self.folder / name)
+            except UnknownTypeError as wrong:
+                do = "save the weights in one of the types of safetensors, such as BF16"
+                self.found.append(error("this file has tensors of an unknown type", name, str(wrong), do))
             except (ValueError, OSError) as wrong:
                 self.found.append(error("this file is not whole", name, plain(wrong), "get it again"))
         return found
@@ -133,7 +137,7 @@ def _is_pointer(file: str) -> bool:
 
 def is_entry(folder: Path) -> bool:
     """Tell whether a folder seems to be one: it has a configuration or weights as the hub has them."""
-    return (folder / CONFIG).is_file() or any(folder.glob(f"*{WEIGHTS}"))
+    return (folder / CONFIG).is_file() or any(any(folder.glob(f"*{each}")) for each in (WEIGHTS, _GGUF))
 
 
 def check_entry(entry: HubEntry, *, trusted: bool) -> list[Finding]:
@@ -159,12 +163,18 @@ def _configuration(entry: HubEntry) -> Iterator[Finding]:
         yield error("it is not there", CONFIG, "engines learn from it what kind of model it is", "get the whole folder")
     elif entry.json(CONFIG) is not None and not entry.architectures:
         yield error("it names no architectures", CONFIG, do="get the configuration of the model")
+    elif entry.config and not isinstance(entry.config.get("model_type"), str) and not _has_auto_map(entry.config):
+        why = "engines choose by it what reads the configuration"
+        yield error("it names no model_type", CONFIG, why, "get the configuration of the model")
+    yield from check_numbers(text_config(entry.config))
 
 
 def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
     if not any(each in _TOKENIZERS or each.endswith(".tiktoken") for each in entry.names):
         yield error("there is no tokenizer", _TOKENIZERS[0], "without one no text can be read", "get the whole folder")
     said = entry.json(_TOKENIZERS[0])
+    if said is not None and not isinstance(said.get("model"), dict):
+        yield error("this is no tokenizer", _TOKENIZERS[0], "it has no `model`, which has the words", "get it again")
     size = text_config(entry.config).get("vocab_size")
     if said is not None and isinstance(size, int) and (most := _largest_token(said)) >= size:
         why = f"it has the token {most}, and vocab_size of {CONFIG} is {size}"
@@ -177,7 +187,10 @@ def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
 def _weights(entry: HubEntry) -> Iterator[Finding]:
     names = {each for each in entry.names if each.endswith(WEIGHTS) and "/" not in each}
     if not names:
-        yield error("there are no weights", f"model{WEIGHTS}", do="save the model with safe_serialization=True")
+        is_gguf = any(each.endswith(_GGUF) for each in entry.names)
+        why = "GGUF is the format of llama.cpp, and engines are given a folder of safetensors" if is_gguf else ""
+        do = "get or save the model's own weights as safetensors (save_pretrained)"
+        yield error("there are no weights", f"model{WEIGHTS}", why, do)
     wanted: dict[str, str] = {}
     for name, match in ((name, _SHARD.fullmatch(name)) for name in sorted(names)):
         if match is not None:

@@ -29,7 +29,7 @@ class OpenaiKind:
     speaks_v2 = False
 
     def recognises(self, folder: Path) -> bool:
-        """Tell whether there is a `config.json`, or weights as safetensors."""
+        """Tell whether there is a `config.json`, or weights as safetensors or GGUF."""
         return any(self.entries_in(folder))
 
     def entries_in(self, folder: Path) -> list[Path]:

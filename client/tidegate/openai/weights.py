@@ -19,6 +19,10 @@ _BITS: Final = {
 }  # fmt: skip
 
 
+class UnknownTypeError(ValueError):
+    """A tensor has a type that the format had not when this was written, or never had."""
+
+
 class StoredTensor(NamedTuple):
     """What a header says of a tensor."""
 
@@ -45,7 +49,7 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
     end = 0
     for first, last, name, tensor in sorted(tensors):
         if tensor.dtype not in _BITS:
-            raise ValueError(f"its tensor {name} is of the type {tensor.dtype}, which is not known here")
+            raise UnknownTypeError(f"its tensor {name} is of the type {tensor.dtype}, which is not known here")
         if first != end or (last - first) * 8 != math.prod(tensor.shape) * _BITS[tensor.dtype]:
             raise ValueError(f"its tensor {name} does not have the bytes that its header says")
         end = last

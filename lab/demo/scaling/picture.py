@@ -7,7 +7,7 @@ from statistics import median, quantiles
 from tidegate_eviction.simulate.report import figure
 
 from .wave import Wave
-from .world import BUSY, PROXY, RARE
+from .world import BUSY, CHAT, PROXY, RARE
 
 _SLOT_SECONDS = 3
 
@@ -23,12 +23,12 @@ def draw(wave: Wave, file: Path, title: str) -> None:
         load.step(at, [sample.callers for sample in wave.samples], where="post", label="callers at work")
         load.plot(middle, [len(slots[slot]) / _SLOT_SECONDS for slot in sorted(slots)], label="calls a second")
         load.set(ylabel="load")
-        for name, colour in ((BUSY, "#1f77b4"), (RARE, "#2ca02c"), (PROXY, "#d62728")):
+        for name, colour in ((BUSY, "#1f77b4"), (RARE, "#2ca02c"), (CHAT, "#9467bd"), (PROXY, "#d62728")):
             wanted = [sample.wanted.get(name, 0) for sample in wave.samples]
             replicas.step(at, wanted, ":", where="post", color=colour)
             serving = [sample.serving[name] for sample in wave.samples]
             replicas.step(at, serving, "-", where="post", color=colour, label=f"{name} (dotted: wanted)")
-        replicas.set(ylabel="replicas")
+        replicas.set(ylabel="replicas", ylim=(-0.2, 4.9))  # with room for what the colours mean
         pressure.plot(at, [sample.queue for sample in wave.samples], label="ms in the queue, mean of two minutes")
         pressure.plot(at, [sample.busy for sample in wave.samples], label="% told busy for want of room")
         pressure.plot(at, [sample.room for sample in wave.samples], label="% of a replica's memory that models take")
@@ -39,5 +39,5 @@ def draw(wave: Wave, file: Path, title: str) -> None:
         latency.plot(middle, worst, label="95 % of them")
         latency.set_yscale("log")
         latency.set(ylabel="seconds a call took", xlabel="seconds")
-        for axes, place in ((replicas, "center"), (pressure, "center right"), (latency, "upper center")):
+        for axes, place in ((replicas, "upper right"), (pressure, "center right"), (latency, "upper center")):
             axes.legend(fontsize=8, loc=place)

@@ -1,13 +1,15 @@
 """Pods of simulated nodes made real: what a kubelet would run, runs as processes here, and is told of as one tells.
 
-Nodes are kwok's, which takes every pod for running as soon as it is scheduled. A pod of a pool is a Triton and its
-policy at an address of loopback of their own, one of the proxy a proxy. A pod that is deleted leaves the names at once,
-is asked to end after the pause that the components give it, and Triton before its policy, as of a native sidecar.
+Nodes are kwok's, which takes every pod for running as soon as it is scheduled. A pod of Tritons is a Triton and its
+policy at an address of loopback of their own, one of engines a Dynamo and its worker, and one of the proxy a proxy. A
+pod that is deleted leaves the names at once, is asked to end after the pause that the components give it, and Triton
+before its policy, as of a native sidecar, and a worker before its frontend.
 """
 
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,10 +21,12 @@ from tidegate_contracts.eviction import EvictionSettings, Tuning
 from tidegate_proxy.access.api_keys import hash_line
 
 from components.args import PRE_STOP_SECONDS
+from components.openai.relay import RELAY
 from lab.local_cluster import LocalCluster
+from lab.local_plane.dynamo import dynamo
 from lab.local_plane.named_proxy import write_names
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
-from lab.local_plane.process import HOST, Process, free_ports
+from lab.local_plane.process import HOST, Process, free_ports, running
 from lab.local_plane.prometheus import Prometheus
 from lab.local_plane.proxy import Proxy, proxy, write_tables
 from lab.local_plane.triton import Triton, triton
@@ -43,6 +47,7 @@ class Pod:
     scraped: tuple[str, ...]  # Hosts and ports of its metrics.
     stack: ExitStack = field(repr=False)
     host: str = HOST
+    port: int = 0  # Of its HTTP API.
     proxy: Proxy | None = None
     policy: Policy | None = None
     triton: Triton | None = None
@@ -58,7 +63,8 @@ class Kubelet:
     cluster: LocalCluster
     namespace: str
     maps: Mapping[str, Object]  # The rendered ConfigMaps, by name.
-    repositories: Mapping[str, Path]  # Of each pool, by `<server>-<pool>`.
+    repositories: Mapping[str, Path]  # Of each pool of Tritons, by `<server>-<pool>`.
+    engines: Mapping[str, Sequence[str]]  # Likewise of each pool of Dynamo: options of its workers.
     key: str = field(repr=False)
     prometheus: Prometheus | None = None
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -68,7 +74,7 @@ class Kubelet:
         """Give every pool its ports, which its replicas have in common."""
         self._ports = {pool: free_ports(5) for pool in self.repositories}
         (self.root / "names").mkdir(parents=True)
-        self._tell()
+        self.tell()
 
     def of(self, prefix: str) -> list[Pod]:
         """Return the pods of a workload that take calls."""
@@ -84,12 +90,12 @@ class Kubelet:
         for name in self.pods.keys() - wanted.keys():
             if self.pods[name].left is None:
                 self.pods[name].left = time.monotonic()
-                self._tell()
+                self.tell()
         for pod in [pod for pod in self.pods.values() if pod.left is not None]:
             self._end(pod)
         for name in sorted(wanted.keys() - self.pods.keys()):
             self.pods[name] = self._start(name, wanted[name]["spec"]["nodeName"])
-            self._tell()
+            self.tell()
 
     def close(self) -> None:
         """End all of them at once."""
@@ -110,12 +116,14 @@ class Kubelet:
         else:
             pod.stack.close()
             del self.pods[pod.name]
-            self._tell()
+            self.tell()
 
     def _start(self, name: str, node: str) -> Pod:
         pool, _, number = name.rpartition("-")
         if pool in self.repositories:
             return self._start_replica(name, node, pool, int(number))
+        if pool in self.engines:
+            return self._start_engine(name, node, pool)
         root, stack = self.root / name, ExitStack()
         (root / "api-keys").mkdir(parents=True)
         (root / "api-keys" / CALLER).write_text(f"{hash_line(self.key)}\n", "utf-8")
@@ -126,9 +134,7 @@ class Kubelet:
         return Pod(name, node, "proxy", (made.process,), (made.admin,), stack, proxy=made)
 
     def _start_replica(self, name: str, node: str, pool: str, number: int) -> Pod:
-        stack, ports = ExitStack(), self._ports[pool]
-        # A new folder each time: a pod that comes again has nothing of the one before.
-        folder = self.root / f"{name}.{len(list(self.root.glob(f'{name}.*'))) + 1}"
+        stack, ports, folder = ExitStack(), self._ports[pool], self._new_folder(name)
         # Pools differ in ports, replicas in addresses.
         host = f"127.0.0.{number + 1}"
         said = self.maps[f"{pool}-eviction"]["data"][eviction_process.SETTINGS_FILE]
@@ -139,7 +145,23 @@ class Kubelet:
         beside = stack.enter_context(policy(folder, server, (ports[3], ports[4])))
         scraped = (f"{host}:{server.metrics_port}", beside.admin)
         processes = (server.process, beside.process)
-        return Pod(name, node, "triton", processes, scraped, stack, host, policy=beside, triton=server)
+        return Pod(name, node, "triton", processes, scraped, stack, host, ports[0], policy=beside, triton=server)
+
+    def _start_engine(self, name: str, node: str, pool: str) -> Pod:
+        table, _ = self._tables()
+        served = [model.name for model in table.models if f"{model.server}-{model.pool}" == pool]
+        stack = ExitStack()
+        folder, [port] = self._new_folder(name), free_ports(1)
+        made = stack.enter_context(dynamo(folder, served, self.engines[pool]))
+        told = [f"http://{HOST}:{each}/metrics" for each in (made.http_port, *made.system_ports.values())]
+        command = [sys.executable, "-c", RELAY, f"{HOST}:{port}", *told]
+        relay = stack.enter_context(running("metrics", command, folder / "metrics.log"))
+        processes = (*made.workers.values(), made.process, relay)
+        return Pod(name, node, "engine", processes, (f"{HOST}:{port}",), stack, port=made.http_port)
+
+    def _new_folder(self, name: str) -> Path:
+        """Return one each time: a pod that comes again has nothing of the one before."""
+        return self.root / f"{name}.{len(list(self.root.glob(f'{name}.*'))) + 1}"
 
     def _tables(self) -> tuple[routing.RoutingTable, routing.AccessTable]:
         """Return the tables as they were rendered, but for the ports that pools have here."""
@@ -149,6 +171,9 @@ class Kubelet:
         for server in table.servers:
             pools = []
             for pool in server.pools:
+                if f"{server.name}-{pool.name}" not in self._ports:
+                    pools.append(pool)
+                    continue
                 http, grpc, _, lease, _ = self._ports[f"{server.name}-{pool.name}"]
                 ports = {"http_port": http, "grpc_port": grpc, "lease_port": lease}
                 pools.append(pool.model_copy(update=ports))
@@ -160,11 +185,11 @@ class Kubelet:
     def _names(self) -> Path:
         return self.root / "names" / "pools.json"
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         """Write what DNS says of the pools, and what Prometheus scrapes."""
         table, _ = self._tables()
         pools = {f"{server.name}-{pool.name}": pool for server in table.servers for pool in server.pools}
-        addresses = {pool.host: [(pod.host, pool.http_port) for pod in self.of(name)] for name, pool in pools.items()}
+        addresses = {pool.host: [(pod.host, pod.port) for pod in self.of(name)] for name, pool in pools.items()}
         write_names(self._names, addresses)
         if self.prometheus is not None:
             self.prometheus.scrape({address: pod.name for pod in self.pods.values() for address in pod.scraped})

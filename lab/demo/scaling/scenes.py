@@ -15,12 +15,16 @@ from lab.demo.visitor import Reply
 
 from .picture import draw
 from .wave import Wave
-from .world import BUSY, MODELS, PROXY, RARE, ScaledPlatform
+from .world import BUSY, CHAT, MODELS, PROXY, RARE, ScaledPlatform
 
 QUIET_CALLERS, QUIET_PAUSE = 4, 0.5
 WAVE_CALLERS = 24
 QUIET = MODELS[BUSY][:4]
 MOST_SECONDS = 300.0
+CHATS = 8  # Streams at a time; an engine has room for four.
+FULL_SECONDS = 180.0  # Longer than the two minutes of the mean and `downSeconds`.
+BLIND_SECONDS, SEEING_SECONDS = 60, 60  # Without Prometheus, more than `downSeconds`; and with one that is new.
+ANEW_SECONDS = 10  # Between two readings of the new one: for that long it knows no rate.
 MOST_QUEUED, MOST_BUSY = 50, 5  # `queueMilliseconds` and `busyPercent` of the pool.
 SCENES: list[Scene["ScalingStage"]] = []
 
@@ -44,6 +48,12 @@ class ScalingStage:
         pods = {pod.name: f"{pod.host}:{pod.triton.http_port}" for pod in self.platform.kubelet.of(BUSY) if pod.triton}
         first = {model: ranked(model, pods.values())[0] for model in MODELS[BUSY]}
         return sum(first[model] == pods[name] for name, models in self.wave.places().items() for model in models)
+
+
+def _pass(wave: Wave, seconds: float) -> None:
+    end = wave.now + seconds
+    while wave.now < end:
+        wave.step()
 
 
 @contextmanager
@@ -96,8 +106,7 @@ def _placement(stage: ScalingStage) -> Outcome:
     seconds = stage.wave.until("models are where they rank first", lambda _: stage.at_rank() >= most, 120)
     places = ", ".join(f"{name} {len(models)}" for name, models in sorted(stage.wave.places().items()))
     begun = stage.wave.now
-    while stage.wave.now < begun + 30:
-        stage.wave.step()
+    _pass(stage.wave, 30)
     recent = [call.reply.seconds for call in stage.wave.calls if call.ended > begun]
     text = f"{seconds:.0f} s later models in use are at: {places}. {len(recent) / 30:.0f} calls a second are answered."
     return Outcome(text, places)
@@ -112,15 +121,20 @@ def _ebb(stage: ScalingStage) -> Outcome:
     stage.load.close()
     first = wave.until("one goes", lambda now: now.wanted[BUSY] == 2, MOST_SECONDS)
     last = first + wave.until("another goes", lambda now: now.wanted[BUSY] == 1, MOST_SECONDS)
-    gone = stage.platform.kubelet
-    wave.until(
-        "their processes have ended", lambda _: all(pod.left is None for pod in gone.pods.values()), MOST_SECONDS
-    )
-    claim(not wave.lost, f"{len(wave.lost)} calls were lost, such as {wave.lost[:1]}")
+    _nothing_is_lost(stage)
     text = (
         f"One went {first:.0f} s after the wave, another at {last:.0f} s. Of {len(wave.calls):,} calls none was lost."
     )
     return Outcome(text, f"1 replica after {last:.0f} s, nothing lost")
+
+
+def _nothing_is_lost(stage: ScalingStage) -> None:
+    """Wait until what leaves has left, and claim that every call had its answer."""
+    wave, kubelet = stage.wave, stage.platform.kubelet
+    wave.until(
+        "their processes have ended", lambda _: all(pod.left is None for pod in kubelet.pods.values()), MOST_SECONDS
+    )
+    claim(not wave.lost, f"{len(wave.lost)} calls were lost, such as {wave.lost[:1]}")
 
 
 @scene(
@@ -168,9 +182,56 @@ def _zero(stage: ScalingStage) -> Outcome:
     return Outcome(f"{text} It went {gone:.0f} s after him.", f"first call {reply.seconds:.1f} s")
 
 
+@scene(SCENES, "A pool of language models follows what waits for its engines, and stays while they are full.")
+def _language(stage: ScalingStage) -> Outcome:
+    """A wave of chats."""
+    wave, before = stage.wave, len(stage.wave.calls)
+    wave.until("KEDA is ready", lambda _: stage.platform.readiness(CHAT) == "True", MOST_SECONDS)
+    with wave.callers(CHATS, MODELS[CHAT]):
+        wanted = wave.until("a second engine is wanted", lambda now: now.wanted[CHAT] == 2, MOST_SECONDS)
+        served = wanted + wave.until("it serves", lambda now: now.serving[CHAT] == 2, MOST_SECONDS)
+        begun = wave.now
+        while wave.now < begun + FULL_SECONDS:
+            found = wave.step().wanted[CHAT]
+            claim(found == 2, f"{found} engines are wanted, after {wave.now - begun:.0f} s with two that are full")
+    gone = wave.until("one goes", lambda now: now.wanted[CHAT] == 1, MOST_SECONDS)
+    _nothing_is_lost(stage)
+    text = (
+        f"After {wanted:.0f} s of load KEDA wanted a second engine, which served at {served:.0f} s. Both stayed for "
+        f"the {FULL_SECONDS:.0f} s that they were full, though next to nothing waited; one went {gone:.0f} s after the "
+        f"wave. Of "
+        f"{len(wave.calls) - before:,} calls none was lost."
+    )
+    return Outcome(text, f"2 engines in {served:.0f} s, nothing lost")
+
+
+@scene(
+    SCENES,
+    "Prometheus ends for longer than `downSeconds`, and comes back with nothing: calls go on, and no replica goes.",
+)
+def _blind(stage: ScalingStage) -> Outcome:
+    """Prometheus is down, and begins anew."""
+    wave = stage.wave
+    with wave.callers(WAVE_CALLERS // 2, MODELS[BUSY][:1]):
+        wave.until("replicas are wanted", lambda now: now.queue > MOST_QUEUED and now.serving[BUSY] > 1, MOST_SECONDS)
+        begun = len(wave.samples)
+        with stage.platform.without_prometheus(ANEW_SECONDS):
+            _pass(wave, BLIND_SECONDS)
+        _pass(wave, SEEING_SECONDS)
+    busy, rare = ([sample.wanted[name] for sample in wave.samples[begun:]] for name in (BUSY, RARE))
+    claim(busy == sorted(busy), f"{BUSY} was to have fewer replicas, with callers who wait in its queue: {busy}")
+    claim(not any(rare), f"{RARE}, which nobody calls, was to have replicas: {rare}")
+    claim(not wave.lost, f"{len(wave.lost)} calls were lost, such as {wave.lost[:1]}")
+    text = (
+        f"{busy[0]} replicas stayed for {BLIND_SECONDS} s without Prometheus, and were {busy[-1]} {SEEING_SECONDS} s"
+        f" after a new one began, which reads every {ANEW_SECONDS} s. {RARE}, which nobody calls, stayed at none."
+    )
+    return Outcome(text, f"{busy[0]} replicas stay")
+
+
 @scene(SCENES, "Load, replicas, what KEDA asks and what callers wait, over time.")
 def _picture(stage: ScalingStage) -> Outcome:
     """The picture."""
     stage.picture.parent.mkdir(parents=True, exist_ok=True)
-    draw(stage.wave, stage.picture, "A wave of load: real KEDA and Triton on one machine, simulated nodes, no GPU")
+    draw(stage.wave, stage.picture, "Waves of load: real KEDA, Triton, Dynamo on one machine, simulated nodes, no GPU")
     return Outcome(f"{stage.picture}", str(stage.picture))

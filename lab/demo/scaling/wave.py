@@ -14,7 +14,7 @@ from lab.demo.visitor import BUSY as BUSY_STATUS
 from lab.demo.visitor import Reply, Visitor
 from lab.tools.running import repeating
 
-from .world import BUSY, PROXY, RARE, ScaledPlatform
+from .world import BUSY, CHAT, MODELS, PROXY, RARE, ScaledPlatform
 
 LOOK_SECONDS = 1.0
 
@@ -71,7 +71,8 @@ class Wave:
         assert pod.proxy is not None
         visitor = self._visitors.setdefault(pod.name, Visitor([pod.proxy.http], self.platform.key))
         begun, tries = self.now, 1
-        while (reply := visitor.call(model)).status == BUSY_STATUS and reply.retry_after is not None:
+        ask = visitor.chat if model in MODELS[CHAT] else visitor.call
+        while (reply := ask(model)).status == BUSY_STATUS and reply.retry_after is not None:
             self.told_busy += 1
             time.sleep(reply.retry_after)
             tries += 1
@@ -98,8 +99,8 @@ class Wave:
         platform.check()
         found = platform.cluster.get("statefulsets,deployments", namespace=platform.kubelet.namespace)
         wanted = {each["metadata"]["name"]: each["spec"].get("replicas", 1) for each in found}
-        serving = {name: len(platform.kubelet.of(name)) for name in (BUSY, RARE, PROXY)}
-        queue, busy, room = (platform.ask(query) or 0.0 for query in platform.queries(BUSY))
+        serving = {name: len(platform.kubelet.of(name)) for name in (BUSY, RARE, CHAT, PROXY)}
+        queue, busy, room = (platform.ask(query) or 0.0 for query in platform.queries(BUSY)[:3])
         self.samples.append(Sample(self.now, self._callers, wanted, serving, queue, busy, room))
         time.sleep(max(0.0, LOOK_SECONDS - (time.monotonic() - begun)))
         return self.samples[-1]

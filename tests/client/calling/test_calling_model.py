@@ -34,7 +34,7 @@ class Triton:
         if self.turns_after is not None and len(self.asked) >= self.turns_after:
             self.takes = "INT64"
         self.asked.append(caller.request.path)
-        time.sleep(self.pause)
+        caller.wait(self.pause)
         if caller.request.path.endswith("/config"):
             self._tell(caller)
             return
@@ -159,15 +159,15 @@ def test_one_deadline_is_for_all_requests_that_a_call_takes(behind: Upstream, tr
     begun = time.monotonic()
     with pytest.raises(UnreachableError, match="no answer in time"):
         called.predict([{"X": [number]} for number in range(20)], {"deadline": 1.0})
-    assert time.monotonic() - begun < 1.6
+    assert time.monotonic() - begun < 3  # all of them take 4
 
 
 def test_asking_what_a_model_takes_is_in_the_time_of_the_call(behind: Upstream, triton: Triton) -> None:
-    triton.pause = 2.0
+    triton.pause = 60.0
     begun = time.monotonic()
     with pytest.raises(UnreachableError, match="no answer in time"):
         model(behind).predict({"X": [1]}, {"deadline": 0.3})
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 20
 
 
 def test_calls_without_any_time_say_nothing_of_the_proxy(behind: Upstream) -> None:

@@ -99,6 +99,7 @@ BODY = bytes(16 << 20)  # more than both sides' buffers hold
 @contextmanager
 def slow(*pauses: float) -> Iterator[str]:
     """Serve requests over one connection, and pause before the body of each is read; yields the address."""
+    over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -108,7 +109,7 @@ def slow(*pauses: float) -> Iterator[str]:
                     head = b""
                     while b"\r\n\r\n" not in head:
                         head += connection.recv(1)
-                    time.sleep(pause)
+                    over.wait(pause)
                     left = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
                     while left and (piece := connection.recv(min(left, 1 << 20))):
                         left -= len(piece)
@@ -119,6 +120,7 @@ def slow(*pauses: float) -> Iterator[str]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        over.set()
         thread.join(10)
 
 
@@ -130,16 +132,16 @@ def test_sending_over_a_kept_connection_may_take_longer_than_connecting(monkeypa
     monkeypatch.setattr(transport, "_CONNECT_SECONDS", 0.3)
     with slow(0, 1.0) as url:
         client = Transport(url)
-        assert ask(client, b"x", 0.5) == 200
+        assert ask(client, b"x", 30) == 200
         assert ask(client, BODY, 30) == 200
 
 
 def test_sending_ends_when_the_time_is_up() -> None:
-    with slow(1.5) as url:
+    with slow(60.0) as url:
         begun = time.monotonic()
         with pytest.raises(TimeIsUpError):
             ask(Transport(url), BODY, 0.5)
-        assert time.monotonic() - begun < 1.2
+        assert time.monotonic() - begun < 20
 
 
 @contextmanager

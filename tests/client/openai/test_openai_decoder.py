@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.findings import Finding, Severity
-from tidegate.openai.decoder import check_decoder
+from tidegate.openai.decoder import check_decoder, check_numbers
 from tidegate.openai.weights import StoredTensor as Tensor
 
 WORDS, WIDTH, LAYERS = 100, 8, 3
@@ -100,6 +100,45 @@ def test_a_layer_in_the_middle_may_not_be_missing() -> None:
     tensors.pop("model.layers.1.mlp.weight")
     [one] = found(CONFIG, tensors)
     assert "there are no weights of layer 1" in one.what
+
+
+def with_parts(*layers: str) -> dict[str, Tensor]:
+    """Return weights whose layers have tensors of these names each, separated by blanks."""
+    named = {f"model.layers.{at}.{name}.weight" for at, names in enumerate(layers) for name in names.split()}
+    return weights(layers=0) | dict.fromkeys(sorted(named), Tensor("BF16", (WIDTH, WIDTH)))
+
+
+DENSE = "self_attn.q_proj self_attn.k_proj mlp.gate_proj mlp.up_proj mlp.down_proj input_layernorm"
+
+
+@pytest.mark.parametrize("lacking", ["mlp.up_proj", "self_attn.k_proj"])
+@pytest.mark.parametrize("at", range(LAYERS))
+def test_a_part_that_one_layer_alone_lacks_is_an_error(lacking: str, at: int) -> None:
+    layers = [DENSE] * LAYERS
+    layers[at] = DENSE.replace(lacking, "")
+    [one] = found(CONFIG, with_parts(*layers))
+    assert (one.severity, one.what) == (
+        Severity.ERROR, f"layer {at} lacks {lacking}.weight, which all others have",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [DENSE, *[DENSE.replace("mlp.up_proj", "mlp.gate mlp.experts.0.up_proj")] * 2],
+        [DENSE, DENSE, "mlp.gate_proj mlp.up_proj mlp.down_proj input_layernorm"],
+        [DENSE.replace("input_layernorm", ""), DENSE, DENSE],
+        [DENSE, DENSE, DENSE.replace("self_attn.k_proj", "self_attn.kv_a_proj")],
+    ],
+    ids=["first is dense", "last has no attention", "first has no norm", "other attention"],
+)
+def test_layers_need_not_be_alike(layers: list[str]) -> None:
+    assert found(CONFIG, with_parts(*layers)) == []
+
+
+def test_heads_of_a_size_of_their_own_need_not_divide_the_width() -> None:
+    assert list(check_numbers(CONFIG | {"num_attention_heads": 3, "head_dim": 4, "num_key_value_heads": None})) == []
+    assert list(check_numbers({"max_position_embeddings": None, "num_attention_heads": [4, 8]})) == []
 
 
 def test_what_does_not_tie_its_words_has_a_head() -> None:

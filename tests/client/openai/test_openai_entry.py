@@ -98,7 +98,12 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("config.json", Path.unlink, "config.json: error: it is not there"),
     ("config.json", lambda file: file.write_text("{"), "config.json: error: this is no JSON object"),
     ("config.json", lambda file: file.write_text("{}"), "it names no architectures"),
+    ("config.json", lambda file: change(file, model_type=None), "it names no model_type"),
     ("config.json", lambda file: change(file, vocab_size=9000), "vocab_size is 9000"),
+    ("config.json", lambda file: change(file, vocab_size="32"), "vocab_size is '32', and no number from 1 on"),
+    ("config.json", lambda file: change(file, max_position_embeddings=0), "max_position_embeddings is 0, and no"),
+    ("config.json", lambda file: change(file, num_attention_heads=6), "which num_attention_heads, 6, does not divide"),
+    ("config.json", lambda file: change(file, num_key_value_heads=3), "which num_key_value_heads, 3, does not divide"),
     ("config.json", lambda file: change(file, hidden_size=32), "hidden_size is 32"),
     ("config.json", lambda file: change(file, num_hidden_layers=3), "there are no weights of layer 2"),
     ("config.json", lambda file: change(file, tie_word_embeddings=False), "there is no lm_head.weight"),
@@ -111,6 +116,7 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("generation_config.json", lambda file: file.write_text("{"), "generation_config.json: error: this is no JSON"),
     ("tokenizer.json", Path.unlink, "there is no tokenizer"),
     ("tokenizer.json", lambda file: file.write_text("[]"), "tokenizer.json: error: this is no JSON object"),
+    ("tokenizer.json", lambda file: file.write_text("{}"), "tokenizer.json: error: this is no tokenizer"),
     ("tokenizer.json", pointer, "tokenizer.json: error: this is a pointer of git-lfs"),
     ("tokenizer.model", pointer, "run `git lfs pull` in the clone that it is from"),
     (ONE, Path.unlink, f"{ONE}: error: it is not there"),
@@ -123,6 +129,7 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     (ONE, headed(b'{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}'), "does not say type, shape and"),
     (ONE, headed(b"[]"), "its header does not say type, shape and place of each tensor"),
     (ONE, headed(b'{"a": {"dtype": "F1", "shape": [], "data_offsets": [0, 0]}}'), "of the type F1, which is not known"),
+    (ONE, headed(b'{"a": {"dtype": "F2", "shape": [], "data_offsets": [0, 0]}}'), "has tensors of an unknown type"),
     (ONE, cut, f"{ONE}: error: this file is not whole"),
     (ONE, moved, f"{ONE}: error: this is a symbolic link"),
     (TWO, lambda file: write_safetensors(file, {"other": (1, 1)}), "it has no tensor model.layers.0.mlp.weight"),
@@ -175,6 +182,26 @@ def test_weights_that_are_one_file_must_be_there_too(tmp_path: Path) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     (entry / "model.safetensors").unlink()
     assert [each.what for each in KIND.check(entry)] == ["there are no weights"]
+
+
+def test_gguf_is_told_to_be_no_weights_that_engines_take(tmp_path: Path) -> None:
+    (tmp_path / "chat").mkdir()
+    (tmp_path / "chat/model.gguf").write_bytes(b"GGUF")
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "chat")])
+    assert "there are no weights\n  why: GGUF is the format of llama.cpp" in done.stdout
+    assert done.exit_code == ExitCode.FOUND
+
+
+@pytest.mark.parametrize("deep", [["config.json"], ["model.safetensors"], []])
+def test_a_language_model_whose_files_lie_one_folder_too_deep_is_told_so(tmp_path: Path, deep: list[str]) -> None:
+    entry = write_entry(tmp_path / "chat", "one")
+    names = deep or os.listdir(entry)
+    (entry / "1").mkdir()
+    for name in names:
+        (entry / name).rename(entry / "1" / name)
+    done = CliRunner().invoke(app, ["check", str(entry)])
+    assert "error: this looks like a language model with files one folder too deep" in done.stdout
+    assert done.exit_code == ExitCode.FOUND
 
 
 @pytest.mark.parametrize("wrong", ["entry", "golden request"])

@@ -8,7 +8,7 @@ from select import select
 
 import pytest
 
-from lab.local_plane.process import Process, running
+from lab.local_plane.process import Process, free_ports, running
 
 WAITS = "import time; time.sleep(600)"
 PARENT = f"""
@@ -36,3 +36,12 @@ def test_a_process_that_got_the_id_of_one_that_ended_long_ago_lives_on(tmp_path:
         with pytest.raises(subprocess.TimeoutExpired):
             another.wait(1)
         another.kill()
+
+
+def test_processes_that_choose_ports_at_the_same_time_choose_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever chooses a port tells a server of it, and others may choose it until that listens."""
+    chosen = []
+    for process in range(4):
+        monkeypatch.setattr(os, "getpid", lambda process=process: process)
+        chosen += [port for _ in range(20) for port in free_ports(5)]
+    assert len({*chosen}) == len(chosen) == 400

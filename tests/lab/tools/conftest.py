@@ -10,8 +10,8 @@ import pytest
 from lab.tools import gotoolchain
 from tests.processes import programs
 
-# Stands in for Go: lists three packages; notes every build, tells two of them, takes $FAKE_SECONDS over it, and
-# "builds" a script that prints a version.
+# Stands in for Go: lists three packages; notes every build, tells two of them, takes $FAKE_SECONDS over it, goes on
+# once the file $FAKE_UNTIL is there, and "builds" a script that prints a version.
 FAKE_GO = """#!/bin/sh
 if [ "$1" = version ]; then echo "go version go${FAKE_GO_VERSION:-1.26.8} linux/amd64"; exit; fi
 if [ "$1" = list ]; then printf 'one\\ntwo\\nthree\\n'; exit; fi
@@ -21,6 +21,7 @@ printf '#!/bin/sh\\n' > "$2"
 chmod +x "$2"
 printf 'one\\ntwo\\n' >&2
 sleep "${FAKE_SECONDS:-0}"
+while [ -n "$FAKE_UNTIL" ] && [ ! -e "$FAKE_UNTIL" ]; do sleep 0.1; done
 if [ -n "$FAKE_ERROR" ]; then echo "$FAKE_ERROR" >&2; exit 1; fi
 echo 'echo v4.2.4' >> "$2"
 """

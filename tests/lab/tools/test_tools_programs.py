@@ -171,12 +171,16 @@ def test_a_broken_build_names_the_tool_the_log_the_cause_and_the_way_out(scratch
 
 @pytest.mark.usefixtures("fake_go")
 def test_two_runs_at_once_build_one_binary(scratch: Path, start: Start) -> None:
-    first, second = (start("helm", FAKE_SECONDS="1") for _ in range(2))
+    first = start("helm", FAKE_UNTIL=str(scratch / "goes on"))
+    wait_for((scratch / "builds").exists, first)
+    second = start("helm")
+    assert second.stderr
+    assert "waiting for another run that makes helm 4.2.4" in second.stderr.readline()
+    (scratch / "goes on").touch()
     (out, err), (other_out, other_err) = first.communicate(timeout=60), second.communicate(timeout=60)
     assert (first.returncode, second.returncode) == (0, 0), err + other_err
     assert out == other_out
     assert len((scratch / "builds").read_text().splitlines()) == 1
-    assert "waiting for another run that makes helm 4.2.4" in err + other_err
 
 
 @pytest.mark.thorough

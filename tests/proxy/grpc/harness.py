@@ -187,6 +187,10 @@ class Rig:
 
         return self.do(call())
 
+    def until(self, true: Callable[[], bool]) -> None:
+        """Wait until it is so, looking on the proxy's loop: in the middle of a step its counts do not agree."""
+        until(lambda: self.on_loop(true))
+
     def close(self) -> None:
         for channel in self._channels:
             channel.close()

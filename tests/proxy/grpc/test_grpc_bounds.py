@@ -45,7 +45,7 @@ def test_who_has_no_credential_is_told_so_before_a_message_comes(running: Rig) -
     for more in ((), (("x-api-key", "nonsense"),), (("authorization", "Bearer nonsense"),)):
         said = Peer(running).send(frame(HEADERS, 4, 1, request(*more))).headers()
         assert said["grpc-status"] == "16"
-    until(lambda: held(running) == 0)
+    running.until(lambda: held(running) == 0)
 
 
 def test_headers_may_be_as_long_unpacked_as_is_documented(running: Rig) -> None:
@@ -74,7 +74,7 @@ def test_streams_of_strangers_are_held_until_one_has_its_share_and_given_back_wi
     assert method(small.channel(), "ModelInfer")(infer_request(), metadata=small.metadata(), timeout=5)
     peer.sock.close()
     small.close()
-    until(lambda: not small.proxy.grpc.connections)
+    small.until(lambda: not small.proxy.grpc.connections)
     assert held(small) == 0
 
 
@@ -94,7 +94,7 @@ def test_a_caller_who_makes_the_proxy_hold_too_much_is_told_and_others_go_on(sma
     for each in hanging:
         each.cancel()
     small.stubs[0].release.set()
-    until(lambda: held(small) == 0)
+    small.until(lambda: held(small) == 0)
     small.stubs[0].release.clear()
 
 
@@ -103,7 +103,7 @@ def test_unpacked_messages_count_as_what_they_have_become(small: Rig) -> None:
     said = refused(infer, infer_request(data=bytes(7 << 20)), small.metadata(), compression=packed)
     assert (said.code(), "must be held at once" in said.details()) == (grpc.StatusCode.OUT_OF_RANGE, True)
     assert infer(infer_request(data=bytes(2 << 20)), metadata=small.metadata(), compression=packed, timeout=10)
-    until(lambda: held(small) == 0)
+    small.until(lambda: held(small) == 0)
 
 
 def test_who_takes_no_answers_is_cut_off_once_they_are_too_much_and_others_go_on(small: Rig) -> None:
@@ -114,12 +114,12 @@ def test_who_takes_no_answers_is_cut_off_once_they_are_too_much_and_others_go_on
     token = ("authorization", f"Bearer {small.token('eve')}")
     for number in range(1, 101, 2):  # their windows take 64 KiB each, and of the rest 256 KiB may be here
         slow.send(frame(HEADERS, 4, number, request(token)), message[:5] + number.to_bytes(4) + message[9:])
-    codes = [payload for kind, _, _, payload in _some(slow, 200) if kind == RESET]
+    codes = [payload for kind, _, _, payload in _until_reset(slow) if kind == RESET]
     assert struct.pack(">L", CALM) in codes
     assert small.proxy.shared.memory.callers.held <= small.proxy.shared.memory.callers.limit
     assert method(small.channel(), "ModelInfer")(infer_request(), metadata=small.metadata(), timeout=10)
     slow.sock.close()
-    until(lambda: held(small) == 0)
+    small.until(lambda: held(small) == 0)
 
 
 @pytest.mark.parametrize("held_by", ["its window", "its socket"])
@@ -136,21 +136,21 @@ def test_answers_that_are_not_taken_count_however_few_they_are(small: Rig, held_
         callers = small.proxy.grpc.connections
         return sum(each.unsent + sum(call.unsent_bytes for call in each.streams.values()) for each in callers)
 
-    until(lambda: unsent() > 100_000)
+    small.until(lambda: unsent() > 100_000)
     time.sleep(0.2)
     assert small.on_loop(lambda: held(small) - unsent()) > -MOST_UNSENT
     peer.sock.close()
-    until(lambda: held(small) == 0)
+    small.until(lambda: held(small) == 0)
 
 
 def test_a_connection_that_is_lost_keeps_nothing_of_what_was_not_read(small: Rig) -> None:
     small.close()
-    until(lambda: not small.proxy.grpc.connections)
+    small.until(lambda: not small.proxy.grpc.connections)
     peer = Peer(small).send(frame(HEADERS, 0, 1, request()), frame(CONTINUATION, 0, 1, bytes(30_000))[:-1])
-    until(lambda: sum(each.unread_bytes for each in small.proxy.grpc.connections) > 30_000)
+    small.until(lambda: sum(each.unread_bytes for each in small.proxy.grpc.connections) > 30_000)
     [link] = small.proxy.grpc.connections  # as calls know it, until Python finds that nobody knows them
     peer.sock.close()
-    until(lambda: not small.proxy.grpc.connections)
+    small.until(lambda: not small.proxy.grpc.connections)
     assert link.unread_bytes == 0
 
 
@@ -158,9 +158,9 @@ def test_what_unpacks_a_message_counts_from_its_first_bytes(small: Rig) -> None:
     more = ("authorization", f"Bearer {small.token()}"), ("grpc-encoding", "gzip")
     begun = b"\1\0\0\1\0" + gzip.compress(b"tensor")[:10]
     peer = Peer(small).send(frame(HEADERS, 4, 1, request(*more)), frame(DATA, 0, 1, begun))
-    until(lambda: held(small) > UNPACKER_BYTES)
+    small.until(lambda: held(small) > UNPACKER_BYTES)
     peer.sock.close()
-    until(lambda: held(small) == 0)
+    small.until(lambda: held(small) == 0)
 
 
 def test_a_block_of_headers_changes_the_size_of_their_table_twice_at_most() -> None:
@@ -179,46 +179,51 @@ def test_blocks_that_are_kept_are_few_however_many_come() -> None:
     assert 0 < sum(map(len, reader._kept)) < 8192
 
 
-def _some(peer: Peer, most: int) -> Iterator[tuple[int, int, int, bytes]]:
-    peer.sock.settimeout(5)
-    for number, found in enumerate(peer.frames()):
+def _until_reset(peer: Peer) -> Iterator[tuple[int, int, int, bytes]]:
+    for found in peer.frames():
         yield found
-        if found[0] == RESET or number == most:
+        if found[0] == RESET:
             return
 
 
+@pytest.fixture
+def _slow_to_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine, too, chatter is forgiven later than more may come."""
+    monkeypatch.setattr(h2, "CONTROL_SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("_slow_to_forget")
 def test_who_connects_anew_after_much_chatter_does_not_start_at_zero(one: Rig) -> None:
     noisy = Peer(one).send(frame(PING, 0, 0, b"12345678") * 9_000)
     assert sum(kind == PING for kind, *_ in _until_pings(noisy, 9_000)) == 9_000
     noisy.sock.close()
-    until(lambda: not one.proxy.grpc.connections)
+    one.until(lambda: not one.proxy.grpc.connections)
     assert Peer(one).is_up(), "what every client sends is always left"
     assert Peer(one).send(frame(PING, 0, 0, b"12345678") * 9_000).farewell() == CALM
 
 
+@pytest.mark.usefixtures("_slow_to_forget")
 def test_chatter_is_a_callers_once_it_is_known_and_not_that_of_all_behind_its_address(one: Rig) -> None:
     def known(*frames: bytes) -> Peer:
         token = ("authorization", f"Bearer {one.token()}")
         peer = Peer(one).send(frame(HEADERS, 4, 1, request(token)), *frames)
-        until(lambda: one.on_loop(lambda: not all(each.is_unknown for each in one.proxy.grpc.connections)))
+        one.until(lambda: not all(each.is_unknown for each in one.proxy.grpc.connections))
         return peer
 
     chatter = frame(PING, 0, 0, b"12345678") * 9_000
     noisy = known(chatter)  # some of it comes before the call is judged
     assert sum(kind == PING for kind, *_ in _until_pings(noisy, 9_000)) == 9_000
     noisy.sock.close()
-    until(lambda: not one.proxy.grpc.connections)
+    one.until(lambda: not one.proxy.grpc.connections)
     stranger = Peer(one).send(chatter)
     assert sum(kind == PING for kind, *_ in _until_pings(stranger, 9_000)) == 9_000
     assert known().send(chatter).farewell() == CALM
     assert one.proxy.shared.memory.cut["chatter"] == 1
 
 
+@pytest.mark.usefixtures("_slow_to_forget")
 @pytest.mark.parametrize("at_once", [False, True])
-def test_a_little_chatter_over_each_of_many_connections_is_much(
-    one: Rig, monkeypatch: pytest.MonkeyPatch, at_once: bool
-) -> None:
-    monkeypatch.setattr(h2, "CONTROL_SECONDS", 60.0)  # on a slow machine, too, that is more than may come meanwhile
+def test_a_little_chatter_over_each_of_many_connections_is_much(one: Rig, at_once: bool) -> None:
     kept = []
     for _ in range(50):
         peer = Peer(one).send(frame(PING, 0, 0, b"12345678") * 900)
@@ -250,13 +255,14 @@ def test_many_connections_that_each_send_what_clients_do_are_no_chatter(
     assert one.proxy.shared.memory.cut["chatter"] == 0
 
 
+@pytest.mark.usefixtures("_slow_to_forget")
 def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 3)
     peer, shared = Peer(one), one.proxy.shared
     for number in range(1, 9, 2):
         opened = frame(HEADERS, 4, number, request(("authorization", f"Bearer {one.token()}")))
         peer.send(opened + frame(RESET, 0, number, b"\0\0\0\x08"))
-    until(lambda: shared.memory.cut["chatter"] == 1 and not one.proxy.grpc.connections)
+    one.until(lambda: shared.memory.cut["chatter"] == 1 and not one.proxy.grpc.connections)
     assert not shared.open_calls
     assert shared.memory.callers.held == 0
 

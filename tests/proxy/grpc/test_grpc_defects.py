@@ -41,7 +41,7 @@ def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
     assert "ZeroDivisionError" in caplog.text
     one.stubs[0].release.set()
     assert beside.result().model_name == "hang"
-    until(lambda: not one.proxy.shared.open_calls)
+    one.until(lambda: not one.proxy.shared.open_calls)
     assert one.proxy.shared.limiter.in_flight == 0
 
 
@@ -54,7 +54,7 @@ def test_a_defect_of_who_waited_for_a_place_is_not_that_of_who_left_it(
         before = infer.future(infer_request("hang"), metadata=one.metadata(), timeout=10)
         until(lambda: bool(one.stubs[0].asked))
         waiting = infer.future(infer_request("slow"), metadata=one.metadata(), timeout=10)
-        until(lambda: one.proxy.shared.limiter.waiting == 1)
+        one.until(lambda: one.proxy.shared.limiter.waiting == 1)
         one.stubs[0].release.set()
         assert before.result().model_name == "hang"
         assert waiting.code() == grpc.StatusCode.INTERNAL

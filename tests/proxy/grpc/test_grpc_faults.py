@@ -7,10 +7,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tidegate_proxy import serve
 from tidegate_proxy.http2.frames import INITIAL_WINDOW_SIZE, PREFACE
 from tidegate_proxy.upstream.breaker import FAILURES, SILENT
 from tidegate_proxy.upstream.replica import Replica
@@ -124,7 +126,7 @@ def test_a_replica_that_answers_badly_is_told_of(one: Rig, what: Any, why: str) 
             assert "send the request again only if" in error.details()
         else:
             assert error.code() == grpc.StatusCode.UNKNOWN
-        until(lambda: not one.proxy.shared.open_calls and not one.proxy.shared.limiter.in_flight)
+        one.until(lambda: not one.proxy.shared.open_calls and not one.proxy.shared.limiter.in_flight)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(o
     for seconds, state in ((0.3, "closed"), (20.0, "open")):
         calls = [infer.future(infer_request("hang"), metadata=one.metadata(), timeout=seconds) for _ in range(FAILURES)]
         assert {call.code() for call in calls} == {grpc.StatusCode.DEADLINE_EXCEEDED}
-        until(lambda: not one.proxy.shared.open_calls)
+        one.until(lambda: not one.proxy.shared.open_calls)
         assert breaker.state(one.loop.time()) == state
         one.stubs[0].release.set()
         one.stubs[0].release.clear()
@@ -200,6 +202,7 @@ def test_a_call_that_only_looks_is_made_again_elsewhere_or_refused_when_its_repl
         ready, asked = method(here.channel(), "ModelReady"), pb.ModelReadyRequest(name="echo")
         looks = [ready.future(asked, metadata=here.metadata(), timeout=5) for _ in range(20)]
         until(lambda: len(here.stubs[0].asked) > 0)
+        here.until(lambda: sum(each.done() for each in looks) + len(here.proxy.shared.open_calls) == len(looks))
         fall_silent(here, replicas(here)[0])
         if number == 1:
             assert {each.code() for each in looks} == {grpc.StatusCode.UNAVAILABLE}
@@ -215,7 +218,7 @@ def test_a_call_whose_answer_nobody_takes_gives_its_place_back_once(one: Rig) ->
     peer = Peer(one, PREFACE + frame(SETTINGS, 0, 0, nothing))
     peer.send(frame(HEADERS, 4, 1, headers), frame(DATA, 1, 1, data))
     shared = one.proxy.shared
-    until(lambda: any(call.forwarding and call.done for call in shared.open_calls))  # type: ignore[attr-defined]
+    one.until(lambda: any(call.forwarding and call.done for call in shared.open_calls))  # type: ignore[attr-defined]
     fall_silent(one, replicas(one)[0])
     assert (len(shared.open_calls), shared.limiter.in_flight) == (1, 0)
     peer.sock.close()
@@ -251,16 +254,19 @@ def test_stopping_lets_calls_finish_and_ends_what_takes_too_long(tmp_path: Path)
         call(infer_request(), metadata=one.metadata())
         talk = Talk(one)
         talk.ask()
-        slow = [call.future(infer_request("slow"), metadata=one.metadata(), timeout=5) for _ in range(8)]
-        until(lambda: len(one.proxy.shared.open_calls) == 9)
+        slow = [call.future(infer_request("hang"), metadata=one.metadata(), timeout=5) for _ in range(8)]
+        one.until(lambda: len(one.proxy.shared.open_calls) == 9)
         stopping = threading.Thread(target=lambda: one.do(one.proxy.stop()))
-        stopping.start()
-        until(lambda: one.proxy.shared.draining)
-        late = [
-            method(one.channel(), "ModelInfer").future(infer_request(), metadata=one.metadata(), timeout=5)
-            for _ in range(4)
-        ]
-        assert {each.code() for each in (*slow, *late)} == {grpc.StatusCode.OK}
+        with patch.object(serve, "QUIET_SECONDS", 60.0):  # however long those take that are late
+            stopping.start()
+            one.until(lambda: one.proxy.shared.draining)
+            late = [
+                method(one.channel(), "ModelInfer").future(infer_request(), metadata=one.metadata(), timeout=5)
+                for _ in range(4)
+            ]
+            assert {each.code() for each in late} == {grpc.StatusCode.OK}
+        one.stubs[0].release.set()
+        assert {each.code() for each in slow} == {grpc.StatusCode.OK}
         assert talk.ask(id="still").id == "still"
         assert talk.code() == grpc.StatusCode.UNAVAILABLE
         assert "stopping" in talk.call.details()

@@ -15,7 +15,7 @@ from tidegate_proxy.http2.connection import Http2Connection
 from tidegate_proxy.http2.frames import PREFACE
 from tidegate_proxy.http2.sending import Stream
 
-from .harness import Rig, infer_request, method, until
+from .harness import Rig, infer_request, method
 from .peer import (
     CALM,
     CLOSED,
@@ -92,7 +92,7 @@ def test_who_breaks_the_protocol_is_told_and_left(
     assert peer.farewell() == code
     for _ in peer.frames():
         pass  # until the connection is closed
-    until(lambda: not running.proxy.shared.open_calls)
+    running.until(lambda: not running.proxy.shared.open_calls)
     assert method(running.channel(), "ModelInfer")(infer_request(), metadata=running.metadata(), timeout=5)
 
 
@@ -164,7 +164,7 @@ def test_more_calls_at_once_than_announced_are_refused_one_by_one(running: Rig) 
     assert (stream, int.from_bytes(payload)) == (2 * 256 + 1, REFUSED)
     assert peer.is_up()
     peer.sock.close()
-    until(lambda: not running.proxy.shared.open_calls)
+    running.until(lambda: not running.proxy.shared.open_calls)
 
 
 def health(flags: int = 1, pad: int | None = None) -> bytes:
@@ -224,7 +224,7 @@ def test_no_frames_whatever_hurt_anybody_else(running: Rig, frames: list[bytes])
     for _ in peer.frames():
         pass
     peer.sock.close()
-    until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
+    running.until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
 
 
 def transport() -> Mock:

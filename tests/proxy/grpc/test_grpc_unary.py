@@ -1,6 +1,7 @@
 """Calls with one message each way, through the proxy to a replica that speaks real gRPC."""
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -254,22 +255,23 @@ def test_a_message_that_means_two_things_reaches_nobody(running: Rig, body: byte
 
 def test_the_callers_deadline_goes_on_and_the_proxys_own_caps_it(running: Rig, infer: Any) -> None:
     for given, most in ((1.0, 1.0), (60.0, 3.0), (None, 3.0)):
+        began = time.monotonic()
         infer(infer_request(), metadata=running.metadata(), timeout=given)
-        left = running.stubs[0].seconds_left[-1]
+        left, took = running.stubs[0].seconds_left[-1], time.monotonic() - began
         assert left is not None
-        assert most - 0.5 < left <= most + 0.1  # clients round up
+        assert most - took - 0.1 < left <= most + 0.1  # clients round up
 
 
 def test_a_replica_that_hangs_is_given_up_in_time_and_told(running: Rig, infer: Any) -> None:
     stub = running.stubs[0]
-    for timeout in (0.3, 5):  # the caller's, and the proxy's of 3
+    for timeout in (1.0, 5):  # the caller's, in which the call comes to the replica, and the proxy's of 3
         stub.cancelled.clear()
         stub.release.clear()
         error = refused(infer, infer_request("hang"), running.metadata(), timeout)
         assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         assert stub.cancelled.wait(3)
         stub.release.set()
-    until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
+    running.until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
 
 
 def test_a_caller_who_leaves_frees_the_replica(running: Rig, infer: Any) -> None:
@@ -282,7 +284,7 @@ def test_a_caller_who_leaves_frees_the_replica(running: Rig, infer: Any) -> None
     call.cancel()
     assert stub.cancelled.wait(3)
     stub.release.set()
-    until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
+    running.until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
     pools = running.proxy.config.routes.pools
     assert all(replica.in_flight == 0 for pool in pools.values() for replica in pool.replicas)
 
@@ -292,11 +294,11 @@ def test_calls_wait_for_a_place_first_come_first_served_and_the_line_is_bounded(
     stub.release.clear()
     calls = [infer.future(infer_request("hang"), metadata=running.metadata()) for _ in range(60)]
     # Of 8 places and 32 in line, a quarter is for other models.
-    until(lambda: (limiter.in_flight, limiter.waiting, sum(call.done() for call in calls)) == (6, 24, 30))
+    running.until(lambda: (limiter.in_flight, limiter.waiting, sum(call.done() for call in calls)) == (6, 24, 30))
     stub.release.set()
     codes = [call.code() for call in calls]
     assert (codes.count(grpc.StatusCode.OK), codes.count(grpc.StatusCode.UNAVAILABLE)) == (30, 30)
-    until(lambda: not running.proxy.shared.open_calls)
+    running.until(lambda: not running.proxy.shared.open_calls)
     assert running.proxy.shared.limiter.in_flight == 0
 
 
@@ -304,12 +306,12 @@ def test_what_happens_is_counted(running: Rig, infer: Any) -> None:
     count = running.proxy.meter.calls["main", "echo", "grpc"]
     ended, came, went = dict(count.statuses), count.bytes_in, count.bytes_out
     infer(infer_request("echo", b"x" * 1000), metadata=running.metadata())
-    until(lambda: count.statuses[0] == ended.get(0, 0) + 1)
+    running.until(lambda: count.statuses[0] == ended.get(0, 0) + 1)
     assert 1000 < count.bytes_in - came < 1100
     assert 1000 < count.bytes_out - went < 1100
     infer_broken = running.proxy.meter.calls["main", "broken", "grpc"]
     refused(infer, infer_request("broken"), running.metadata())
-    until(lambda: infer_broken.statuses[9] >= 1)
+    running.until(lambda: infer_broken.statuses[9] >= 1)
 
 
 SHARES = (routing.VersionShare(version=1, weight=20), routing.VersionShare(version=2, weight=80))

@@ -13,7 +13,7 @@ from tidegate_proxy.mirror import MOST_BYTES
 from tritonclient.grpc import service_pb2 as pb
 
 from ..rigs.issuer import Reply, answering, json_reply
-from .harness import Rig, Talk, infer_request, method, rig, until
+from .harness import Rig, Talk, infer_request, method, rig
 
 
 @pytest.fixture
@@ -80,15 +80,15 @@ def test_the_candidate_gets_what_the_served_version_got(tmp_path: Path, size: in
         answer = method(running.channel(), "ModelInfer")(request, metadata=metadata, timeout=5, compression=compression)
         assert (answer.model_version, bytes(answer.raw_output_contents[0])) == ("1", b"x" * size)
         if size == MOST_BYTES:
-            until(lambda: outcomes(running) == {"too-large": 1})
+            running.until(lambda: outcomes(running) == {"too-large": 1})
             assert not copies(running)
         else:
-            until(lambda: outcomes(running) == {"answered": 1})
+            running.until(lambda: outcomes(running) == {"answered": 1})
             [copy] = copies(running)
             request.model_version = "3"
             assert copy == request
             assert {said.get("traceparent") for _, _, said in running.stubs[0].asked} == {"00-ab-cd-01"}
-        until(lambda: running.proxy.shared.mirror.in_flight == running.proxy.shared.mirror.held == 0)
+        running.until(lambda: running.proxy.shared.mirror.in_flight == running.proxy.shared.mirror.held == 0)
 
 
 def test_streams_sequences_and_the_candidate_itself_are_not_copied(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_streams_sequences_and_the_candidate_itself_are_not_copied(tmp_path: Pat
         infer(in_sequence, metadata=metadata, timeout=5)
         list(method(channel, "ModelStreamInfer")(iter([infer_request()]), metadata=metadata, timeout=5))
         method(channel, "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata, timeout=5)
-        until(lambda: outcomes(running) == {"sequence": 1})
+        running.until(lambda: outcomes(running) == {"sequence": 1})
         assert len(copies(running)) == 1
 
 

@@ -18,7 +18,19 @@ from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.targets import LONGEST
 
 from ..rigs.tables import access_table, write_key
-from .running_proxy import ENVELOPE, KEY, MODEL, PATH, Caller, RunningProxy, request, running_proxy, served, until
+from .running_proxy import (
+    ENVELOPE,
+    KEY,
+    MODEL,
+    PATH,
+    Caller,
+    RunningProxy,
+    request,
+    running_proxy,
+    served,
+    standing_still,
+    until,
+)
 from .upstream import answering, hang, only
 
 pytestmark = pytest.mark.anyio
@@ -153,12 +165,17 @@ async def test_what_a_replica_has_had_a_part_of_is_not_said_to_be_free_to_send_a
 
 
 async def test_a_body_that_waits_behind_another_request_is_given_back_when_its_caller_leaves(tmp_path: Path) -> None:
-    async with served(tmp_path, answering(seconds=0.5)) as here, here.caller() as caller:
+    go_on = asyncio.Event()
+    go_on.set()
+    async with served(tmp_path, answering(go_on=go_on)) as here, here.caller() as caller:
         await caller.send(request())
         await caller.reply()  # of a stranger little is read at once
-        await caller.send(request() + head(PATH, 500_000, f"X-API-Key: {KEY}") + bytes(100_000))
+        go_on.clear()
+        [connection] = here.proxy.http.connections
+        connection.data_received(request() + head(PATH, 500_000, f"X-API-Key: {KEY}") + bytes(100_000))
         await until(lambda: held(here) > 100_000)
         caller.writer.transport.abort()
+        go_on.set()
         await until(lambda: held(here) == 0)
 
 
@@ -311,18 +328,22 @@ async def test_who_takes_no_answers_is_heard_no_more(here: RunningProxy, path: s
     caller = await deaf_caller(here)
     method = "POST" if path == PATH else "GET"  # a GET of /predict is refused at once
     loop, sent = asyncio.get_running_loop(), 0
-    try:
-        async with asyncio.timeout(2):
-            while sent < 20_000_000:
-                data = request(path, method=method) * 500
-                await loop.sock_sendall(caller, data)
-                sent += len(data)
-    except TimeoutError:
-        pass
+
+    async def send() -> None:
+        nonlocal sent
+        while True:
+            data = request(path, method=method) * 50
+            await loop.sock_sendall(caller, data)
+            sent += len(data)
+
+    sending = asyncio.ensure_future(send())
+    await until(lambda: any(each._writing_paused for each in here.proxy.http.connections))
+    assert await standing_still(lambda: sent) < 20_000_000
     [held] = here.proxy.http.connections
     assert held._reading_paused
     assert held.unsent < 8_000_000
     assert len(here.replica.asked) < 60, "no call is begun whose answer cannot be written"
+    sending.cancel()
     caller.close()
     await until(lambda: not here.proxy.shared.open_calls)
 
@@ -366,6 +387,7 @@ async def test_a_model_that_hangs_leaves_places_for_others(tmp_path: Path) -> No
         await until(lambda: (places.in_flight, places.waiting) == (0, 0))
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_caller_who_asks_for_much_leaves_places_for_others(tmp_path: Path) -> None:
     names = [f"m{number}" for number in range(12)]
     models = [routing.Model(name=name, server="vision", pool="main") for name in [*names, MODEL]]

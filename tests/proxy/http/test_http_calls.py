@@ -126,6 +126,7 @@ async def test_too_many_requests_are_told_when_there_is_room(tmp_path: Path) -> 
         assert len(here.replica.asked) == 3
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_pool_that_gives_no_statistics_is_named_and_fails_nobody_else(here: RunningProxy) -> None:
     stats = json.dumps({"model_stats": [{"name": MODEL, "version": "1"}, {"name": "lost", "version": "1"}]}).encode()
     ask_stats = request("/v2/models/stats", method="GET")

@@ -112,6 +112,7 @@ async def test_errors_of_replicas_and_their_breakers_are_told(here: RunningProxy
     assert value(found, "requests_total", status="502") == 5
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_files_taken_over_and_refused_are_told(tmp_path: Path, here: RunningProxy) -> None:
     found = await scrape(here)
     for file in ("routing", "access", "api-keys"):
@@ -174,6 +175,7 @@ async def test_so_many_models_have_a_name_as_was_asked_for(tmp_path: Path, most:
         assert value(found, "model_problems_total", server="vision", model="*", type="upstream-failed") == 1
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_model_that_leaves_the_table_leaves_its_place_to_another_and_those_without_one_are_counted(
     tmp_path: Path,
 ) -> None:
@@ -239,6 +241,7 @@ def test_each_bucket_has_all_that_took_at_most_so_long(taken: list[float]) -> No
     assert histogram.seconds == sum(taken)
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_table_that_was_edited_by_hand_is_told_until_it_is_as_it_was_rolled_out(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
         assert value(await scrape(here), "config_edited", file="routing") == 0, "nobody has said what it was"

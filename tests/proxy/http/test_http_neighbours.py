@@ -38,13 +38,14 @@ async def test_callers_who_leave_take_no_ports_that_others_need(here: RunningPro
     assert (await here.ask()).status == 200
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 @pytest.mark.parametrize("leaves", ["at once", "by its own deadline"])
 async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: str
 ) -> None:
     monkeypatch.setattr(concurrency, "CUT_SECONDS", 3600.0)
     path = "/v2/models/slow/infer"
-    slow = request(path) if leaves == "at once" else request(path, Request_Timeout="0.01")
+    slow = request(path) if leaves == "at once" else request(path, Request_Timeout="5")
     models = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, "slow")]
     access = access_table()
     both = access.rules[0].model_copy(update={"principals": ("ci", "eve")})
@@ -56,6 +57,8 @@ async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
                 await caller.send(slow)
                 await until(lambda number=number: len(here.replica.asked) == min(number, 14), 3)
                 if number <= 14 and leaves != "at once":
+                    [call] = here.proxy.shared.open_calls
+                    call.expire()  # as the sweep ends it in 5 s
                     assert (await caller.reply()).status == 504
         await until(lambda: not here.proxy.shared.open_calls)
         assert (places.in_flight, len(here.replica.asked)) == (0, 14), "one caller has seven eighths"

@@ -38,7 +38,7 @@ class Upstream:
     checked: list[float] = field(default_factory=list)  # When it was asked whether it is alive, by the loop's clock.
     asked: list[Asked] = field(default_factory=list)  # Every whole request.
     begun: int = 0  # Requests whose head came.
-    left: int = 0  # Connections that the other end closed.
+    left: int = 0  # Connections that the other end closed, but for those of `checkers`.
     port: int = 0
     server: asyncio.Server | None = None
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -82,8 +82,6 @@ def raw(*parts: bytes, end: str = "", pause: float = 0.0) -> Act:
 
     async def act(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         for part in parts:
-            if writer.is_closing():  # the proxy waits no longer; uvloop calls it a RuntimeError
-                raise ConnectionResetError
             writer.write(part)
             await writer.drain()
             await asyncio.sleep(pause)
@@ -164,8 +162,11 @@ async def upstream(act: Act | None = None, host: str = "127.0.0.1", port: int = 
                     await answer(writer)
                 else:
                     await made.act(made, writer, asked)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            made.left += 1
+        except (asyncio.IncompleteReadError, ConnectionError, RuntimeError) as error:
+            # The proxy waits no longer: who answers over a connection that has ended meets uvloop's RuntimeError.
+            if isinstance(error, RuntimeError) and not writer.is_closing():
+                raise
+            made.left += writer not in made.checkers
         finally:
             made.writers.discard(writer)
             made.checkers.discard(writer)

@@ -72,6 +72,7 @@ async def test_while_the_provider_is_down_who_is_known_goes_on_and_a_new_one_is_
         assert await status(here, identity_provider.token("carol", [GROUP], key=unpublished)) in (401, 503)
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_keys_and_rules_change_under_load_without_a_wrong_answer(here: RunningProxy) -> None:
     other = new_key()
     (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{hash_line(other)}\n")
@@ -102,6 +103,7 @@ async def test_keys_and_rules_change_under_load_without_a_wrong_answer(here: Run
     assert seen[other].keys() == {200, 401}
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_certificate_is_taken_over_without_a_dropped_connection(tmp_path: Path) -> None:
     first, second = Authority(), Authority()
     (tmp_path / "tls").mkdir()

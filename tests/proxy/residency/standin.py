@@ -27,7 +27,6 @@ class Site:
     host: str
     room: int = 100  # Models that fit.
     load_seconds: float = 0.0
-    ready_seconds: float = 0.0  # What it takes Triton to say whether a model is ready.
     lease_seconds: float = 1.0
     wait_seconds: float = 5.0
     retry_after: float = 7.0
@@ -66,7 +65,6 @@ class Site:
         elif path.endswith("/config"):
             await answer(writer, b'{"sequence_batching":{}}' if self.sequential else b"{}")
         elif path.endswith(("/ready", "/stats")):
-            await asyncio.sleep(self.ready_seconds)
             await answer(writer, b'{"model_stats":[{"name":"%b"}]}' % model.encode())
         else:
             if not any(until > monotonic() for (_, name), until in self.leases.items() if name == model):
@@ -201,8 +199,6 @@ async def _tell(writer: asyncio.StreamWriter, message: Any) -> None:
 async def _say(writer: asyncio.StreamWriter, status: int, found: Any) -> None:
     body = json.dumps(found).encode()
     head = f"HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    if writer.is_closing():  # the proxy waits no longer; uvloop calls it a RuntimeError
-        raise ConnectionResetError
     writer.write(head.encode() + body)
     await writer.drain()
 

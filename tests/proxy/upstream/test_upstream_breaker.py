@@ -200,7 +200,7 @@ async def test_a_replica_that_is_gone_keeps_no_connection_that_comes_back_to_it(
 
 def open_breaker(here: RunningProxy) -> None:
     for _ in range(FAILURES):
-        here.pool.replicas[0].breaker.failed(monotonic() - 60)
+        here.pool.replicas[0].breaker.failed(monotonic() - 2)  # later a health check would close it
 
 
 async def test_of_many_requests_at_once_a_replica_that_may_be_back_gets_one(here: RunningProxy) -> None:

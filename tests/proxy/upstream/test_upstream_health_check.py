@@ -208,6 +208,7 @@ async def test_a_rolling_update_and_a_load_raise_no_alarm(tmp_path: Path, caplog
         assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
+@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_server_is_ready_when_each_pool_that_models_are_in_can_be_called(tmp_path: Path) -> None:
     table = routing_table()
     [server] = table.servers

@@ -21,8 +21,8 @@ from ..entries.frameworks import onnx, torch
 from ..entries.frameworks.reading import Tensor, data_type
 from ..entries.write import check_free, new_entry, staging
 from . import builds
-from .convert import Sample, ask_exported, ask_original, convert, resized, sample_of
-from .source import load
+from .convert import Sample, ask_exported, ask_original, columns_of, convert, resized, sample_of
+from .source import OTHERWISE, load
 
 GOLDEN: Final = "golden.json"
 GOLDEN_ROWS: Final = 32  # Of the sample: a golden request is asked wherever the version comes.
@@ -95,18 +95,20 @@ class Export:
         only = "INPUT__0" if source.library == "torch" else "X"
         if source.library == "onnx":
             only = onnx.read_tensors(source.model).inputs[0].name
-        sample = sample_of(source.library, given, self.source, only)
+        sample = sample_of(source.library, given, self.source, only, columns_of(source))
         right = ask_original(source, sample, self.source)
         file, found = source.model, right  # Of ONNX itself there is no other original.
         if source.library != "onnx":
             file = scratch / (torch.SCRIPT if self.to == "torchscript" else onnx.MODEL)
-            convert(source, sample, len(right), file, self.source)
+            sample = convert(source, sample, right, file, self.source)
             found = ask_exported(file, source.library, sample, self.source)
         is_onnx = file.suffix == ".onnx"
         named = [each.name for each in onnx.read_tensors(file).outputs] if is_onnx else _numbered(found)
         if len(named) != len(right):
             what = f"the exported model has {len(named)} outputs, and the original {len(right)}"
             raise UsageError(what, where=self.source, do="export it by hand, then `tidegate model new`")
+        pairs = zip(right, found, strict=True)  # False is 0 where the exporter has classes as numbers
+        right = [one.astype(other.dtype) if one.dtype == bool else one for one, other in pairs]
         if self.max_batch_size and any(each.shape[:1] != (sample.rows,) for each in (*right, *found)):
             what = "an output has no row for each row of the inputs, so that there can be no batches"
             raise UsageError(what, where=self.source, do="say --max-batch-size 0")
@@ -140,7 +142,7 @@ class Export:
         most = {name: _largest(right[name], found[name]) for name in found}
         if off:
             why = "; ".join([*off, *(f"{name} is off by {each:.3g} at most" for name, each in most.items() if each)])
-            do = "--tolerance says how far it may be off; golden requests keep to it too"
+            do = f"where rounding explains it, say --tolerance, which golden requests keep to, too; else {OTHERWISE}"
             if when:
                 do = f"say --max-batch-size 0 where answers depend on what else is in the batch; {do}"
             what = f"the exported model answers otherwise than the original{when}"

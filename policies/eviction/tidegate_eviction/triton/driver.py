@@ -79,7 +79,6 @@ class TritonDriver:
             finally:
                 self.is_up = False
                 ending = [reader, lost, looker, *self._tasks]
-                self._tasks.clear()
                 for task in ending:
                     task.cancel()
             if looker.done() and not looker.cancelled():

@@ -6,19 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy
-
 from tests.docs.forked import forked
 from tests.docs.test_docs_models import as_pattern
-
-from .models import ROWS, write_onnx
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs/export.md").read_text("utf-8")
 
 
 def test_the_commands_of_the_page_print_what_it_says(tmp_path: Path) -> None:
-    write_onnx(tmp_path / "double.onnx")
-    numpy.save(tmp_path / "sample32.npy", ROWS[:40].astype("float32"))
     examples = re.findall(r"^```sh\n(.*?)^```\n\n```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert len(examples) == PAGE.count("```sh") == 3
     (tmp_path / "bin").mkdir()

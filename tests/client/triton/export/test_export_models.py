@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from tests.counts import examples
 
-from .models import CLASSES, FEATURES, ROWS, TARGETS, boosted, export, sample, saved
+from .models import CLASSES, FEATURES, ROWS, TARGETS, boosted, export, refused, sample, saved
 
 
 def config(entry: Path) -> ModelConfig:
@@ -93,6 +93,67 @@ def test_a_table_has_an_input_for_each_column_and_mlflows_example_is_what_is_com
         ("age", 11, [1]), ("city", 13, [1]), ("rooms", 9, [1])
     ]  # fmt: skip
     assert answers_its_golden_request(entry)
+
+
+@pytest.mark.parametrize(("targets", "forest"), [((2, 2, 3), False), ((2, 2), True)], ids=["each-alone", "forest"])
+def test_probabilities_of_several_targets_are_an_output_each(
+    targets: tuple[int, ...], tmp_path: Path, *, forest: bool
+) -> None:
+    from sklearn import ensemble, linear_model, multioutput
+
+    inner = linear_model.LogisticRegression(max_iter=500)
+    model = ensemble.RandomForestClassifier(5) if forest else multioutput.MultiOutputClassifier(inner)
+    rows, columns = ROWS.astype("float32"), [numpy.arange(len(ROWS)) % count for count in targets]
+    source = saved(model.fit(rows, numpy.stack(columns, axis=1)), tmp_path / "model")
+    entry = made(tmp_path, source, "--input", sample(tmp_path, rows[:40]), "--trusted")
+    outputs = [(each.name, list(each.dims)) for each in config(entry).output]
+    assert outputs[1:] == [(f"probabilities_{at}", [count]) for at, count in enumerate(targets)]
+    assert answers_its_golden_request(entry)
+
+
+def test_classes_that_are_true_and_false_are_ones_and_zeros(tmp_path: Path) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    source = saved(LogisticRegression().fit(ROWS, TARGETS > 0), tmp_path / "model")
+    entry = made(tmp_path, source, "--input", sample(tmp_path), "--trusted")
+    golden = read_golden((entry / "golden.json").read_bytes(), "")
+    assert golden.outputs is not None
+    assert {type(each) for each in golden.outputs["label"]} == {int}
+    assert answers_its_golden_request(entry)
+
+
+def test_a_vectorizer_that_lowers_letters_needs_no_locale_that_images_lack(tmp_path: Path) -> None:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    texts = numpy.array(["Calm SEA", "Storm at sea", "CALM again"])
+    entry = made(
+        tmp_path,
+        saved(TfidfVectorizer().fit(texts), tmp_path / "model"),
+        "--input",
+        sample(tmp_path, texts),
+        "--trusted",
+    )
+    assert answers_its_golden_request(entry)
+
+
+def test_a_model_saved_with_skops_needs_trust_for_types_that_skops_does_not_know_only(tmp_path: Path) -> None:
+    import mlflow.sklearn
+    import skops.io
+    import xgboost
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression().fit(ROWS, TARGETS)
+    mlflow.sklearn.save_model(model, str(tmp_path / "model"), serialization_format="skops", pip_requirements=["skops"])
+    assert (tmp_path / "model/model.skops").is_file()
+    assert answers_its_golden_request(made(tmp_path, tmp_path / "model", "--input", sample(tmp_path)))
+
+    skops.io.dump(xgboost.XGBClassifier(n_estimators=3).fit(ROWS, TARGETS), tmp_path / "trees.skops")
+    (tmp_path / "trees").mkdir()
+    words = (tmp_path / "trees.skops", "--input", sample(tmp_path))
+    said = refused(tmp_path, *words)
+    assert "types that skops does not trust (xgboost.core.Booster, xgboost.sklearn.XGBClassifier)" in said
+    assert "--trusted" in said
+    assert answers_its_golden_request(made(tmp_path / "trees", *words, "--trusted"))
 
 
 @pytest.mark.parametrize(("objective", "kind"), [("multi:softprob", "ubj"), ("binary:logistic", "json"), ("", "ubj")])

@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,90 @@ def test_a_pickle_within_mlflow_is_not_loaded_unless_it_is_trusted(tmp_path: Pat
     assert "it is a pickle" in refused(tmp_path, folder, "--input", sample(tmp_path))
 
 
-def test_a_pickle_that_is_trusted_and_no_model_is_said(tmp_path: Path) -> None:
-    (tmp_path / "model.pkl").write_bytes(pickle.dumps({"a": 1}))
-    said = refused(tmp_path, tmp_path / "model.pkl", "--input", sample(tmp_path), "--trusted")
-    assert "the model does not answer these inputs" in said or "cannot be exported" in said
+def away(folder: Path) -> Any:
+    """Return a model whose class is in a module that nobody finds later."""
+    (folder / "steps_of_mine.py").write_text("class Mine:\n    predict = None\n")
+    sys.path.insert(0, str(folder))
+    try:
+        import steps_of_mine  # type: ignore[import-not-found]
+
+        return steps_of_mine.Mine()
+    finally:
+        sys.path.remove(str(folder))
+
+
+def fresh(_folder: Path) -> Any:
+    from sklearn.linear_model import Ridge
+
+    return Ridge()
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "do"),
+    [
+        (lambda _: {"a": 1}, "this is no model, but a dict", "save the fitted model itself"),
+        (fresh, "NotFittedError: This Ridge instance is not fitted yet", "the model must be fitted"),
+        (away, "No module named 'steps_of_mine'", "name the folder of modules of your own in PYTHONPATH"),
+        (None, "the file is empty", "save the model again"),
+    ],
+    ids=["dict", "not-fitted", "module-of-ones-own", "empty"],
+)
+def test_what_a_pickle_holds_in_place_of_a_model_that_answers_is_said(
+    make: Callable[[Path], Any] | None, said: str, do: str, tmp_path: Path
+) -> None:
+    (tmp_path / "model.pkl").write_bytes(b"" if make is None else pickle.dumps(make(tmp_path)))
+    sys.modules.pop("steps_of_mine", None)
+    found = refused(tmp_path, tmp_path / "model.pkl", "--input", sample(tmp_path), "--trusted")
+    assert said in found
+    assert f"do: {do}" in found or do in found.partition("do: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "targets", "said"),
+    [
+        ({"booster": "gblinear"}, 1, "its booster is gblinear"),
+        ({"booster": "dart"}, 1, "its booster is dart"),
+        ({}, 2, "it has 2 targets"),
+        ({"multi_strategy": "multi_output_tree"}, 2, "it has 2 targets"),
+        ({"objective": "rank:pairwise"}, 1, "it ranks (rank:pairwise)"),
+    ],
+)
+@pytest.mark.parametrize("pickled", [False, True])
+def test_what_xgboosts_exporter_does_not_know_is_said_before_it_fails_over_it(
+    settings: dict[str, Any], targets: int, said: str, tmp_path: Path, *, pickled: bool
+) -> None:
+    import xgboost
+
+    if "objective" in settings:
+        model = xgboost.XGBRanker(n_estimators=2, **settings).fit(ROWS, TARGETS, qid=numpy.arange(len(ROWS)) // 12)
+    else:
+        model = xgboost.XGBRegressor(n_estimators=2, **settings).fit(ROWS, ROWS[:, :targets])
+    if pickled:
+        (tmp_path / "model.pkl").write_bytes(pickle.dumps(model))
+    else:
+        model.save_model(tmp_path / "model.json")
+    source = tmp_path / ("model.pkl" if pickled else "model.json")
+    found = refused(tmp_path, source, "--input", sample(tmp_path), "--trusted")
+    assert f"why: {said}\n" in found
+    assert "tidegate model new" in found
+
+
+def test_answers_that_are_far_off_are_not_told_as_rounding_alone(tmp_path: Path) -> None:
+    import xgboost
+
+    model = xgboost.XGBRegressor(objective="survival:cox", n_estimators=3).fit(ROWS, TARGETS + 1)
+    model.save_model(tmp_path / "model.json")
+    found = refused(tmp_path, tmp_path / "model.json", "--input", sample(tmp_path), code=ExitCode.FOUND)
+    assert "where rounding explains it, say --tolerance" in found
+    assert "serve the model as it is" in found
+
+
+def test_a_sparse_matrix_is_to_be_written_densely(tmp_path: Path) -> None:
+    from scipy import sparse
+
+    sparse.save_npz(tmp_path / "rows.npz", sparse.csr_matrix(ROWS))
+    said = refused(tmp_path, boosted(tmp_path), "--input", tmp_path / "rows.npz")
+    assert "write sparse matrices densely (matrix.toarray())" in said
 
 
 def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: Path) -> None:
@@ -77,12 +158,13 @@ def test_inputs_of_different_rows_are_said(tmp_path: Path) -> None:
 def test_a_model_whose_answers_depend_on_the_rest_of_their_batch_has_no_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without_mean(source: Any, sample: Any, outputs: int, file: Path, where: str) -> None:  # noqa: ARG001
+    def without_mean(source: Any, sample: Any, right: Any, file: Path, where: str) -> Any:  # noqa: ARG001
         nodes = [
             onnx.helper.make_node("ReduceMean", ["X"], ["mean"], axes=[0], keepdims=1),
             onnx.helper.make_node("Sub", ["X", "mean"], ["OUT"]),
         ]
         write_onnx(file, nodes, "X")
+        return sample
 
     monkeypatch.setattr(entry, "convert", without_mean)
     monkeypatch.setattr(entry, "ask_original", lambda *_: [(ROWS[:40] - ROWS[:40].mean(axis=0)).astype(numpy.float32)])
@@ -105,7 +187,10 @@ def test_a_source_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 def test_what_is_no_model_is_said(tmp_path: Path) -> None:
     (tmp_path / "model.txt").write_text("hello")
-    assert "nothing exports this" in refused(tmp_path, tmp_path / "model.txt", "--input", sample(tmp_path))
+    (tmp_path / "model.json").write_text('{"a": 1}')
+    for name in ("model.txt", "model.json"):
+        said = refused(tmp_path, tmp_path / name, "--input", sample(tmp_path))
+        assert "nothing exports this\n  why: nothing in it tells what model it is\n  do: there are exporters" in said
 
 
 def test_a_broken_file_is_said_with_the_librarys_own_reason(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def settings_for(root: Path, declared: Mapping[str, int] | None = None, **change
     """Return settings of a pool with every model of a repository; `declared` footprints need not be measured."""
     names = [folder.name for folder in sorted((root / "models").iterdir())]
     models = [ManagedModel(name=name, footprint_bytes=(declared or {}).get(name)) for name in names]
-    said = {"capacity_bytes": 100 * MIB, "lease_seconds": 1, "wait_seconds": 5, "tuning": TUNING}
+    said = {"capacity_bytes": 100 * MIB, "lease_seconds": 1, "wait_seconds": 20, "tuning": TUNING}
     return pool(root, *models, **(said | changes))
 
 
@@ -110,6 +110,6 @@ async def live(root: Path, stand_in: StandIn, **changes: Any) -> AsyncIterator[R
     changes.setdefault("declared", stand_in.bytes)
     if not (root / "models").exists():
         write_models(root, *stand_in.bytes)
-    async with asyncio.timeout(30), serving(stand_in), running_policy(root, stand_in, stand_in.port, **changes) as made:
+    async with asyncio.timeout(60), serving(stand_in), running_policy(root, stand_in, stand_in.port, **changes) as made:
         await made.until(lambda: made.driver.is_up)
         yield made

@@ -132,19 +132,20 @@ async def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: 
             writer.close()
             await reader.read()
         assert (await wire.acquire("a"))[0] == 200
-    assert "Exception" not in caplog.text
+    said = [each.getMessage() for each in caplog.records if each.name.startswith("uvicorn")]  # others hear of nothing
+    assert not [each for each in said if "Exception" in each]
 
 
 async def test_a_holder_of_before_gets_the_busy_answer_that_it_knows(tmp_path: Path) -> None:
     async with over_the_wire(tmp_path, StandIn({"broken": 1}, failing={"broken": "no"})) as (_, wire):
-        status, _, said = await wire.acquire("broken", waitSeconds=2)
+        status, _, said = await wire.acquire("broken", waitSeconds=20)
         assert (status, {*said}) == (503, {"outcome", "retryAfter", "why"})
 
 
 async def test_why_a_load_failed_is_told_without_paths_and_tracebacks(tmp_path: Path) -> None:
     failing = {"broken": "no /models/broken/1/model.py\n\nAt:\n  /models/broken/1/model.py(1): <module>\n"}
     async with over_the_wire(tmp_path, StandIn({"broken": 1}, failing=failing)) as (policy, wire):
-        status, _, said = await wire.acquire("broken", lease.REASONS_HEADER, waitSeconds=2)
+        status, _, said = await wire.acquire("broken", lease.REASONS_HEADER, waitSeconds=20)
         assert (status, said["reason"]) == (503, "load-failed")
         assert said["why"].endswith(" no model.py")
         assert policy.counted("busy_total", reason="load-failed") == 1
@@ -156,24 +157,25 @@ async def test_why_a_load_failed_is_told_without_paths_and_tracebacks(tmp_path: 
 
 
 async def test_a_lease_that_was_waited_for_or_refused_is_logged_with_the_request_that_wanted_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "tidegate_eviction.serving.lease_api")
+    monkeypatch.setattr("tidegate_eviction.serving.lease_api.monotonic", lambda: 0.0)  # all within a second
     told = {"x-request-id": "order-8", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     async with over_the_wire(tmp_path, StandIn({"a": MIB, "huge": 200 * MIB})) as (_, wire):
         for model in ("a", "a", "huge"):
             body = json.dumps({"holder": "p-1", "model": model})
             async with wire.http.post(wire.root + lease.ACQUIRE_PATH, data=body, headers=told) as answer:
                 await answer.read()
-        for _ in range(2 * ACQUIRES_A_SECOND):
+        for _ in range(ACQUIRES_A_SECOND):
             await wire.acquire("huge")
-    lines = [record.__dict__["said"] for record in caplog.records]
+    lines = [each.__dict__["said"] for each in caplog.records if each.name == "tidegate_eviction.serving.lease_api"]
     first, second = lines[:2]
-    assert first.pop("seconds") >= 0
+    assert first.pop("seconds") == 0
     assert first == {
         "event": "lease-asked", "model": "a", "holder": "p-1", "outcome": "loaded",
         "requestId": "order-8", "traceId": "0af7651916cd43dd8448eb211c80319c",
     }  # fmt: skip
     assert (second["outcome"], second["requestId"], "why" in second) == ("too-large", "order-8", True)
     assert all(each.keys() <= log_fields.FIELDS.keys() for each in lines)
-    assert len(lines) < 2 + 2 * ACQUIRES_A_SECOND
+    assert len(lines) == ACQUIRES_A_SECOND

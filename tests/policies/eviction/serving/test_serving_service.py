@@ -137,7 +137,7 @@ async def test_a_model_that_left_the_settings_leaves_its_name_in_metrics_to_anot
 
 
 async def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn({"a": MIB})) as policy:
+    async with live(tmp_path, StandIn({"a": MIB}), lease_seconds=60) as policy:
         (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"another")
         assert (await policy.acquire("a")).outcome == "granted"
         await policy.service.look()
@@ -165,14 +165,14 @@ async def test_a_model_whose_configuration_cannot_be_read_evicts_nobody(tmp_path
 
 
 async def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), lease_seconds=3) as policy:
+    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), lease_seconds=60) as policy:
         await policy.acquire("a")
         loop = asyncio.get_running_loop()
         begun = loop.time()
         ask = lease.Acquire(holder="p", model="b", room_seconds=0)
         answer = await policy.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
         assert isinstance(answer, lease.Busy)
-        assert loop.time() - begun < 2, "room is there after three"
+        assert loop.time() - begun < 30, "room is there after a minute"
 
 
 async def test_an_answer_that_is_due_is_not_lost_when_another_call_comes_first(tmp_path: Path) -> None:
@@ -234,10 +234,14 @@ async def test_each_load_and_each_eviction_is_one_line_with_its_reason(
     assert said[0]["seconds"] > 0
 
 
-async def test_busy_is_never_told_earlier_than_the_exact_second(tmp_path: Path) -> None:
+async def test_busy_is_never_told_earlier_than_the_exact_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stand_in = StandIn({"a": 60 * MIB, "b": 60 * MIB})
     async with live(tmp_path, stand_in, lease_seconds=10) as policy:
         await policy.acquire("a")
+        now = time.monotonic()
+        monkeypatch.setattr("tidegate_eviction.serving.service.monotonic", lambda: now)  # all three ask at one time
         told = []
         for chance in (0.0, 0.5, 1.0):
             policy.service._chance = lambda value=chance: value  # type: ignore[misc]
@@ -271,15 +275,15 @@ async def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
     answers = threading.Event()
 
     def hangs(*_: object) -> bool:
-        return not answers.wait(20)
+        return not answers.wait(60)
 
     async with live(tmp_path, StandIn({"a": MIB})) as policy:
         monkeypatch.setattr(policy.service._catalog, "has_changed", hangs)
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
-            assert (await policy.acquire("a", seconds=3)).outcome == "granted"
-            assert loop.time() - begun < 3
+            assert (await policy.acquire("a", seconds=20)).outcome == "granted"
+            assert loop.time() - begun < 20
         finally:
             answers.set()
 

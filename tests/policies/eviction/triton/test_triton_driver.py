@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from threading import get_ident
+from typing import Any
 
 import grpc
 import pytest
@@ -104,13 +105,17 @@ async def test_a_model_without_a_folder_that_is_served_is_found() -> None:
 async def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a_model_that_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SURE_SECONDS", 1.0)
-    stand_in = StandIn({"a": 1}, states={"a": ("READY", "")})
+    class Late(StandIn):
+        async def RepositoryIndex(self, request: Any, context: Any) -> Any:
+            answer = await super().RepositoryIndex(request, context)
+            self.states["a"] = ("UNLOADING", "")  # it shows at the next look
+            return answer
+
+    monkeypatch.setattr(module, "SURE_SECONDS", 0.1)
+    stand_in = Late({"a": 1}, states={"a": ("READY", "")})
     async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
-        await until(lambda: stand_in.looks)
-        assert heard.said.empty()
-        stand_in.states["a"] = ("UNLOADING", "")
         assert await heard.said.get() == ("back", ServerInventory(unloading=("a",)))
+        assert stand_in.looks == 2
 
 
 async def test_what_two_looks_at_the_index_lack_has_vanished(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,14 @@ def _config_files(entry: Entry) -> Iterator[Finding]:
         why = (
             "Triton guesses: inputs, outputs and batches are then those that the backend finds in the model, if it can"
         )
-        yield warning(f"there is no {CONFIG}", CONFIG, why, "write one: `tidegate model new` does")
+        paths = [file.path for file in entry.files]
+        deep = [path for path in paths if re.fullmatch(r"\d+/(config\.json|[^/]+\.safetensors)", path)]
+        if deep and not any(re.match(r"\d+/model\.(?!safetensors)", path) for path in paths):
+            what, why = "this looks like a language model with files one folder too deep", f"there is no {CONFIG}"
+            do = f"move them up into {entry.name}, or name the folder that has all of them; Triton needs a {CONFIG}"
+            yield error(what, deep[0], why, do)
+        else:
+            yield warning(f"there is no {CONFIG}", CONFIG, why, "write one: `tidegate model new` does")
 
 
 def _versions(entry: Entry) -> Iterator[Finding]:

@@ -1,0 +1,62 @@
+"""Pools that KEDA scales by what Prometheus has read: what their autoscalers have in common, whatever is asked."""
+
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from stacks.definition.pools import QueueScaling
+
+from .values import if_true
+
+_WAKING_SECONDS = 5  # Between two looks whether somebody calls a pool that has no replica.
+
+
+def queue_autoscaler(
+    resource_name: str,
+    metadata: k8s.meta.v1.ObjectMetaArgs,
+    scaling: QueueScaling,
+    triggers: list[dict[str, Any]],
+    opts: pulumi.ResourceOptions,
+) -> k8s.apiextensions.CustomResource:
+    """Declare what has KEDA scale the StatefulSet with this metadata, by the trigger that wants the most replicas."""
+    one_step = [{"type": "Pods", "value": 1, "periodSeconds": scaling.step_seconds}]
+    return k8s.apiextensions.CustomResource(
+        resource_name,
+        api_version="keda.sh/v1alpha1",
+        kind="ScaledObject",
+        metadata=metadata,
+        spec={
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": metadata.name},
+            "minReplicaCount": scaling.min,
+            "maxReplicaCount": scaling.max,
+            # Both count where there may be none: how soon the first one comes, and when the last one goes.
+            "pollingInterval": if_true(scaling.min, lambda: None, lambda: _WAKING_SECONDS),
+            "cooldownPeriod": if_true(scaling.min, lambda: None, lambda: scaling.down_seconds),
+            "advanced": {
+                "horizontalPodAutoscalerConfig": {
+                    "behavior": {
+                        "scaleUp": {"policies": one_step},
+                        "scaleDown": {"stabilizationWindowSeconds": scaling.down_seconds, "policies": one_step},
+                    }
+                }
+            },
+            "triggers": triggers,
+        },
+        opts=opts,
+    )
+
+
+def trigger(scaling: QueueScaling, query: str, threshold: str, metric_type: str = "Value") -> dict[str, Any]:
+    """Return one: a figure, and what it may be; as a Value over all replicas, as an AverageValue for each of them."""
+    return {
+        "type": "prometheus",
+        "metricType": metric_type,
+        "metadata": {
+            "serverAddress": scaling.prometheus_address,
+            "query": query,
+            "threshold": threshold,
+            # A query without a result must not scale to the minimum: it says nothing.
+            "ignoreNullValues": "false",
+        },
+    }

@@ -110,8 +110,12 @@ def test_what_is_taken_out_is_let_go_of_and_a_rollback_brings_it_back(world: Wor
     with Caller(client, name) as caller:
         caller.until(13)
     assert undeploy(context, name, "dev").unverified == ()
-    [model] = client.whereabouts(name).models
-    assert model.state in ("unknown", "cold")
+
+    def is_gone() -> bool:  # a proxy looks twice a second at the most
+        [model] = client.whereabouts(name).models
+        return model.state in ("unknown", "cold")
+
+    world.dev.preload.process.wait_until(is_gone, 30)
     with pytest.raises(TidegateError):
         client.infer_json(name, REQUEST)
     rollback(context, name, "dev")

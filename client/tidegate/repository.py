@@ -44,6 +44,9 @@ class Configs(Protocol):
     def closed_config(self, config: str) -> str:
         """Return the configuration with no version that there is: servers then load nothing of the model."""
 
+    def withdrawn_config(self, config: str) -> str:
+        """Return a configuration with no version, under which servers also let go of what they have loaded."""
+
     def read_published(self, text: str) -> Published:
         """Return what a published text says; raises UsageError where it cannot be read."""
 
@@ -119,10 +122,10 @@ class Repository(Protocol):
         """Remove a version; raises RefusedError while the configuration needs it."""
 
     def withdraw(self, model: str) -> None:
-        """Have the servers load nothing of a model, and leave its files: some may be being loaded."""
+        """Have the servers load nothing of a model, and let go of it; its files stay, for some may be being loaded."""
 
-    def put_away(self, model: str) -> None:
-        """Have the servers let go of a model that was withdrawn, and of which they are loading nothing; keep its files.
+    def put_away(self, model: str, config: str) -> None:
+        """Have servers find a model no more that was withdrawn, once all have let go of it; keep its files.
 
-        Where that cannot be done, those that loaded it by themselves serve it until they start anew.
+        Whoever is still loading them may hang. `config` is the configuration of before it was withdrawn.
         """

@@ -61,20 +61,19 @@ class Plan:
         pairs = zip([None, *way], way, strict=False)
         return max(self.repository.configs.loaded_at_once(one, other) for one, other in pairs)
 
-    def put_back(self, *, loaded: bool) -> None:
+    def put_back(self) -> bool:
         """Have the servers serve what they served before, and nothing else; the version stays, for the next run.
 
-        `loaded` says that none is loading it any more: each has.
+        Return whether they are to let go of the model, since nothing served before.
         """
         repository, model = self.repository, self.target.model
         if repository.config(model) == self.before:
-            return  # nothing was written
+            return False  # nothing was written
         if self.before is not None and repository.configs.read_published(self.before).served:
             repository.write_config(model, self.before)
-        else:
-            repository.withdraw(model)  # Triton would try to load it again and again
-            if loaded and self.target.kind.follows_repository:
-                repository.put_away(model)
+            return False
+        repository.withdraw(model)  # Triton would try to load it again and again
+        return self.target.kind.follows_repository
 
 
 def make_plan(

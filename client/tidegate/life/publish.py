@@ -8,6 +8,7 @@ next run goes on.
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidegate_contracts.environments import Environment
 from tidegate_contracts.manifest import Manifest
@@ -19,9 +20,11 @@ from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
 from .context import Context
 from .plan import History, Plan, make_plan, published_entry_config, registered_config
-from .ready import answers, until_called, until_served
+from .ready import PRELOAD, answers, kept, lets_go, until_called, until_gone, until_served
 from .rules import BRINGS, Operation, before, current
 from .target import Home, Target, targets
+
+_UNTIL_THEN: Final = "until its servers have looked at the repository again"
 
 
 class Outcome(Message):
@@ -119,7 +122,7 @@ class _Run:
     of: Environment
     plans: list[Plan]
     notes: list[str] = field(default_factory=list)
-    served: list[Home] = field(default_factory=list)  # Where it was seen to serve.
+    still: dict[str, str] = field(default_factory=dict)  # Of data planes where it may answer though it was taken back.
 
     @property
     def homes(self) -> list[tuple[Plan, Home]]:
@@ -173,7 +176,6 @@ class _Run:
             if (note := until_served(context, home, number, fresh=plan.fresh)) is not None:
                 self.notes.append(note)
                 continue
-            self.served.append(home)
             if golden is not None:
                 answers(context, home, number, golden)
                 context.tell(f"version {number} answers its golden request on {home.plane.name}")
@@ -230,17 +232,22 @@ class _Run:
         try:
             yield
         except BaseException as error:
-            reached, left = False, []
+            reached, left, withdrawn = False, [], []
             for plan in reversed(self.plans):
                 try:
                     reached = _is_called(plan) or reached
-                    # Of other environments that read the repository nobody has looked whether they have loaded it.
-                    plan.put_back(loaded=all(home in self.served for home in plan.target.everybody))
+                    withdrawn += [plan] if plan.put_back() else []
                 except (TidegateError, OSError) as worse:
                     left.append(f"{plan.repository.where}: {worse}")
+            for plan in withdrawn:
+                if isinstance(error, TidegateError | OSError):
+                    self._let_go(plan)
+                else:  # whoever stops it does not wait
+                    self.still |= dict.fromkeys((home.plane.name for home in plan.target.homes), _UNTIL_THEN)
             what, more = self._did_not_come(), [f"note: {note}" for note in self.notes]
             if reached:
-                more.append(f"note: calls may have been answered by version {self.version.number} meanwhile")
+                until = "" if withdrawn else f", and may be {_UNTIL_THEN}"
+                more.append(f"note: calls may have been answered by version {self.version.number} meanwhile{until}")
             if left:
                 more.append("and its configuration could not be put back: " + "; ".join(left))
             if not isinstance(error, TidegateError | OSError):
@@ -251,6 +258,24 @@ class _Run:
                 do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # it stands at the end, once
             kind = type(error) if isinstance(error, BusyError | IntegrityError) else UnfinishedError
             raise kind(what, why="\n    ".join([why, *more]), do=do) from error
+
+    def _let_go(self, plan: Plan) -> None:
+        """Wait until nothing serves a model that was withdrawn, and have Triton find it no more."""
+        # Of other environments that read the repository nobody has looked whether they have let go of it.
+        gone = not plan.target.shared and any(home.pool.loading == PRELOAD for home in plan.target.homes)
+        for home in plan.target.homes:
+            try:
+                if lets_go(home):
+                    gone, why = until_gone(self.context, home, {self.version.number}) and gone, ""
+                else:
+                    why = kept(self.context, home)
+            except TidegateError as error:
+                why = error.why or error.what
+            if why:
+                gone, self.still[home.plane.name] = False, why
+        if gone:
+            with suppress(TidegateError, OSError):
+                plan.repository.put_away(self.version.model, plan.first)
 
     @contextmanager
     def told_on_failure(self) -> Iterator[None]:
@@ -272,7 +297,7 @@ class _Run:
             return f"{self.of.name} has {name} already, and it was not seen to be called"
         planes: dict[str, list[str]] = {}
         for plan, home in self.homes:
-            planes.setdefault(_serves(plan), []).append(home.plane.name)
+            planes.setdefault(_serves(plan, self.still.get(home.plane.name)), []).append(home.plane.name)
         serves = [what if len(planes) == 1 else f"{', '.join(where)}: {what}" for what, where in planes.items()]
         return f"{name} did not come into {self.of.name}; {'; '.join(serves)}"
 
@@ -309,13 +334,13 @@ def _is_called(plan: Plan) -> bool:
     return plan.target.newest and plan.number == max(plan.repository.configs.read_published(text).served, default=None)
 
 
-def _serves(plan: Plan) -> str:
-    """Say what serves after the configuration went back."""
+def _serves(plan: Plan, still: str | None) -> str:
+    """Say what serves after the configuration went back; `still` is where it may do so that is to serve no more."""
     if not plan.target.kind.follows_repository:
         return "what the definition names serves on"
     again = f" again: an earlier run had calls go to version {plan.number} already" if plan.is_cut_over else ""
     if plan.before is None or not plan.repository.configs.read_published(plan.before).served:
-        return f"nothing serves under its name{again}"
+        return (f"it may still answer: {still}" if still else "nothing serves under its name") + again
     if plan.back is None:
         return f"what served before serves{again or ' on'}"
     return f"version {plan.back} serves{again or ' on'}"

@@ -1,8 +1,15 @@
-"""Waiting for servers, as callers see them through the proxy: a version serves, answers, and is the one called."""
+"""Waiting for servers, as callers see them through the proxy.
+
+A version serves, answers, and is the one called; or nothing of a model serves any more.
+"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from math import inf
+from typing import Final
+
+from tidegate_contracts.environments import DatasetLocation
+from tidegate_contracts.whereabouts import Place
 
 from .. import errors
 from ..registry import Golden
@@ -13,6 +20,11 @@ LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 15.0
 """Seconds in which an eviction policy has looked at its repository; of a preload pool the definition says how often."""
+PRELOAD: Final = "preload"
+_GONE: Final = frozenset({"cold", "unknown", "quarantined", "queued", "failed", "unreachable"})
+"""States of a model at a replica, as `whereabouts` tells them, in which no call is answered."""
+_NOT_TOLD = (errors.BusyError, errors.NotFoundError, errors.UnreachableError)
+"""What a proxy answers that cannot tell at the moment, as while it is rolled out."""
 
 
 def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> str | None:
@@ -31,7 +43,7 @@ def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> s
         _until(context, home, lambda: _loaded(context, home, number), missing, 0)
         return None
     # What failed before is tried again at the next look; what fails only now is not loaded by a later one.
-    before = home.pool.loading == "preload" and _why_failed(context, home, number)
+    before = home.pool.loading == PRELOAD and _why_failed(context, home, number)
     # Proxies tell whole seconds; they may have seen what they tell before anything was written.
     tried = time.monotonic() + look_seconds(home) + 1 if before else -inf
 
@@ -118,6 +130,72 @@ def answers(context: Context, home: Home, number: int, golden: Golden) -> None:
         do = "register it again with the right --golden where the request is that of another version; else compare the "
         do += "libraries that the inference server has with those of where the model was made"
         raise errors.UnfinishedError(what, where=_where(home), why="; ".join(wrong[:5]), do=do)
+
+
+def lets_go(home: Home) -> bool:
+    """Whether its servers let go of a model that was withdrawn, however much it is used."""
+    return home.pool.loading == PRELOAD or isinstance(home.server.location, DatasetLocation)
+
+
+def kept(context: Context, home: Home) -> str:
+    """Return what may serve a model that was withdrawn, and how long, where servers do not let go; or nothing."""
+    try:
+        there = ", ".join(_in_memory(places_of(context, home)))
+    except _NOT_TOLD as error:
+        there = f"replicas that could not be asked ({error.why or error.what})"
+    return f"{there} may serve what is in memory until nobody uses it for a while" if there else ""
+
+
+def until_gone(context: Context, home: Home, versions: Collection[int]) -> bool:
+    """Wait until nothing serves a model that was withdrawn. Raises UnfinishedError when something still does.
+
+    A look at which that could not be told counts as one at which it did. Returns whether all replicas could be asked:
+    of those that poll none is loading it then, nor about to. What one loads a second time it serves all the while, and
+    lets go of at its next look.
+    """
+    polls = home.pool.loading == PRELOAD
+    context.tell(f"waiting until nothing serves {home.model.name} on {home.plane.name}")
+    # One that began its look just before knows of nothing yet, and begins to load a moment later.
+    steady_seconds, bound = look_seconds(home) if polls else 0.0, context.wait_seconds + look_seconds(home)
+    begun = since = time.monotonic()
+    while True:
+        places: list[Place] = []
+        try:
+            places = places_of(context, home)
+            there = _serving(context, home, places, versions if polls else ())
+        except _NOT_TOLD as error:
+            there = [f"it could not be told at the last look ({error.why or error.what})"]
+        now = time.monotonic()
+        since = now if there else since
+        if not there and now - since >= steady_seconds:
+            return all(each.state != "unreachable" for each in places)
+        if there and now - begun > bound:
+            do = f"tidegate why {home.model.name} --environment {home.environment.name} says who holds it"
+            what, why = f"it is still served after {bound:.0f} s", ", ".join(there)
+            raise errors.UnfinishedError(what, where=home.plane.name, why=why, do=do)
+        time.sleep(LOOK_SECONDS)
+
+
+def places_of(context: Context, home: Home) -> list[Place]:
+    """Return how the model is at each replica of its pool. Raises TidegateError."""
+    found = context.proxy(home.plane).whereabouts(home.model.name, server=home.server.name)
+    return [place for each in found.models if each.pool == home.model.pool for place in each.places]
+
+
+def _in_memory(places: Iterable[Place]) -> list[str]:
+    return [f"{each.replica} ({each.state})" for each in places if each.state not in _GONE]
+
+
+def _serving(context: Context, home: Home, places: Collection[Place], versions: Iterable[int]) -> list[str]:
+    """Return who may answer calls: what a replica says of itself, or that one is ready for calls of these versions."""
+    proxy, server, model = context.proxy(home.plane), home.server.name, home.model.name
+    if all(each.state == "unreachable" for each in places):
+        return []  # none gets a call, and none could be asked
+    return _in_memory(places) or [
+        f"a replica of {server}/{home.pool.name} is ready for calls of version {version}"
+        for version in versions
+        if proxy.ready(model, server=server, version=version, deadline=ANSWER_SECONDS)
+    ]
 
 
 def _why_failed(context: Context, home: Home, number: int, since: float = -inf) -> str:

@@ -34,6 +34,10 @@ def closed_config(config: str) -> str:
     return json.dumps(_read(config) | {"served": [], "aliases": {}}, sort_keys=True) + "\n"
 
 
+withdrawn_config = closed_config
+"""Engines let go of nothing while they run."""
+
+
 def read_published(text: str) -> Published:
     """Return what the file says; raises UsageError where it cannot be read."""
     said = _read(text)

@@ -100,8 +100,8 @@ class FolderRepository(PublishedRepository):
                     self._empty_trash(model)
             yield
 
-    def put_away(self, model: str) -> None:
-        """Have Triton let go of a model: it is the folder itself that Triton must miss."""
+    def put_away(self, model: str, config: str) -> None:  # noqa: ARG002
+        """Have Triton find a model no more: a folder of which it knows no state might be one that it cannot load."""
         with explained(self.where):
             self._check_lock(model)
             if (folder := self._root / checked_model(model)).is_dir():

@@ -173,9 +173,10 @@ class ObjectRepository(PublishedRepository):
         _, _, written = self._store.read(f"{self._place(model)}/{self.configs.CONFIG}")
         return time.time() - written
 
-    def put_away(self, model: str) -> None:
-        """See `Repository`: for Triton to let go of a model, all of its files would have to be deleted, one by one."""
+    def put_away(self, model: str, config: str) -> None:
+        """See `Repository`: it is found, but as one without versions, which a Triton that starts anew does not miss."""
         self._check_lock(model)
+        self._have(model, self._place(model), self.configs.CONFIG, self.configs.closed_config(config).encode())
 
     def _lease(self, model: str, who: str) -> "ObjectLease":
         return ObjectLease(model, self._store, f"{STATE}/{self._store.root}/{model}", who)

@@ -164,15 +164,16 @@ class PublishedRepository(Repository):
             self._remove_version(model, number)
 
     def withdraw(self, model: str) -> None:
-        """Have Triton load nothing of a model, and leave its files."""
+        """Have Triton let go of a model, and leave its files."""
         with explained(self.where):
             self._check_lock(model)
             if (config := self.config(model)) is not None:
-                self._have(model, self._place(model), self.configs.CONFIG, self.configs.closed_config(config).encode())
+                withdrawn = self.configs.withdrawn_config(config).encode()
+                self._have(model, self._place(model), self.configs.CONFIG, withdrawn)
 
     @abstractmethod
-    def put_away(self, model: str) -> None:
-        """Have Triton let go of a model, where anything can be renamed."""
+    def put_away(self, model: str, config: str) -> None:
+        """Have Triton find a model no more that it has let go of, where anything can be renamed."""
 
     @abstractmethod
     def _lease(self, model: str, who: str) -> Lease:

@@ -23,7 +23,8 @@ UNTOLD_SECONDS = 120.0
 """Seconds after which what is neither loaded nor loading, without a reason, has failed: the server polls until then."""
 MOST_TOLD = 100  # Failures of one replica in the metrics.
 UNTOLD: Final = (
-    "the inference server has not loaded it and gives no reason, as where its configuration cannot be read: see its log"
+    "the inference server has not loaded it and gives no reason, as where its configuration cannot be read, or "
+    "where it looks at its repository no more: see its log"
 )
 Key = tuple[str, str]  # Model and version; no version where nothing is known of any.
 log = logging.getLogger(__name__)

@@ -58,7 +58,10 @@ def model(name: str, server: str = local.PRELOAD, alias: str | None = "champion"
     return Model(name=name, server=server, pool=local.POOL, alias=alias)
 
 
-MODELS = (model("killed"), model("faulty"), model("soaked", alias=None), model("ocr", local.ON_DEMAND))
+MODELS = (
+    model("killed"), model("faulty"), model("wrong", alias=None), model("soaked", alias=None),
+    model("ocr", local.ON_DEMAND),
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -151,7 +151,7 @@ def test_who_stops_is_told_what_serves_and_what_is_left(life: Life) -> None:
     life.answers.killed = True
     with pytest.raises(SystemExit):
         life.bring(1)
-    assert "did not come into prod; nothing serves under its name\n" in life.told[-1]
+    assert "did not come into prod; it may still answer: until its servers have looked" in life.told[-1]
     life.answers.killed, life.papers.stopped = False, KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         life.bring(1)

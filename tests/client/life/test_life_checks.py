@@ -128,6 +128,10 @@ ensemble_scheduling {{ step {{
 }} }}
 """
     )
+    if source is not None:  # its files are there, and it was taken out
+        scorer = write_entry(Path(repository.where) / "scorer", 3) / "config.pbtxt"
+        text = config.published_config(scorer.read_text(), model="scorer", owner=1, served=[1], aliases={})
+        scorer.write_text(config.withdrawn_config(text))
     (home,) = on().homes
     of = home.environment.model_copy(update={"promotion": Promotion(source=source)})
     findings = check_staged(tmp_path / "staged", replace(on(), homes=(replace(home, environment=of),)), repository)

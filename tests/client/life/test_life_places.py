@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import IntegrityError, UnfinishedError, UnreachableError
+from tidegate.life.context import Context
 from tidegate.life.deploy import rollback
 from tidegate.life.plan import Plan
 from tidegate.life.publish import bring
@@ -135,25 +136,39 @@ def test_a_lost_file_is_no_upload_cut_short(url: str, store: ObjectStore, tmp_pa
         life.bring(1)
 
 
-@pytest.mark.parametrize(
-    ("loading", "until"), [("preload", "it starts anew"), ("on-demand", "nobody uses it for a while")]
-)
-def test_what_is_taken_out_of_an_object_store_is_told_to_be_served_while_it_is_in_memory(
-    tmp_path: Path, url: str, loading: str, until: str
+def on_demand(life: Life) -> Context:
+    [east], [server] = life.of.planes, life.of.planes[0].servers
+    pool = server.pools[0].model_copy(update={"loading": "on-demand"})
+    east = east.model_copy(update={"servers": (server.model_copy(update={"pools": (pool,)}),)})
+    return replace(life.here, known=known(east)[1])
+
+
+def test_what_is_taken_out_of_an_object_store_is_told_to_be_served_on_demand_while_it_is_in_memory(
+    tmp_path: Path, url: str
 ) -> None:
     life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
     life.bring(1)
-    [east], [server] = life.of.planes, life.of.planes[0].servers
-    pool = server.pools[0].model_copy(update={"loading": loading})
-    east = east.model_copy(update={"servers": (server.model_copy(update={"pools": (pool,)}),)})
-    here = replace(life.here, known=known(east)[1])
+    here = on_demand(life)
     life.answers.places = (Place(replica="10.0.0.1:8000", state="resident"),)
+    until = "nobody uses it for a while"
     told = f"east, preload/main: 10.0.0.1:8000 (resident) may serve what is in memory until {until}"
     assert undeploy(here, MODEL, "prod").unverified == (told,)
     assert (read_published(repository.config(MODEL) or "").served, repository.versions(MODEL)) == ((), [1])
     rollback(here, MODEL, "prod")
     life.answers.places = ()
     assert undeploy(here, MODEL, "prod").unverified == ()
+
+
+def test_servers_that_poll_an_object_store_let_go_of_what_is_taken_out_of_it(tmp_path: Path, url: str) -> None:
+    life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
+    life.bring(1)
+    life.answers.places = (Place(replica="10.0.0.1:8000", state="resident"),)
+    with pytest.raises(UnfinishedError, match="it is still served"):
+        undeploy(life.here, MODEL, "prod")
+    assert read_published(repository.config(MODEL) or "").served == (1,)
+    life.answers.places = ()
+    assert undeploy(life.here, MODEL, "prod").unverified == ()
+    assert (read_published(repository.config(MODEL) or "").served, repository.versions(MODEL)) == ((), [1])
 
 
 def test_nothing_is_taken_out_of_an_object_store_before_its_proxy_has_said_who_has_it(tmp_path: Path, url: str) -> None:
@@ -165,5 +180,5 @@ def test_nothing_is_taken_out_of_an_object_store_before_its_proxy_has_said_who_h
     assert read_published(repository.config(MODEL) or "").served == (1,)
     assert [each.what for each in history(life.here, MODEL)] == ["deploy"]
     life.answers.silent = iter([None, UnreachableError("no answer")])
-    (told,) = undeploy(life.here, MODEL, "prod").unverified
+    (told,) = undeploy(on_demand(life), MODEL, "prod").unverified
     assert "replicas that could not be asked (no answer) may serve what is in memory" in told

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from tidegate.errors import BusyError, NotFoundError, RefusedError, UnfinishedError, UnreachableError, UsageError
-from tidegate.life import undeploy as module
 from tidegate.life.deploy import rollback
 from tidegate.life.publish import bring
 from tidegate.life.rules import current, history
@@ -15,8 +14,6 @@ from tidegate.life.target import Home, targets
 from tidegate.life.undeploy import undeploy
 from tidegate_contracts.environments import Environments, Promotion
 from tidegate_contracts.whereabouts import Place, PlaceState, Whereabouts
-
-from tests.client.clock import Clock
 
 from .entries import golden
 from .papers import Answers, Life
@@ -28,11 +25,6 @@ STAYING = Place(replica="10.0.0.1:8000", state="resident")
 def home(life: Life) -> Home:
     [target] = targets(life.of, MODEL, life.here.known)
     return target.homes[0]
-
-
-@pytest.fixture(autouse=True)
-def _time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "time", Clock())
 
 
 def test_nothing_serves_what_was_taken_out_and_the_registry_says_so(life: Life) -> None:
@@ -50,7 +42,7 @@ def test_nothing_serves_what_was_taken_out_and_the_registry_says_so(life: Life) 
 def test_nothing_is_taken_away_from_a_server_that_is_loading_it(life: Life) -> None:
     life.bring(1)
     life.answers.places = (STAYING.model_copy(update={"state": "loading"}),)
-    with pytest.raises(UnfinishedError, match="still being loaded"):
+    with pytest.raises(UnfinishedError, match="it is still served"):
         undeploy(life.here, MODEL, "prod")
     assert (life.models / MODEL).exists()
     assert life.served() == (1,)
@@ -140,6 +132,7 @@ def test_a_pool_of_which_no_replica_gets_calls_is_not_waited_for(life: Life, pla
     life.answers.places = places
     life.answers.broken = {1: repeat(BusyError("no replica is ready"))}
     assert undeploy(life.here, MODEL, "prod").unverified == ()
+    assert (life.models / MODEL).exists() == bool(places)  # who cannot be asked may be loading it
 
 
 def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tells_is_not_believed(life: Life) -> None:
@@ -255,6 +248,15 @@ def test_a_first_version_that_does_not_hold_what_it_promises_is_let_go_of(life: 
     life.papers.request = None
     assert life.bring(1).previous is None
     assert life.served() == (1,)
+
+
+def test_where_a_first_version_that_was_taken_back_may_still_answer_is_told(life: Life) -> None:
+    life.papers.request = golden(7)  # which nothing here answers
+    life.answers.places = (STAYING,)
+    assert "did not come into prod; it may still answer: 10.0.0.1:8000 (resident)\n" in f"{life.fails(1)}"
+    assert (life.served(), (life.models / MODEL).exists()) == ((), True)  # it may be being loaded
+    life.answers.places = ()
+    assert "nothing serves under its name" in life.fails(1).what
 
 
 def test_a_first_version_that_other_environments_may_be_loading_stays_where_it_is(life: Life) -> None:

@@ -46,6 +46,8 @@ class ToyConfigs:
     def closed_config(self, config: str) -> str:
         return json.dumps({"owner": None, "served": [], "aliases": {}})
 
+    withdrawn_config = closed_config
+
     def read_published(self, text: str) -> Published:
         said = json.loads(text)
         return Published(said["owner"], tuple(said["served"]), said["aliases"])
@@ -128,7 +130,7 @@ class ToyRepository:
     def withdraw(self, model: str) -> None:
         self.write_config(model, self.configs.closed_config(""))
 
-    def put_away(self, model: str) -> None:
+    def put_away(self, model: str, config: str) -> None:
         pass
 
 

@@ -5,6 +5,7 @@ Pure. Triton has one configuration for all versions of a model; the version whos
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from google.protobuf import text_format
@@ -24,6 +25,15 @@ _HEAD: Final = "# Published by tidegate, with the configuration of version {}. E
 """The first line. A comment, for when Triton sees anything else change it loads every version anew."""
 _OWNER: Final = re.compile(re.escape(_HEAD).replace(r"\{\}", "([1-9][0-9]{0,17})"))
 _NEVER: Final = 10**18  # Larger than any version's number.
+_OF_NOTHING: Final = """
+platform: "ensemble"
+input { name: "IN" data_type: TYPE_BOOL dims: 1 }
+output { name: "OUT" data_type: TYPE_BOOL dims: 1 }
+ensemble_scheduling { step {
+  model_name: "nothing: tidegate took it out"  model_version: -1
+  input_map { key: "IN" value: "IN" }  output_map { key: "OUT" value: "OUT" }
+} }
+"""
 _MODEL_FOLDERS: Final = ("$$TRITON_MODEL_DIRECTORY/", f"{triton.REPOSITORY_ROOT}/{{}}/")
 """How parameters name the model's folder: those of the Python backend, and those of TensorRT-LLM's."""
 
@@ -72,9 +82,25 @@ def closed_config(config: str) -> str:
         closed = _parse(config)
     except UsageError:
         closed = model_config_pb2.ModelConfig()  # Triton can read no more of it
-    closed.version_policy.specific.versions[:] = [_NEVER]
+    return _without_versions(closed, config)
+
+
+def withdrawn_config(config: str) -> str:
+    """Return the configuration under which Triton lets go of the model: an ensemble of what is not there.
+
+    That is the one model of a folder that is there which a Triton that polls unloads: its files may be being loaded.
+    """
+    withdrawn = _parse(_OF_NOTHING)
+    with suppress(UsageError):
+        withdrawn.name = _parse(config).name
+    return _without_versions(withdrawn, config)
+
+
+def _without_versions(of: Any, config: str) -> str:
+    """Return a configuration of no version that there is, with the owner that a text has."""
+    of.version_policy.specific.versions[:] = [_NEVER]
     head = found[0] if (found := _OWNER.match(config)) else ""
-    return head + text_format.MessageToString(closed, as_utf8=True)
+    return head + text_format.MessageToString(of, as_utf8=True)
 
 
 def read_published(text: str) -> Published:

@@ -5,9 +5,10 @@ from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
+from tidegate.names import is_name
 from tidegate.repository import Published
 from tidegate.triton.publishing import config_differences, published_config, published_path, read_published
-from tidegate.triton.publishing.config import closed_config
+from tidegate.triton.publishing.config import closed_config, withdrawn_config
 from tidegate_contracts.triton import ALIAS_PARAMETER
 from tritonclient.grpc import model_config_pb2
 
@@ -117,3 +118,13 @@ def test_a_closed_one_serves_nothing_that_can_be() -> None:
     closed = closed_config(published_config(OWNERS, model="m", owner=2, served=[2], aliases={"prod": 2}))
     assert list(parsed(closed).version_policy.specific.versions) == [10**18]
     assert read_published(closed) == Published(2, (), {})  # an alias of what is not served is none
+
+
+def test_a_withdrawn_one_is_an_ensemble_of_nothing_and_keeps_its_owner() -> None:
+    withdrawn = withdrawn_config(published_config(OWNERS, model="m", owner=2, served=[2], aliases={"prod": 2}))
+    assert (parsed(withdrawn).name, parsed(withdrawn).platform) == ("m", "ensemble")
+    [step] = parsed(withdrawn).ensemble_scheduling.step
+    assert not is_name(step.model_name)  # no model can have it
+    assert read_published(withdrawn) == Published(2, (), {})
+    assert withdrawn_config(withdrawn) == withdrawn
+    assert read_published(withdrawn_config("none {")) == Published(None, (), {})

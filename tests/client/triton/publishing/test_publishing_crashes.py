@@ -55,7 +55,7 @@ def removing_the_second(root: Path) -> None:
 def putting_it_away(root: Path) -> None:
     with changing(root) as repository:
         repository.withdraw("m")
-        repository.put_away("m")
+        repository.put_away("m", config(ONE, 1, [1]))
 
 
 def bringing_it_back(root: Path) -> None:

@@ -104,11 +104,11 @@ def test_a_model_is_put_away_in_the_place_of_one_that_was_put_away_before(root: 
     state = root.parent / ".tidegate" / "models" / "m"
     for factor in ("one", "two"):  # whoever knows nothing of what is put away makes the folder anew
         with repository.lock("m", "a test"):
-            repository.put_away("m")
+            repository.put_away("m", config(ONE, 1, [1]))
         shutil.copytree(state / "away", root / "m")
         (root / "m" / "1" / "factor").write_text(factor)
     with repository.lock("m", "a test"):
-        repository.put_away("m")
+        repository.put_away("m", config(ONE, 1, [1]))
     assert not (root / "m").exists()
     assert repository.read("m", "1/factor") == b"two"
     with repository.lock("m", "a test"):

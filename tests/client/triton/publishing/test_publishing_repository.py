@@ -6,7 +6,7 @@ import pytest
 from tidegate.errors import BusyError, IntegrityError, NotFoundError, RefusedError, UsageError
 from tidegate.publishing.lease import FolderLease
 from tidegate.publishing.objects import ObjectLease
-from tidegate.repository import Repository
+from tidegate.repository import Published, Repository
 from tidegate.triton.publishing import open_repository, read_published
 
 from .entries import changing, config, entry, publish
@@ -127,9 +127,11 @@ def test_a_model_that_is_put_away_is_as_it_was_to_all_but_the_servers(
     with changing(where) as changed:
         changed.withdraw("m")
         withdrawn = content(repository)
-        changed.put_away("m")
-        changed.put_away("m")
-        assert (content(repository), repository.models(), repository.versions("m")) == (withdrawn, ["m"], [1])
+        changed.put_away("m", before["config.pbtxt"].decode())
+        changed.put_away("m", before["config.pbtxt"].decode())
+        assert {**content(repository), "config.pbtxt": b""} == {**withdrawn, "config.pbtxt": b""}
+        assert (repository.models(), repository.versions("m")) == (["m"], [1])
+        assert read_published(repository.config("m") or "") == Published(1, (), {})
     if isinstance(where, Path):
         assert not (where / "m").exists()
     assert publish(where, TWO, 2, [1, 2], prod=1) is True
@@ -149,7 +151,7 @@ def test_one_publisher_at_a_time_has_the_lock(where: Path | str, repository: Rep
         lambda: repository.write_config("m", config(ONE, 1, [1])),
         lambda: repository.remove_version("m", 1),
         lambda: repository.withdraw("m"),
-        lambda: repository.put_away("m"),
+        lambda: repository.put_away("m", config(ONE, 1, [1])),
     ):
         with pytest.raises(RuntimeError, match="holds its lock"):
             change()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate.triton.publishing.config import closed_config
+from tidegate.triton.publishing.config import closed_config, withdrawn_config
 
 from lab.local_plane.process import CannotBeHadError
 
@@ -168,20 +168,35 @@ def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(re
     assert real.ask("withdrawn")[:2] == (2, 2)
 
 
-def test_what_served_serves_on_when_it_is_withdrawn_until_it_is_put_away(real: Polling) -> None:
-    publish(real.root, entry(1, "away"), 1, prod=1)
+def test_what_is_withdrawn_is_let_go_of_though_it_is_being_loaded_a_second_time_and_comes_back(real: Polling) -> None:
+    """While it is loaded a second time nobody can see that: the one that answers is ready all the while."""
+    of = entry(1, "away")
+    publish(real.root, of, 1, prod=1)
     real.settle()
     assert real.ask("away")[:2] == (1, 1)
+    since = len(real.log)
+    (real.root / "away" / "1" / "weights" / "data").touch()
+    real.server.process.wait_until(lambda: 'loading: away:1"' in real.log[since:], SECONDS)
     with changing(real.root, "away") as repository:
         repository.withdraw("away")
-        real.settle()
         assert real.states("away") == {1: "READY"}
-        repository.put_away("away")
+        real.server.process.wait_until(lambda: real.states("away") == {1: "UNAVAILABLE"}, SECONDS)
+        repository.put_away("away", config(of, 1, [1], prod=1))
         real.settle()
-        assert real.states("away").get(1) in (None, "UNAVAILABLE")
-    publish(real.root, entry(1, "away"), 1, prod=1)
+    assert failures(real, since) == []
+    publish(real.root, of, 1, prod=1)
     real.settle()
     assert real.ask("away")[:2] == (1, 1)
+
+
+def test_a_withdrawn_model_is_loaded_by_no_triton_that_finds_it(real: Polling) -> None:
+    since = len(real.log)
+    (real.staging / "found" / "1").mkdir(parents=True)
+    (real.staging / "found" / "config.pbtxt").write_text(withdrawn_config('name: "found"'))
+    (real.staging / "found").rename(real.root / "found")
+    real.settle()
+    assert real.states("found") == {}
+    assert "loading: found" not in real.log[since:]
 
 
 @pytest.mark.thorough

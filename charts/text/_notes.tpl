@@ -44,7 +44,7 @@ that read a claim that nobody has: they would wait for it forever.
 {{- define "tidegate.needs" -}}
 {{- $needs := list -}}
 {{- $objects := include "tidegate.objects" . | fromJsonArray -}}
-{{- $made := dict -}}
+{{- $made := dict "ConfigMap/kube-root-ca.crt" true -}}{{/* Kubernetes makes it in every namespace. */ -}}
 {{- range $object := $objects }}{{ $_ := set $made (print $object.kind "/" $object.metadata.name) true }}{{ end -}}
 {{- $providers := dict "monitoring.coreos.com" "the Prometheus operator" "cert-manager.io" "cert-manager" "keda.sh" "KEDA" "gateway.networking.k8s.io" "the Gateway API" "security.istio.io" "Istio" "resource.k8s.io" "Kubernetes 1.34 or later" -}}
 {{- range $object := $objects -}}
@@ -73,6 +73,8 @@ that read a claim that nobody has: they would wait for it forever.
     {{- $_ := set $made (print "Secret/" $spec.secretName) true -}}
     {{- $where := ternary $namespace "" (eq $spec.issuerRef.kind "Issuer") -}}
     {{- $needs = append $needs (dict "words" "which issues the proxy's certificate" "api" "cert-manager.io/v1" "kind" $spec.issuerRef.kind "namespace" $where "name" $spec.issuerRef.name) -}}
+  {{- else if eq $object.kind "Role" -}}
+    {{- range $object.rules }}{{ if has "dynamoworkermetadatas" .resources }}{{ $needs = append $needs (dict "words" "of NVIDIA's chart, without which Dynamo's workers end at once" "api" "apiextensions.k8s.io/v1" "kind" "CustomResourceDefinition" "name" "dynamoworkermetadatas.nvidia.com") }}{{ end }}{{ end -}}
   {{- else if eq $object.kind "ResourceClaimTemplate" -}}
     {{- range $spec.spec.devices.requests }}{{ $needs = append $needs (dict "words" "of NVIDIA's DRA driver" "api" "resource.k8s.io/v1" "kind" "DeviceClass" "name" .exactly.deviceClassName) }}{{ end -}}
   {{- end -}}
@@ -84,7 +86,8 @@ that read a claim that nobody has: they would wait for it forever.
     {{- with dig "ephemeral" "volumeClaimTemplate" "spec" "storageClassName" "" $volume }}{{ $needs = append $needs (dict "words" "of volumes that pods stage models in" "api" "storage.k8s.io/v1" "kind" "StorageClass" "name" .) }}{{ end -}}
     {{- with $volume.persistentVolumeClaim }}{{ $needs = append $needs (dict "words" "which pods mount" "api" "v1" "kind" "PersistentVolumeClaim" "namespace" $namespace "name" .claimName) }}{{ end -}}
   {{- end -}}
-  {{- range $container := $pod.containers -}}
+  {{- range $container := concat ($pod.initContainers | default list) ($pod.containers | default list) -}}
+    {{- range $container.env }}{{ with dig "valueFrom" "secretKeyRef" "" . }}{{ $needs = append $needs (dict "words" "whose values containers have" "api" "v1" "kind" "Secret" "namespace" $namespace "name" .name) }}{{ end }}{{ end -}}
     {{- range $resource, $_ := dig "resources" "limits" dict $container -}}
       {{- if contains "/" $resource }}{{ $needs = append $needs (dict "words" (printf "a node for %s" $object.metadata.name) "resource" $resource "selector" ($pod.nodeSelector | default dict)) }}{{ end -}}
     {{- end -}}

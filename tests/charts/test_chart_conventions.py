@@ -192,7 +192,9 @@ def test_notes_of_everything_name_every_secret_class_and_operator() -> None:
             assert f"brings the kind {item['kind']} of {item['apiVersion']}" in text
 
 
-@pytest.mark.parametrize("scenario", ["prod-east-values.yaml", "everything-values.yaml", "object-store-values.yaml"])
+@pytest.mark.parametrize(
+    "scenario", ["prod-east-values.yaml", "everything-values.yaml", "object-store-values.yaml", "two-kinds-values.yaml"]
+)
 def test_notes_and_a_preflight_name_the_same_needs(scenario: str) -> None:
     """Notes name nodes, kinds and the metrics server in words of their own."""
     needed = notes(*values_of_scenario(scenario)).partition("What must be there")[2]

@@ -19,7 +19,7 @@ from stacks.clients import environments
 from stacks.definition.datasets import ClaimDataset
 from stacks.definition.environment import Network
 from stacks.definition.images import POLICY_IMAGE, PROXY_IMAGE
-from stacks.definition.pools import OnDemand, Pool
+from stacks.definition.pools import OnDemand, Pool, QueueScaling
 from stacks.definition.proxy import Proxy
 from stacks.definition.triton import TritonServer
 from stacks.images_lock import ImagesLock
@@ -84,7 +84,8 @@ def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
     """Return all that a stack resolves to, what is said of it besides, and what clients are told of it.
 
     A model that names no pool is served by its server's only one, and names it here; what nothing runs or reads is not
-    told, such as an image, how often metrics are read where nothing reads them, or a claim that nothing uses.
+    told, such as an image, how often metrics are read where nothing reads them, a claim that nothing uses, or how long
+    callers wait for a first replica where there is always one.
     """
     own = {policy.name: policy.image for policy in stack.platform.eviction_policies}
     policies = {pool.loading.policy for _, _, pool in stack.pools() if isinstance(pool.loading, OnDemand)}
@@ -108,6 +109,7 @@ def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
     told = next(each for each in environments(definition).environments if each.name == stack.environment.name)
     of_plane = next(each for each in told.planes if each.name == stack.data_plane.name)
     args = resolve(stack, definition.lock)
+    args = args.model_copy(update={"servers": tuple(map(_without_waking, args.servers))})
     return (
         args if POLICY_IMAGE in run else args.model_copy(update={"eviction_policy_image": None}),
         plane,
@@ -115,6 +117,16 @@ def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
         platform,
         told.model_copy(update={"planes": (of_plane,)}),
     )
+
+
+def _without_waking(server: Any) -> Any:
+    """Return a server without how long callers wait for a first replica where there is always one."""
+    pools = []
+    for pool in server.pools:
+        if isinstance(scaling := pool.autoscaling, QueueScaling) and scaling.min:
+            scaling = scaling.model_copy(update={"wake_seconds": 1})
+        pools.append(pool.model_copy(update={"autoscaling": scaling}))
+    return server.model_copy(update={"pools": tuple(pools)})
 
 
 def test_resolving_keeps_every_key_of_what_becomes_arguments() -> None:

@@ -122,8 +122,8 @@ def _unclear(name: str, times: int) -> str:
         return "stands there more than once: name one model"
     if not name:
         return "is empty: name the model that is called"
-    if len(name) > LONGEST_SERVED_NAME:
-        return f"has more than {LONGEST_SERVED_NAME} characters"
+    if len(name.encode()) > LONGEST_SERVED_NAME:
+        return f"has more than {LONGEST_SERVED_NAME} bytes"
     return "is written with escapes, as in \\u0061: write the letters themselves (a slash alone may be escaped)"
 
 

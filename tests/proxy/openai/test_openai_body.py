@@ -127,7 +127,8 @@ def test_a_body_that_servers_might_read_otherwise_is_refused(body: bytes) -> Non
         (b'{"model":"a","mod\\u0065l":"b"}', "more than once"),
         (b'{"model":"\\u0061"}', "with escapes"),
         (b'{"mod\\u0065l":"a"}', "with escapes"),
-        (b'{"model":"%b"}' % (b"a" * 256), "more than 255 characters"),
+        (b'{"model":"%b"}' % (b"a" * 256), "more than 255 bytes"),
+        (('{"model":"%s"}' % ("語" * 86)).encode(), "more than 255 bytes"),
     ],
 )
 def test_it_is_told_what_is_wrong_with_the_name_of_a_model(body: bytes, why: str) -> None:

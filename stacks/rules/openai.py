@@ -222,7 +222,8 @@ def engines_are_of_versions_that_know_their_options(stack: Stack) -> Iterator[Pr
         (index, image), engine = images[server.image], server.openai.engine
         least, older = _LEAST.get(engine, ((), ""))
         found = _VERSION.match(image.tag)
-        if index not in told and found and tuple(map(int, found[0].lstrip("v").split("."))) < least:
+        version = tuple(map(int, found[0].lstrip("v").split("."))) if found else ()
+        if index not in told and version < least[: len(version)]:
             told.add(index)
             what = f"the image of {server.name} is {image.tag}"
             what = f"{what}, and engine {engine} has to be {'.'.join(map(str, least))} or later"

@@ -47,6 +47,7 @@ BROKEN: Broken = {
         (variable("SERVICE_APIKEY", "k3y"), "variable SERVICE_APIKEY"),
         (variable("NOTE", f"use {AWS}"), "holds an AWS access key"),
         (variable("HTTPS_PROXY", "http://bob:" + "sesame@web-proxy:3128"), "a password in an address"),
+        (variable("CACHE", "REDIS://bob:" + "sesame@cache:6379"), "a password in an address"),
         (variable("HTTPS_PROXY", "bob:" + "sesame@web-proxy:3128"), "variable HTTPS_PROXY holds a"),
         (
             at("StatefulSet", SMALL, "spec/template/metadata/annotations", {"example.com/api-key": "hunter2hunter2"}),
@@ -86,6 +87,7 @@ KEPT: Kept = {
         variable("MONKEY", "business"),
         variable("CONTACT", "mailto:inference@example.com"),
         variable("IMAGE", "triton:26.08@sha256:0123"),
+        variable("IMAGE", "oci://registry:5000@sha256:0123"),
         words("--http-header=x-token-count"),
         words("--token-file=/var/run/token"),
         words("--use-api-key", "--verbose"),

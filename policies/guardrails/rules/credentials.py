@@ -27,7 +27,10 @@ KNOWN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("an NGC key", re.compile(r"\bnvapi-[A-Za-z0-9_-]{40,}")),
     ("a Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{30,}\b")),
     ("a JSON web token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")),
-    ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]*://(?P<secret>[^\s/:@'\"]*:[^\s/@$'\"]{3,})@")),
+    (  # An image's digest is none.
+        "a password in an address",
+        re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://(?P<secret>[^\s/:@'\"]*:[^\s/@$'\"]{3,})@(?!sha[0-9]+:)"),
+    ),
     (
         "an authorization header",
         re.compile(r"\b(?:Basic|Bearer)\s+(?P<secret>(?=[^\s'\"]*[0-9])[A-Za-z0-9+/=_.~-]{16,})"),

@@ -42,7 +42,8 @@ class Change:
 
     def __str__(self) -> str:
         """Words for people."""
-        return f"{self.nodes} × {self.product}: {words(self.before)} → {words(self.after)}"
+        before, after = (words(cut) or "whole" for cut in (self.before, self.after))
+        return f"{self.nodes} × {self.product}: {before} → {after}"
 
 
 @dataclass(frozen=True)
@@ -115,18 +116,22 @@ def more_nodes(gpus: Sequence[GpuNodes], asked: Asked, together: int = 1) -> dic
 
 def advice(gpus: Sequence[GpuNodes], asked: Asked, together: int) -> Iterator[str]:
     """Yield sentences: how to cut these GPUs anew so that they give what is asked for, or how many more would."""
-    if one := layout(gpus, asked, together):
+    fitting = layout(gpus, asked, together)
+    if one := fitting or layout(gpus, asked):  # not every pod takes so many together
         if one.changes:
             most = "" if one.is_least else " at the most"
             yield f"Or cut {one.drained} of {sum(group.nodes for group in gpus)} nodes anew{most}, and say so there:"
             yield from map(str, one.changes)
+            if not fitting:
+                yield f"That is by number: see that each replica of several GPUs, {together} at the most, has one node."
         yield from left_over(one)
-    elif more := more_nodes(gpus, asked, together):
+    if not fitting and (more := more_nodes(gpus, asked, together)):
         each_way = (
             f"{count} of {gpus[place].product} with {max(together, gpus[place].per_node)} each"
             for place, count in more.items()
         )
-        yield f"No cut of these GPUs gives it. More nodes would, cut as serves best: {' or '.join(each_way)}."
+        begins = "More nodes would do, too" if one else "No cut of these GPUs gives it. More nodes would"
+        yield f"{begins}, cut as serves best: {' or '.join(each_way)}."
 
 
 def left_over(one: Layout) -> Iterator[str]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from tidegate_contracts.eviction import STAGED_SHARE
+from tidegate_contracts.object_url import parsed
 
 from .. import devices
 from ..definition.base import byte_count
@@ -17,6 +18,9 @@ _REGION = re.compile(
     r"(?<![a-z0-9])(?:af|ap|ca|cn|eu|il|me|mx|sa|us)(?:-gov|-iso[a-z]?)?-(?:north|south|east|west|central){1,2}-[0-9](?![0-9])"
 )
 """A region of AWS, as it stands in a cluster's ARN and in an EFS host name."""
+
+_NEW_BUCKET = re.compile(r"(?!.*\.\.)(?!([0-9]+\.){3}[0-9]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+"""What Amazon lets a new bucket be called: its user guide, "General purpose bucket naming rules"."""
 
 
 def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
@@ -41,6 +45,25 @@ def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
                 why = f"It takes what kind {other.kind} loads for models of its own, and cannot load them."
                 do = "Give each a path of its own."
             yield stack.source.problem((*path[:2], "repository"), what, why, do, severity="advisory")
+
+
+def buckets_have_names_that_their_store_gives(stack: Stack) -> Iterator[Problem]:
+    """A bucket whose name Amazon gives no new one is mistyped, more often than old; an S3 of one's own has its rule."""
+    for index, server, repository in stack.buckets():
+        variables = {*server.variables.values(), *stack.platform.pods.environment}
+        try:
+            url = parsed(repository.url)
+        except ValueError:  # there is no bucket in it
+            continue
+        of_others = url.scheme != "s3" or url.endpoint or any(name.startswith("AWS_ENDPOINT_URL") for name in variables)
+        if of_others or url.bucket.startswith("arn:") or _NEW_BUCKET.fullmatch(url.bucket):
+            continue
+        what = f'repository of {server.name} is in bucket "{url.bucket}", and Amazon lets no new one be called so'
+        why = "It takes 3 to 63 of a-z, 0-9, dot and dash, the first and last no dot or dash, and no address. "
+        why += "Some buckets of us-east-1 from before March 2018 have other names."
+        do = "Mend the name; where there is such a bucket, all is well. "
+        do += "An S3 of your own is s3://https://host:port/bucket/prefix, or is said by AWS_ENDPOINT_URL."
+        yield stack.source.problem(("servers", index, "repository", "url"), what, why, do, severity="advisory")
 
 
 def scratch_holds_what_is_copied_from_a_bucket(stack: Stack) -> Iterator[Problem]:

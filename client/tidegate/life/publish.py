@@ -239,11 +239,17 @@ class _Run:
                     withdrawn += [plan] if plan.put_back() else []
                 except (TidegateError, OSError) as worse:
                     left.append(f"{plan.repository.where}: {worse}")
+            waits = isinstance(error, TidegateError | OSError)  # whoever stops it does not wait
             for plan in withdrawn:
-                if isinstance(error, TidegateError | OSError):
-                    self._let_go(plan)
-                else:  # whoever stops it does not wait
-                    self.still |= dict.fromkeys((home.plane.name for home in plan.target.homes), _UNTIL_THEN)
+                try:
+                    if waits:
+                        self._let_go(plan)
+                except KeyboardInterrupt:  # what failed before is told all the same
+                    waits = False
+                if not waits:
+                    self.still = (
+                        dict.fromkeys((home.plane.name for home in plan.target.homes), _UNTIL_THEN) | self.still
+                    )
             what, more = self._did_not_come(), [f"note: {note}" for note in self.notes]
             if reached:
                 until = "" if withdrawn else f", and may be {_UNTIL_THEN}"

@@ -20,7 +20,7 @@ from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
 from .context import Context
 from .plan import History, Plan, make_plan, published_entry_config, registered_config
-from .ready import PRELOAD, answers, kept, lets_go, until_called, until_gone, until_served
+from .ready import PRELOAD, answers, kept, lets_go, unseen, until_called, until_gone, until_served
 from .rules import BRINGS, Operation, before, current
 from .target import Home, Target, targets
 
@@ -271,10 +271,9 @@ class _Run:
         gone = not plan.target.shared and any(home.pool.loading == PRELOAD for home in plan.target.homes)
         for home in plan.target.homes:
             try:
-                if lets_go(home):
-                    gone, why = until_gone(self.context, home, {self.version.number}) and gone, ""
-                else:
-                    why = kept(self.context, home)
+                why = unseen(self.context, home) if lets_go(home) else kept(self.context, home)
+                if lets_go(home) and not why:
+                    gone = until_gone(self.context, home, {self.version.number}) and gone
             except TidegateError as error:
                 why = error.why or error.what
             if why:

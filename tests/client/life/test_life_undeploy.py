@@ -259,6 +259,24 @@ def test_where_a_first_version_that_was_taken_back_may_still_answer_is_told(life
     assert "nothing serves under its name" in life.fails(1).what
 
 
+def test_what_no_waiting_would_tell_of_a_first_version_that_was_taken_back_is_told_at_once(life: Life) -> None:
+    life.papers.request = golden(7)  # which nothing here answers
+    life.answers.silent = chain([NotFoundError("no", why="no such path")] * 2, repeat(KeyboardInterrupt()))
+    told = life.fails(1).what
+    assert told.endswith("it may still answer: where it is could not be asked (no such path)")
+    life.answers.silent = chain([None] * 2, repeat(KeyboardInterrupt()))
+    life.answers.places = (STAYING.model_copy(update={"state": "unseen"}), STAYING)
+    told = life.fails(1).what
+    assert told.endswith("it may still answer: 10.0.0.1:8000 (unseen), 10.0.0.1:8000 (resident)")
+    assert (life.models / MODEL).exists()
+
+
+def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_of_what_was_taken_back(life: Life) -> None:
+    life.papers.request = golden(7)  # which nothing here answers
+    life.answers.silent = iter([BusyError("it is rolled out")] * 2)
+    assert "nothing serves under its name" in life.fails(1).what
+
+
 def test_a_first_version_that_other_environments_may_be_loading_stays_where_it_is(life: Life) -> None:
     life.papers.request = golden(7)  # which nothing here answers
     _, life.here.known = known(plane("east", dataset("a")), lab=(plane("east", dataset("a")),))

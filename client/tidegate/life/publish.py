@@ -247,9 +247,8 @@ class _Run:
                 except KeyboardInterrupt:  # what failed before is told all the same
                     waits = False
                 if not waits:
-                    self.still = (
-                        dict.fromkeys((home.plane.name for home in plan.target.homes), _UNTIL_THEN) | self.still
-                    )
+                    planes = [home.plane.name for home in plan.target.homes]
+                    self.still = dict.fromkeys(planes, _UNTIL_THEN) | self.still
             what, more = self._did_not_come(), [f"note: {note}" for note in self.notes]
             if reached:
                 until = "" if withdrawn else f", and may be {_UNTIL_THEN}"

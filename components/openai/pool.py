@@ -18,11 +18,12 @@ from ..values import joined, none_if_empty, of_kind, quotient
 from . import frontends
 from .engines import Engine, Served, by_engine, of_model
 from .relay import HOME, relay
-from .series import RUNNING, WAITING, over
+from .series import RUNNING, WAITING, mean_of_all_pods, most_of_a_pod
 from .server import OpenaiServerArgs
 from .sleep import sleep_settings, sleepers
 
 _FULL_PERCENT = "91"  # The HPA controller lets pass what is a tenth more: so replicas that are full want no other one.
+_MINUTES_OF_AN_HOUR = 55  # That Prometheus has seen: a gap of five does not show there.
 
 
 class OpenaiPool(pulumi.ComponentResource):
@@ -90,11 +91,12 @@ def _triggers(server: OpenaiServerArgs, metadata: Any, scaling: QueueScaling) ->
     def asked(waiting: tuple[str, ...], running: tuple[str, ...], otherwise: str = "") -> list[dict[str, Any]]:
         # Replicas that are enough have no queue, and would go for want of one: so many stay as hold what runs, each
         # the most that one has held of late. Where nothing is known to have waited for an hour, that is not the most.
-        most = f"clamp_min({over(running, of_pods, 'max max', '[1h]')}, 1)"
-        none = f"(({over(waiting, of_pods, 'max max', '[1h]')}) == bool 0)"
-        is_known = f"(({over(waiting, of_pods, 'count present', '[1m] offset 1h')}) > bool 0 or vector(0))"
-        held = f"100 * ({over(running, of_pods, 'sum avg', '[2m]')}) / {most} * (1 - {none} * {is_known})"
-        waits = over(waiting, of_pods, "sum avg", "[2m]")
+        most = f"clamp_min({most_of_a_pod(running, of_pods, '[1h]')}, 1)"
+        none = f"(({most_of_a_pod(waiting, of_pods, '[1h]')}) == bool 0)"
+        told = " or ".join(f"count({name}{{{of_pods}}})" for name in waiting)
+        is_known = f"(count_over_time(({told})[1h:1m]) >= bool {_MINUTES_OF_AN_HOUR})"
+        held = f"100 * ({mean_of_all_pods(running, of_pods, '[2m]')}) / {most} * (1 - {none} * {is_known})"
+        waits = mean_of_all_pods(waiting, of_pods, "[2m]")
         return [
             trigger(scaling, f"{waits}{otherwise}", f"{scaling.waiting_requests}", "AverageValue"),
             trigger(scaling, f"{held}{otherwise}", _FULL_PERCENT, "AverageValue"),

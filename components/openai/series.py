@@ -28,10 +28,15 @@ def whichever(names: tuple[str, ...], where: str, by: str, time: str = "") -> st
     return " or ".join(f"sum by ({by}) ({each})" for each in asked)
 
 
-def over(names: tuple[str, ...], where: str, made: str, time: str) -> str:
-    """Return one figure for all pods, of what they measure under the first of these names that any has.
+def most_of_a_pod(names: tuple[str, ...], where: str, time: str) -> str:
+    """Return the most that any pod, also one that has gone, measured in a time under the first name that any has."""
+    return " or ".join(f"max(max_over_time({name}{{{where}}}{time}))" for name in names)
 
-    `made` says how, such as "sum avg": a function over the pods, and one over the samples of each in a time, "[2m]".
+
+def mean_of_all_pods(names: tuple[str, ...], where: str, time: str) -> str:
+    """Return the sum of what each pod that there is measured on the mean of a time, under the first name that any has.
+
+    What one measured that has gone is measured at others by now.
     """
-    of_pods, of_samples = made.split()
-    return " or ".join(f"{of_pods}({of_samples}_over_time({name}{{{where}}}{time}))" for name in names)
+    each = (f"{name}{{{where}}}" for name in names)
+    return " or ".join(f"sum(avg_over_time({series}{time}) and {series})" for series in each)

@@ -23,6 +23,8 @@ from ..problems import Position, Problem
 from ..stack import Definition, Stack
 from .references import suggestion, unknown
 
+_MOST_INTERVAL = 30  # Seconds between two readings, of which a figure of one minute surely has one.
+
 
 def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
     """Each GPU product has its own profiles."""
@@ -354,6 +356,13 @@ def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem
                 why = "Unless yours reads them anyway, no caller ever wakes the pool from min 0."
             do = "Say monitoring: {operator: true}, or see to it yourself (docs/scaling.md)."
             yield stack.source.problem((*path, "autoscaling"), what, why, do, severity="advisory")
+        elif scaling and is_asked and (seconds := stack.platform.monitoring.interval_seconds) > _MOST_INTERVAL:
+            what = f"{server.name}/{pool.name} scales by what Prometheus reads every {seconds} s"
+            why = (
+                "Figures are of the last minute or two: read so seldom they are missing at times, and no replica goes."
+            )
+            do = f"Say at most {_MOST_INTERVAL}."
+            yield stack.source.problem(("monitoring", "intervalSeconds"), what, why, do, severity="advisory")
 
 
 def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Problem]:

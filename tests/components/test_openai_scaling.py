@@ -52,6 +52,8 @@ def engines(names: tuple[str, str], waiting: tuple[str, ...], running: tuple[str
         (("9x10 0x50", "6x10 0x50"), ("4x60", "4x60"), {10: 15, 14: 0}, {10: 200, 30: 200}),
         (("9x10 0x90", "0x100"), ("4x10 1x90", "4x10 1x90"), {14: 0}, {14: 50, 80: 0}),
         (("0x90", "0x90"), ("4x90", "3x90"), {30: 0}, {30: 175, 80: 0}),
+        (("9x2 0x60", "0x4 _ stale"), ("7x60", "7x4 _ stale"), {}, {4: 200, 6: 100}),
+        (("9x5 0x5 _x49 0x60",) * 2, ("4x11 _x49 4x60",) * 2, {67: 0}, {67: 200, 80: 200}),
         ((), (), {10: None}, {10: None}),
     ],
     ids=[
@@ -60,6 +62,8 @@ def engines(names: tuple[str, str], waiting: tuple[str, ...], running: tuple[str
         "two that are full",
         "few are left, an hour",
         "never full, for less than an hour, and longer",
+        "one has gone",
+        "two that are full, and nothing was read for most of the hour",
         "no series",
     ],
 )

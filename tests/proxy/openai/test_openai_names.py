@@ -38,7 +38,7 @@ def test_a_model_is_called_listed_and_told_by_each_of_its_names(names: list[str]
                 assert here.proxy.shared.meter.calls.keys() == {(SERVER, OWN, "http")}, "counted by its own name"
                 for path in ("/v1/models/hidden/one", "/models/hidden%2Fone"):
                     assert (await here.ask(request(path, method="GET"))).status == 404
-                assert error(await here.ask(chat("hidden/one"))) == (404, "invalid_request_error", "unknown")
+                assert error(await here.ask(chat("hidden/one"))) == (404, "invalid_request_error", "model_not_found")
 
     asyncio.run(ask_all())
 

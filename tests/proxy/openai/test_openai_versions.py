@@ -76,7 +76,7 @@ async def test_a_call_names_the_model_one_of_its_other_names_or_a_version(here: 
     assert {each.body for each in asked} <= {body("chat-v3"), body("chat-v4")}
     await here.ask(chat("small"))
     assert here.replica.asked[-1].body == body("plain"), "its engine knows no other name"
-    assert error(await here.ask(chat("chat-v5"))) == (404, "invalid_request_error", "unknown")
+    assert error(await here.ask(chat("chat-v5"))) == (404, "invalid_request_error", "model_not_found")
 
 
 async def test_other_names_are_granted_and_counted_as_the_model_is(tmp_path: Path, green: Upstream) -> None:
@@ -84,7 +84,7 @@ async def test_other_names_are_granted_and_counted_as_the_model_is(tmp_path: Pat
     models = [*split({3: 80}, {4: 20}), model("plain", served_names=("org/small:8b",))]
     async with running_proxy(tmp_path, green, table=table(models, GREEN), access=allowed) as here:
         for name in ("chat", "gpt-4o", "chat-v4"):
-            assert error(await here.ask(chat(name))) == (404, "invalid_request_error", "unknown"), name
+            assert error(await here.ask(chat(name))) == (404, "invalid_request_error", "model_not_found"), name
         assert [(await here.ask(chat(name))).status for name in ("plain", "org/small:8b", "org/small:8b")] == [
             200,
             200,

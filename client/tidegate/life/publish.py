@@ -20,7 +20,7 @@ from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
 from .context import Context
 from .plan import History, Plan, make_plan, published_entry_config, registered_config
-from .ready import PRELOAD, answers, kept, lets_go, until_called, until_gone, until_served
+from .ready import PRELOAD, answers, kept, lets_go, unseen, until_called, until_gone, until_served
 from .rules import BRINGS, Operation, before, current
 from .target import Home, Target, targets
 
@@ -239,11 +239,16 @@ class _Run:
                     withdrawn += [plan] if plan.put_back() else []
                 except (TidegateError, OSError) as worse:
                     left.append(f"{plan.repository.where}: {worse}")
+            waits = isinstance(error, TidegateError | OSError)  # whoever stops it does not wait
             for plan in withdrawn:
-                if isinstance(error, TidegateError | OSError):
-                    self._let_go(plan)
-                else:  # whoever stops it does not wait
-                    self.still |= dict.fromkeys((home.plane.name for home in plan.target.homes), _UNTIL_THEN)
+                try:
+                    if waits:
+                        self._let_go(plan)
+                except KeyboardInterrupt:  # what failed before is told all the same
+                    waits = False
+                if not waits:
+                    planes = [home.plane.name for home in plan.target.homes]
+                    self.still = dict.fromkeys(planes, _UNTIL_THEN) | self.still
             what, more = self._did_not_come(), [f"note: {note}" for note in self.notes]
             if reached:
                 until = "" if withdrawn else f", and may be {_UNTIL_THEN}"
@@ -265,10 +270,9 @@ class _Run:
         gone = not plan.target.shared and any(home.pool.loading == PRELOAD for home in plan.target.homes)
         for home in plan.target.homes:
             try:
-                if lets_go(home):
-                    gone, why = until_gone(self.context, home, {self.version.number}) and gone, ""
-                else:
-                    why = kept(self.context, home)
+                why = unseen(self.context, home) if lets_go(home) else kept(self.context, home)
+                if lets_go(home) and not why:
+                    gone = until_gone(self.context, home, {self.version.number}) and gone
             except TidegateError as error:
                 why = error.why or error.what
             if why:

@@ -148,7 +148,9 @@ def _put_back_on_failure(context: Context, model: str, of: Environment, leaving:
             except (TidegateError, OSError) as worse:
                 left.append(f"{each.repository.where}: {worse}")
         more = ["and its configuration could not be put back: " + "; ".join(left)] if left else []
-        what = f"{model} was not taken out of {of.name}: what served before serves on"
+        what = f"{model} was not taken out of {of.name}"
+        if not left:
+            what += ": its configuration is back, and servers that had let go load it again"
         if not any(each.served for each in leaving):  # a run that was killed had taken it out of the repositories
             what = f"{model} is not out of {of.name} yet"
         if not isinstance(error, TidegateError | OSError):

@@ -57,7 +57,8 @@ def check_decoder(config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]
         if match := _LAYER.match(name):
             layers.setdefault(int(match[1]), set()).add(name[match.end() :])
     yield from _layers(text_config(config), layers.keys())
-    yield from _holes(text_config(config), layers)
+    if not _is_quantised(config):  # Some modules may be as they were, without what others have beside their weights.
+        yield from _holes(text_config(config), layers)
     untied = all(part.get("tie_word_embeddings") is False for part in (config, text_config(config)))
     generates = "ForCausalLM" in str(config.get("architectures"))
     if embeddings and untied and generates and not any("lm_head." in name for name in tensors):
@@ -95,7 +96,8 @@ def _layers(part: Mapping[str, Any], there: Set[int]) -> Iterator[Finding]:
 def _holes(part: Mapping[str, Any], layers: Mapping[int, set[str]]) -> Iterator[Finding]:
     """Yield what one layer alone lacks of a module that it has, and of which it has nothing else instead.
 
-    Layers of one model need not be alike: the first ones may be dense, and some have no attention at all.
+    Layers of one model need not be alike: the first ones may be dense, and some have no attention at all. Of two that
+    differ nothing says which is the odd one.
     """
     said = _number(part, "num_hidden_layers")
     counted = {number: names for number, names in layers.items() if said is None or number < said}
@@ -104,7 +106,7 @@ def _holes(part: Mapping[str, Any], layers: Mapping[int, set[str]]) -> Iterator[
         modules = {each for name in names for each in _modules(name)}
         lacks = [name for name in every.keys() - names if every[name] == len(counted) - 1]
         odd = sorted(name for name in lacks if name.rpartition(".")[0].rpartition(".")[0] in modules)
-        if odd and all(every[name] > 1 for name in names):
+        if odd and len(counted) > 2 and all(every[name] > 1 for name in names):
             what = f"layer {number} lacks {odd[0]}, which all others have"
             why = "engines refuse that, or draw the tensor at random"
             yield error(what, CONFIG, why, "get all of the weights again")
@@ -123,11 +125,14 @@ def _type(config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> Ite
     for tensor in tensors.values():
         sizes[tensor.dtype] += math.prod(tensor.shape)
     most = _TYPES.get(max(sizes, key=sizes.__getitem__, default=""))
-    quantised = any(key.startswith("quantization") for part in parts for key in part)
-    if said in (*_TYPES.values(),) and most not in (None, said) and not quantised:
+    if said in (*_TYPES.values(),) and most not in (None, said) and not _is_quantised(config):
         what = f"{key} is {said}, and most of the weights are {most}"
         do = "see that this is meant, and that both are of one model"
         yield warning(what, CONFIG, "engines convert them as they load", do)
+
+
+def _is_quantised(config: Mapping[str, Any]) -> bool:
+    return any(key.startswith("quantization") for part in (text_config(config), config) for key in part)
 
 
 def _number(said: Mapping[str, Any], key: str) -> int | None:

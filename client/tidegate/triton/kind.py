@@ -134,11 +134,12 @@ class TritonKind:
             missing = steps - there
             for name in steps & there:
                 if (text := repository.config(name)) is not None:
+                    config = parse_config(text, f"{repository.where}/{name}/{CONFIG}")
                     published = self.configs.read_published(text)
                     if published.owner is not None and not published.served:
                         missing.add(name)  # it was taken out, and its files are there
                     else:
-                        models[name] = parse_config(text, f"{repository.where}/{name}/{CONFIG}")
+                        models[name] = config
         first = {f"there is no model '{name}'": bring(name) for name in missing}
         found = check_entry(entry, models=models, **has)
         return [replace(each, do=first.get(each.what, each.do)) for each in found]

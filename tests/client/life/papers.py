@@ -113,7 +113,7 @@ class Answers:
         """Of versions that cannot be loaded: what is said of them, one after the other, and then no more."""
         self.asked: list[int] = []
         self.places: tuple[Place, ...] = ()  # Where it is said to be.
-        self.silent: Iterator[TidegateError | None] = iter(())  # What who asks where it is meets, one after the other.
+        self.silent: Iterator[BaseException | None] = iter(())  # What who asks where it is meets, one after the other.
         self.is_ready = False  # Whether a replica answers whatever the repository says.
         self.failures: Iterator[int | None] = iter(())
 

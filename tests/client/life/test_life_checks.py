@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,14 +111,10 @@ def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Fo
     assert said(on(gpu=True)) == []
 
 
-@pytest.mark.parametrize(
-    ("source", "command"), [(None, "tidegate deploy scorer --to prod"), ("dev", "tidegate promote scorer --to prod")]
-)
-def test_an_ensemble_says_which_steps_to_bring_there_first_and_how(
-    tmp_path: Path, repository: FolderRepository, source: str | None, command: str
-) -> None:
-    (tmp_path / "staged" / "1").mkdir(parents=True)
-    (tmp_path / "staged" / "config.pbtxt").write_text(
+def write_ensemble(folder: Path) -> Path:
+    """Write an ensemble of one step, scorer, and return its folder."""
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(
         f"""name: "{MODEL}"
 platform: "ensemble"
 input {{ name: "X" data_type: TYPE_FP32 dims: [ 2 ] }}
@@ -128,16 +125,36 @@ ensemble_scheduling {{ step {{
 }} }}
 """
     )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("source", "command"), [(None, "tidegate deploy scorer --to prod"), ("dev", "tidegate promote scorer --to prod")]
+)
+def test_an_ensemble_says_which_steps_to_bring_there_first_and_how(
+    tmp_path: Path, repository: FolderRepository, source: str | None, command: str
+) -> None:
+    ensemble = write_ensemble(tmp_path / "staged")
     if source is not None:  # its files are there, and it was taken out
         scorer = write_entry(Path(repository.where) / "scorer", 3) / "config.pbtxt"
         text = config.published_config(scorer.read_text(), model="scorer", owner=1, served=[1], aliases={})
         scorer.write_text(config.withdrawn_config(text))
     (home,) = on().homes
     of = home.environment.model_copy(update={"promotion": Promotion(source=source)})
-    findings = check_staged(tmp_path / "staged", replace(on(), homes=(replace(home, environment=of),)), repository)
+    findings = check_staged(ensemble, replace(on(), homes=(replace(home, environment=of),)), repository)
     with pytest.raises(UsageError) as told:
         refuse(findings, "it cannot be served", "there")
     assert told.value.do == command
+
+
+def test_a_step_whose_configuration_somebody_broke_is_told_with_its_file_and_line(
+    tmp_path: Path, repository: FolderRepository
+) -> None:
+    scorer = write_entry(Path(repository.where) / "scorer", 3) / "config.pbtxt"
+    scorer.write_text("\n" + scorer.read_text().replace("max_batch", "max_bach"))
+    with pytest.raises(UsageError, match=r"max_bach_size") as told:
+        check_staged(write_ensemble(tmp_path / "staged"), on(), repository)
+    assert re.fullmatch(rf"{re.escape(str(scorer))}:[0-9]+", str(told.value.where))
 
 
 def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:

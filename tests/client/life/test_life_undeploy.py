@@ -1,5 +1,7 @@
 """A model is taken out of an environment: nothing serves it, others keep theirs, and a rollback brings it back."""
 
+import errno
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
@@ -12,6 +14,7 @@ from tidegate.life.publish import bring
 from tidegate.life.rules import current, history
 from tidegate.life.target import Home, targets
 from tidegate.life.undeploy import undeploy
+from tidegate.publishing.folder import FolderRepository
 from tidegate_contracts.environments import Environments, Promotion
 from tidegate_contracts.whereabouts import Place, PlaceState, Whereabouts
 
@@ -104,7 +107,7 @@ def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, sta
     life.bring(1)
     before = (life.models / MODEL / "config.pbtxt").read_text()
     life.answers.places = (Place(replica="10.0.0.1:8000", state=state),)
-    with pytest.raises(UnfinishedError, match="what served before serves on") as told:
+    with pytest.raises(UnfinishedError, match="servers that had let go load it again") as told:
         undeploy(life.here, MODEL, "prod")
     assert f"10.0.0.1:8000 ({state})" in told.value.why
     assert (life.models / MODEL / "config.pbtxt").read_text() == before
@@ -165,14 +168,32 @@ def test_where_it_cannot_be_told_whether_it_is_served_nothing_is_done(life: Life
     assert [each.what for each in history(life.here, MODEL)] == ["deploy"]
 
 
-def test_who_is_interrupted_is_told_that_what_served_serves_on(life: Life) -> None:
+def test_a_configuration_that_could_not_be_put_back_is_not_said_to_be_back(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life.bring(1)
+    life.answers.places = (STAYING,)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(FolderRepository, "write_config", full)
+    with pytest.raises(UnfinishedError) as told:
+        undeploy(life.here, MODEL, "prod")
+    assert told.value.what == f"{MODEL} was not taken out of prod"
+    assert "its configuration could not be put back: " in told.value.why
+    assert "No space left on device" in told.value.why
+
+
+def test_who_is_interrupted_is_told_that_the_configuration_is_back(life: Life) -> None:
     life.bring(1)
     life.answers.places = (STAYING,)
     life.answers.interrupted = True
     with pytest.raises(KeyboardInterrupt):
         undeploy(life.here, MODEL, "prod")
     assert (life.served(), life.papers.aliases) == ((1,), {"prod": 1})
-    assert life.told[-1] == f"{MODEL} was not taken out of prod: what served before serves on"
+    back = "its configuration is back, and servers that had let go load it again"
+    assert life.told[-1] == f"{MODEL} was not taken out of prod: {back}"
     assert [each.ended for each in history(life.here, MODEL)] == ["interrupted", "done"]
 
 
@@ -256,6 +277,24 @@ def test_where_a_first_version_that_was_taken_back_may_still_answer_is_told(life
     assert "did not come into prod; it may still answer: 10.0.0.1:8000 (resident)\n" in f"{life.fails(1)}"
     assert (life.served(), (life.models / MODEL).exists()) == ((), True)  # it may be being loaded
     life.answers.places = ()
+    assert "nothing serves under its name" in life.fails(1).what
+
+
+def test_what_no_waiting_would_tell_of_a_first_version_that_was_taken_back_is_told_at_once(life: Life) -> None:
+    life.papers.request = golden(7)  # which nothing here answers
+    life.answers.silent = chain([NotFoundError("no", why="no such path")] * 2, repeat(KeyboardInterrupt()))
+    told = life.fails(1).what
+    assert told.endswith("it may still answer: where it is could not be asked (no such path)")
+    life.answers.silent = chain([None] * 2, repeat(KeyboardInterrupt()))
+    life.answers.places = (STAYING.model_copy(update={"state": "unseen"}), STAYING)
+    told = life.fails(1).what
+    assert told.endswith("it may still answer: 10.0.0.1:8000 (unseen), 10.0.0.1:8000 (resident)")
+    assert (life.models / MODEL).exists()
+
+
+def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_of_what_was_taken_back(life: Life) -> None:
+    life.papers.request = golden(7)  # which nothing here answers
+    life.answers.silent = iter([BusyError("it is rolled out")] * 2)
     assert "nothing serves under its name" in life.fails(1).what
 
 

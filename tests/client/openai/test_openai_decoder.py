@@ -136,6 +136,20 @@ def test_layers_need_not_be_alike(layers: list[str]) -> None:
     assert found(CONFIG, with_parts(*layers)) == []
 
 
+@pytest.mark.parametrize("key", ["quantization_config", "quantization"])
+def test_a_module_that_one_layer_has_unquantised_lacks_nothing(key: str) -> None:
+    tensors = with_parts(*[DENSE] * LAYERS)
+    scales = {f"{name}_scale": Tensor("BF16", (WIDTH, 1)) for name in tensors if "_proj." in name}
+    del scales[f"model.layers.{LAYERS - 1}.mlp.down_proj.weight_scale"]
+    ignore = [f"model.layers.{LAYERS - 1}.mlp.down_proj"]
+    assert found(CONFIG | {key: {"ignore": ignore}}, tensors | scales) == []
+
+
+def test_of_two_layers_that_differ_none_is_the_odd_one() -> None:
+    layers = [DENSE, DENSE.replace("mlp.up_proj", "")]
+    assert found(CONFIG | {"num_hidden_layers": len(layers)}, with_parts(*layers)) == []
+
+
 def test_heads_of_a_size_of_their_own_need_not_divide_the_width() -> None:
     assert list(check_numbers(CONFIG | {"num_attention_heads": 3, "head_dim": 4, "num_key_value_heads": None})) == []
     assert list(check_numbers({"max_position_embeddings": None, "num_attention_heads": [4, 8]})) == []

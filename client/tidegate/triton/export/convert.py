@@ -84,15 +84,19 @@ def sample_of(name: str, given: Any, where: str, only: str = "X", columns: Seque
 
 
 def _chosen(table: Any, columns: Sequence[str], name: str, where: str) -> Any:
-    """Return a table's columns of these names, in their order; raises UsageError where it has not all of them."""
+    """Return a table's columns of these names, in their order; raises UsageError where it has not all of them.
+
+    One of scikit-learn may answer without some, as a ColumnTransformer; where it does not, it says so when it is asked.
+    """
     # LightGBM writes the blanks in names otherwise.
     there = [str(each).replace(" ", "_") if name == "lightgbm" else str(each) for each in table]
-    if lacking := [each for each in columns if each not in there]:
+    lacking = [each for each in columns if each not in there]
+    if lacking and (name != "sklearn" or len(lacking) == len(columns)):
         listed = [textwrap.shorten(", ".join(each), 400, placeholder=" …") for each in (lacking, columns, there)]
         why = f"it was trained with {listed[1]}; they have {listed[2]}"
         what = f"the inputs lack columns of the model: {listed[0]}"
         raise UsageError(what, where=where, why=why, do="name them as they were when the model was trained")
-    return table.iloc[:, [there.index(each) for each in columns]]
+    return table.iloc[:, [there.index(each) for each in columns if each in there]]
 
 
 def _cast(array: Array) -> Array:

@@ -99,10 +99,10 @@ def test_what_the_definition_no_longer_describes_has_the_command_that_takes_it_d
 
 @pytest.mark.usefixtures("rendered")
 def test_a_secret_is_no_more_in_a_document_than_on_the_screen(preview: Call, edit: Edit) -> None:
-    edit("servers:\n", "pods: {environment: {WEB: 'https://me:hunter2-hunter2@web.test'}}\nservers:\n")
+    edit("servers:\n", "pods: {annotations: {web: 'https://me:hunter2-hunter2@web.test'}}\nservers:\n")
     ended = preview("--json")
     fields = [field for stack in document(ended)["stacks"] for one in stack["objects"] for field in one["fields"]]
-    assert [field for field in fields if "WEB" in field]
+    assert [field for field in fields if "web" in field]
     assert "hunter2" not in ended.text
 
 

@@ -84,11 +84,12 @@ class UpstreamRequest:
                 if route.grpc_count is None:
                     route.grpc_count = shared.meter.of_calls(route.server, route.name, "grpc")
                 route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
-                principal = forwarding.grant.identity.principal
-                shared.meter.called(principal.name, principal.source, "grpc", code)
+                if shared.meter.most_callers:
+                    principal = forwarding.grant.identity.principal
+                    shared.meter.called(principal.name, principal.source, "grpc", code)
             called, waited = (route.server, route.name), forwarding.waited
         weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
-        is_logged = shared.call_log.wants(weight, monotonic(), called, seconds=seconds, waited=waited)
+        is_logged = shared.call_log.wants(weight, monotonic(), called, seconds, waited)
         span = self.span()
         if not is_logged and (span is None or not span.sampled):
             return

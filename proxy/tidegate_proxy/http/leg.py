@@ -88,10 +88,12 @@ class HttpForwarding(Forwarding):
         connection.receiver = self
         request = self._owner
         route, target = self.grant.route, request.target
-        first, body = route.first_lines(target, self.version), request.body
-        passed = request.passed
-        if self.grant.tokens is not None:  # what an answer says of its usage is read: nothing unpacks it
-            passed = _ACCEPTS_ENCODING.sub(b"", passed)
+        first, body, passed = route.first_lines(target, self.version), request.body, request.passed
+        asks_for_usage = False
+        if route.kind.usage_of is not None:
+            if self.grant.tokens is not None:  # what an answer says of its usage is read: nothing unpacks it
+                passed, asks_for_usage = _ACCEPTS_ENCODING.sub(b"", passed), bool(target.asks_for_usage)
+            self.usage = route.kind.usage_of(target.streams, asks_for_usage)
         head = (first, passed, b"x-request-id: ", request.request_id)
         if route.mirror is not None and target.mirrored and not self.tried:
             instead = route.first_lines(target, route.candidate)
@@ -105,12 +107,10 @@ class HttpForwarding(Forwarding):
                     self._copy.add(part, False)
                 self._copy.add(b"", True)
                 self._copy = None
-        asks_for_usage = self.grant.tokens is not None and bool(target.asks_for_usage)
-        body.choose(route.name, self.version, asks_for_usage)
-        if route.kind.usage_of is not None:
-            self.usage = route.kind.usage_of(target.streams, asks_for_usage)
-        if body.received > MOST_UNSENT:
-            body.of_version = None  # which holds all of it
+        if body.of_version is not None:
+            body.choose(route.name, self.version, asks_for_usage)
+            if body.received > MOST_UNSENT:
+                body.of_version = None  # which holds all of it
         body.parts[:0] = (*head, body.framing())
 
     def flush_request(self) -> None:
@@ -121,7 +121,7 @@ class HttpForwarding(Forwarding):
         if body.chunked:
             body.end_chunk()
         if body.parts:
-            if body.gathers:  # it may be long: joined, it would be there twice
+            if body.received > MOST_UNSENT and body.gathers:  # joined, it would be there twice
                 connection.transport.writelines(body.parts)
                 if self._copy is not None:
                     for part in body.parts:
@@ -140,7 +140,9 @@ class HttpForwarding(Forwarding):
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
         """Hand the status and the headers on."""
         self._status = status
-        self.answered()
+        assert self.replica is not None
+        if self.lease is not None or self.replica.breaker.failures:
+            self.answered()
         self._error_head = None
         if status >= 400:
             self._error_head, self._reply, self.size = head, [STATUS_LINES[status]], 0
@@ -148,17 +150,18 @@ class HttpForwarding(Forwarding):
         body = self._owner.body
         if body.of_version is not None and self.connection is not None:
             body.of_version = None
-            body.ease(self.connection.transport.get_write_buffer_size())
+            if body.booking is not None:
+                body.ease(self.connection.transport.get_write_buffer_size())
         if length is None and self._owner.target.streams:
             self._events = ErrorEvents(self._plain_error)
         self._begin(head, length)
 
     def _begin(self, head: bytes, length: int | None) -> None:
         self.began = True
-        request, status = self._owner, self._status
+        request = self._owner
         if not request.body.complete or request.shared.draining:
             request.keep_alive = False
-        reply = [STATUS_LINES[status], head, b"x-request-id: ", request.request_id]
+        reply = [STATUS_LINES[self._status], head, b"x-request-id: ", request.request_id]
         if self.version is not None:
             reply += (VERSION_HEADER, self.version.encode())
         if length is None:
@@ -181,16 +184,18 @@ class HttpForwarding(Forwarding):
             data = self._events.feed(data)
         if self.usage is not None:
             data = self.usage.feed(data)
-        self._add(data)
+        if self._chunked:
+            self._add(data)
+        else:
+            self.size += len(data)
+            self._reply.append(data)
 
     def _add(self, data: bytes) -> None:
         self.size += len(data)
-        if not data:
-            return
-        if self._chunked:
-            self._reply += (b"%x\r\n" % len(data), data, b"\r\n")
-        else:
+        if not self._chunked:
             self._reply.append(data)
+        elif data:  # an empty chunk would be the last
+            self._reply += (b"%x\r\n" % len(data), data, b"\r\n")
 
     def answer_ended(self) -> None:
         """Hand the end on, and keep the connection for the next call."""
@@ -200,16 +205,17 @@ class HttpForwarding(Forwarding):
         if self._is_bulk:
             self._read_more()
         connection.receiver = self.connection = None
-        if connection.keep and request.body.complete and not request.body.parts:
-            self.door(self.replica).give(connection, now)
+        body = request.body
+        if connection.keep and body.complete and not body.parts:
+            (self.replica if self.lease is None else self.door(self.replica)).give(connection, now)
         else:
             connection.close()
-        if self._says_lost():
+        if self._error_head is not None and self._says_lost():
             request.replica_lacks()
         else:
-            self.end_answer()
+            self.end_answer(now)
 
-    def end_answer(self) -> None:
+    def end_answer(self, now: float) -> None:
         """Hand the end on of what is whole."""
         request = self._owner
         if self._error_head is not None:
@@ -229,7 +235,7 @@ class HttpForwarding(Forwarding):
         if self._chunked:
             self._reply.append(b"0\r\n\r\n")
         request.caller.write_out(b"".join(self._reply))
-        request.finish(self._status, monotonic())
+        request.finish(self._status, now)
 
     def finish(self, now: float) -> None:
         """Give everything back, and count what was used: for the caller's limit, where that is not told, about as many
@@ -259,14 +265,14 @@ class HttpForwarding(Forwarding):
             if self._status != 503:  # which says that it may be had again, and why not now
                 why = f"No inference server has the model {route.name} just now; it may be back soon."
                 raise Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="lost", replica=replica.name)
-        self.end_answer()
+        self.end_answer(monotonic())
         return None
 
     def _says_lost(self) -> bool:
         """Tell whether the replica may have lost the model that it was to have; no error is handed on before."""
         route = self.grant.route
         is_to_have = self.may_be_lost() if self.lease is not None else route.pool.leases is None and not self.looks
-        return self._error_head is not None and is_to_have and route.kind.says_lost(self._status, b"".join(self._reply))
+        return is_to_have and route.kind.says_lost(self._status, b"".join(self._reply))
 
     def _plain_error(self, body: bytes) -> bytes:
         body, self.error = self.grant.route.kind.plain_error(body)

@@ -26,6 +26,7 @@ from .caller import Caller
 from .head import HeadedRequest
 from .leg import HttpForwarding
 
+_BUSY = ProblemType.BUSY.status
 LONG_HEAD = 4096  # Bytes of headers that go on; more are counted as held.
 log = logging.getLogger(__name__)
 
@@ -152,10 +153,10 @@ class HttpRequest(HeadedRequest):
             else:
                 self._let_body_come(identity)
             return
-        asked = target.server, target.model, target.action, KINDS[target.kind]
-        grant = self.shared.authorizer.known(self.credential, *asked)
+        kind = KINDS[target.kind]
+        grant = self.shared.authorizer.known(self.credential, target.server, target.model, target.action, kind)
         if grant is None:
-            self._later(self._ask, asked)
+            self._later(self._ask, (target.server, target.model, target.action, kind))
         else:
             self._granted(grant)
 
@@ -177,16 +178,16 @@ class HttpRequest(HeadedRequest):
     def _open_body(self) -> None:
         """Read what is asked in the body, and go on as for a request to the model's own address."""
         self.target, self.body.of_version = KINDS[self.target.kind].open_body(self.target, self.body.whole())
-        self.body.choose(self.target.model, None)
         self._decide()
 
     def _granted(self, grant: Grant) -> None:
         route, target, body = grant.route, self.target, self.body
         if route.kind is not KINDS[target.kind]:
             raise other_protocol(route.server)
-        if (version := route.names.get(target.model)) is not None:
+        if route.names and (version := route.names.get(target.model)) is not None:
             self.target = target = replace(target, version=version)
-        self._ask_for_body()
+        if self.expects_continue:
+            self._ask_for_body()
         shared, caller = self.shared, grant.identity.in_flight
         body.holder = caller
         if body.booking is not None:
@@ -197,13 +198,14 @@ class HttpRequest(HeadedRequest):
             why = "Where tokens are limited, `stream` is true or false, and `stream_options` one short object."
             raise Problem(ProblemType.MALFORMED, why)
         self.forwarding = forwarding = HttpForwarding(
-            self, shared, grant, shared.limiter, route.in_flight, caller, target.action == "inspect"
+            self, shared, grant, route.pool, shared.limiter, route.in_flight, caller, target.action == "inspect"
         )
         grant.count(self.started)
-        if route.pool.leases is not None and target.looks_only:
+        is_leased = route.pool.leases is not None
+        if is_leased and target.looks_only:
             self._later(self._look, forwarding)
         elif not (
-            (route.pool.leases is None or forwarding.find_lease())
+            (not is_leased or forwarding.find_lease())
             and not (target.may_be_of_sequence and route.must_know_sequence(target.version))
             and forwarding.find_version(target.version, self.sticky)
         ):
@@ -233,6 +235,7 @@ class HttpRequest(HeadedRequest):
             self._whole.set_result(None)
         self.body.let_come()
         await self._whole
+        self.body.choose(self.target.model, None)
         forwarding.sequence = await route.kind.sequence_of(self.passed, self.body.unpacked)
         self.body.drop_unpacked()
 
@@ -257,10 +260,12 @@ class HttpRequest(HeadedRequest):
     def _go_to_replica(self, forwarding: HttpForwarding, waited: bool) -> None:
         now = monotonic()
         replica = forwarding.pick(now, waited)
-        if replica is not None and (connection := forwarding.door(replica).take(now)) is not None:
-            self._send(forwarding, replica, connection)
-        else:
-            self._later(self._connect, forwarding, replica)
+        if replica is not None:
+            door = replica if forwarding.lease is None else forwarding.door(replica)
+            if (connection := door.take(now)) is not None:
+                self._send(forwarding, replica, connection)
+                return
+        self._later(self._connect, forwarding, replica)
 
     async def _connect(self, forwarding: HttpForwarding, replica: Replica | None) -> None:
         found = await forwarding.connect(
@@ -279,9 +284,12 @@ class HttpRequest(HeadedRequest):
             forwarding.flush_request()
 
     def flush_request(self) -> None:
-        """Send on what has come so far: no more is at hand."""
-        if self.forwarding is not None:
-            self.forwarding.flush_request()
+        """Send on what has come so far, or book it: no more is at hand."""
+        forwarding, body = self.forwarding, self.body
+        if forwarding is not None and forwarding.connection is not None:
+            forwarding.flush_request()
+        elif body.received and body.booking is None and not self.response_complete and (problem := body.keep()):
+            self.refuse(problem)
 
     def failed_at(self, replica: Replica, reason: str) -> None:
         """Send it to another replica, or end it: this one gives no answer, or no more of it."""
@@ -376,13 +384,15 @@ class HttpRequest(HeadedRequest):
             size = size or forwarding.size
             forwarding.finish(now)
             route = forwarding.grant.route
-            if not (forwarding.looks and status == ProblemType.BUSY.status):  # who only looks is no caller in vain
-                count = route.http_count = route.http_count or shared.meter.of_calls(route.server, route.name, "http")
+            if not forwarding.looks or status != _BUSY:  # one that only looks was not refused any work
+                if (count := route.http_count) is None:
+                    count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
                 count.ended(status, seconds, body.received, size)
-                principal = forwarding.grant.identity.principal
-                shared.meter.called(principal.name, principal.source, "http", status)
+                if shared.meter.most_callers:
+                    principal = forwarding.grant.identity.principal
+                    shared.meter.called(principal.name, principal.source, "http", status)
             called, waited = (route.server, route.name), forwarding.waited
-        is_logged = shared.call_log.wants(status, now, called, seconds=seconds, waited=waited)
+        is_logged = shared.call_log.wants(status, now, called, seconds, waited)
         if is_logged or self._span is not None:
             self._tell(status, seconds, (body.received, size), is_logged)
         self.caller.ended(self)

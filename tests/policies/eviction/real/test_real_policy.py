@@ -261,4 +261,5 @@ def test_with_tls_triton_is_known_by_its_name_and_no_other_is_spoken_to(tmp_path
         other = Authority().write(tmp_path / "other", name)
         with policy(tmp_path, server, options=["--tls", str(other)]) as stranger:
             assert Holder(stranger).acquire("a", 2)["outcome"] == "busy"
-            assert "no connection to the server" in Holder(stranger).ask("GET", "/", address=stranger.admin)[1]
+            metrics = Holder(stranger).ask("GET", eviction_process.METRICS_PATH, address=stranger.admin)[1]
+            assert "tidegate_eviction_triton_up 0.0" in metrics

@@ -62,14 +62,15 @@ BARE_USERINFO = re.compile(r"(?<![^\s\"'=])[^\s/:@'\"]+:[^\s/@$'\"]{3,}(?=@(?!sh
 
 
 @guardrail(
+    "No object contains a credential",
     "Put it into a Secret that somebody else makes, and name that; revoke what has been committed already.",
     shared="mandatory",
     local="advisory",
 )
 def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
-    """No object holds a credential: no Secret with data, no variable, argument, annotation or text that looks like one.
+    """Objects are rendered to files, committed, printed in reviews and kept in state.
 
-    Objects are rendered to files, committed, printed in reviews and kept in state. Name an existing Secret instead.
+    Name an existing Secret instead.
     """
     for item in environment.objects:
         found = dict.fromkeys(_in_object(item))
@@ -80,16 +81,16 @@ def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
+    "No pod has a token for the cluster's API by default",
     "Set automountServiceAccountToken: false; a token for another service is projected with its audience.",
     shared="mandatory",
     local="advisory",
 )
 def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Breach]:
-    """No pod has a token of the cluster's API, and no ServiceAccount hands one out by default.
+    """Only an eviction policy and Dynamo, where its frontends are shared, may mount such a token.
 
-    Two things ask the API. An eviction policy reads the public keys of tokens with an account that no role is bound to.
-    Dynamo, where its frontends are shared, has a Role by which they find each other. Containers that run these, and no
-    others, may mount a token: what is loaded as a model is code, and could use it.
+    An eviction policy reads the public keys of tokens, with an account that no role is bound to. Dynamo has a Role by
+    which its pods find each other. Models are code, and could use the token of their own container.
     """
     accounts = {
         name_of(item): item.get("automountServiceAccountToken") for item in environment.of_kind("ServiceAccount")

@@ -182,4 +182,7 @@ def assert_who_may_do_all_in_dev_cannot_even_read_prod_and_our_own_accounts_may_
             assert not may(site, verb, resource, dev, f"--as=system:serviceaccount:{dev}:{name}")
     settled(site.cluster, dev)
     pods = site.objects("pods")
-    assert "serviceAccountToken" not in json.dumps([pod["spec"] for pod in pods.values()])
+    tokens = {
+        volume["name"] for pod in pods.values() for volume in pod["spec"]["volumes"] if "serviceAccountToken" in json.dumps(volume)
+    }
+    assert tokens == {"lease-token"}, "an on-demand server would have `cluster`, too"

@@ -40,7 +40,7 @@ def declared(definition: Definition, stack: Stack) -> list[KubernetesObject]:
     def checked(monitor: MockMonitor, request: Any) -> Any:
         inputs = request.object.fields.items()
         found.extend(f"{request.name} {place}" for key, value in inputs for place in nulls(value, key))
-        return register(monitor, request)
+        return register(monitor, request)  # type: ignore[no-untyped-call]
 
     with patch.object(MockMonitor, "RegisterResource", checked):
         objects = evaluate(lambda: Environment(stack.name, resolve(stack, definition.lock)))

@@ -12,7 +12,7 @@ from hpack.exceptions import HPACKError
 from . import frames as h2
 from .cutting import LONGEST, BlockCutter
 from .frames import Fields, Http2Error, MalformedHeadersError, Understood, frame
-from .sending import Sender, Stream
+from .sending import Sender
 
 MOST_CONTINUATIONS = 16  # Parts of a header block.
 WORK_OF_HEADERS = 16  # Headers begin a call: that is as much work as so many other frames.

@@ -39,7 +39,7 @@ answers = only("/large/", answering(LARGE), only("/hang/", hang, answers))
 
 
 class Call(Stream):
-    """Answered as its model is called. It answers a reset with one of its own, and with six within a message: as Triton."""
+    """Answered as its model is called. It answers a reset with one of its own, within a message with six, as Triton."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

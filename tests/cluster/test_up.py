@@ -104,7 +104,7 @@ def test_what_stands_as_declared_and_is_not_ready_is_waited_for(site: Site) -> N
         read_until(process, "waiting: Deployment inference-proxy")
     finally:
         site.cluster.kubectl("taint", "nodes", "--all", "test-")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
     assert "Nothing changed: dev-lab is as declared.\n" in out
     settled(site.cluster, f"{site.prefix}-dev")

@@ -26,7 +26,6 @@ from .caller import Caller
 from .head import HeadedRequest
 from .leg import HttpForwarding
 
-_BUSY = ProblemType.BUSY.status
 LONG_HEAD = 4096  # Bytes of headers that go on; more are counted as held.
 log = logging.getLogger(__name__)
 
@@ -384,14 +383,14 @@ class HttpRequest(HeadedRequest):
             size = size or forwarding.size
             forwarding.finish(now)
             route = forwarding.grant.route
-            if not forwarding.looks or status != _BUSY:  # one that only looks was not refused any work
+            if not forwarding.looks:  # readiness and metadata are no work of the model
                 if (count := route.http_count) is None:
                     count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
                 count.ended(status, seconds, body.received, size)
-                if shared.meter.most_callers:
-                    principal = forwarding.grant.identity.principal
-                    shared.meter.called(principal.name, principal.source, "http", status)
-            called, waited = (route.server, route.name), forwarding.waited
+                called, waited = (route.server, route.name), forwarding.waited
+            if shared.meter.most_callers:
+                principal = forwarding.grant.identity.principal
+                shared.meter.called(principal.name, principal.source, "http", status)
         is_logged = shared.call_log.wants(status, now, called, seconds, waited)
         if is_logged or self._span is not None:
             self._tell(status, seconds, (body.received, size), is_logged)

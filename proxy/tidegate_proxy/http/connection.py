@@ -1,6 +1,7 @@
 """A caller's HTTP/1.1 connection: httptools parses what comes, requests are answered one after another, in order."""
 
 import asyncio
+import re
 from collections import deque
 from time import monotonic
 from typing import cast
@@ -32,6 +33,8 @@ CHUNKS = 16  # Parts of a body that are as much work as a request's beginning: i
 HEADER_BYTES = 128  # What a header of a head that is not whole takes beside its bytes.
 QUEUED_BYTES = 4096  # What a request takes that waits for those before it.
 END = b"\r\n\r\n"
+_SIZE = re.compile(rb"[0-9A-Fa-f]+")
+_LONGEST_SIZE = 64  # Bytes of a line that may hold a chunk's size: what follows is an extension.
 
 
 class HttpServer:
@@ -54,9 +57,9 @@ class ClientConnection(Closing):
     """Calls of models are `HttpRequest`s; everything else goes to the application."""
 
     __slots__ = (
-        "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_deaf", "_framing", "_head_began",
-        "_head_bytes", "_headers", "_in_head", "_last", "_parser", "_parts", "_put_off", "_queue", "_reading_paused",
-        "_rest", "_server", "_url", "_writing_paused", "last_heard",
+        "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_chunk_at", "_chunk_line", "_deaf",
+        "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_parser", "_parts", "_put_off",
+        "_queue", "_reading_paused", "_rest", "_server", "_url", "_writing_paused", "last_heard",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
@@ -80,6 +83,8 @@ class ClientConnection(Closing):
         self._awaits_turn = False
         self._body_bytes = 0  # Bytes of the last body in what came last.
         self._parts = 0  # Parts of bodies in it.
+        self._chunk_at: int | None = None  # Bytes of the body before the chunk that began in what came last.
+        self._chunk_line = b""  # The beginning of the last line, which may hold a chunk's size and go on.
         self._reading_paused = False
         self._writing_paused = False
         self._deaf = False  # Whether what the caller sends is dropped: the connection ends.
@@ -167,8 +172,11 @@ class ClientConnection(Closing):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._refuse(not_parsed(error))
             return
-        if not self._between and self._is_head_too_long(data):
-            self._refuse(too_long_a_head())
+        if not self._between:
+            if self._is_head_too_long(data):
+                self._refuse(too_long_a_head())
+            elif isinstance(self._last, HttpRequest) and self._last.body.chunked and self._is_chunk_too_long(data):
+                self._last.refuse(self._last.body.too_long())
 
     def _is_head_too_long(self, data: bytes) -> bool:
         """Count the bytes of a head that is not whole, or of what is no part of a body that is sent in chunks."""
@@ -184,6 +192,20 @@ class ClientConnection(Closing):
         else:
             return False
         return self._head_bytes > MOST_HEAD_BYTES or len(self._headers) > MOST_HEADERS
+
+    def _is_chunk_too_long(self, data: bytes) -> bool:
+        """Tell whether the chunk that has begun in this data is larger than a body may be, before it has come."""
+        assert isinstance(self._last, HttpRequest)
+        body, at, before = self._last.body, self._chunk_at, self._chunk_line
+        self._chunk_at, last_line = None, data[data.rfind(b"\n") + 1 :]
+        self._chunk_line = (before + data if len(last_line) == len(data) else last_line)[:_LONGEST_SIZE]
+        if at is None or self._last.response_complete:
+            return False
+        end = len(data) - (body.received - at)  # What follows the line with the size is of the chunk.
+        start = data.rfind(b"\n", 0, end - 1) + 1
+        line = data[start:end] if start else before + data[:end]
+        size = _SIZE.match(line)
+        return size is not None and at + int(size[0], 16) > self._server.shared.body_limit_bytes
 
     def _pass_over(self, data: bytes, found: httptools.HttpParserUpgrade) -> None:
         """Pass over wishes for another protocol (RFC 9110, 7.8): many clients send `Upgrade: h2c` first.
@@ -297,6 +319,11 @@ class ClientConnection(Closing):
         self._parts += 1
         if self._last is not None:
             self._last.take_body(body)
+
+    def on_chunk_header(self) -> None:
+        """Note that a chunk begins. The parser keeps its size, which `_is_chunk_too_long` reads."""
+        if isinstance(self._last, HttpRequest):
+            self._chunk_at = self._last.body.received
 
     def on_message_complete(self) -> None:
         """Learn that the request is whole."""

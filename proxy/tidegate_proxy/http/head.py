@@ -134,7 +134,7 @@ class HeadedRequest(Request):
         self.deadline = self.started + seconds
         self.passed = b"".join(without(passed, dropped) if dropped else passed)  # Header lines that go on.
         self.credential = credential
-        self.expects_continue = expects_continue
+        self.expects_continue = expects_continue and http_11  # HTTP/1.0 knows no interim answers (RFC 9110, 15.2)
         self.upgrades = upgrades  # Whether it wishes for another protocol.
         self.sticky = sticky  # Requests with the same value get the same version of a model.
         self.request_id = (

@@ -25,6 +25,7 @@ from .events import ErrorEvents
 _OF_THE_BODY = (b"content-length:", b"content-encoding:")
 _ACCEPTS_ENCODING = re.compile(rb"^accept-encoding:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
 BULK = BULK_BYTES // 2  # Bytes that go on at once, after which others have their turn: few more are read of a stream.
+LONG_BODY = 1024 * 1024  # Bytes of a body that may itself be why a server did not take it.
 VERSION_HEADER = b"\r\ntidegate-model-version: "
 
 
@@ -45,6 +46,9 @@ class Sent(Waiter, Protocol):
 
     def finish(self, status: int, now: float) -> None:
         """End the request: its answer is whole."""
+
+    def stream_broke(self) -> None:
+        """End the request: its stream of events tells an error, or ends before its end."""
 
     def failed_at(self, replica: Replica, reason: str) -> None:
         """Send it to another replica, or end it: this one gives no answer, or no more of it."""
@@ -69,6 +73,7 @@ class HttpForwarding(Forwarding):
     _is_bulk: bool = False  # Whether much of it came at once, and others have their turn before more is read.
     usage: UsageReader | None = None  # What the answer says that was used, where that is told.
     _events: ErrorEvents | None = None  # Of a stream of events.
+    _is_broken: bool = False  # Whether one of them tells an error.
     _copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
 
     # --- to the replica
@@ -89,10 +94,10 @@ class HttpForwarding(Forwarding):
         request = self._owner
         route, target = self.grant.route, request.target
         first, body, passed = route.first_lines(target, self.version), request.body, request.passed
-        asks_for_usage = False
+        asks_for_usage = bool(target.asks_for_usage)
         if route.kind.usage_of is not None:
-            if self.grant.tokens is not None:  # what an answer says of its usage is read: nothing unpacks it
-                passed, asks_for_usage = _ACCEPTS_ENCODING.sub(b"", passed), bool(target.asks_for_usage)
+            if asks_for_usage or self.grant.tokens is not None:  # the usage must be readable: nothing unpacks it
+                passed = _ACCEPTS_ENCODING.sub(b"", passed)
             self.usage = route.kind.usage_of(target.streams, asks_for_usage)
         head = (first, passed, b"x-request-id: ", request.request_id)
         if route.mirror is not None and target.mirrored and not self.tried:
@@ -153,7 +158,7 @@ class HttpForwarding(Forwarding):
             if body.booking is not None:
                 body.ease(self.connection.transport.get_write_buffer_size())
         if length is None and self._owner.target.streams:
-            self._events = ErrorEvents(self._plain_error)
+            self._events = ErrorEvents(self._plain_event)
         self._begin(head, length)
 
     def _begin(self, head: bytes, length: int | None) -> None:
@@ -235,15 +240,21 @@ class HttpForwarding(Forwarding):
         if self._chunked:
             self._reply.append(b"0\r\n\r\n")
         request.caller.write_out(b"".join(self._reply))
-        request.finish(self._status, now)
+        if self._is_broken or (self._events is not None and self.usage is not None and self.usage.breaks_off()):
+            request.stream_broke()
+        else:
+            request.finish(self._status, now)
 
     def finish(self, now: float) -> None:
         """Give everything back, and count what was used: for the caller's limit, where that is not told, about as many
         tokens as it may have been. That guess is no upper bound."""
         Forwarding.finish(self, now)
+        route = self.grant.route
+        if route.too_long is not None and 200 <= self._status < 300 and self._owner.body.received >= route.too_long:
+            route.too_long = None
         if self.usage is None or self._status >= 400 or not (self._status or self.is_cut):
             return
-        route, principal = self.grant.route, self.grant.identity.principal
+        principal = self.grant.identity.principal
         if (told := self.usage.told()) is not None:
             self._shared.meter.used(route.server, route.name, principal.source, told)
         if self.grant.tokens is not None:
@@ -258,7 +269,14 @@ class HttpForwarding(Forwarding):
         if await route.kind.lacks(self._status, self.pool, self.door(replica), route.name, self.version):
             if self.lease is not None:
                 raise self.lost()
-            other = self.elsewhere(replica)
+            size, other = self._owner.body.received, None
+            if size < LONG_BODY or self._status == 404:
+                other = self.elsewhere(replica)
+            else:  # its length may be why, and another replica would fail of it, too
+                if route.too_long is not None and size >= route.too_long:
+                    why = f"The inference server did not take a request of {size} bytes, again: send a shorter one."
+                    raise Problem(ProblemType.TOO_LONG, why, replica=replica.name)
+                route.too_long = size
             if other is not None and self._owner.body.of_version is not None:
                 self.leave_replica(monotonic())
                 return other
@@ -277,6 +295,10 @@ class HttpForwarding(Forwarding):
     def _plain_error(self, body: bytes) -> bytes:
         body, self.error = self.grant.route.kind.plain_error(body)
         return body
+
+    def _plain_event(self, body: bytes) -> bytes:
+        self._is_broken = True
+        return self._plain_error(body)
 
     def answer_failed(self, reason: str) -> None:
         """Learn that there will be no answer, or no more of it."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from time import monotonic
 
 from ..access.identity import Asked, Grant, Identity
+from ..bodies import OfVersion
 from ..forwarding import call_record, count_problem, no_whole_answer
 from ..kinds import KINDS, as_told
 from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
@@ -21,7 +22,7 @@ from ..telemetry.traces import Span, http_parent
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import CLIENT_LEFT, problem_answer, whole_answer
-from .body import MOST_DRAINED
+from .body import MOST_DRAINED, MOST_UNSENT
 from .caller import Caller
 from .head import HeadedRequest
 from .leg import HttpForwarding
@@ -176,7 +177,19 @@ class HttpRequest(HeadedRequest):
 
     def _open_body(self) -> None:
         """Read what is asked in the body, and go on as for a request to the model's own address."""
-        self.target, self.body.of_version = KINDS[self.target.kind].open_body(self.target, self.body.whole())
+        if self.body.received > MOST_UNSENT:
+            self._later(self._open_long_body)
+        else:
+            self._opened(KINDS[self.target.kind].open_body(self.target, self.body.whole()))
+
+    async def _open_long_body(self) -> None:
+        """Do the same in a thread, one body after the other, while other calls go on."""
+        kind, target, body = KINDS[self.target.kind], self.target, self.body
+        loop = asyncio.get_running_loop()
+        self._opened(await loop.run_in_executor(self.shared.reader, lambda: kind.open_body(target, body.whole())))
+
+    def _opened(self, found: tuple[Target, OfVersion]) -> None:
+        self.target, self.body.of_version = found
         self._decide()
 
     def _granted(self, grant: Grant) -> None:
@@ -350,6 +363,15 @@ class HttpRequest(HeadedRequest):
                 self.keep_alive = False
             told = KINDS[self.target.kind].tell_problem(problem, self.request_id.decode())
             self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive, told=told))
+        self.finish(problem.type.status, monotonic())
+
+    def stream_broke(self) -> None:
+        """End it as failed, though its answer began with 200: its stream tells an error, or ends before its end."""
+        forwarding = self.forwarding
+        assert forwarding is not None
+        why = forwarding.error or "its stream of events ended before its last event"
+        self._problem = problem = no_whole_answer(why)
+        count_problem(self.shared.meter, problem, forwarding)
         self.finish(problem.type.status, monotonic())
 
     def _later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:

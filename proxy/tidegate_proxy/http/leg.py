@@ -240,7 +240,7 @@ class HttpForwarding(Forwarding):
         if self._chunked:
             self._reply.append(b"0\r\n\r\n")
         request.caller.write_out(b"".join(self._reply))
-        if self._is_broken or (self._events is not None and self.usage is not None and self.usage.breaks_off()):
+        if self._events is not None and (self._is_broken or (self.usage is not None and self.usage.breaks_off())):
             request.stream_broke()
         else:
             request.finish(self._status, now)
@@ -249,12 +249,11 @@ class HttpForwarding(Forwarding):
         """Give everything back, and count what was used: for the caller's limit, where that is not told, about as many
         tokens as it may have been. That guess is no upper bound."""
         Forwarding.finish(self, now)
-        route = self.grant.route
-        if route.too_long is not None and 200 <= self._status < 300 and self._owner.body.received >= route.too_long:
-            route.too_long = None
         if self.usage is None or self._status >= 400 or not (self._status or self.is_cut):
             return
-        principal = self.grant.identity.principal
+        route, principal = self.grant.route, self.grant.identity.principal
+        if route.too_long is not None and self._status and self._owner.body.received >= route.too_long:
+            route.too_long = None  # its length was not why
         if (told := self.usage.told()) is not None:
             self._shared.meter.used(route.server, route.name, principal.source, told)
         if self.grant.tokens is not None:

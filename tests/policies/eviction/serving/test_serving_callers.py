@@ -86,7 +86,9 @@ MESSAGES: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-async def test_without_a_right_token_no_message_is_taken_and_nothing_changes(tmp_path: Path, message: str) -> None:
+async def test_without_a_right_token_no_message_is_taken_and_nothing_changes(
+    tmp_path: Path, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
     method, path, said = MESSAGES[message]
     async with over_the_wire(tmp_path, StandIn({"a": MIB, "b": MIB}), lease_seconds=60) as (policy, wire):
         _, _, granted = await wire.acquire("a")
@@ -101,6 +103,10 @@ async def test_without_a_right_token_no_message_is_taken_and_nothing_changes(tmp
                 assert answer.headers["www-authenticate"] == "Bearer"
                 assert not value or len(value) < 20 or value[7:] not in text
         assert policy.service.residency.leases == 1
+        assert policy.counted("refused_messages_total") == len(WRONG)
+        lines = [each.__dict__["said"] for each in caplog.records if "was refused" in each.message]
+        assert 1 <= len(lines) < len(WRONG), "a flood of strangers must not become a flood of lines"
+        assert {each["event"] for each in lines} == {"lease-refused"}
         assert "b" not in policy.triton.did("load")
         assert policy.triton.did("unload") == []
 

@@ -194,7 +194,12 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
     rendering = _rendered(definition, stacks)
     texts = under_names_of_now(texts, definition.stacks)
     texts = by_their_place(texts, lambda files: place_of(parsed(files)), definition.stacks)
-    changes = changes_since(texts, rendering, () if wanted.only else texts)
+    # What is no longer described stays in its cluster, so none of its objects changes.
+    described = {stack.name for stack in definition.stacks}
+    changes = {
+        name: found if name in described else ()
+        for name, found in changes_since(texts, rendering, () if wanted.only else texts).items()
+    }
     before = {name: parsed(texts[name]) if name in texts else None for name in {**changes, **texts}}
     after = {item.stack: item.objects for item in rendering}
     return rendering, Comparison(against, changes, before, {name: after.get(name) for name in changes}, notes, commit)

@@ -103,8 +103,9 @@ def stack_change(
     if before is None:
         state = "new"
     elif after is None:
-        state = "removed"
-        stays = f"is no longer described: its {counted(changes, 'object')} stay in its cluster, and serve on"
+        # Nothing takes it down by itself: the objects run and take their devices until `make down`.
+        state, changes, after = "removed", (), before
+        stays = f"is no longer described: its {counted(before, 'object')} stay and serve until you take the stack down"
         if context := text(definition_in(before), "dataPlane", "context"):
             down = make("down", CLUSTER=context, STACK=name, DEFINITION=definition)
     elif changes:

@@ -89,8 +89,8 @@ def _call(address: str, state: Path, path: str, method: str, command: str) -> by
         raise ListingError(why) from None
     except TimeoutError:
         raise ListingError(
-            f"The eviction policy at {one_line(address)} accepts connections, but gives no answer in {SECONDS:.0f} s: it "
-            "hangs. Read its log, and delete the pod if it does not recover."
+            f"The eviction policy at {one_line(address)} accepts connections, but gives no answer in {SECONDS:.0f} s: "
+            "it hangs. Read its log, and delete the pod if it does not recover."
         ) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = one_line(str(getattr(error, "reason", error)))

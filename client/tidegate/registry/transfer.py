@@ -63,6 +63,8 @@ def download(
         try:
             if not _is_on_disk(path, file):
                 _receive(artifacts, f"{folder}/{file.path}", file, half)
+                if file.executable:
+                    half.chmod(0o755)
                 os.replace(half, path)
                 remember_written(os.stat(path), file.sha256)
         except OSError as error:

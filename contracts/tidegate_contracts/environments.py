@@ -4,6 +4,7 @@ The stack definition produces it (`make environments`), an admin gives it to the
 secret. Field names on the wire are camelCase; unknown fields are refused.
 """
 
+import re
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +13,17 @@ from .message import Message
 from .routing import ServedModel
 
 VERSION: Final = 1
+_RESERVED_ALIAS = re.compile(r"latest|v[0-9]+", re.IGNORECASE)
+_ALIAS = re.compile(r"[A-Za-z0-9_-]{1,255}")
+ALIAS_RULE: Final = (
+    "the registry's alias has the environment's name, and MLflow takes letters, digits, '_' and '-' for an alias, but "
+    "reserves `latest` and `v` with a number"
+)
+
+
+def is_alias(name: str) -> bool:
+    """Tell whether MLflow takes a name for an alias of a registered model."""
+    return _ALIAS.fullmatch(name) is not None and _RESERVED_ALIAS.fullmatch(name) is None
 
 
 class DatasetLocation(Message):

@@ -52,8 +52,8 @@ def bring(
     """
     registry, model, number = context.registry, version.model, version.number
     if not is_alias(of.name):
-        what, do = f"no version can be recorded in {of.name}", "have the platform admin rename the environment"
-        raise UsageError(what, why=ALIAS_RULE, do=do)
+        cannot = f"no version can be recorded in {of.name}"
+        raise UsageError(cannot, why=ALIAS_RULE, do="have the platform admin rename the environment")
     everywhere = targets(of, model, context.known)
     manifest = registry.manifest(version)
     if context.trust is not None:
@@ -297,7 +297,9 @@ class _Run:
         try:
             yield
         except (TidegateError, OSError) as error:
-            if isinstance(error, BusyError) and error.do:  # someone else moved the alias: another run would overwrite it
+            if (
+                isinstance(error, BusyError) and error.do
+            ):  # someone else moved the alias: another run would overwrite it
                 do = error.do
             raise UnfinishedError(what, why=str(error).removesuffix(f"\n  do: {do}"), do=do) from error
         except BaseException:

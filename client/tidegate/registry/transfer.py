@@ -12,7 +12,7 @@ from secrets import token_hex
 
 from tidegate_contracts.manifest import Manifest, ManifestFile, is_inside
 
-from ..errors import IntegrityError, NotFoundError, TidegateError, UnfinishedError, UnreachableError
+from ..errors import IntegrityError, NotFoundError, UnfinishedError, UnreachableError
 from ..hashing import hashed, remember_written
 from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
@@ -92,9 +92,11 @@ def download(
 def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> bytes:
     """Return a small file that must have a digest; IntegrityError when it has another, is missing or too large."""
     try:
+        if path not in artifacts.list(path.rpartition("/")[0])[0]:
+            raise NotFoundError("it is not in its folder", where=artifacts.where)
         content = artifacts.read(path, limit)
     except NotFoundError as error:
-        raise _missing(path, artifacts, error) from None
+        raise _missing(path, artifacts, error.why or error.what) from None
     if len(content) > limit:
         raise IntegrityError(f"{path} is larger than {limit} bytes", where=artifacts.where)
     if (found := hashlib.sha256(content).hexdigest()) != sha256:
@@ -105,7 +107,7 @@ def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> b
 
 
 def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> None:
-    """Raise IntegrityError for files in the artifact store that the manifest does not name, or that are larger."""
+    """Raise IntegrityError unless the artifact store has the manifest's files, no others, and none that is larger."""
     there = _sizes(artifacts, folder, manifest)
     known = {file.path: file.size for file in manifest.files}
     strays = sorted(there.keys() - known.keys())
@@ -114,6 +116,8 @@ def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> None
         what = "the version has files that its manifest does not name"
         do = "find out who can write the artifact store; take them away, or register the entry anew"
         raise IntegrityError(what, where=artifacts.where, why=", ".join(map(repr, strays[:5])) + more, do=do)
+    for path in sorted(known.keys() - there.keys()):
+        raise _missing(path, artifacts, "it is not in its folder")
     for path, size in there.items():
         if size > known[path]:
             raise _too_large(path, known[path], artifacts)
@@ -165,7 +169,7 @@ def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path) 
         try:
             size, sha256 = artifacts.download(remote, half)
         except NotFoundError as error:
-            raise _missing(remote, artifacts, error) from None
+            raise _missing(remote, artifacts, error.why) from None
         except UnreachableError:
             if not tries_left:
                 raise
@@ -190,10 +194,10 @@ def _too_large(path: str, size: int, artifacts: Artifacts) -> IntegrityError:
     return IntegrityError(f"{path} is larger than what was registered", where=artifacts.where, why=why, do=do)
 
 
-def _missing(path: str, artifacts: Artifacts, error: TidegateError) -> IntegrityError:
+def _missing(path: str, artifacts: Artifacts, why: str) -> IntegrityError:
     what = f"{path} is not in the artifact store, and the version has it"
     do = "register the entry anew; find out who can delete from the artifact store"
-    return IntegrityError(what, where=artifacts.where, why=error.why, do=do)
+    return IntegrityError(what, where=artifacts.where, why=why, do=do)
 
 
 def _not_written(path: Path, error: OSError) -> UnfinishedError:

@@ -30,7 +30,7 @@ def export(
     ] = 1e-4,
     name: Annotated[Text, Option(help="Name of the model; the folder's by default.")] = None,
     max_batch_size: Annotated[int, Option(metavar="N", min=0, help="The largest batch; 0 is none.")] = 64,
-    trusted: Annotated[bool, Option("--trusted", help="Load a pickle, and so run the code that is in it.")] = False,
+    trusted: Annotated[bool, Option("--trusted", help="Load a pickle or TorchScript, and so run its code.")] = False,
     image: Annotated[str, Option(help="TensorRT: the image in which the Job builds.")] = "",
     volume: Annotated[str, Option(metavar="CLAIM/PATH", help="TensorRT: where FOLDER will lie for the Job.")] = "",
     mig: Annotated[Text, Option(metavar="PROFILE", help="TensorRT: build on this slice, such as 1g.10gb.")] = None,

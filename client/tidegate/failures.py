@@ -110,7 +110,8 @@ def translated(what: str, where: str) -> Iterator[None]:
             raise unreachable(what, where, error.message) from None
         if isinstance(error, RestException) or "API request to" in error.message:
             raise from_status(status, what, where, error.message) from None
-        kind, do = _STATUSES.get(status, (UsageError, ""))  # the client itself refused: no server answered that status
+        # The client itself refused: no server answered that status.
+        kind, do = _STATUSES.get(status, (UsageError if status < 500 else UnreachableError, ""))
         raise kind(what, where=where, why=scrubbed(error.message), do=do) from None
     except (RequestException, ConnectionError, TimeoutError) as error:
         raise unreachable(what, where, str(error)) from None

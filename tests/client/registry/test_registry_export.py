@@ -70,7 +70,7 @@ def test_what_is_absent_is_refused_at_once_without_a_failed_request_or_an_invent
     statuses = []
     before.fault = lambda _method, _path, answer: statuses.append(answer.status)
     address = address.replace("RUN", run.run_id)
-    said = refused(tmp_path, address, "--input", tmp_path / "sample.npy", code=code)
+    said = refused(tmp_path, address, "--input", sample(tmp_path), code=code)
     assert f"{address} cannot be fetched" in said
     assert "HTTP 5" not in said
     assert max(statuses, default=0) < 500

@@ -68,7 +68,7 @@ def failing(what: str, where: str, library: str = "", do: str = "") -> Iterator[
 def load(source: str, scratch: Path, *, trusted: bool) -> Source:
     """Load a model from MLflow (`models:/…`, `runs:/…`, a folder with MLmodel), or from a file. Raises TidegateError.
 
-    What MLflow has is fetched into the folder `scratch`. `trusted`: pickles and TorchScript, whose code runs, are loaded.
+    What MLflow has is fetched into the folder `scratch`. `trusted`: pickles and TorchScript, whose code runs, too.
     """
     path = fetched(source, scratch) if ADDRESS.match(source) else Path(source)
     found = _flavor(path, source, trusted) if (path / "MLmodel").is_file() else _file(path, source, trusted)

@@ -52,6 +52,7 @@ class PoolFacts(Message):
     name: str
     loading: Literal["preload", "on-demand"]
     gpu: bool
+    gpus: int | None = None  # How many GPUs, or slices of one, each replica has; None where nothing tells.
     memory_bytes: int | None = None  # Of the slice, or of the processor's container; None where nothing tells.
     capacity_bytes: int | None = None  # What models may take of it (on-demand pools).
     poll_seconds: int | None = None  # Between two looks at the repository (preload pools).
@@ -64,6 +65,7 @@ class ServerFacts(Message):
     kind: str
     location: Location
     writers: tuple[str, ...] = ()  # Groups that may write the repository; without any, everybody that can write it may.
+    release: str | None = None  # Of Triton, by the tag of its image: 26.08.
     backends: tuple[str, ...] = ()  # Of its image; without any, that is not known.
     packages: tuple[str, ...] | None = None  # Of its image's Python: `name`, or `name==version`.
     pools: tuple[PoolFacts, ...]

@@ -21,31 +21,37 @@ _OURS: Final = {
 }
 """Each counts unless the user has set it."""
 _lock: Final = Lock()
-_longer: Final[list[float]] = []  # of each call that runs, the seconds that its answer may take beyond the default
+_RETRIES: Final = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+_calls: Final[list[tuple[float, bool]]] = []  # that run: the seconds that each may take longer, and whether it is hasty
 _before: Final[dict[str, str | None]] = {}
 
 
 @contextmanager
-def settings(longer: float = 0) -> Iterator[None]:
-    """Have MLflow's settings for a block; its answers may take so many seconds longer than usual."""
+def settings(longer: float = 0, *, hasty: bool = False) -> Iterator[None]:
+    """Have MLflow's settings for a block.
+
+    Answers may take so many seconds `longer` than usual. A `hasty` call is tried twice at the most.
+    """
     with _lock:
-        if not _longer:
-            _before.update({name: os.environ.get(name) for name in (*_OURS, _TIMEOUT)})
-        _longer.append(longer)
+        if not _calls:
+            _before.update({name: os.environ.get(name) for name in (*_OURS, _TIMEOUT, _RETRIES)})
+        _calls.append((longer, hasty))
         _apply()
     try:
         yield
     finally:
         with _lock:
-            _longer.remove(longer)
+            _calls.remove((longer, hasty))
             _apply()
 
 
 def _apply() -> None:
     wanted = dict(_before)
-    if _longer:
+    if _calls:
         wanted |= {name: value for name, value in _OURS.items() if _before[name] is None}
-    if seconds := max(_longer, default=0):
+    if any(hasty for _, hasty in _calls):
+        wanted[_RETRIES] = str(min(int(_before[_RETRIES] or 1), 1))
+    if seconds := max((longer for longer, _ in _calls), default=0):
         wanted[_TIMEOUT] = str(max(int(_before[_TIMEOUT] or _TIMEOUT_SECONDS), int(_TIMEOUT_SECONDS + seconds)))
     for name, value in wanted.items():
         if value is None:

@@ -41,6 +41,6 @@ def test_calls_that_overlap_in_any_order_leave_the_environment_as_it_was(mine: d
 def test_registering_and_fetching_leave_the_environment_as_it_was(world: World, tmp_path: Path) -> None:
     before = dict(os.environ)
     registry = world.registry()
-    version = registered(registry, entry(tmp_path, "quiet", {"1/model.py": b"x"}))
+    version = registered(registry, entry(tmp_path, "quiet"))
     registry.fetch(version, tmp_path / "fetched")
     assert dict(os.environ) == before

@@ -42,6 +42,7 @@ def export(
     """
     with answering():
         from ...calling.files import read_inputs
+        from ...life.checks import against_environments
         from ..entries.configure import one_of
         from ..export.entry import TARGETS, Export
 
@@ -50,6 +51,9 @@ def export(
             max_batch_size=max_batch_size, trusted=trusted, image=image, volume=volume, mig=mig,
         )  # fmt: skip
         done = wanted.run(None if input_ is None else read_inputs(input_))
+        if not to.startswith("tensorrt"):
+            for finding in against_environments(folder, wanted.name):
+                note(str(finding))
         if json:
             print_json(done)
         else:

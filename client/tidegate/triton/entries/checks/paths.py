@@ -62,7 +62,10 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     for where, text in _texts(config, ""):
         if found := _TEMPLATE.search(text):
             what, do = f"the template {found[0]} is not filled in", "write the value"
-            optional = where.startswith("parameters") and backend == "tensorrtllm" and where.count("path") == 0
+            key = where.partition('"')[2].partition('"')[0]
+            optional = (
+                backend == "tensorrtllm" and where.startswith("parameters") and key not in _ON_THE_SERVER[backend]
+            )
             why = "TensorRT-LLM takes its default where a parameter is not a number" if optional else ""
             yield (warning if optional else error)(what, where, why, do)
 
@@ -123,6 +126,8 @@ def _label(paths: Any, where: str, output: Any) -> Iterator[Finding]:
 
 def _environment(entry: Entry, paths: Any, where: str, value: str) -> Iterator[Finding]:
     said, own = "the environment", f"{REPOSITORY_ROOT}/{entry.name}"
+    if _TEMPLATE.search(value):
+        return
     if value.startswith((_HERE, f"{own}/")):
         rest = value.removeprefix(_HERE) if value.startswith(_HERE) else value.removeprefix(own)
         path = below("", rest) if rest.startswith("/") else None

@@ -63,6 +63,7 @@ LAYOUTS: dict[str, dict[str, Files]] = {
         "warm_up_of_texts": {"config.pbtxt": TEXTS, "1/model.py": MODEL, "warmup/t": texts("one", "")},
         "warm_up_file_beside_its_folder": {
             "config.pbtxt": TEXTS.replace('"t"', '"../t"'), "1/model.py": MODEL, "t": texts("one", "two"),
+            "warmup/other": "",
         },
         "state_from_a_file": {
             "config.pbtxt": CONFIG + STATE, "1/model.py": MODEL, "initial_state/s": "0123456789abcdef",
@@ -118,6 +119,9 @@ LAYOUTS: dict[str, dict[str, Files]] = {
         "environment_that_is_a_template": {
             "config.pbtxt": CONFIG + 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "${env}" } }\n',
             "1/model.py": MODEL,
+        },
+        "warm_up_file_beside_a_folder_that_is_not_there": {
+            "config.pbtxt": TEXTS.replace('"t"', '"../t"'), "1/model.py": MODEL, "t": texts("one", "two"),
         },
         "no_version": {"config.pbtxt": CONFIG, "model.py": MODEL},
         "ensemble_without_a_version": {

@@ -105,9 +105,27 @@ def _needed(paths: Any, said: str, where: str, folder: str, name: str) -> Iterat
     path = below(folder, name)
     if path is None:
         yield _outside(said, where, name)
-    elif path not in paths and not any(each.startswith(f"{path}/") for each in paths):
+    elif path not in paths and not _is_folder(paths, path):
         near = {posixpath.relpath(each, folder or "."): each for each in paths if posixpath.dirname(each) == folder}
         yield error(f"{said}: there is no file {path}", where, do=meant(name, near, "put it there"))
+    elif missing := next((each for each in _climbed(folder, name) if not _is_folder(paths, each)), None):
+        yield error(
+            f"{said}: there is no folder {missing}, from which {name} climbs",
+            where,
+            do="make it, or write the path without ..",
+        )
+
+
+def _climbed(folder: str, path: str) -> Iterator[str]:
+    """Yield the folders that a path goes through and leaves by `..`: they must be there all the same."""
+    steps = [each for each in f"{folder}/{path}".split("/") if each not in ("", ".")]
+    for at, step in enumerate(steps):
+        if step == ".." and at:
+            yield posixpath.normpath("/".join(steps[:at]))
+
+
+def _is_folder(paths: Any, folder: str) -> bool:
+    return folder == "." or any(each.startswith(f"{folder}/") for each in paths)
 
 
 def _outside(said: str, where: str, path: str) -> Finding:

@@ -25,20 +25,17 @@ from stacks.resolve import resolve
 from stacks.stack import Definition, Home, Stack
 
 from .. import processes
-from ..changes.workloads import workloads
 from ..handover import keep_scale, mend, prune, to_helm
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
-from ..live import LiveState, as_declared, left_of, of_stack
+from ..live import LiveState, as_declared, left_of, of_stack, require_there
 from ..render import Rendered, rendered
 from ..terminal import note
 from . import lease, ownership
 from .bundle import Bundle
 from .ownership import helm_marks, helm_release, records, release_of, releases_of
-from .watched import await_ready, run_watched
+from .watched import await_ready, patience, run_watched
 
-_MARGIN_SECONDS = 300
-_LEAST_SECONDS = 600
 _DOWN_SECONDS = 600
 _TEMPLATE_SECONDS = 60
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -77,6 +74,8 @@ class Helm:
         kube = Kubectl(stack.data_plane.context_name)
         if ownership.require(kube, stack, "helm", adopt=self.adopt) is not None:
             self._strangers(of_stack(kube, rendered.objects), stack, kube)
+        elif text := ownership.elsewhere(kube, stack):
+            note(text)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
         """Bring a stack up with its values; raise CommandError when it is not as declared.
@@ -95,6 +94,8 @@ class Helm:
                 raise CommandError(f"nothing was changed, and {failure}")
             return False
         if owner is None:
+            if text := ownership.elsewhere(kube, stack):
+                note(text)
             # Helm needs the namespace for its own records, as the release's own.
             namespace = next(item for item in objects if item["kind"] == "Namespace")
             head = {kind: {**namespace["metadata"].get(kind, {}), **of} for kind, of in helm_marks(stack).items()}
@@ -125,6 +126,7 @@ class Helm:
                 raise CommandError(_why(failure, kube, stack))
             hold.require()
             prune(kube, live.gone)
+            require_there(kube, objects)
         if owner is not None and owner.release and owner.release != release_of(stack):
             note(f"release {owner.release[0]} is {release_of(stack)[0]} now.")
         if owner is not None and owner.engine == "pulumi":
@@ -234,13 +236,6 @@ def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> b
         return False
     files = {str(path.relative_to(chart)): path.read_bytes() for path in (chart / "templates").rglob("*.*")}
     return same_head and same_values and templates == files and config == json.loads(json.dumps(values))
-
-
-def patience(objects: Sequence[KubernetesObject]) -> int:
-    """Return how many seconds an `up` may take: each workload rolls pod by pod, and big models load slowly."""
-    every = workloads(objects).values()
-    longest = max((one.most * ((one.start_seconds or 0) + one.stop_seconds) for one in every), default=0)
-    return max(_LEAST_SECONDS, _MARGIN_SECONDS + longest)
 
 
 def _values(stack: Stack, lock: ImagesLock) -> dict[str, Any]:

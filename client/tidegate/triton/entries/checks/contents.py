@@ -202,10 +202,11 @@ class _Comparison:
                 yield warning(what, f"input[{number}].dims", why, f"write {_written(own.dims)}")
         (answer,) = self.reading.outputs
         classifier = "true" in (_parameter(self.config, "is_classifier"), _parameter(self.config, "output_class"))
-        classes = answer.dims[0] if classifier and _parameter(self.config, "predict_proba") == "true" else 1
+        proba = classifier and _parameter(self.config, "predict_proba") == "true"
+        classes = answer.dims[0] if proba else 1
         for number, said in enumerate(self.config.output):
             # Of two classes, releases differ in whether they give one probability or both.
-            wrong = said.dims[-1:] != [classes] and not (classifier and classes == 1 and said.dims[-1:] == [2])
+            wrong = said.dims[-1:] != [classes] and not (proba and classes == 1 and said.dims[-1:] == [2])
             if said.name == answer.name and wrong and said.dims and not said.HasField("reshape"):
                 what = f"output '{said.name}' has dims {list(said.dims)}, and the forest gives {classes} a row"
                 yield error(what, f"output[{number}].dims", f"{self.path} says so", f"write {_written((classes,))}")

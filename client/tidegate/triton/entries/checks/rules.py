@@ -94,7 +94,7 @@ def _fil(config: Any) -> Iterator[Finding]:
             if len(tensor.dims) != (rank := 1 if config.max_batch_size > 0 else 2):
                 what, do = f"{said} has {len(tensor.dims)} dims", f"write {rank}"
                 yield error(what, f"{where}.dims", "FIL takes and gives rows of numbers", do)
-        if tensors and all(tensor.name in names[1:] for tensor in tensors):
+        if all(tensor.name in names[1:] for tensor in tensors):
             yield error(f"the {side} {names[0]} is not declared", side, "FIL needs it", f"declare {names[0]}")
     if config.max_batch_size == 0:
         what = "max_batch_size is 0, so that the rows stand in dims"

@@ -1,7 +1,7 @@
 """Servers of the kind `triton`, NVIDIA's Triton: the settings of its process."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -126,6 +126,8 @@ class TritonSettings(ContainerVariables):
 
 class TritonServer(Server):
     """One logical Triton inference server: a model repository and the pools that serve it."""
+
+    bound_to_image: ClassVar[str] = "TensorRT plans, TensorRT-LLM engines, packed Python environments and own backends"
 
     kind: Literal["triton"] = "triton"
     """Kind of the server."""

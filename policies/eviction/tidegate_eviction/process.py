@@ -78,7 +78,7 @@ class EvictionPolicy:
         for folder in (options.control, options.state):
             folder.mkdir(parents=True, exist_ok=True)
         secret = kept_secret(options.control / Path(eviction_process.CONTROL_SECRET_FILE).name)
-        callers = Callers(options.cluster, options.state)
+        self._callers = callers = Callers(options.cluster, options.state)
         await callers.start()
         self._footprints.read()
         self.settings.start()
@@ -193,8 +193,8 @@ class EvictionPolicy:
             service, settings = self.service, self.settings
             return Snapshot(
                 service.listing(), service.counts, service.reading, KINDS[service.settings.kind].memory_sources,
-                self.driver.is_up, service.residency.leases, service.named_models, settings.generation,
-                settings.failures, settings.last_error, service.residency.load_seconds,
+                self.driver.is_up, self._callers.keys.known, service.residency.leases, service.named_models,
+                settings.generation, settings.failures, settings.last_error, service.residency.load_seconds,
                 None if service.stager is None else service.stager.told(),
             )  # fmt: skip
 

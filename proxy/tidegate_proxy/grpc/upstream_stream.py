@@ -17,10 +17,11 @@ from ..mirror import MirroredRequest
 from ..pools import Pool
 from ..problems import Problem
 from ..residency.leases import Lease
+from ..telemetry.records import CLIENT_LEFT
 from ..telemetry.traces import Span, parent
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
 from .proxy_call import GrpcContext
-from .response import CALL_BYTES, CallerStream
+from .response import CALL_BYTES, CANCELLED, CallerStream
 from .stream_errors import StreamErrors
 from .upstreams import UpstreamConnection, first_headers, send_mirrored
 
@@ -91,8 +92,9 @@ class UpstreamRequest:
             if shared.meter.most_callers:
                 principal = forwarding.grant.identity.principal
                 shared.meter.called(principal.name, principal.source, "grpc", code)
-        weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
-        is_logged = shared.call_log.wants(weight, monotonic(), called, seconds, waited)
+        # As HTTP would have it, for the log's sampling.
+        weight = 500 if code in _GRAVE else CLIENT_LEFT if code == CANCELLED else 400 if code else 200
+        is_logged = shared.call_log.wants(weight, monotonic(), called, seconds, waited, forwarding is None)
         span = self.span()
         if not is_logged and (span is None or not span.sampled):
             return

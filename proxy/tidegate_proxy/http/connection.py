@@ -286,7 +286,8 @@ class ClientConnection(Closing):
             return
         if len(headers) > MOST_HEADERS:
             raise too_long_a_head()
-        target = self._server.targets[self._url]
+        targets = self._server.targets
+        target = targets.get(self._url) or targets.understand(self._url, not self.is_unknown)
         request: _Request
         if target is None:
             request, length, chunked = request_of(

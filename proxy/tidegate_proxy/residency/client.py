@@ -20,6 +20,7 @@ from ..upstream.request import Answer, NoAnswerError, send
 ASKING: ContextVar[tuple[bytes, bytes]] = ContextVar("asking", default=(b"", b""))
 """The id of the request that a lease is asked for, and its `traceparent`: of the first of those that want the same."""
 _REASONS = lease.REASONS_HEADER.encode()
+_NOT_LET_IN = 401, 403
 _FOR = b"x-request-id", b"traceparent"
 log = logging.getLogger(__name__)
 _answers: TypeAdapter[lease.Answer] = TypeAdapter(lease.Answer)
@@ -181,5 +182,7 @@ class LeaseClient:
 
 
 def _unreadable(answer: Answer) -> PolicyError:
+    if answer.status in _NOT_LET_IN:
+        return PolicyError(f"it does not accept this proxy's token ({answer.status}): its log says why")
     said: Any = answer.body[:200].decode(errors="replace")
     return PolicyError(f"it answers {answer.status} {said!r}, which is no message of the lease API")

@@ -19,6 +19,7 @@ from .service import EvictionService
 
 BODY_BYTES = 8 << 20  # The largest message: a renewal of ten thousand models is a tenth of it.
 ACQUIRES_A_SECOND = 20  # So many leases that were not granted at once are logged; the others are counted.
+REFUSALS_A_SECOND = 1  # Likewise of messages that were refused for their credential.
 MOST_ID = 128  # Characters of a request's id: docs/proxy-api.md.
 Asked = TypeVar("Asked", lease.Acquire, lease.Renew, lease.Release)
 log = logging.getLogger(__name__)
@@ -27,14 +28,18 @@ log = logging.getLogger(__name__)
 def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
     """Return the HTTP application by which proxies acquire, renew and release leases."""
     app = FastAPI(title="Tidegate eviction policy: leases", openapi_url=None, redirect_slashes=False)
-    lines = LinesASecond(ACQUIRES_A_SECOND)
+    lines, refusals = LinesASecond(ACQUIRES_A_SECOND), LinesASecond(REFUSALS_A_SECOND)
 
     @app.exception_handler(HTTPException)
     async def wrong(_: Request, error: HTTPException) -> Response:
         return JSONResponse({"why": error.detail}, error.status_code)
 
     @app.exception_handler(NotLetInError)
-    async def not_let_in(_: Request, error: NotLetInError) -> Response:
+    async def not_let_in(request: Request, error: NotLetInError) -> Response:
+        service.counts.totals["refused_messages"].inc()
+        if refusals.wants(monotonic()):
+            said = {"event": "lease-refused", "why": str(error), **refusals.left_out()}
+            log.warning("a message from %s was refused", request.client and request.client.host, extra={"said": said})
         headers = {"www-authenticate": "Bearer"} if error.status == 401 else None
         return JSONResponse({"why": str(error)}, error.status, headers)
 

@@ -86,7 +86,9 @@ MESSAGES: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-async def test_without_a_right_token_no_message_is_taken_and_nothing_changes(tmp_path: Path, message: str) -> None:
+async def test_without_a_right_token_no_message_is_taken_and_nothing_changes(
+    tmp_path: Path, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
     method, path, said = MESSAGES[message]
     async with over_the_wire(tmp_path, StandIn({"a": MIB, "b": MIB}), lease_seconds=60) as (policy, wire):
         _, _, granted = await wire.acquire("a")
@@ -101,6 +103,10 @@ async def test_without_a_right_token_no_message_is_taken_and_nothing_changes(tmp
                 assert answer.headers["www-authenticate"] == "Bearer"
                 assert not value or len(value) < 20 or value[7:] not in text
         assert policy.service.residency.leases == 1
+        assert policy.counted("refused_messages_total") == len(WRONG)
+        lines = [each.__dict__["said"] for each in caplog.records if "was refused" in each.message]
+        assert 1 <= len(lines) < len(WRONG), "a flood of strangers must not become a flood of lines"
+        assert {each["event"] for each in lines} == {"lease-refused"}
         assert "b" not in policy.triton.did("load")
         assert policy.triton.did("unload") == []
 
@@ -192,6 +198,17 @@ async def test_a_restart_with_the_api_server_away_knows_the_keys_of_before(tmp_p
     assert (await again.identify(f"Bearer {lease_token('p')}")).pod == "p"
     with pytest.raises(NotLetInError):
         await again.identify(f"Bearer {forged()}")
+
+
+@pytest.mark.parametrize(
+    "kept", [b"", b"{", b"5", b"[]", b"{}", b'{"asOf": 1}', b'{"asOf": "x", "keys": {"keys": []}}', b"[" * 100_000,
+             b'{"asOf": 1, "keys": []}', b'{"asOf": 1, "keys": {"keys": [{"kty": "RSA"}]}}', b"\xff"]
+)  # fmt: skip
+async def test_kept_keys_that_are_of_no_use_are_read_anew(tmp_path: Path, fetches: Fetches, kept: bytes) -> None:
+    (tmp_path / "state" / "keys.json").write_bytes(kept)
+    made = await started(tmp_path)
+    assert fetches.number == 1
+    assert (await made.identify(f"Bearer {lease_token('p')}")).pod == "p"
 
 
 async def test_while_the_api_server_is_away_tokens_do_not_end_and_new_ones_are_taken(

@@ -37,20 +37,15 @@ def chat(name: str = "plain", size: int = 0) -> bytes:
 async def test_a_long_body_that_a_server_does_not_take_is_never_told_twice_to_come_again(
     tmp_path: Path, status: int, body: bytes
 ) -> None:
-    """No other replica gets it: each would drop its worker, for everyone."""
-    size, taken = 2 << 20, 1 << 21
-    async with two(tmp_path, says(status, body)) as (here, one, other):
-        here.leads_to(one)
-        await here.look_up()
-        await until(lambda: len(here.pool.replicas) == 1)
+    size = 2 << 20
+    async with served(tmp_path, says(status, body), table=table(MODELS), body_limit_bytes=8 << 20) as here:
         assert (await here.ask(chat(size=size))).status == 503
         for more in (0, 1000):
             reply = await here.ask(chat(size=size + more))
             assert (reply.status, reply.json()["error"]["type"]) == (413, "invalid_request_error")
-        assert not calls(other)
-        one.act = None
-        assert (await here.ask(chat(size=taken))).status == 200
-        one.act = says(status, body)
+        here.replica.act = None
+        assert (await here.ask(chat(size=size))).status == 200
+        here.replica.act = says(status, body)
         assert (await here.ask(chat(size=size))).status == 503, "a server took one since: that was not its length"
 
 

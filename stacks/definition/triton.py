@@ -1,13 +1,16 @@
 """Servers of the kind `triton`, NVIDIA's Triton: the settings of its process."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, Section, Without, form
 from .pools import OnDemand
 from .servers import AzureIdentity, ContainerVariables, SecretVariable, Server, ServerTls
+
+OLDEST_TRITON: Final = "25.06"
+"""The oldest release that Tidegate supports. Before it a cancelled gRPC call can crash Triton."""
 
 
 class LatencyQuantile(Section):

@@ -80,7 +80,7 @@ def test_an_endpoint_for_a_model_that_has_a_pool_alone_is_a_replica_of_that() ->
     assert found["ranker"] == cost(1, 1.0, "USD")  # Triton's: on a seventh of a GPU
     # Two replicas, each spread over two, whichever its versions are.
     assert found["llama"] == cost(4, 7.0, "USD")
-    assert found["planner"] == cost(1, 7.0, "USD")
+    assert found["planner"] == cost(3, 7.0, "USD")  # at the most replicas of its autoscaler
     assert found["phi"] == cost(0, None, "USD")  # on a processor
 
 

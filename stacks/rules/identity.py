@@ -4,7 +4,6 @@ import difflib
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any
 from urllib.parse import urlsplit
 
 from policies.guardrails.rules.credentials import KNOWN
@@ -113,26 +112,6 @@ def names_are_no_credentials(stack: Stack) -> Iterator[Problem]:
 def _is_credential(name: str) -> bool:
     is_known = any(pattern.search(name) for _, pattern in KNOWN)
     return not _UUID.match(name) and (is_known or bool(_KEY.match(name) or _RANDOM.match(name)))
-
-
-@stack_rule("The definition contains no credential")
-def no_value_is_a_credential(stack: Stack) -> Iterator[Problem]:
-    """The definition is in version control, and manifests have its values."""
-    for key, tree in stack.source.tree.items():
-        for path, text in _texts(tree, (key,)):
-            found = next((what for what, pattern in KNOWN if pattern.search(text)), "")
-            # Other rules report those.
-            if found and "access" not in path and "environment" not in path:
-                what = f"this value looks like {found}"
-                yield stack.source.problem(path, what, do="Revoke it, and keep it in a Secret that you name here.")
-
-
-def _texts(tree: Any, path: PathInTree) -> Iterator[tuple[PathInTree, str]]:
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    for key, value in items:
-        yield from _texts(value, (*path, key))
-    if isinstance(tree, str):
-        yield path, tree
 
 
 @stack_rule("An access rule grants something", "advisory")

@@ -126,7 +126,7 @@ def test_a_right_that_is_missing_is_shown_once_when_a_lease_is_renewed_and_given
     monkeypatch.setattr(lease, "_ASKED_AGAIN_AFTER", 0.01)
     server: Any = Forbidding()
     with lease.held(server, "ns") as hold:
-        assert soon(lambda: hold.failures)
+        assert soon(lambda: bool(hold.failures))
         assert soon(lambda: "cannot replace" in hold.failures[0])
     shown = capsys.readouterr().err
     assert shown.count("cannot replace") == 1

@@ -18,7 +18,7 @@ from stacks.validate import read_definition
 
 from . import output
 from .changes.compare import ObjectChange, compare
-from .changes.names import by_their_place, place_of, renamings, under_names_of_now
+from .changes.names import by_their_place, hints, place_of, renamings, under_names_of_now
 from .changes.page import code, failed_page, page
 from .changes.report import report, terminal_summary, total
 from .changes.revision import NothingToCompare, rendering_of
@@ -88,6 +88,7 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
         for name in comparison.changes
         for line in renamings(comparison.before[name] or (), comparison.after[name] or ())
     ]
+    moves += dict.fromkeys(hints(comparison.before, comparison.after))
     for line in moves:
         note(line)
     seen.notes = (*comparison.notes, *moves)
@@ -194,7 +195,12 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
     rendering = _rendered(definition, stacks)
     texts = under_names_of_now(texts, definition.stacks)
     texts = by_their_place(texts, lambda files: place_of(parsed(files)), definition.stacks)
-    changes = changes_since(texts, rendering, () if wanted.only else texts)
+    # What is no longer described stays in its cluster, so none of its objects changes.
+    described = {stack.name for stack in definition.stacks}
+    changes = {
+        name: found if name in described else ()
+        for name, found in changes_since(texts, rendering, () if wanted.only else texts).items()
+    }
     before = {name: parsed(texts[name]) if name in texts else None for name in {**changes, **texts}}
     after = {item.stack: item.objects for item in rendering}
     if lost := [

@@ -338,6 +338,8 @@ def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload], wi
                 what = "NOTHING SERVES ANY LONGER"
             elif workload.most < before.most:
                 what = "the last ones end" + (", and what they held in memory is cold" if workload.pool else "")
+            if workload.least == 0 < before.least and workload.most:
+                what, grave = f"{what}; WITHOUT CALLS NO POD RUNS, and the first callers wait for one", True
             if workload.least == 1 < before.least:
                 what, grave = f"{what}; CALLS FAIL while the only pod restarts or its node fails", True
             yield Notice(workload.kind, workload.name, f"{before.pods} → {workload.pods}: {what}", grave)

@@ -91,7 +91,8 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
     allowed += _both_ways(was.waivers, now.waivers, _waives, lambda found: [_waiver_in_words(each) for each in found])
     demanded += _both_ways(was.held(there), now.held(there), _holds_back, lambda found: [*map(_held_in_words, found)])
     gone = (
-        _Right.in_words(who, action, models) for who, action, models in _by_caller(now.rights, was.rights, now.models)
+        f"no longer lets {who} {action}: {_listed(models)}"
+        for who, action, models in _by_caller(now.rights, was.rights, now.models)
     )
     return PermissionChange(
         weaker=tuple(
@@ -598,11 +599,6 @@ class _Right(NamedTuple):
             and _is_within(other.server, self.server)
             and _is_within(other.model, self.model)
         )
-
-    @staticmethod
-    def in_words(who: str, action: str, models: Sequence[tuple[str, str]]) -> str:
-        """Return the sentence about a loss."""
-        return f"no longer lets {who} {action}: {_listed(models)}"
 
 
 def _by_caller(

@@ -94,7 +94,7 @@ def from_status(status: int, what: str, where: str, why: str = "") -> TidegateEr
 @contextmanager
 def translated(what: str, where: str) -> Iterator[None]:
     """Turn whatever MLflow's client raises into one of our errors, which says what was being done and where."""
-    from mlflow.exceptions import MlflowException
+    from mlflow.exceptions import MlflowException, RestException
     from requests import HTTPError, RequestException
 
     try:
@@ -108,7 +108,11 @@ def translated(what: str, where: str) -> Iterator[None]:
             if tried := _TRIED.search(error.message):
                 raise from_status(int(tried[1]), what, where) from None
             raise unreachable(what, where, error.message) from None
-        raise from_status(status, what, where, error.message) from None
+        if isinstance(error, RestException) or "API request to" in error.message:
+            raise from_status(status, what, where, error.message) from None
+        # The client itself refused: no server answered that status.
+        kind, do = _STATUSES.get(status, (UsageError if status < 500 else UnreachableError, ""))
+        raise kind(what, where=where, why=scrubbed(error.message), do=do) from None
     except (RequestException, ConnectionError, TimeoutError) as error:
         raise unreachable(what, where, str(error)) from None
     except ValueError as error:

@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -92,9 +92,10 @@ class HealthCheck:
 
     def further(self) -> list[str]:
         """Return what else is known about why it is not well."""
-        with suppress(CommandError):
+        try:
             return health.warnings(self.kubectl, self.target)
-        return []
+        except CommandError as error:
+            return [f"its events cannot be read: {shortened(' '.join(str(error).split()), _LONGEST)}"]
 
 
 def await_health(look: HealthCheck, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:

@@ -217,7 +217,7 @@ def test_a_cluster_that_cannot_be_asked_is_not_well() -> None:
 
     look = HealthCheck(settings(), Gone(), TARGET)
     assert look.lacking() == ["the workloads cannot be looked at: the cluster there cannot be reached"]
-    assert look.further() == []
+    assert look.further() == ["its events cannot be read: the cluster there cannot be reached"]
 
 
 # ---- probe request and alerts, against a real server ----

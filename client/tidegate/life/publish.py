@@ -265,7 +265,7 @@ class _Run:
             if not isinstance(error, TidegateError | OSError):
                 self.context.tell("\n    ".join([what, *more]))
                 raise
-            do, why = "run the same command again: it goes on from there", plain(error)
+            do, why = "run the same command again", plain(error)
             if isinstance(error, TidegateError):
                 do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # it stands at the end, once
             kind = type(error) if isinstance(error, BusyError | IntegrityError) else UnfinishedError

@@ -130,7 +130,7 @@ class PublishedRepository(Repository):
             there = sum(status.st_size for _, status in staging.walk(folder))
             if (missing := size - there) > (free := shutil.disk_usage(folder).free):
                 what = f"version {number} of model {model} needs {missing} bytes more, and {free} are free"
-                do = f"{self.room}, then run the same command again: it goes on from here"
+                do = f"{self.room}, then run the same command again"
                 raise UnfinishedError(what, where=folder, do=do)
             return folder
 

@@ -50,7 +50,9 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
                 f"no GPU has the compute capability '{key}'", where, "Triton looks for 8.0 or 9.0", "write one"
             )
         for version in served(entry):
-            yield from _needed(paths, f"the model for compute capability {key}", where, str(version), name)
+            yield from _needed(
+                paths, f"the model for compute capability {key}", where, str(version), name, whole_folder=True
+            )
     backend = resolved(entry).name
     if backend == "python" and ENVIRONMENT in config.parameters:
         where = f'parameters["{ENVIRONMENT}"].string_value'
@@ -101,10 +103,14 @@ def _wrong_texts(content: bytes, count: int) -> str:
     return "" if found == count else f"has {found} texts, and its dims are of {count}"
 
 
-def _needed(paths: Any, said: str, where: str, folder: str, name: str) -> Iterator[Finding]:
+def _needed(
+    paths: Any, said: str, where: str, folder: str, name: str, *, whole_folder: bool = False
+) -> Iterator[Finding]:
     path = below(folder, name)
     if path is None:
         yield _outside(said, where, name)
+    elif path not in paths and _is_folder(paths, path) and not whole_folder:
+        yield error(f"{said}: {path} is a folder", where, "Triton ends over it", "name a file")
     elif path not in paths and not _is_folder(paths, path):
         near = {posixpath.relpath(each, folder or "."): each for each in paths if posixpath.dirname(each) == folder}
         yield error(f"{said}: there is no file {path}", where, do=meant(name, near, "put it there"))
@@ -171,7 +177,7 @@ def _environment(entry: Entry, paths: Any, where: str, value: str) -> Iterator[F
 def _on_the_server(entry: Entry, paths: Any, key: str, where: str, value: str) -> Iterator[Finding]:
     own = f"{REPOSITORY_ROOT}/{entry.name}/"
     if value.startswith(own):
-        yield from _needed(paths, key, where, "", value.removeprefix(own))
+        yield from _needed(paths, key, where, "", value.removeprefix(own), whole_folder=True)
     elif value.startswith("/"):
         yield _outside(key, where, value)
 

@@ -32,6 +32,9 @@ def check(_entry: Entry, config: Any) -> Iterator[Finding]:
         for name, count in Counter(tensor.name for tensor in tensors if tensor.name).items():
             if count > 1:
                 what = f"the {side} '{name}' stands {count} times"
+                if sum(bool(getattr(each, "label_filename", "")) for each in tensors if each.name == name) > 1:
+                    yield error(what, f"{side}[{last[name]}]", "Triton takes labels once", "keep one of them")
+                    continue
                 yield warning(what, f"{side}[{last[name]}]", "Triton goes by the first", "keep one of them")
     size, tensors = config.max_batch_size, [*config.input, *config.output]
     if size > 1 and len(tensors) > 1 and all(len(one.dims) > 1 and one.dims[0] == size for one in tensors):

@@ -54,14 +54,16 @@ class GpuPlacement(pulumi.ComponentResource):
         self.register_outputs({})
 
     def node_selector(self, more: Labels) -> dict[str, Any] | None:
-        """Return the labels that the node must carry: those of the device, and more."""
+        """Return the labels that the node must carry: those of the device, and more.
+
+        A claim needs none. Its own selectors choose the device, and GPU Feature Discovery may not run.
+        """
         args = self._args
         return merged(
             more,
             of_kind(args, MigPlacement, _mig_selector),
             of_kind(args, WholeGpuPlacement, lambda gpu: _product(gpu.product)),
             of_kind(args, SharedGpuPlacement, _shared_selector),
-            of_kind(args, DraPlacement, lambda claim: _product(claim.product)),
         )
 
     def tolerations(self, more: Sequence[Toleration]) -> list[k8s.core.v1.TolerationArgs] | None:
@@ -128,14 +130,11 @@ class GpuPlacement(pulumi.ComponentResource):
 
 def _mig_selector(mig: MigPlacement) -> dict[str, Any] | None:
     why = "product is needed: with MIG strategy single only its label tells profiles apart"
-    return merged(
-        # With strategy single the resource is nvidia.com/gpu: only the product's label tells the profile.
-        if_true(
-            equals(mig.strategy, "single"),
-            lambda: {PRODUCT: f"{needed(mig.product, why)}-MIG-{mig.profile}"},
-            lambda: _product(mig.product),
-        ),
-        {MIG_STRATEGY: mig.strategy, "nvidia.com/mig.config.state": "success"},
+    # With strategy mixed the resource names the profile. With single it is nvidia.com/gpu, and only labels tell.
+    return if_true(
+        equals(mig.strategy, "single"),
+        lambda: {PRODUCT: f"{needed(mig.product, why)}-MIG-{mig.profile}", MIG_STRATEGY: "single"},
+        lambda: _product(mig.product),
     )
 
 

@@ -12,12 +12,11 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction, eviction_process
 
 from stacks.definition.models import Model
-from stacks.definition.placement import CpuPlacement, DraPlacement, MigPlacement
+from stacks.definition.placement import CpuPlacement
 from stacks.definition.pools import OnDemand
 
 from . import pods, staging
 from .args import PoolArgs, PoolContext
-from .gpu_placement import models_share
 from .values import either, if_true, in_bytes, joined, json_text, listed, needed, of_kind, picked, share_of, when
 
 Tree = dict[str, Any]
@@ -44,7 +43,7 @@ def _settings(
         "repository": repository,
         "staging": when(loading.staging, staging.settings),
         "grpcTls": grpc_tls,
-        "capacityBytes": either(loading.capacity, in_bytes, lambda: _of_slice(args, loading)),
+        "capacityBytes": either(loading.capacity, in_bytes, lambda: _of_memory(args, loading)),
         "idleSeconds": loading.idle_seconds,
         "leaseSeconds": loading.lease_seconds,
         "waitSeconds": loading.wait_seconds,
@@ -58,23 +57,11 @@ def _settings(
     }
 
 
-def _of_slice(args: PoolArgs, loading: OnDemand) -> int:
-    """Return what models may take of a MIG slice, or of the memory without a GPU; else nothing tells how much it is."""
-    why = "capacity is needed where no MIG profile tells how much memory there is"
+def _of_memory(args: PoolArgs, loading: OnDemand) -> int:
+    """Return what models may take of the memory without a GPU; nothing tells how much a device has."""
+    why = "capacity is needed on a GPU: the bytes that models may take on each replica"
     by_memory = partial(share_of, args.resources.memory, *eviction.MODELS_SHARE, without=args.shared_memory)
-    return of_kind(
-        args.placement,
-        MigPlacement,
-        lambda mig: models_share(mig.profile),
-        lambda: of_kind(
-            args.placement,
-            DraPlacement,
-            lambda claim: models_share(needed(claim.profile, why)),
-            lambda: of_kind(
-                args.placement, CpuPlacement, lambda _: by_memory(), lambda: in_bytes(needed(loading.capacity, why))
-            ),
-        ),
-    )
+    return of_kind(args.placement, CpuPlacement, lambda _: by_memory(), lambda: in_bytes(needed(loading.capacity, why)))
 
 
 def _model(model: Model, command: list[str] | None) -> Tree:

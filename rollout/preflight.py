@@ -190,9 +190,13 @@ class _Cluster:
         """Yield which nodes with GPUs are not there as the definition tells of them."""
         nodes, pools = self._all("Node"), [pool for _, _, pool in stack.pools()]
         seen = [_seen(node, self._all("ResourceSlice")) for node in nodes]
-        for group in stack.data_plane.gpus if nodes else ():
-            wanted, *slices = nodes_of_group("node", group, pools)
-            asked = replace(_seen(wanted, slices), product=group.product)
+        groups = [(group, [*nodes_of_group("node", group, pools)]) for group in stack.data_plane.gpus]
+        wanted = [(group, replace(_seen(node, slices), product=group.product)) for group, (node, *slices) in groups]
+        for group, asked in wanted if nodes else ():
+            if _devices_of(group.product, ((1, one) for one in seen)) == _devices_of(
+                group.product, ((group.nodes, one) for group, one in wanted)
+            ):
+                continue  # the same devices, told of in other groups
             others = [one for one in seen if one.product == group.product and not one.gives(asked, group.per_node)]
             if (there := sum(one.gives(asked, group.per_node) for one in seen)) >= group.nodes:
                 continue
@@ -227,6 +231,15 @@ class _Seen:
     def __str__(self) -> str:
         """Its devices."""
         return ", ".join(f"{count} × {name}" for name, count in self.devices.items()) or "no device"
+
+
+def _devices_of(product: str, nodes: Iterable[tuple[int, _Seen]]) -> Counter[str]:
+    """Count the devices of a product on so many nodes of each kind."""
+    found = Counter[str]()
+    for many, one in nodes:
+        if one.product == product:
+            found.update({name: many * count for name, count in one.devices.items()})
+    return found
 
 
 def _seen(node: Tree, slices: Iterable[Tree]) -> _Seen:

@@ -5,7 +5,8 @@ rely on (`relies_on`), so a pod that selects anything else stays Pending here as
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from stacks.definition import DataPlane
@@ -23,6 +24,8 @@ from stacks.stack import Stack
 
 KubernetesObject = dict[str, Any]
 Labels = Mapping[str, str]
+Layouts = Sequence[tuple[int, Mapping[str, int]]]
+"""How many GPUs of a node are cut into which slices each."""
 
 GPU = "nvidia.com/gpu"
 PRODUCT = f"{GPU}.product"
@@ -61,16 +64,26 @@ def mig_mixed(
     name: str, product: str, gpus: int, slices: Mapping[str, int], *, labels: Labels | None = None
 ) -> KubernetesObject:
     """Return a node with MIG strategy mixed; `slices` are those of each GPU: profile → how many."""
-    devices = {f"nvidia.com/mig-{profile}": gpus * count for profile, count in slices.items()}
-    return _gpu_node(name, gpus, {GPU: 0, **devices}, {PRODUCT: product, **_mig("mixed"), **(labels or {})})
+    return mig_layouts(name, product, gpus, [(gpus, slices)], labels=labels)
+
+
+def mig_layouts(
+    name: str, product: str, gpus: int, layouts: Layouts, *, labels: Labels | None = None
+) -> KubernetesObject:
+    """Return a node with MIG strategy mixed, on which so many GPUs are cut into these slices each, and others whole."""
+    devices = Counter({GPU: gpus - sum(count for count, _ in layouts)})
+    for cut, slices in layouts:
+        for profile, count in slices.items():
+            devices[f"nvidia.com/mig-{profile.replace('+', '.')}"] += cut * count
+    return _gpu_node(name, gpus, devices, {PRODUCT: product, **_mig("mixed"), **(labels or {})})
 
 
 def mig_single(
-    name: str, product: str, gpus: int, profile: str, per_gpu: int, *, labels: Labels | None = None
+    name: str, product: str, gpus: int, profile: str, slices: int, *, labels: Labels | None = None
 ) -> KubernetesObject:
-    """Return a node with MIG strategy single: every slice has the same profile and is called nvidia.com/gpu."""
-    found = {PRODUCT: f"{product}-MIG-{profile}", **_mig("single"), **(labels or {})}
-    return _gpu_node(name, gpus, {GPU: gpus * per_gpu}, found)
+    """Return a node with so many slices of MIG strategy single: of one profile, and each called nvidia.com/gpu."""
+    found = {PRODUCT: f"{product}-MIG-{profile.replace('+', '.')}", **_mig("single"), **(labels or {})}
+    return _gpu_node(name, gpus, {GPU: slices}, found)
 
 
 def time_sliced(
@@ -92,22 +105,23 @@ def time_sliced(
 
 
 def by_dra(
-    name: str, product: str, gpus: int, slices: Mapping[str, int] | None = None, *, labels: Labels | None = None
+    name: str, product: str, gpus: int, layouts: Layouts = (), *, labels: Labels | None = None
 ) -> list[KubernetesObject]:
     """Return a node whose GPUs, whole or cut, are handed out by Dynamic Resource Allocation, and its ResourceSlice."""
     return [
         _gpu_node(name, gpus, {}, {PRODUCT: product, **(labels or {})}),
-        resource_slice(name, product, gpus, slices),
+        resource_slice(name, product, gpus, layouts),
     ]
 
 
-def resource_slice(name: str, product: str, gpus: int, slices: Mapping[str, int] | None = None) -> KubernetesObject:
+def resource_slice(name: str, product: str, gpus: int, layouts: Layouts = ()) -> KubernetesObject:
     """Return the ResourceSlice by which the driver on a node tells of its devices."""
     devices = []
-    for gpu in range(gpus):
-        if slices is None:
-            devices.append(_device(f"gpu-{gpu}", product, {"type": {"string": "gpu"}}))
-        for profile, count in (slices or {}).items():
+    cuts = [slices for count, slices in layouts for _ in range(count)]
+    for gpu in range(len(cuts), gpus):
+        devices.append(_device(f"gpu-{gpu}", product, {"type": {"string": "gpu"}}))
+    for gpu, slices in enumerate(cuts):
+        for profile, count in slices.items():
             mig = {"type": {"string": "mig"}, "profile": {"string": profile}, "parentUUID": {"string": f"GPU-{gpu}"}}
             stem = f"gpu-{gpu}-mig-{re.sub('[^a-z0-9]', '-', profile)}"
             devices += [_device(f"{stem}-{number}", product, mig) for number in range(count)]
@@ -189,14 +203,14 @@ def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = (), *, most: int = 100)
 def nodes_of_group(name: str, group: GpuNodes, pools: Iterable[Pool]) -> Iterator[KubernetesObject]:
     """Yield one node of a group, and its ResourceSlice if pools claim its devices.
 
-    They carry what the placements of these pools rely on; without such pools, what hands the group's devices out.
+    They carry what the placements of these pools rely on; without such pools, what usual programs publish.
     """
     product, kinds = group.product, {kind for kind, _ in inventory([group])}
     theirs = [pool for pool in pools if getattr(pool.placement, "product", None) in (None, product)]
     labels = _asked_for(pool for pool in theirs if not isinstance(pool.placement, CpuPlacement))
     placements = [pool.placement for pool in theirs if device(pool.placement) in kinds]
-    by_claims = group.mig is not None and group.mig.strategy == "dra"
-    programs = frozenset[str]().union(*map(relies_on, placements)) or {DRA_DRIVER if by_claims else PLUGIN}
+    usual = {DRA_DRIVER} if group.strategy == "dra" else {PLUGIN, DISCOVERY}
+    programs = frozenset[str]().union(*map(relies_on, placements)) or usual
     renamed = all(item.renamed for item in placements if isinstance(item, SharedGpuPlacement))
     yield from published(_complete(name, group, renamed, labels), programs)
 
@@ -204,13 +218,17 @@ def nodes_of_group(name: str, group: GpuNodes, pools: Iterable[Pool]) -> Iterato
 def _complete(name: str, group: GpuNodes, renamed: bool, labels: Labels) -> Iterator[KubernetesObject]:
     """Yield a node of a group with all that NVIDIA's programs publish of it."""
     product, gpus = group.product, group.per_node
-    if group.mig is not None and group.mig.strategy == "dra":
-        yield from by_dra(name, product, gpus, group.mig.slices, labels=labels)
-    elif group.mig is not None and group.mig.strategy == "single":
-        ((profile, count),) = group.mig.slices.items()
-        yield mig_single(name, product, gpus, profile, count, labels=labels)
-    elif group.mig is not None:
-        yield mig_mixed(name, product, gpus, group.mig.slices, labels=labels)
+    layouts = [(count, layout.slices) for count, layout in group.layouts]
+    if group.strategy == "dra":
+        yield from by_dra(name, product, gpus, layouts, labels=labels)
+    elif group.strategy == "single":
+        found = Counter[str]()
+        for count, slices in layouts:
+            found.update({profile: count * each for profile, each in slices.items()})
+        ((profile, total),) = found.items()
+        yield mig_single(name, product, gpus, profile, total, labels=labels)
+    elif group.strategy == "mixed":
+        yield mig_layouts(name, product, gpus, layouts, labels=labels)
     elif (sharing := group.sharing) is not None:
         yield time_sliced(name, product, gpus, sharing.replicas, kind=sharing.kind, renamed=renamed, labels=labels)
     else:

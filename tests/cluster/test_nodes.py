@@ -37,7 +37,7 @@ def labels(node: Node) -> dict[str, str]:
             {"gpu.product": A100, "mig.strategy": "mixed", "mig.config.state": "success"},
         ),
         (
-            mig_single("n", H100, 8, "1g.10gb", 7),  # only the label tells a slice from a whole GPU
+            mig_single("n", H100, 8, "1g.10gb", 56),  # only the label tells a slice from a whole GPU
             {"nvidia.com/gpu": 56},
             {"gpu.product": f"{H100}-MIG-1g.10gb", "mig.strategy": "single"},
         ),

@@ -48,6 +48,10 @@ $(if $(wildcard $(ROOT)/requirements/install.py),,$(error TIDEGATE=$(TIDEGATE) i
 $(foreach goal,$(filter $(OF_THE_PROGRAM),$(MAKECMDGOALS)),$(error make $(goal) is about Tidegate itself: run it in a checkout of it))
 # No folder of the platform is taken for one of the program's packages.
 export PYTHONSAFEPATH := 1
+# A Pulumi that this make starts runs this program; a plain `pulumi up` runs the one that .tidegate links to.
+export TIDEGATE_PROGRAM := $(ROOT)
+# The link is to the pinned program: another one that TIDEGATE=<folder> names for one command leaves it as it is.
+NO_LINK = $(if $(filter file,$(origin TIDEGATE)),false,[ -e .tidegate ])
 endif
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
@@ -332,7 +336,7 @@ NEEDS_PYTHON = $(if $(shell command -v '$(PYTHON)'),,echo 'Tidegate needs Python
 .run .test:
 	@$(NEEDS_PYTHON)
 	@$(PYTHON) '$(ROOT)/requirements/install.py' $(subst .,,$@)
-	@$(if $(TIDEGATE),ln -sfn '$(ROOT)' .tidegate)
+	@$(if $(TIDEGATE),$(NO_LINK) || ln -sfn '$(ROOT)' .tidegate)
 
 # What a preview compares a platform with: its base, rendered by the program that the base pins.
 .PHONY: .rendering

@@ -1,18 +1,23 @@
-"""Traffic as the logs of proxies and eviction policies tell it: one JSON object a line, whatever stands before it."""
+"""Traffic in the logs of proxies and eviction policies, however a collector has wrapped their lines."""
 
+import csv
 import gzip
+import io
 import json
+import re
 import shlex
 import zlib
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from glob import glob
 from pathlib import Path
 from typing import Any
 
+from tidegate_contracts.log_fields import FIELDS
 from tidegate_eviction.simulate.trace import shown
 
 from stacks.command import WRONG_INPUT, CommandError
@@ -20,78 +25,225 @@ from stacks.problems import count_of, counted, escaped, shortened
 
 from .trace import Calls, Measured, Recording, no_calls
 
-_PIECE = 1 << 20  # Bytes of a file after which it is told how far they are.
-_CALL, _POLICY = '"tidegate_proxy.calls"', '"tidegate_eviction.events"'  # The loggers.
+_PIECE = 1 << 20  # Bytes of a file after which the progress bar moves.
+_CALL, _EVENT = "tidegate_proxy.calls", "tidegate_eviction.events"  # The loggers.
+_LOGGERS = re.compile(f"{re.escape(_CALL)}|{re.escape(_EVENT)}")
+_BEGIN = re.compile(r'[{\["]')
+_CRI = re.compile(r"^.*?\b(?:stdout|stderr) [PF] ")  # containerd, CRI-O: time, stream, P for a part of a line
+_WRAPPED = "log", "message", "line", "MESSAGE", "textPayload"  # Keys that collectors put a line under.
+_MOST_FAILURES = 64  # Beginnings of JSON tried in one line: a damaged line must not take long.
+_MOST_PARTS = 16  # Parts, of 16 KiB each, into which a container runtime splits a line.
+
+Record = dict[str, Any]
 
 
 @dataclass
-class _Told:
-    """What the lines so far have told. Times are Unix time."""
+class _Logs:
+    """The calls and loads in the lines so far. Times are Unix times, in seconds."""
 
     calls: dict[tuple[str, str], Calls] = field(default_factory=lambda: defaultdict(lambda: array("d")))
     sizes: dict[str, int] = field(default_factory=dict)
     loads: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     work: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    how_many: Counter[str] = field(default_factory=Counter)
+    busy: int = 0
+    alone: int = 0  # Calls of proxies that are older than `calls`.
+    lines: Counter[str] = field(default_factory=Counter)  # Every line, by its kind.
+    unreadable: str = ""  # Where the first line is that names a call or a load and cannot be read.
+    _seen: set[int] = field(default_factory=set)
 
-    def read(self, line: str) -> None:
-        """Take in a line; what is no line of a call or a load is passed over."""
-        if _CALL not in line and _POLICY not in line:
-            return
-        try:
-            said = json.loads(line[line.index("{") :])
-            self._call(said) if _CALL in line else self._event(said)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self.how_many["broken"] += 1
+    def take(self, records: list[Record]) -> int:
+        """Take in the records of a line, except copies; return how many could be read."""
+        kinds: Counter[str] = Counter()
+        for record in records:
+            if (identity := _identity(record)) in self._seen:
+                kinds["copies of other lines"] += 1
+                continue
+            try:
+                self._call(record) if record["logger"] == _CALL else self._event(record)
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+                continue
+            self._seen.add(identity)
+            kinds["of calls" if record["logger"] == _CALL else "of eviction policies"] += 1
+        self.lines += kinds
+        return kinds.total()
 
-    def _call(self, said: dict[str, Any]) -> None:
-        at = datetime.fromisoformat(said["time"]).timestamp()
-        own = said.get("server"), said.get("model")
-        calls = {(server, model): int(n) for server, of in said.get("calls", {}).items() for model, n in of.items()}
-        if not calls and "pool" in said:  # of a proxy that is older than `calls`
+    def _call(self, record: Record) -> None:
+        at = datetime.fromisoformat(record["time"]).timestamp()
+        own = record.get("server"), record.get("model")
+        calls = {(server, model): int(n) for server, of in record.get("calls", {}).items() for model, n in of.items()}
+        alone = not calls and "pool" in record
+        if alone:
             calls[str(own[0]), str(own[1])] = 1
-            self.how_many["alone"] += 1
+        began = at - float(record["seconds"]) if own in calls else at
+        if "status" in record and own in calls:
+            if int(record["status"]) == (0 if record["protocol"] == "grpc" else 200):
+                self.work[str(own[1])].append(at - began - float(record.get("waitedSeconds", 0.0)))
+            self.busy += record.get("problem") == "busy"
+        self.alone += alone
         for key, number in calls.items():
             mine = key == own
-            began = at - float(said["seconds"]) if mine else at
             self.calls[key].extend([began] * mine + [at] * (number - mine))
-        if "status" in said and own in calls:
-            if said["status"] == (0 if said["protocol"] == "grpc" else 200):
-                self.work[str(own[1])].append(float(said["seconds"]) - float(said.get("waitedSeconds", 0.0)))
-            self.how_many["busy"] += said.get("problem") == "busy"
 
-    def _event(self, said: dict[str, Any]) -> None:
-        if said.get("event") == "loaded":
-            self.sizes[said["model"]] = int(said["footprintBytes"])
-            self.loads[said["model"]].append(float(said["seconds"]) - float(said.get("copiedSeconds", 0.0)))
+    def _event(self, record: Record) -> None:
+        if record.get("event") == "loaded":
+            model, size = record["model"], int(record["footprintBytes"])
+            self.loads[model].append(float(record["seconds"]) - float(record.get("copiedSeconds", 0.0)))
+            self.sizes[model] = size
+
+
+@dataclass
+class _File:
+    """Reads the lines of one file."""
+
+    path: Path
+    logs: _Logs
+    _readable: int = 0
+    _number: int = 0
+    _unreadable: str = ""
+    _cut: str = ""  # The beginning of a record that may go on in the next lines.
+    _cut_at: str = ""
+    _parts: int = 0
+
+    def read(self, text: str) -> None:
+        """Take in a line, or all of a file that is one JSON value."""
+        self._number += 1
+        named = len(_LOGGERS.findall(text))
+        if not named:
+            self._goes_on(text)
+            return
+        self._give_up()
+        found = records_in(text)
+        missing = named - self._take(found)
+        where = f"{escaped(str(self.path))}:{self._number}: {_form(text)}"
+        if named == 1 and not found:
+            self._cut, self._cut_at, self._parts = _payload(text), where, 1
+        elif missing > 0:
+            self._cannot_read(missing, where)
+
+    def _take(self, records: list[Record]) -> int:
+        taken = self.logs.take(records)
+        self._readable += taken
+        return taken
+
+    def _goes_on(self, text: str) -> None:
+        """Join a line to the one before it, if a container runtime has split one; else it is another program's."""
+        part = _payload(text)
+        if not self._cut or _object_in(part) is not None:
+            self.logs.lines["of other programs"] += 1
+            return
+        self._cut += part
+        self._parts += 1
+        self.logs.lines["parts of others"] += 1
+        if self._take(records_in(self._cut)):
+            self._cut = ""
+        elif self._parts > _MOST_PARTS:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self._cut:
+            self._cannot_read(1, self._cut_at)
+            self._cut = ""
+
+    def _cannot_read(self, records: int, where: str) -> None:
+        self._unreadable = self._unreadable or where
+        self.logs.unreadable = self.logs.unreadable or where.partition(": ")[0]
+        self.logs.lines["cut or damaged"] += records
+
+    def end(self) -> None:
+        """Finish the file. Raises CommandError if it has calls or loads, and none of them can be read."""
+        self._give_up()
+        if self._unreadable and not self._readable:
+            raise CommandError(
+                f"LOGS: {self._unreadable} wraps calls or loads in a form that Tidegate cannot read. Export the lines "
+                "as text or JSON, for example with `kubectl logs`. Nothing was written.",
+                WRONG_INPUT,
+            )
+
+
+def records_in(text: str) -> list[Record]:
+    """Return the records of proxies and policies in a text: JSON, JSON in strings of JSON, cells of CSV."""
+    found = list(_records(text))
+    if not found and '""' in text:
+        with suppress(csv.Error):  # a cell that is too long, or has a NUL
+            found = [record for cell in next(csv.reader([text]), []) for record in _records(cell)]
+    return list({_identity(each): each for each in found}.values())  # Fluent Bit can keep a line in two forms.
+
+
+def _records(text: str) -> Iterator[Record]:
+    decoder, at, failures = json.JSONDecoder(), 0, 0
+    while failures < _MOST_FAILURES and (begin := _BEGIN.search(text, at)):
+        try:
+            value, at = decoder.raw_decode(text, begin.start())
+        except (ValueError, RecursionError):
+            at = begin.end()
+            failures += 1
+            continue
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, dict) and each.get("logger") in (_CALL, _EVENT):
+                yield each
+            elif isinstance(each, dict | list):
+                waiting += reversed(each.values() if isinstance(each, dict) else each)
+            elif isinstance(each, str) and _LOGGERS.search(each):
+                yield from _records(each)
+
+
+def _identity(record: Record) -> int:
+    """Return a number that is the same for every copy of a record, whatever a collector has added to it."""
+    return hash((record["logger"], str(record.get("time")), *(str(record[key]) for key in FIELDS if key in record)))
+
+
+def _object_in(text: str) -> Record | None:
+    """Return the JSON object at the end of a line, or None if there is none."""
+    try:
+        return json.loads(text[text.index("{") :])  # type: ignore[no-any-return]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _payload(text: str) -> str:
+    """Return what a program wrote, without what a container runtime or a collector put around it."""
+    wrapper = _object_in(text) or {}
+    line = next((wrapper[key] for key in _WRAPPED if key in wrapper), None)
+    return (line if isinstance(line, str) else _CRI.sub("", text)).rstrip("\r\n")
+
+
+def _form(text: str) -> str:
+    """Return the beginning of a line, up to the first field of the record: it shows the form, and no caller."""
+    return f"`{shortened(escaped(re.split('time|logger', text, maxsplit=1)[0]), 60)}…`"
 
 
 def read_logs(words: str) -> Recording:
-    """Return what files tell; `words` are names or patterns, as a shell has them. Raises CommandError."""
-    files, told = _files(words), _Told()
+    """Return the traffic in files; `words` are names or patterns, as a shell has them. Raises CommandError."""
+    files, logs = _files(words), _Logs()
     number = sum(file.stat().st_size // _PIECE + 1 for file in files)
-    for _ in shown(_pieces(files, told), "reading logs", number):
+    for _ in shown(_pieces(files, logs), "reading logs", number):
         pass
-    if not told.calls:
+    read = ", ".join(f"{number:,} {kind}" for kind, number in logs.lines.most_common()) or "none"
+    if not logs.calls:
         raise no_calls(
-            f"{counted(files, 'file')} tell. Calls are logged by proxies whose log level is info, with the logger "
-            "tidegate_proxy.calls"
+            f"{counted(files, 'file')} hold (lines: {read}). Proxies log calls at the level info, with the "
+            f"logger {_CALL}"
         )
-    start = min(min(calls) for calls in told.calls.values() if calls)
-    calls = {key: array("d", (at - start for at in times)) for key, times in told.calls.items()}
+    start = min(min(calls) for calls in logs.calls.values() if calls)
+    calls = {key: array("d", (at - start for at in times)) for key, times in logs.calls.items()}
     measured = {
-        model: Measured(size, _mean(told.loads[model]), _mean(told.work.get(model, [])))
-        for model, size in told.sizes.items()
+        model: Measured(size, _mean(logs.loads[model]), _mean(logs.work.get(model, [])))
+        for model, size in logs.sizes.items()
     }
     lost = []
-    if told.how_many["broken"]:
-        lost.append(f"{count_of(told.how_many['broken'], 'line')} that are no whole JSON")
-    if told.how_many["alone"]:
-        older = (
-            "proxies that do not say for how many calls a line stands (before `calls`): those were at most 5 a second"
+    if logs.unreadable:
+        lost.append(
+            f"{count_of(logs.lines['cut or damaged'], 'line')} of calls or loads that cannot be read, the first at "
+            f"{logs.unreadable}"
         )
-        lost.append(f"what was called besides {count_of(told.how_many['alone'], 'call')} of {older}")
-    return Recording(calls, measured, told.how_many["busy"], lost)
+    if logs.alone:
+        lost.append(
+            f"other calls of proxies that log at most 5 calls a second and no total (before `calls`): {logs.alone:,} "
+            "of theirs are in it"
+        )
+    return Recording(calls, measured, logs.busy, lost, f"Lines in {counted(files, 'file')}: {read}.")
 
 
 def _files(words: str) -> list[Path]:
@@ -112,22 +264,35 @@ def _files(words: str) -> list[Path]:
     return list(files)
 
 
-def _pieces(files: list[Path], told: _Told) -> Iterator[None]:
-    """Read the files line by line, zipped ones too; stop after every piece, so that it can be told how far they are."""
-    for file in files:
-        due = _PIECE
+def _pieces(files: list[Path], logs: _Logs) -> Iterator[None]:
+    """Read the files line by line, zipped ones too; stop after every piece, so that the progress bar moves."""
+    for path in files:
+        due, file = _PIECE, _File(path, logs)
         try:
-            with file.open("rb") as raw:
-                lines: Iterable[bytes] = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
-                for line in lines:
-                    told.read(line.decode("utf-8", "replace"))
+            with path.open("rb") as raw:
+                zipped = raw.peek(2)[:2] == b"\x1f\x8b"
+                plain = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if zipped else raw
+                utf16 = plain.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # PowerShell's `>` writes it.
+                lines = io.TextIOWrapper(plain, "utf-16" if utf16 else "utf-8-sig", "replace")
+                first = next(lines, "")
+                if _is_open(first):
+                    first += lines.read()
+                while first:
+                    file.read(first)
                     while raw.tell() >= due:
                         due += _PIECE
                         yield
+                    first = next(lines, "")
         except (OSError, EOFError, zlib.error) as error:
             why = getattr(error, "strerror", None) or error
-            raise CommandError(f"LOGS: {escaped(str(file))} cannot be read: {why}.") from None
+            raise CommandError(f"LOGS: {escaped(str(path))} cannot be read: {why}.") from None
+        file.end()
         yield
+
+
+def _is_open(line: str) -> bool:
+    """Whether a first line begins a JSON value that goes on below it, as in an export of Grafana or gcloud."""
+    return line.rstrip() in ("[", "{", "[{")
 
 
 def _mean(values: list[float]) -> float:

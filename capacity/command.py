@@ -33,7 +33,8 @@ def write_recorded(sources: Sources, out: Path) -> None:
     """Write the trace, and say what is in it and what is not. Raises CommandError."""
     if bool(sources.prometheus) == bool(sources.logs):
         raise CommandError("Say where from: PROMETHEUS=<url> (HOURS=168), or LOGS=<files>.", WRONG_INPUT)
-    trace, notes = trace_of(_recording(sources))
+    recording = _recording(sources)
+    trace, notes = trace_of(recording)
     out.parent.mkdir(parents=True, exist_ok=True)
     new = out.with_name(f".{out.name}")  # replaced at once: whoever reads it meanwhile has the old one
     try:
@@ -46,6 +47,8 @@ def write_recorded(sources: Sources, out: Path) -> None:
     lasts = (trace.seconds[-1] - trace.seconds[0]) / HOUR
     calls, models = count_of(len(trace), "call"), counted(trace.models, "model")
     print(f"{escaped(str(out))}: {calls} of {models} ({bytes_text(trace.total_bytes)}) in {lasts:.1f} hours")
+    if recording.source:
+        print(f"  {recording.source}")
     for note in notes:
         print(f"  not in it as it was: {note}")
 

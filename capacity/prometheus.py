@@ -3,7 +3,8 @@
 import http.client
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,35 @@ class Series:
 
     labels: Mapping[str, str]
     samples: Sequence[tuple[float, float]]
+
+
+def copy_labels(proxies: Iterable[Series]) -> frozenset[str]:
+    """Return the labels by which copies of the same process's series differ, such as `prometheus_replica`.
+
+    Copies come from two Prometheus servers behind one Thanos, or from two scrape jobs. `proxies` are series that each
+    proxy has once. Its pod tells a proxy, or its address where there are no pods.
+    """
+    processes = defaultdict(list)
+    for each in proxies:
+        pod = each.labels.get("pod") or each.labels.get("instance")
+        processes[each.labels.get("cluster"), each.labels.get("namespace"), pod].append(each.labels)
+    return frozenset(
+        name
+        for (*_, pod), copies in processes.items()
+        for name in frozenset().union(*copies)
+        if pod and len({labels.get(name) for labels in copies}) > 1
+    )
+
+
+def without_copies(found: Iterable[Series], differing: frozenset[str]) -> list[Series]:
+    """Return one of several series that differ only in these labels: the one with the most samples."""
+    best: dict[frozenset[tuple[str, str]], Series] = {}
+    for each in found:
+        labels = {name: value for name, value in each.labels.items() if name not in differing}
+        known = best.get(key := frozenset(labels.items()))
+        if known is None or len(each.samples) > len(known.samples):
+            best[key] = Series(labels, each.samples)
+    return list(best.values())
 
 
 class _NoRedirects(HTTPRedirectHandler):

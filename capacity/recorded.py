@@ -15,8 +15,8 @@ from tidegate_eviction.simulate.trace import SimulationError, read_trace, write_
 from stacks.command import WRONG_INPUT, CommandError
 from stacks.problems import escaped
 
-from .prometheus import Prometheus, Series
-from .recording import HOUR, record
+from .prometheus import Prometheus, Series, copy_labels, without_copies
+from .recording import HOUR, PROXIES, record
 from .samples import Recorded, Samples
 from .trace import trace_of
 
@@ -35,6 +35,11 @@ class Asked:
     seconds: float
     now: float
     known: dict[str, Sequence[Series]] = field(default_factory=dict)  # By metric.
+    copies: frozenset[str] = frozenset()  # Labels by which copies differ.
+
+    def __post_init__(self) -> None:
+        """Find out whether the series of the proxies are there several times. Raises CommandError."""
+        self.copies = copy_labels(self.prometheus.ask(PROXIES, self.now))
 
     def series(self, metric: str) -> Sequence[Series]:
         """Return the samples of a metric. Raises CommandError."""
@@ -43,7 +48,7 @@ class Asked:
             # What an exporter of its own says of pods has their names in labels that begin so.
             exported = self.prometheus.match.replace("namespace=", "exported_namespace=")
             query = f"({metric}{{$match}} or {metric}{{{exported}}})[{math.ceil(self.seconds)}s:{step}s]"
-            self.known[metric] = self.prometheus.ask(query, self.now)
+            self.known[metric] = without_copies(self.prometheus.ask(query, self.now), self.copies)
         return self.known[metric]
 
 

@@ -13,14 +13,15 @@ from stacks.problems import count_of, listed
 
 from . import triton
 from .counters import LOOKBACK_SECONDS, Added, Counters
-from .prometheus import Prometheus, Series, TooMuchError
+from .prometheus import Prometheus, Series, TooMuchError, copy_labels, without_copies
 from .trace import Calls, Measured, Recording, no_calls
 
 HOUR = 3600.0
 _LEAST_SECONDS = 60.0  # Of a piece: where even that is too much to ask for, nothing helps.
 _MOST_SAMPLES = 300_000  # Of one answer: where there are more, the next one is about half the time.
 _GAP_SECONDS = 900.0  # Between two scrapes: what was called meanwhile is known by number, and hardly by time.
-_PRESENT = "tidegate_proxy_in_flight{$match}[$length]"
+PROXIES = "tidegate_proxy_in_flight{$match}"  # Each proxy has it once, from its start on.
+_PRESENT = f"{PROXIES}[$length]"
 _CALLS = "tidegate_proxy_requests_total{$match}[$length]"
 _FOOTPRINTS = (
     "max by (namespace, model, from) (max_over_time(tidegate_eviction_model_footprint_bytes{$match}[$length]))"
@@ -89,14 +90,15 @@ def record(prometheus: Prometheus, hours: float, now: float) -> Recording:
     counters, seen = Counters(frozenset({"server", "model", "protocol", "status"})), _Seen()
     asked = _Asked(prometheus)
     ends = [start, *(start + hour * HOUR for hour in range(1, math.ceil(hours))), round(now, 3)]
+    copies = copy_labels(each for end in ends for each in prometheus.ask(PROXIES, end))
     at = start - LOOKBACK_SECONDS
     for end in shown(ends, "asking Prometheus", len(ends)):
         while at < end:
             until = asked.until(at, end)
             if (answers := asked.piece(at, until)) is not None:
                 present, calls, *sizes = answers
-                counters.scraped(present)
-                seen.take_calls(counters.added(calls), start)
+                counters.scraped(without_copies(present, copies))
+                seen.take_calls(counters.added(without_copies(calls, copies)), start)
                 seen.take_sizes(*sizes)
                 at = until
     if counters.begun is None:
@@ -107,8 +109,13 @@ def record(prometheus: Prometheus, hours: float, now: float) -> Recording:
     if not seen.calls:
         raise no_calls(f"{prometheus.url} remembers{_matching(prometheus)} in the last {hours:g} hours")
     late = counters.begun - start
-    begins = [f"the first {late / HOUR:.1f} of these {hours:g} hours: Prometheus has nothing of them"]
-    return _of_one_namespace(seen, begins if late > _GAP_SECONDS else [])
+    lost = [f"the first {late / HOUR:.1f} of these {hours:g} hours: Prometheus has nothing of them"]
+    recording = _of_one_namespace(seen, lost if late > _GAP_SECONDS else [])
+    if copies:
+        recording.source = (
+            f"Prometheus has every series several times, by {listed(sorted(copies))}: one of each counts."
+        )
+    return recording
 
 
 @dataclass

@@ -28,7 +28,7 @@ class Measured:
     warm_seconds: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Recording:
     """Traffic that was seen: calls by server and model, what is known of models, by name, and what was not seen."""
 
@@ -36,6 +36,7 @@ class Recording:
     measured: Mapping[str, Measured]
     busy: int = 0  # Calls that were told to come again: those that did are there once more.
     lost: list[str] = field(default_factory=list)  # In words, each the end of a sentence.
+    source: str = ""  # A sentence about where it came from.
 
 
 def no_calls(where: str) -> CommandError:

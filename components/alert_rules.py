@@ -18,6 +18,7 @@ _RAW = ("30m", "1h")
 """Times over which calls are counted as proxies count them; longer ones go by what is recorded, which is cheaper, and
 late by up to five minutes."""
 _LEAST = 5  # Calls that must have gone wrong within the long time: a few of a few are no rate.
+_WANTS_MEMORY = "no-room|queued|loading|draining|unloading|freeing"  # Reasons of `busy`: docs/proxy-api.md.
 _POOL = "{{ $labels.server }}/{{ $labels.pool }}"
 _WHERE = "namespace, server, pool"
 
@@ -199,6 +200,7 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
             lasting="2m",
             severity="critical",
         ),
+        _starved(here),
         *(rule for kind in KINDS.values() for rule in kind.alerts(here)),
         alert(
             "TidegateLoadFailed",
@@ -266,6 +268,24 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
             "{{ $labels.pod }} does not answer Prometheus ({{ $labels.instance }}).",
         ),
     ]
+
+
+def _starved(here: str) -> dict[str, Any]:
+    """Return an alert on one model whose callers get no answer for want of memory, however many calls others have."""
+
+    def grown(series: str) -> str:
+        return f"sum by (namespace, server, model) (increase({series}[10m]))"
+
+    refused = grown(f'tidegate_proxy_model_problems_total{{{here}, type="busy", reason=~"{_WANTS_MEMORY}"}}')
+    answered = grown(f'tidegate_proxy_requests_total{{{here}, status=~"200|0"}}')
+    return alert(
+        "TidegateModelStarved",
+        f"{refused} > {_LEAST} and {refused} > 10 * ({answered} or {refused} * 0)",
+        "{{ $labels.server }}/{{ $labels.model }} refused {{ $value | printf `%.0f` }} calls in ten minutes for want of"
+        " memory, and answered at most one in ten.",
+        lasting="2m",
+        severity="critical",
+    )
 
 
 def _explained(down: str, pools: str, replicas: str) -> str:

@@ -7,9 +7,9 @@ import pulumi_kubernetes as k8s
 
 from stacks.definition.pools import QueueScaling
 
-from .values import if_true
+from .values import if_true, merged
 
-_WAKING_SECONDS = 5  # Between two looks whether somebody calls a pool that has no replica.
+_WAKING_SECONDS = 5  # KEDA checks this often whether callers wait for a pool that has no replica.
 
 
 def queue_autoscaler(
@@ -21,28 +21,31 @@ def queue_autoscaler(
 ) -> k8s.apiextensions.CustomResource:
     """Declare what has KEDA scale the StatefulSet with this metadata, by the trigger that wants the most replicas."""
     one_step = [{"type": "Pods", "value": 1, "periodSeconds": scaling.step_seconds}]
+    # Both keys matter only if a pool may have no replica: how soon the first one comes, and when the last one goes.
+    to_zero = {"pollingInterval": _WAKING_SECONDS, "cooldownPeriod": scaling.down_seconds}
     return k8s.apiextensions.CustomResource(
         resource_name,
         api_version="keda.sh/v1alpha1",
         kind="ScaledObject",
         metadata=metadata,
-        spec={
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": metadata.name},
-            "minReplicaCount": scaling.min,
-            "maxReplicaCount": scaling.max,
-            # Both count where there may be none: how soon the first one comes, and when the last one goes.
-            "pollingInterval": if_true(scaling.min, lambda: None, lambda: _WAKING_SECONDS),
-            "cooldownPeriod": if_true(scaling.min, lambda: None, lambda: scaling.down_seconds),
-            "advanced": {
-                "horizontalPodAutoscalerConfig": {
-                    "behavior": {
-                        "scaleUp": {"policies": one_step},
-                        "scaleDown": {"stabilizationWindowSeconds": scaling.down_seconds, "policies": one_step},
+        # Pulumi sends a null in a custom resource to the cluster, so a key without a value is left out.
+        spec=merged(
+            {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": metadata.name},
+                "minReplicaCount": scaling.min,
+                "maxReplicaCount": scaling.max,
+                "advanced": {
+                    "horizontalPodAutoscalerConfig": {
+                        "behavior": {
+                            "scaleUp": {"policies": one_step},
+                            "scaleDown": {"stabilizationWindowSeconds": scaling.down_seconds, "policies": one_step},
+                        }
                     }
-                }
+                },
+                "triggers": triggers,
             },
-            "triggers": triggers,
-        },
+            if_true(scaling.min, lambda: None, lambda: to_zero),
+        ),
         opts=opts,
     )
 

@@ -187,8 +187,8 @@ _RULES = [
         " off what needs them in the definition.",
     ),
     (
-        r'(?:context (?:"[^"]*"|was not found)[^\n]*(?:does not exist|not found)|context was not found)',
-        "there is no context {context} in the kubeconfig.\n    `kubectl config get-contexts` lists what there is;"
+        r'context (?:"(?P<named>[^"]+)"[^\n]*(?:does not exist|not found)|was not found)',
+        "there is no context {named} in the kubeconfig.\n    `kubectl config get-contexts` lists what there is;"
         " KUBECONFIG names another file; `context` of a data plane in the definition names another context.",
     ),
     (
@@ -247,6 +247,7 @@ def _words(found: Match[str], context: str) -> dict[str, str]:
         "why": "",
         "name": in_shell(name),
         "context": context,
+        "named": words.get("named") or context,
         "kubectl": f"kubectl --context {in_shell(context)}",
         "where": f"in namespace {namespace}" if namespace else "of the cluster",
         "granted": in_shell(granted) + (f" -n {in_shell(namespace)}" if namespace else ""),

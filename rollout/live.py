@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from components.apply_order import APPLY_ORDER, apply_key
+from stacks.command import CommandError
+from stacks.problems import listed
 from stacks.stack import Home
 
 from . import managed_fields
@@ -91,6 +93,13 @@ def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject], known: Kinds |
     left = [item for item in strange if not _goes(item)]
     kept = [item for item in left if item["kind"] in KEPT]
     return LiveState(declared, [item for item in left if item not in kept], kept)
+
+
+def require_there(kube: Kubectl, declared: Sequence[KubernetesObject]) -> None:
+    """Raise CommandError if the cluster does not have one of these objects, or is deleting it."""
+    there = {identity(item) for item in kube.like(declared) if "deletionTimestamp" not in item["metadata"]}
+    if lost := [f"{item['kind']} {item['metadata']['name']}" for item in declared if identity(item) not in there]:
+        raise CommandError(f"{kube.context} does not have {listed(lost, most=6)}. Run the same command again.")
 
 
 def left_of(kube: Kubectl, home: Home) -> list[KubernetesObject]:

@@ -35,7 +35,8 @@ class Orphan:
     engine: str  # That brought it up, as `Owner` has it.
     since: str  # Day on which its namespace was made.
     objects: Sequence[KubernetesObject]  # But for volumes, claims and the namespace.
-    moved: str = ""  # Where the definition has the stack of this name now, which is never taken for this one.
+    moved: str = ""  # Namespace of this cluster that the definition has the stack of this name in.
+    left_for: str = ""  # Context of the other cluster that the definition has the stack of this name in.
     twin: bool = False  # Whether another one has this name, as of another definition: the name tells not which.
 
     @property
@@ -49,15 +50,15 @@ class Orphan:
         by = _BY.get(self.engine, "kubectl or a GitOps controller")
         there = f"namespace {self.home.namespace}, since {self.since}, {counted(self.objects, 'object')} by {by}"
         if self.moved:
-            return f"still stands where it was ({there}): take it down with the definition of then, before {self.moved}"
+            return f"is still in its former namespace ({there}); the definition names {self.moved}"
+        if self.left_for:
+            return f"is still in its former cluster ({there}); the definition names {self.left_for}"
         stranger = "" if self.home.data_plane.platform else "; another definition's? Then give each a `platform`"
         return f"is no longer described, and still there ({there}){stranger}"
 
     def command(self, definition: object) -> str:
-        """Return the command that takes it down; its volumes stay. Empty where none may."""
+        """Return the command that takes it down; its volumes stay."""
         name, context, namespace = self.home.name, self.home.data_plane.context_name, self.home.namespace
-        if self.moved:
-            return ""
         if self.goes_by_name:
             return make("down", CLUSTER=context, STACK=name, DEFINITION=definition)
         kinds = ",".join(sorted({item["kind"].lower() for item in self.objects}))
@@ -84,7 +85,7 @@ def orphans_in(
     """
     kube, described = Kubectl(context_in(definition, cluster)), [stack.name for stack in definition.stacks]
     names = {each.name for stack in definition.stacks for each in (stack, *stack.former())}
-    elsewhere = name in names or (name is None and cluster == LOCAL)
+    elsewhere = name is None and cluster == LOCAL
     has_plane = cluster == LOCAL or any(plane.context_name == kube.context for plane in definition.header.data_planes)
     if wrong is not None and (elsewhere or not (has_plane or kube.is_known())):
         raise wrong
@@ -94,7 +95,7 @@ def orphans_in(
     chosen = [each for each in found if name in (None, each.home.name)]
     if wrong is None or chosen:
         return chosen
-    if name is None:
+    if name is None or name in names:
         raise wrong
     nowhere = f"There is no stack {escaped(name)}, neither in {escaped(definition.file)} nor in {escaped(kube.context)}"
     only = [each.home.name for each in found]
@@ -117,15 +118,29 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
             continue
         if "deletionTimestamp" in namespace["metadata"]:
             continue
-        moved = ""
+        moved = left_for = ""
         if now := known.get(home.name):
             context = now.data_plane.context_name
             if (now.namespace, context) == (name, said.get("context")):
                 continue  # of a data plane that is the same cluster by another context
-            moved = f"namespace {now.namespace}" + (f" of {context}" if kube.context not in (LOCAL, context) else "")
+            if kube.context in (LOCAL, context) or _are_one(kube, Kubectl(context)):
+                if now.namespace == name:
+                    continue
+                moved = now.namespace
+            else:
+                left_for = context
         if objects := left_of(kube, home):  # what was taken down has left but what is kept
             engine, since = owner_in(kube, home, namespace).engine, namespace["metadata"]["creationTimestamp"][:10]
-            yield Orphan(home, engine, since, objects, moved)
+            yield Orphan(home, engine, since, objects, moved, left_for)
+
+
+def _are_one(kube: Kubectl, other: Kubectl) -> bool:
+    """Return whether two contexts lead to one cluster; also if the other one does not answer, so that it may."""
+    try:
+        one, two = (each.get("namespace", "kube-system") for each in (kube, other))
+    except CommandError:
+        return True
+    return one is None or two is None or one["metadata"]["uid"] == two["metadata"]["uid"]
 
 
 def _plane_name(namespace: KubernetesObject, here: Sequence[DataPlane], context: str) -> str:

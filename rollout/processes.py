@@ -1,10 +1,12 @@
 """Other programs, run to their end; and whether a process is still there."""
 
+import fcntl
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,18 @@ def run(
     stdin: str | None = None,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    passing: Callable[[str], object] = bool,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a program to its end, with these variables beside the user's own; whatever its exit code is, it is returned.
+    """Run a program to its end, and return it whatever its exit code is.
+
+    It gets the variables of `environment`, and those of this process whose names are `passing`: by default all.
 
     What it started itself, such as a plugin that logs in, is killed with it when it takes too long or is interrupted.
     Raises subprocess.TimeoutExpired, and CommandError where it cannot be run.
     """
     fed = subprocess.DEVNULL if stdin is None else subprocess.PIPE
-    where = {"cwd": cwd, "env": {**os.environ, **(environment or {})}}
+    inherited = {name: value for name, value in os.environ.items() if passing(name)}
+    where = {"cwd": cwd, "env": {**inherited, **(environment or {})}}
     with started(command, stdin=fed, stderr=subprocess.PIPE, start_new_session=True, **where) as process:
         _running.add(process)
         try:
@@ -62,11 +68,52 @@ def _kill(process: "subprocess.Popen[str]") -> None:
 
 
 def lives(process: int) -> bool:
-    """Say whether there is a process of this id on this machine."""
+    """Return whether a process of this id runs here; one that has ended, and is not waited for yet, does not."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
         pass
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] != "Z"
+    return True
+
+
+# ---- which process has died ----
+#
+# A host name and a process id do not identify a process: containers repeat both. A locked file in this machine's folder
+# for temporary files does. The system unlocks the file when the last process that has it open ends.
+
+
+def life_file(name: str) -> Path:
+    """Return the file that a process of this machine locks for as long as it lives."""
+    return Path(tempfile.gettempdir()) / f"tidegate-{os.getuid()}-{name}.alive"
+
+
+@contextmanager
+def showing_life(name: str) -> Iterator[None]:
+    """Keep the file of that name locked meanwhile; it is also unlocked when this process is killed."""
+    file = os.open(life_file(name), os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        life_file(name).unlink(missing_ok=True)
+        os.close(file)
+
+
+def has_died(name: str) -> bool:
+    """Return whether the process that showed its life by that name has ended; False if this machine cannot know."""
+    try:
+        file = os.open(life_file(name), os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    life_file(name).unlink(missing_ok=True)
     return True

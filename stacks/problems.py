@@ -45,6 +45,7 @@ class Problem:
     do: str = ""
     severity: Severity = "error"
     is_missing: bool = False  # Whether a key is wanted that is not there.
+    rule: str = ""  # Name of the broken rule, if it is one of `rules`.
 
     @property
     def file(self) -> str:

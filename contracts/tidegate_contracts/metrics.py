@@ -112,8 +112,8 @@ def _families(prefix: str, *rows: tuple[str, Kind, str, str]) -> dict[str, Famil
 
 PROXY: Final = _families(
     "tidegate_proxy_",
-    ("requests", "counter", "server model protocol status", "Calls that ended."),
-    ("request_seconds", "histogram", "server model protocol", "Seconds that calls took."),
+    ("requests", "counter", "server model protocol status", "Inference calls that ended; not readiness or metadata."),
+    ("request_seconds", "histogram", "server model protocol", "Seconds that inference calls took."),
     ("request_bytes", "counter", "server model protocol", "Bytes of request bodies."),
     ("response_bytes", "counter", "server model protocol", "Bytes of answers' bodies."),
     ("in_flight", "gauge", "", "Calls that are worked on."),
@@ -126,7 +126,7 @@ PROXY: Final = _families(
     ("model_problems", "counter", "server model type=1 reason=40", "The same by model, where it is known."),
     ("tokens", "counter", "server model source part", "Tokens that calls used, where servers tell that."),
     ("models_unnamed", "gauge", "", f"Models that are counted together, as `{OTHERS}`."),
-    ("caller_requests", "counter", "principal source=1 protocol status", "Calls that ended, by caller."),
+    ("caller_requests", "counter", "principal source=1 protocol status", "Calls of all kinds that ended, by caller."),
     ("upstream_errors", "counter", "server how", "Calls without an answer."),
     ("lease_acquires", "counter", "server pool outcome", "Answers to requests for leases."),
     ("lease_spills", "counter", "server pool", "Calls that asked another replica for a lease."),

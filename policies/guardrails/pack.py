@@ -91,7 +91,7 @@ def policies(declared: Declared | None = None) -> list[Policy]:
         seen.remember,
         EnforcementLevel.ADVISORY,
     )
-    sentences = {rule.name: rule.sentence for rule in RULES} | dict(SETTINGS_RULES)
+    sentences = {rule.name: f"{rule.title}." for rule in RULES} | dict(SETTINGS_RULES)
     return [
         remembering,
         *(

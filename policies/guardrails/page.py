@@ -3,7 +3,7 @@
 from textwrap import fill
 
 from .checking import SETTINGS_RULES
-from .rule import Rule
+from .rule import Guardrail
 from .rules import RULES
 from .rules.datasets import production_shares_nothing_that_others_may_write
 from .rules.pod_security import CONTROLS, pods_fulfil_pod_security_restricted
@@ -124,8 +124,8 @@ def page() -> str:
     return _BEGIN.format(annotation=ANNOTATION) + about + table + "".join(map(_section, RULES)) + _NOT_JUDGED
 
 
-def _section(rule: Rule) -> str:
-    text = f"\n### {rule.name}\n\n{fill(f'**{rule.sentence}** {rule.why}', _WIDTH)}\n\n{fill(rule.do, _WIDTH)}\n"
+def _section(rule: Guardrail) -> str:
+    text = f"\n### {rule.name}\n\n{fill(f'**{rule.title}.** {rule.why}', _WIDTH)}\n\n{fill(rule.do, _WIDTH)}\n"
     if rule is pods_fulfil_pod_security_restricted:
         text += "\n" + "".join(f"- {control}\n" for control in CONTROLS) + f"\n{fill(_PROFILE, _WIDTH)}\n"
     if rule is production_shares_nothing_that_others_may_write:

@@ -1,41 +1,30 @@
-"""What a guardrail is: a function over the objects of an environment whose name is the rule, and how severe it is.
+"""The registry of rules: those of a definition (`stacks/rules`), and guardrails, which judge Kubernetes objects.
 
-The first line of its docstring is the sentence that people read; the rest says why it matters.
+A decorator registers each rule with its title and severity. A function without the decorator is not a rule.
 """
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from .objects import Environment
 from .settings import Kind, Severity
 
-
-@dataclass(frozen=True)
-class Breach:
-    """One place where a rule is broken; `what` never holds a secret."""
-
-    object: Mapping[str, Any]
-    what: str
-
-
-Function = Callable[[Environment], Iterator[Breach]]
+Asked = ParamSpec("Asked")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A function, how severe a breach of it is by default, and what to do about one; None: it is not asked."""
+class Rule(Generic[Asked, Found]):
+    """A function that yields each place where the rule is broken. Its docstring is the reason for the rule."""
 
-    function: Function
-    do: str
-    shared: Severity | None
-    local: Severity | None
-    production: Severity = "mandatory"
+    function: Callable[Asked, Iterator[Found]]
+    title: str  # A statement that is true if the rule is kept, without a full stop.
 
-    def __call__(self, environment: Environment) -> Iterator[Breach]:
+    def __call__(self, *args: Asked.args, **kwargs: Asked.kwargs) -> Iterator[Found]:
         """Yield what breaks the rule."""
-        return self.function(environment)
+        return self.function(*args, **kwargs)
 
     @property
     def name(self) -> str:
@@ -43,20 +32,51 @@ class Rule:
         return self.function.__name__.replace("_", "-")
 
     @property
-    def sentence(self) -> str:
-        """The first line of the docstring: what the rule demands."""
-        return (inspect.getdoc(self.function) or "").partition("\n")[0]
-
-    @property
     def why(self) -> str:
-        """The rest of the docstring: why it is demanded."""
-        return " ".join((inspect.getdoc(self.function) or "").partition("\n")[2].split())
+        """The reason for the rule, on one line."""
+        return " ".join((inspect.getdoc(self.function) or "").split())
+
+
+Registered = TypeVar("Registered", bound=Rule[..., Any])
+_REGISTRY: dict[type, dict[str, Rule[..., Any]]] = {}
+
+
+def register(subject: type, rule: Registered) -> Registered:
+    """Add a rule about a class. Raises ValueError if another rule about the class has the same name."""
+    if _REGISTRY.setdefault(subject, {}).setdefault(rule.name, rule) is not rule:
+        raise ValueError(f"two rules about {subject.__name__} are named {rule.name}")
+    return rule
+
+
+def rules_about(subject: type, kind: type[Registered]) -> tuple[Registered, ...]:
+    """Return the rules of a kind about a class, in the order of their registration."""
+    return tuple(rule for rule in _REGISTRY.get(subject, {}).values() if isinstance(rule, kind))
+
+
+@dataclass(frozen=True)
+class Breach:
+    """One place where a guardrail is broken; `what` never holds a secret."""
+
+    object: Mapping[str, Any]
+    what: str
+
+
+@dataclass(frozen=True)
+class Guardrail(Rule[[Environment], Breach]):
+    """A rule about the objects of an environment; a severity of None means that it does not apply there."""
+
+    do: str
+    shared: Severity | None
+    local: Severity | None
+    production: Severity = "mandatory"
 
     def severity(self, kind: Kind) -> Severity | None:
-        """Return its severity in environments of this kind; None where it is not asked."""
+        """Return its severity in environments of this kind; None if it does not apply there."""
         return {"production": self.production, "shared": self.shared, "local": self.local}[kind]
 
 
-def guardrail(do: str, shared: Severity | None = None, local: Severity | None = None) -> Callable[[Function], Rule]:
-    """Make a rule of a function: what to do about a breach, and its severity where it is not mandatory."""
-    return lambda function: Rule(function, do, shared, local)
+def guardrail(
+    title: str, do: str, shared: Severity | None = None, local: Severity | None = None
+) -> Callable[[Callable[[Environment], Iterator[Breach]]], Guardrail]:
+    """Register a function as a guardrail that is mandatory in production; `do` is what to do about a breach."""
+    return lambda function: register(Environment, Guardrail(function, title, do, shared, local))

@@ -23,6 +23,13 @@ from ..terminal import note
 
 SECONDS = 600
 _TAIL = 12
+_PASSED_ON = "PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|TMPDIR|LANG|LANGUAGE|LC_[A-Z]+|XDG_CACHE_HOME|TIDEGATE_CACHE|PYTHON"
+"""Environment variables that another revision's code gets: it needs no token of a cloud, a cluster or a registry."""
+_FETCHING = (
+    r"(?:https?|no|all)_proxy|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
+    r"|SSH_AUTH_SOCK|GIT_SSH(?:_COMMAND)?|GIT_SSL_CAINFO|PIP_[A-Z_]+|UV_[A-Z_]+"
+)
+"""What git, pip and uv need beyond that to fetch the program that a revision pins."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -88,6 +95,7 @@ class _Command:
     words: list[str | Path]
     folder: Path
     environment: Mapping[str, str]
+    passed_on: str = _PASSED_ON  # Pattern of the environment variables that it gets.
 
 
 def _by_code(root: Path, definition: Path, out: Path) -> _Command:
@@ -103,12 +111,18 @@ def _by_make(folder: Path, definition: Path, out: Path) -> _Command:
     words: list[str | Path] = ["make", "--no-print-directory", ".rendering", f"DEFINITION={definition}", f"OUT={out}"]
     if reached := os.environ.get("TIDEGATE_REPOSITORY"):  # where this make was told to fetch from, such as a mirror
         words.append(f"TIDEGATE_REPOSITORY={reached.replace('$', '$$')}")
-    return _Command(words, folder, {"MAKEFLAGS": "", "MAKELEVEL": ""})  # not with what this make was told
+    return _Command(words, folder, {"MAKEFLAGS": "", "MAKELEVEL": ""}, f"{_PASSED_ON}|{_FETCHING}")
 
 
 def _render(revision: str, command: _Command) -> None:
     try:
-        done = processes.run(command.words, seconds=SECONDS, cwd=command.folder, environment=command.environment)
+        done = processes.run(
+            command.words,
+            seconds=SECONDS,
+            cwd=command.folder,
+            environment=command.environment,
+            passing=re.compile(command.passed_on).fullmatch,
+        )
     except subprocess.TimeoutExpired:
         raise CommandError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
     if done.returncode:

@@ -25,20 +25,17 @@ from stacks.resolve import resolve
 from stacks.stack import Definition, Home, Stack
 
 from .. import processes
-from ..changes.workloads import workloads
 from ..handover import keep_scale, mend, prune, to_helm
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
-from ..live import LiveState, as_declared, left_of, of_stack
+from ..live import LiveState, as_declared, left_of, of_stack, require_there
 from ..render import Rendered, rendered
 from ..terminal import note
 from . import lease, ownership
 from .bundle import Bundle
 from .ownership import helm_marks, helm_release, records, release_of, releases_of
-from .watched import await_ready, run_watched
+from .watched import await_ready, patience, run_watched
 
-_MARGIN_SECONDS = 300
-_LEAST_SECONDS = 600
 _DOWN_SECONDS = 600
 _TEMPLATE_SECONDS = 60
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -125,6 +122,7 @@ class Helm:
                 raise CommandError(_why(failure, kube, stack))
             hold.require()
             prune(kube, live.gone)
+            require_there(kube, objects)
         if owner is not None and owner.release and owner.release != release_of(stack):
             note(f"release {owner.release[0]} is {release_of(stack)[0]} now.")
         if owner is not None and owner.engine == "pulumi":
@@ -234,13 +232,6 @@ def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> b
         return False
     files = {str(path.relative_to(chart)): path.read_bytes() for path in (chart / "templates").rglob("*.*")}
     return same_head and same_values and templates == files and config == json.loads(json.dumps(values))
-
-
-def patience(objects: Sequence[KubernetesObject]) -> int:
-    """Return how many seconds an `up` may take: each workload rolls pod by pod, and big models load slowly."""
-    every = workloads(objects).values()
-    longest = max((one.most * ((one.start_seconds or 0) + one.stop_seconds) for one in every), default=0)
-    return max(_LEAST_SECONDS, _MARGIN_SECONDS + longest)
 
 
 def _values(stack: Stack, lock: ImagesLock) -> dict[str, Any]:

@@ -4,12 +4,13 @@ import getpass
 import json
 import os
 import re
+import secrets
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from subprocess import CompletedProcess
 
@@ -21,10 +22,11 @@ from ..kubectl import Kubectl, KubernetesObject, as_list
 from ..terminal import note
 
 NAME = "tidegate-up"
-SECONDS = 30  # After so many seconds without a sign of life a holder counts as dead.
+SECONDS = 30  # A holder that has not renewed its Lease for so long counts as dead.
 _RENEWED_EVERY = 8.0
 _ASKED_AGAIN_AFTER = 1.0  # Without an answer of the API server.
 _LONGEST_WAIT = 3600.0
+_TOKEN = re.compile(r" \(([0-9a-f]{32})\)$")
 
 
 @dataclass
@@ -34,32 +36,45 @@ class Hold:
     namespace: str
     lost: str = ""  # The holder that has it now, when it is lost.
     version: str = ""  # What this run has written last.
+    identity: str = field(default_factory=lambda: f"{_user()}@{socket.gethostname()}, process {os.getpid()}")
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    """Identifies this run among all runs on all machines, whatever their hosts and processes are called."""
 
     def require(self) -> None:
         """Raise CommandError when the Lease is lost: two runs at once would undo each other's work."""
         if self.lost:
             raise CommandError(
-                f"{escaped(self.lost)} has taken over the work in {self.namespace}, because nothing was heard of this"
-                f" run for {SECONDS} seconds. This run was stopped where it stood, and the other one finishes it."
+                f"{_words(self.lost)} has taken over the work in {self.namespace}, because this run did not renew its"
+                f" Lease for {SECONDS} seconds. This run was stopped, and the other one finishes the work."
             )
 
 
 @contextmanager
 def held(kube: Kubectl, namespace: str) -> Iterator[Hold]:
-    """Hold the Lease of a namespace; wait while another run holds it, and take it over from one that is dead."""
+    """Hold the Lease of a namespace; wait while another run holds it, and take it over from one that is dead.
+
+    A holder is dead if it does not renew the Lease, or if its process on this machine has ended.
+    """
     hold = Hold(namespace)
-    if not _acquired(kube, hold):
-        yield hold
-        return
+    with processes.showing_life(hold.token):  # so that another run on this machine need not wait once this one is dead
+        if not _acquired(kube, hold):
+            yield hold
+            return
+        with _renewed(kube, hold):
+            yield hold
+
+
+@contextmanager
+def _renewed(kube: Kubectl, hold: Hold) -> Iterator[None]:
     over = threading.Event()
     renewing = threading.Thread(target=_renew, args=(kube, hold, over), daemon=True)
     renewing.start()
     try:
-        yield hold
+        yield
     finally:
         over.set()
         renewing.join()
-        lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{NAME}"
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{hold.namespace}/leases/{NAME}"
         as_written = json.dumps({"preconditions": {"resourceVersion": hold.version}})  # nobody took us for dead since
         with suppress(CommandError):
             kube.run("delete", "--raw", lease, "-f", "-", stdin=as_written, check=False)
@@ -87,7 +102,7 @@ def _acquired(kube: Kubectl, hold: Hold) -> bool:
             if not any(word in answer.stderr for word in faster):
                 raise CommandError(kube.why(answer.stderr, "create"))
         else:
-            at_work = f"{escaped(holder)} is at work in {namespace}"
+            at_work = f"{_words(holder)} is at work in {namespace}"
             if time.monotonic() > end:
                 raise CommandError(f"{at_work} since an hour at least; run this again later.")
             if said != at_work:
@@ -109,7 +124,7 @@ def _written(kube: Kubectl, hold: Hold, before: KubernetesObject | None) -> "Com
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": NAME, "namespace": hold.namespace, **seen},
-        "spec": {"holderIdentity": _identity(), "leaseDurationSeconds": SECONDS, "acquireTime": now, "renewTime": now},
+        "spec": {"holderIdentity": _named(hold), "leaseDurationSeconds": SECONDS, "acquireTime": now, "renewTime": now},
     }
     verb, version = "create" if before is None else "replace", "jsonpath={.metadata.resourceVersion}"
     answer = kube.run(verb, "--validate=false", "-o", version, "-f", "-", stdin=as_list([lease]), check=False)
@@ -124,20 +139,28 @@ def _renew(kube: Kubectl, hold: Hold, over: threading.Event) -> None:
         pause = _ASKED_AGAIN_AFTER
         with suppress(CommandError):
             lease = kube.get("lease", NAME, hold.namespace)
-            if lease is not None and _holder(lease) != _identity():
+            if lease is not None and _holder(lease) != _named(hold):
                 hold.lost = _holder(lease) or "another run"
             elif _written(kube, hold, lease).returncode == 0:
                 pause = _RENEWED_EVERY
 
 
-def _identity() -> str:
+def _user() -> str:
     try:
-        user = getpass.getuser()
+        return getpass.getuser()
     except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}, process {os.getpid()}"
+        return str(os.getuid())
+
+
+def _named(hold: Hold) -> str:
+    return f"{hold.identity} ({hold.token})"
+
+
+def _words(holder: str) -> str:
+    """Return a holder without its token, for people."""
+    return escaped(_TOKEN.sub("", holder))
 
 
 def _is_dead(holder: str) -> bool:
-    match = re.fullmatch(rf".*@{re.escape(socket.gethostname())}, process (\d+)", holder)
-    return match is not None and (int(match[1]) == os.getpid() or not processes.lives(int(match[1])))
+    match = _TOKEN.search(holder)
+    return match is not None and processes.has_died(match[1])

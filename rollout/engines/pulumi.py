@@ -3,29 +3,33 @@
 That is what other engines, killed runs and people's hands have left.
 """
 
-import json
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from lab.local_cluster.folder import PULUMI
 from stacks.command import CommandError
+from stacks.problems import escaped
 from stacks.stack import Definition, Home, Stack
 
 from .. import local
+from ..changes.compare import identity
 from ..contexts import LOCAL
 from ..handover import keep_scale, mend, prune, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
-from ..live import left_of, of_stack
+from ..live import LiveState, as_declared, left_of, of_stack, require_there
 from ..render import Rendered, render
+from ..terminal import note
 from . import ownership, pulumi_cli, pulumi_state
 from .bundle import Bundle
-from .ownership import helm_release
+from .ownership import Owner, helm_release
 from .pulumi_cli import PulumiCli
+from .pulumi_state import Plan, State
+from .watched import await_ready, patience
 
 READ_FROM = "TIDEGATE_READ_FROM"
 """Names the file that the program reads in the place of the definition that the stack's configuration names."""
@@ -50,62 +54,105 @@ class Pulumi:
         return [render(stack, definition) for stack in stacks]
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
-        """Raise CommandError where `up` would refuse a stack before Pulumi is asked."""
+        """Raise CommandError where `up` would refuse a stack, or Pulumi could not bring it up."""
         kube = Kubectl(stack.data_plane.context_name)
-        owner = ownership.require(kube, stack, "pulumi", adopt=self.adopt)
-        if owner is not None and owner.engine == "helm":
-            live = of_stack(kube, rendered.objects)
-            ownership.require_ours([*live.declared, *live.gone], stack, kube.context, adopt=True)
+        _, state = pulumi_state.found(_here(self.cli, stack), stack)
+        self._planned(kube, stack, rendered.objects, state)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
-        """Bring a stack up; raise CommandError when it is not as declared. Pulumi always waits."""
-        del wait
+        """Bring a stack up; raise CommandError when it is not as declared. Pulumi always waits.
+
+        If the stack already is as declared, this only waits until it is ready, and returns False.
+        """
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(stack.data_plane.context_name)
-        owner = ownership.require(kube, stack, "pulumi", adopt=self.adopt)
         cli = _here(self.cli, stack)
-        resources = pulumi_state.moved(cli, stack)
-        # Whether an earlier run was killed in the middle of an operation.
-        export = ["stack", "export", "--stack", stack.name]
-        state: Any = json.loads(pulumi_cli.ask(cli, stack, export)) if stack.name in resources else {}
-        pending = bool((state.get("deployment") or {}).get("pending_operations"))
+        with ThreadPoolExecutor(1) as beside:
+            asking = beside.submit(pulumi_state.found, cli, stack)
+            looking = beside.submit(of_stack, kube, objects)
+            resources, state = asking.result()
+            owner, planned, live = self._planned(kube, stack, objects, state, looking.result())
+        if _stands(kube, objects, state, planned, live) and pulumi_cli.is_configured(cli, stack, bundle.definition):
+            if wait and (failure := await_ready(kube, objects, patience(objects))) is not None:
+                raise CommandError(f"nothing was changed, and {failure}")
+            return False
+        for text in planned.notes:
+            note(text)
+        if stack.name not in resources:
+            resources = pulumi_state.moved(cli, stack)
+        if stack.name in resources and planned.state != state:
+            pulumi_state.write(cli, stack, stack.name, planned.state)
         environment = dict(cli.environment)
         if bundle.read_from is not None:
             environment[READ_FROM] = str(bundle.read_from.resolve())
-        if self.adopt or pending:
-            # Objects may be there that Pulumi's state does not know; otherwise that is an error, and rightly.
+        if self.adopt or planned.adopts:
+            # Objects may be there that Pulumi's state does not list; otherwise that is an error.
             environment[_UPSERT] = "true"
         was_helms = owner is not None and owner.engine == "helm"
-        gone: list[KubernetesObject] = []
         if owner is not None:
-            live = of_stack(kube, objects)
-            gone = live.gone
-            if self.adopt and was_helms:
-                everything = [*live.declared, *live.gone]
-                ownership.require_ours(everything, stack, kube.context, adopt=True)
-                to_pulumi(kube, everything)
+            if was_helms:
+                to_pulumi(kube, [*live.declared, *live.gone])
                 live = of_stack(kube, objects)
             keep_scale(kube, objects, live.declared)
             mend(kube, objects, live.declared)
         told = replace(cli, environment=environment)
         _finish(cli, pulumi_cli.operate(told, stack, bundle.definition, pulumi_cli.UP, resources))
-        if pending:
+        if state.pending:
             refresh = ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name]
             pulumi_cli.ask(cli, stack, refresh)
         if was_helms:
             ownership.forget(kube, (stack, *stack.former()))
-        prune(kube, gone)
+        prune(kube, live.gone if owner is not None else [])
+        require_there(kube, objects)
         return True
 
+    def _planned(
+        self,
+        kube: Kubectl,
+        stack: Stack,
+        objects: Sequence[KubernetesObject],
+        state: State,
+        live: LiveState | None = None,
+    ) -> tuple[Owner | None, Plan, LiveState]:
+        """Return whose a stack is, what is to be done about its state, and what there is; raise CommandError."""
+        owner = ownership.require(kube, stack, "pulumi", adopt=self.adopt)
+        live = live or of_stack(kube, objects)
+        planned = pulumi_state.plan(state, stack, kube, objects, live)
+        listed = {identity(item) for item in planned.state.objects()}
+        unknown = [item for item in live.declared if identity(item) not in listed]
+        if self.adopt:
+            ownership.require_ours([*unknown, *live.gone], stack, kube.context, adopt=True)
+        elif unknown and not planned.adopts:
+            raise CommandError(pulumi_cli.not_in_state(stack, unknown))
+        return owner, planned, live
+
     def down(self, home: Home, definition: Path) -> None:
-        """Take a stack down; its datasets are protected, and what holds them stays too."""
+        """Take a stack down; its datasets are protected, and what holds them stays too.
+
+        Pulumi destroys what its state lists, wherever that is. It only runs if that is this namespace of this cluster.
+        """
         kube = Kubectl(home.data_plane.context_name)
         ownership.require(kube, home, "pulumi")
         cli = _here(self.cli, home)
-        if [*home.former()]:
-            pulumi_state.moved(cli, home)
-        _finish(cli, pulumi_cli.operate(cli, home, definition, pulumi_cli.DESTROY))
+        resources, state = pulumi_state.found(cli, home)
+        namespace = state.namespace
+        if namespace is not None and namespace["metadata"]["name"] == home.namespace and state.is_in(kube):
+            if home.name not in resources:
+                resources = pulumi_state.moved(cli, home)
+            if (here := state.in_context(kube.context)) != state:
+                pulumi_state.write(cli, home, home.name, here)
+            _finish(cli, pulumi_cli.operate(cli, home, definition, pulumi_cli.DESTROY, resources))
+        elif namespace is not None:
+            where = f"{escaped(state.context)}, namespace {escaped(namespace['metadata']['name'])}"
+            note(f"Pulumi's state of {home.name} lists objects elsewhere ({where}): they stay.")
         prune(kube, [item for item in left_of(kube, home) if helm_release(item) is None])
+
+
+def _stands(kube: Kubectl, objects: Sequence[KubernetesObject], state: State, planned: Plan, live: LiveState) -> bool:
+    """Return whether a stack is as declared, in the cluster and in Pulumi's state, so that an `up` changes nothing."""
+    if planned != Plan(state) or {identity(item) for item in state.objects()} != {identity(item) for item in objects}:
+        return False
+    return as_declared(kube, lambda: live, objects)
 
 
 def find(adopt: bool = False) -> Pulumi | None:

@@ -14,15 +14,18 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote
 
+import yaml
+
 from stacks.command import CommandError
-from stacks.problems import escaped
+from stacks.problems import escaped, listed
 from stacks.stack import Home
 
 from .. import processes
-from ..kubectl import explained, in_words
+from ..kubectl import KubernetesObject, explained, in_words
 from ..terminal import make, note
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +78,7 @@ def find() -> PulumiCli | None:
 
 def stacks(cli: PulumiCli, stack: Home) -> dict[str, int]:
     """Return the stacks that there are, and how many resources each has."""
-    with _understanding("stack ls"):
+    with understanding("stack ls"):
         found = json.loads(ask(cli, stack, ["stack", "ls", "--json"]))
         return {item["name"].rpartition("/")[2]: int(item.get("resourceCount") or 0) for item in found}
 
@@ -124,17 +127,10 @@ def _prepare(
     """
     if stack.name not in resources:
         ask(cli, stack, ["stack", "init", stack.name, "--no-select"])
-    with _understanding("config"):
+    with understanding("config"):
         configuration = json.loads(ask(cli, stack, ["config", "--json", "--stack", stack.name]))
         now = {key.removeprefix("tidegate:"): item.get("value") for key, item in configuration.items()}
-    path, base = definition.resolve(), PROJECT if cli.folder is None else ROOT
-    wanted = {
-        "environment": stack.environment.name,
-        "dataPlane": stack.data_plane.name,
-        "definition": str(path.relative_to(base) if path.is_relative_to(base) else path),
-    }
-    if cli.folder is not None:
-        wanted["context"] = stack.data_plane.context_name
+    wanted = _configuration(cli, stack, definition)
     if now or command != DESTROY:  # of one that is to go its file may be gone before
         now.setdefault("definition", DEFAULT_DEFINITION)
     if resources.get(stack.name, 0) > 1 and now.get("definition", wanted["definition"]) != wanted["definition"]:
@@ -149,12 +145,36 @@ def _prepare(
         ask(cli, stack, ["config", "set-all", *values, "--stack", stack.name])
 
 
+def _configuration(cli: PulumiCli, stack: Home, definition: Path) -> dict[str, str]:
+    """Return what a stack's configuration has to say."""
+    path, base = definition.resolve(), PROJECT if cli.folder is None else ROOT
+    wanted = {
+        "environment": stack.environment.name,
+        "dataPlane": stack.data_plane.name,
+        "definition": str(path.relative_to(base) if path.is_relative_to(base) else path),
+    }
+    return wanted if cli.folder is None else {**wanted, "context": stack.data_plane.context_name}
+
+
+def is_configured(cli: PulumiCli, stack: Home, definition: Path) -> bool:
+    """Return whether the file of a stack's configuration says what it is brought up from; Pulumi is not asked."""
+    file = (cli.folder or PROJECT / "stacks") / f"Pulumi.{stack.name}.yaml"
+    try:
+        tree = yaml.safe_load(file.read_text("utf-8"))
+        now = {key.removeprefix("tidegate:"): value for key, value in tree["config"].items()}
+    except (OSError, yaml.YAMLError, UnicodeError, TypeError, KeyError, AttributeError):
+        return False
+    wanted = _configuration(cli, stack, definition)
+    return {"definition": DEFAULT_DEFINITION, **now} == {**now, **wanted}
+
+
 @contextmanager
-def _understanding(command: str) -> Iterator[None]:
+def understanding(command: str) -> Iterator[None]:
+    """Raise CommandError if what Pulumi prints is not what its versions of today print."""
     try:
         yield
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        raise CommandError(f"what `pulumi {command} --json` answers cannot be understood. {GET_PULUMI}") from None
+        raise CommandError(f"the output of `pulumi {command}` is not the expected JSON. {GET_PULUMI}") from None
 
 
 def _is_readable_again(cli: PulumiCli, said: str) -> bool:
@@ -166,7 +186,7 @@ def _is_readable_again(cli: PulumiCli, said: str) -> bool:
     if not re.search(r": EOF$", said.strip()):
         return False
     code, answer = _run(cli, [cli.path, "whoami", "--json", "--non-interactive"], _SHORT_SECONDS)
-    with _understanding("whoami"):
+    with understanding("whoami"):
         url = str(json.loads(answer)["url"]) if code == 0 else ""
     if not url.startswith("file://"):
         return False
@@ -206,7 +226,10 @@ def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str, str]:
     """
     said: list[str] = []
     tracebacks = _Tracebacks()
-    with processes.started(command, cwd=cli.folder or PROJECT, env={**os.environ, **cli.environment}) as process:
+    with (
+        processes.started(command, cwd=cli.folder or PROJECT, env={**os.environ, **cli.environment}) as process,
+        processes.showing_life(_life(process.pid)),
+    ):
 
         def show() -> None:
             for line in process.stdout or ():
@@ -251,8 +274,38 @@ class _Tracebacks:
 def _is_locked_by_the_dead(said: str) -> bool:
     if "the stack is currently locked" not in said:
         return False
-    locks = re.findall(r"created by \S*@(\S+) \(pid (\d+)\)", said)
-    return bool(locks) and all(host == socket.gethostname() and not processes.lives(int(pid)) for host, pid in locks)
+    locks = re.findall(r"created by \S*@(\S+) \(pid (\d+)\) at (\S+)", said)
+    return bool(locks) and all(host == socket.gethostname() and _has_died(int(pid), at) for host, pid, at in locks)
+
+
+def _has_died(pid: int, locked_at: str) -> bool:
+    """Return whether the Pulumi that locked a stack was started by a run on this machine, and both have ended.
+
+    Another container can have this host's name. This machine then has no file for that process and that time.
+    """
+    if processes.lives(pid):
+        return False
+    try:
+        began = processes.life_file(_life(pid)).stat().st_mtime
+        locked = datetime.fromisoformat(locked_at).timestamp()
+    except (OSError, ValueError):
+        return False
+    return abs(locked - began) < _SHORT_SECONDS and processes.has_died(_life(pid))
+
+
+def _life(pid: int) -> str:
+    return f"pulumi-{pid}"
+
+
+def not_in_state(stack: Home, objects: Sequence[KubernetesObject] = ()) -> str:
+    """Return why Pulumi makes no objects that are there already, and what to do."""
+    shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in objects), most=6)
+    which = f" ({shown})" if objects else ""
+    adopt = make("up", CLUSTER=stack.data_plane.context_name, STACK=stack.name, ENGINE="pulumi", ADOPT="1")
+    return (
+        f"objects of stack {stack.name} are in the cluster, and not in Pulumi's state{which}."
+        f" To adopt them as they are: {adopt}"
+    )
 
 
 def _explanation(said: str, stack: Home) -> str | None:
@@ -276,10 +329,7 @@ def _explanation(said: str, stack: Home) -> str | None:
             " changing one, add a dataset of another name and move the servers to it. To give one up, run"
             " `pulumi state unprotect` for it, as Pulumi says above; its volume and its claim stay in the cluster."
         ),
-        "The resource already exists in the cluster": (
-            f"objects of stack {stack.name} are in the cluster, and not in Pulumi's state. To adopt them as they are:"
-            f" {make('up', CLUSTER=context, STACK=stack.name, ENGINE='pulumi', ADOPT='1')}"
-        ),
+        "The resource already exists in the cluster": not_in_state(stack),
         "configured Kubernetes cluster is unreachable": (
             f"stack {stack.name}'s cluster cannot be reached. Does `kubectl --context {context} get namespaces` work?"
         ),

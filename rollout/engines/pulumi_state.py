@@ -1,20 +1,159 @@
-"""A stack's state under another name: what Pulumi knows of objects goes with the stack that was given a new name.
+"""What Pulumi's state lists of a stack, in which cluster, and what has to be changed in it before Pulumi runs.
 
-`pulumi stack rename` leaves the names of resources, and the cluster's identifier, as they are; both follow the stack's
-name, and Pulumi would delete every object to make it anew under the other one.
+Pulumi deletes what its state lists and the program does not declare. It looks neither at which cluster a context names
+nor at whether another entry of the state, or the program, means the same object. So the state is made to say the truth
+first. No change of it touches an object.
 """
 
 import json
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from stacks.command import CommandError
+from stacks.problems import counted, escaped
 from stacks.stack import Home
 
-from ..terminal import note
+from ..changes.compare import KEPT, identity
+from ..kubectl import Kubectl, KubernetesObject
+from ..live import LiveState, left_of
+from ..terminal import in_shell, make, note
 from . import pulumi_cli
 from .pulumi_cli import PulumiCli
+
+_PROVIDER = "pulumi:providers:kubernetes"
+
+
+@dataclass(frozen=True)
+class State:
+    """A stack's state, as `pulumi stack export` prints it; empty for a stack that there is not."""
+
+    exported: Any
+
+    @property
+    def _resources(self) -> list[Any]:
+        return [*((self.exported.get("deployment") or {}).get("resources") or ())]
+
+    @property
+    def pending(self) -> bool:
+        """Whether a run was killed in the middle of an operation: objects may be there that the state does not list."""
+        return bool((self.exported.get("deployment") or {}).get("pending_operations"))
+
+    @property
+    def context(self) -> str:
+        """The kubeconfig context by which the objects were made."""
+        return next((one["inputs"].get("context", "") for one in self._resources if one["type"] == _PROVIDER), "")
+
+    def objects(self) -> list[KubernetesObject]:
+        """Return what the state lists, as the API server has answered; without what is about to be deleted."""
+        return [one["outputs"] for one in self._resources if _is_object(one) and not one.get("delete")]
+
+    @property
+    def namespace(self) -> KubernetesObject | None:
+        """The namespace that the stack lives in."""
+        return next((item for item in self.objects() if item["kind"] == "Namespace"), None)
+
+    def is_in(self, kube: Kubectl) -> bool:
+        """Return whether the objects are of this cluster, by whatever context they were made."""
+        if self.context == kube.context or self.namespace is None:
+            return True
+        live = kube.get("namespace", self.namespace["metadata"]["name"])
+        return live is not None and live["metadata"]["uid"] == self.namespace["metadata"].get("uid")
+
+    def in_context(self, context: str) -> "State":
+        """Return the state of the same objects, made by another context of the same cluster."""
+
+        def renamed(resource: Any) -> Any:
+            if resource["type"] != _PROVIDER:
+                return resource
+            sides = {side: {**resource[side], "context": context} for side in ("inputs", "outputs") if side in resource}
+            return {**resource, **sides}
+
+        return self._with(map(renamed, self._resources))
+
+    def without_deletions_of(self, declared: Sequence[KubernetesObject]) -> "State":
+        """Return the state without entries that would delete what the program declares."""
+        kept = {identity(item) for item in declared}
+        resources = self._resources
+        return self._with(
+            one for one in resources if not (one.get("delete") and _is_object(one) and identity(one["inputs"]) in kept)
+        )
+
+    def emptied(self) -> "State":
+        """Return a state that lists nothing."""
+        return self._with(())
+
+    def _with(self, resources: Iterable[Any]) -> "State":
+        if not self._resources:
+            return self
+        return State({**self.exported, "deployment": {**self.exported["deployment"], "resources": [*resources]}})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What has to be done about a state before Pulumi runs for a stack."""
+
+    state: State  # What is to be imported, if it is not as it was.
+    adopts: bool = False  # Whether objects are there that the state does not list, and that are this stack's.
+    notes: tuple[str, ...] = ()
+
+
+def plan(state: State, stack: Home, kube: Kubectl, declared: Sequence[KubernetesObject], live: LiveState) -> Plan:
+    """Return what has to be done before `up`; raise CommandError if Pulumi could not do what the definition says."""
+    if not state.is_in(kube):
+        there = in_shell(state.context)
+        stays = f"what {stack.name} has there stays, until `make down CLUSTER={there} STACK={stack.name}`"
+        words = f"Pulumi's state of {stack.name} lists objects of {escaped(state.context)}: {stays}."
+        return Plan(state.emptied(), adopts=True, notes=(words,))
+    before = state.namespace
+    if before is None or (was := before["metadata"]["name"]) == stack.namespace:
+        return Plan(state.in_context(kube.context).without_deletions_of(declared), state.pending)
+    old = Home(stack.environment.model_copy(update={"namespace": was}), stack.data_plane)
+    left = left_of(kube, old)
+    if not left:  # it was taken down there
+        return Plan(state.emptied(), adopts=True)
+    kubectl = f"kubectl --context {in_shell(kube.context)}"
+    where = f"{counted(left, 'object')} in namespace {was}"
+    if not any(item["kind"] not in KEPT for item in live.declared):
+        down = make("down", CLUSTER=kube.context, STACK=stack.name)
+        raise CommandError(
+            f"{stack.name} has {where}, and the definition names {stack.namespace}: a stack cannot move to another"
+            " namespace while it runs. Nothing was changed.\n"
+            f"    Set the namespace back to {was}. To move the stack, run `{down}` with it, and then set the new one."
+            " Volumes and claims stay where they are."
+        )
+    words = f"{stack.name} also has {where}. They stay; to list them: {kubectl} get all -n {was}"
+    return Plan(state.emptied(), adopts=True, notes=(words,))
+
+
+def read(cli: PulumiCli, stack: Home, name: str) -> State:
+    """Return the state of a stack that there is."""
+    exported = pulumi_cli.ask(cli, stack, ["stack", "export", "--stack", name])
+    with pulumi_cli.understanding("stack export"):
+        state = State(json.loads(exported))
+        state.objects()
+    return state
+
+
+def write(cli: PulumiCli, stack: Home, name: str, state: State) -> None:
+    """Replace the state of a stack."""
+    with TemporaryDirectory(prefix="tidegate-") as folder:  # nobody else reads it
+        file = Path(folder) / "state.json"
+        file.write_text(json.dumps(state.exported), "utf-8")
+        pulumi_cli.ask(cli, stack, ["stack", "import", "--stack", name, "--file", str(file)])
+
+
+def found(cli: PulumiCli, stack: Home) -> tuple[dict[str, int], State]:
+    """Return the stacks that there are, and the state of this one, also under a former name; nothing is changed."""
+    there = pulumi_cli.stacks(cli, stack)
+    name = next((each.name for each in (stack, *stack.former()) if each.name in there), None)
+    if name is None:
+        return there, State({})
+    state = read(cli, stack, name)
+    return there, state if name == stack.name else State(renamed(state.exported, name, stack))
 
 
 def moved(cli: PulumiCli, stack: Home) -> dict[str, int]:
@@ -29,14 +168,16 @@ def moved(cli: PulumiCli, stack: Home) -> dict[str, int]:
             note(f"Pulumi has a stack {former} too, and would delete its objects with it: {forget} forgets it alone.")
             continue
         note(f"Pulumi's stack {former} becomes {stack.name}; no object is touched by that …")
-        exported = pulumi_cli.ask(cli, stack, ["stack", "export", "--stack", former])
-        with TemporaryDirectory(prefix="tidegate-") as folder:  # nobody else reads it
-            file = Path(folder) / "state.json"
-            file.write_text(json.dumps(renamed(json.loads(exported), former, stack)), "utf-8")
-            pulumi_cli.ask(cli, stack, ["stack", "import", "--stack", former, "--file", str(file)])
+        state = read(cli, stack, former)
+        write(cli, stack, former, State(renamed(state.exported, former, stack)))
         pulumi_cli.ask(cli, stack, ["stack", "rename", stack.name, "--stack", former])
         found[stack.name] = found.pop(former)
     return found
+
+
+def _is_object(resource: Any) -> bool:
+    """Return whether an entry is an object of a cluster, that was made or is about to be."""
+    return resource["type"].startswith("kubernetes:") and "kind" in (resource.get("outputs") or {})
 
 
 def renamed(state: Any, former: str, stack: Home) -> Any:
@@ -52,7 +193,7 @@ def renamed(state: Any, former: str, stack: Home) -> Any:
 
     state = walk(state)
     for resource in (state.get("deployment") or {}).get("resources") or ():
-        if resource["type"] == "pulumi:providers:kubernetes":
+        if resource["type"] == _PROVIDER:
             for side in ("inputs", "outputs"):
                 if "clusterIdentifier" in resource.get(side, {}):
                     resource[side]["clusterIdentifier"] = stack.data_plane.name

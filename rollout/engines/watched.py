@@ -1,6 +1,6 @@
 """Waits for an engine's command, or for what stands already, and meanwhile says what is not ready yet, and why."""
 
-import ctypes
+import os
 import signal
 import subprocess
 import sys
@@ -12,19 +12,34 @@ from contextlib import suppress
 from stacks.command import CommandError
 
 from .. import processes
+from ..changes.workloads import workloads
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject
 from ..terminal import note
 from .lease import Hold
 
 LOOK_EVERY = 4.0
+_MARGIN_SECONDS = 300
+_LEAST_SECONDS = 600
 PATIENCE_SECONDS = 15.0  # How long the API server may refuse pods before waiting on is senseless.
 _FIRST_PAUSE = 0.5
 _HEED_EVERY = 0.5  # How often it is asked whether the lease is still held.
 _TO_END_SECONDS = 60.0
 _MOST_LINES = 8
-_PR_SET_PDEATHSIG = 1  # Has the system interrupt a process when the one that started it dies.
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_LAUNCH = """\
+import ctypes, os, sys
+parent, number, *command = sys.argv[1:]
+ctypes.CDLL(None).prctl(1, int(number))  # PR_SET_PDEATHSIG
+if os.getppid() == int(parent):
+    os.execv(command[0], command)
+"""
+
+
+def patience(objects: Sequence[KubernetesObject]) -> int:
+    """Return how many seconds an `up` may take: each workload rolls pod by pod, and big models load slowly."""
+    every = workloads(objects).values()
+    longest = max((one.most * ((one.start_seconds or 0) + one.stop_seconds) for one in every), default=0)
+    return max(_LEAST_SECONDS, _MARGIN_SECONDS + longest)
 
 
 def run_watched(
@@ -42,7 +57,7 @@ def run_watched(
     note now goes into another run's records.
     """
     said: list[str] = []
-    process = processes.started(command, stdin=subprocess.PIPE, preexec_fn=_end_with_parent)
+    process = processes.started([*_ending_with_us(), *command], stdin=subprocess.PIPE)
     reader = threading.Thread(target=lambda: said.append(process.communicate(stdin)[0]), daemon=True)
     reader.start()
     looking = _ReadinessWatch(kube, objects) if objects else None  # takes note of earlier refusals first
@@ -151,6 +166,12 @@ def _interrupt(process: "subprocess.Popen[str]") -> None:
         process.wait()
 
 
-def _end_with_parent() -> None:
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+def _ending_with_us() -> list[str]:
+    """Return the words before a command that let the system interrupt it when this process dies.
+
+    The new process arranges that itself, and then becomes the command. Code that runs between fork and exec, as
+    `preexec_fn` does, can deadlock, because this process has threads.
+    """
+    if sys.platform != "linux":
+        return []
+    return [sys.executable, "-ISc", _LAUNCH, str(os.getpid()), str(int(signal.SIGINT))]

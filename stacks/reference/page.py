@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -208,7 +208,7 @@ class _Page:
 
     def rules(self) -> str:
         lines = ['<a id="rules"></a>', "", "## Rules that look at more than one key", ""]
-        groups: tuple[tuple[str, Iterable[Callable[..., Any]]], ...] = (
+        groups = (
             ("Environments and data planes", rules.HEADER_RULES),
             ("Each stack", rules.STACK_RULES),
             ("All stacks together", rules.DEFINITION_RULES),
@@ -221,9 +221,14 @@ class _Page:
                     if issubclass(each, BaseModel) and each not in done:
                         done.add(each)
                         place = _link(part) + (f" ({words_of_class(model)})" if each is model and part.tag else "")
-                        lines += [_rule(name, about, place) for name, about in model_rules(each)]
+                        lines += [_rule(sentence(name), about, place) for name, about in model_rules(each)]
         for title, group in groups:
-            lines += ["", f"### {title}", "", *(_rule(rule.__name__, inspect.getdoc(rule) or "") for rule in group)]
+            lines += [
+                "",
+                f"### {title}",
+                "",
+                *(_rule(f"{rule.title}.", rule.why, advises=rule.severity == "advisory") for rule in group),
+            ]
         return "\n".join([*lines, ""])
 
 
@@ -241,8 +246,9 @@ def _kinds_of_text() -> str:
     return "\n".join(['<a id="kinds-of-text"></a>', "", "## Kinds of text", "", *table])
 
 
-def _rule(name: str, about: str, place: str = "") -> str:
-    return f"- {place + ': ' if place else ''}**{sentence(name)}**{' ' + ' '.join(about.split()) if about else ''}"
+def _rule(title: str, about: str, place: str = "", *, advises: bool = False) -> str:
+    parts = [f"{place}:" if place else "", f"**{title}**", "(advisory)" if advises else "", *about.split()]
+    return f"- {' '.join(filter(None, parts))}"
 
 
 def _link(part: Part) -> str:

@@ -23,10 +23,12 @@ from ..load import Document, PathInTree
 from ..problems import Position, Problem
 from ..stack import Definition, Stack
 from .references import suggestion, unknown
+from .rule import definition_rule, stack_rule
 
 _MOST_INTERVAL = 30  # Seconds between two readings, of which a figure of one minute surely has one.
 
 
+@stack_rule("A MIG profile exists on the product that the pool names")
 def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
     """Each GPU product has its own profiles."""
     for path, _, pool in stack.pools():
@@ -36,6 +38,7 @@ def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "placement", "profile"), what, do=suggestion(profile, profiles))
 
 
+@definition_rule("Tidegate knows the GPU products and MIG profiles that the definition names", severity="advisory")
 def gpus_that_are_not_known_are_named(definition: Definition) -> Iterator[Problem]:
     """A product without an entry in Tidegate's table has no numbers, so that nothing is checked, and a typo passes."""
     places: dict[str, Problem] = {}
@@ -67,6 +70,7 @@ def _profile_of_product(pool: Pool) -> tuple[str, Collection[str]]:
     return profile, product.profiles if product and profile else (profile,)
 
 
+@stack_rule("Preloaded models fit into the memory of one replica")
 def preloaded_models_fit_a_replica(stack: Stack) -> Iterator[Problem]:
     """All models of a preload pool are in memory at once, in each replica."""
     for path, server, pool in stack.pools():
@@ -80,6 +84,7 @@ def preloaded_models_fit_a_replica(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "placement"), f"{what}, and a replica has {gb(memory)}", do=do)
 
 
+@stack_rule("Each on-demand model fits into the capacity of its pool")
 def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
     """A model larger than the capacity can never be loaded, and pinned ones must fit together."""
     for path, server, pool in stack.pools():
@@ -117,6 +122,7 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
                 break
 
 
+@stack_rule("A pool's nodeSelector does not repeat or contradict its placement")
 def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
     """The labels of NVIDIA's device plugin follow from the placement."""
     for path, server, pool in stack.pools():
@@ -127,6 +133,7 @@ def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem((*path, "nodeSelector", key), what, do=do)
 
 
+@stack_rule("`pinned` and `idleSeconds` are set only for models of on-demand pools", "advisory")
 def only_on_demand_models_are_pinned_or_idle(stack: Stack) -> Iterator[Problem]:
     """A preload pool holds all its models all the time."""
     for _, server, pool in stack.pools():
@@ -137,9 +144,10 @@ def only_on_demand_models_are_pinned_or_idle(stack: Stack) -> Iterator[Problem]:
             for key, said in (("pinned", model.pinned), ("idleSeconds", model.idle_seconds is not None)):
                 if said:
                     what = f'{key} of model "{model.name}" means nothing: {server.name}/{pool.name} evicts no model'
-                    yield stack.source.problem((*stack.path_of(model), key), what, do=do, severity="advisory")
+                    yield stack.source.problem((*stack.path_of(model), key), what, do=do)
 
 
+@stack_rule("`idleSeconds` is longer than a lease")
 def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
     """A model in use would count as idle before its lease ends."""
     for _, server, pool in stack.pools():
@@ -153,6 +161,7 @@ def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem((*stack.path_of(model), "idleSeconds"), what, why)
 
 
+@stack_rule("The data plane has the GPU products that pools name")
 def products_that_are_asked_for_are_there(stack: Stack) -> Iterator[Problem]:
     """A product that no node has is mistyped, more often than missing."""
     known = {group.product for group in stack.data_plane.gpus}
@@ -163,6 +172,7 @@ def products_that_are_asked_for_are_there(stack: Stack) -> Iterator[Problem]:
             yield from unknown(stack.source, (*path, "placement", "product"), what, product, known)
 
 
+@stack_rule("A pool of whole GPUs cannot land on nodes whose GPUs are sliced or shared")
 def whole_gpus_are_told_from_slices(stack: Stack) -> Iterator[Problem]:
     """Slices of strategy single, and shares that are not renamed, are nvidia.com/gpu too: only the product differs."""
     plane = stack.data_plane
@@ -174,6 +184,7 @@ def whole_gpus_are_told_from_slices(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "placement"), what, why, "Add product.")
 
 
+@definition_rule("The data plane has enough GPU devices for the pools of all its environments")
 def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
     """All environments of a data plane together may ask for what its GPUs give, of any product and of each."""
     stacks: dict[str, list[Stack]] = {}
@@ -215,6 +226,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
 
 
+@definition_rule("All prices are in one currency")
 def prices_are_in_one_currency(definition: Definition) -> Iterator[Problem]:
     """What stacks cost is added up, and budgets are compared with it."""
     first = None
@@ -227,6 +239,7 @@ def prices_are_in_one_currency(definition: Definition) -> Iterator[Problem]:
                 yield definition.document.problem(where, what, do="Say all prices in one currency.")
 
 
+@definition_rule("Models on the shares of one GPU fit into its memory")
 def shares_of_a_gpu_promise_no_more_than_it_has(definition: Definition) -> Iterator[Problem]:
     """What models may take on all shares together is on the GPUs; time-slicing keeps nobody from taking more."""
     for index, plane in enumerate(definition.header.data_planes):
@@ -266,6 +279,7 @@ def _shared_gpus(plane: DataPlane) -> list[tuple[GpuNodes, GpuSharing, int]]:
     return [(group, sharing, memory) for group, sharing, memory in groups if sharing and memory]
 
 
+@stack_rule("A pod's memory fits into a node")
 def memory_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
     """A pod that asks for more memory than any node has stays Pending for ever, as do models larger than any GPU."""
     plane = stack.data_plane
@@ -296,15 +310,17 @@ def memory_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "loading"), what, do="Lower loading.capacity, or ask for larger GPUs.")
 
 
+@stack_rule("Every model has at least one replica in production", "advisory")
 def models_have_a_replica_in_production(stack: Stack) -> Iterator[Problem]:
     """Without a replica nobody answers for the models of a pool; in dev that saves a GPU."""
     for path, server, pool in stack.pools() if stack.environment.production else ():
         if devices.most_replicas(pool) == 0:
             what = f"{server.name}/{pool.name} has no replica in production, so calls of its models fail"
             do = "Say replicas: 1 or more, where that is not meant."
-            yield stack.source.problem((*path, "replicas"), what, do=do, severity="advisory")
+            yield stack.source.problem((*path, "replicas"), what, do=do)
 
 
+@stack_rule("`loading.resources` is enough for an eviction policy")
 def policy_resources_are_those_of_a_policy(stack: Stack) -> Iterator[Problem]:
     """The eviction policy runs beside on-demand Tritons only."""
     for path, server, pool in stack.pools():
@@ -314,6 +330,7 @@ def policy_resources_are_those_of_a_policy(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "policyResources"), what, do=do)
 
 
+@stack_rule("A wait for a load ends before the proxy's timeout", "advisory")
 def waiting_for_a_load_ends_before_the_proxys_time_out(stack: Stack) -> Iterator[Problem]:
     """A caller who names no deadline is given up by the proxy, who then never hears "busy, try again"."""
     most = stack.platform.proxy.timeouts.request_seconds
@@ -324,9 +341,10 @@ def waiting_for_a_load_ends_before_the_proxys_time_out(stack: Stack) -> Iterator
             why = "Only callers who name a longer deadline wait so long, or hear that the server is busy."
             where = (*path, "loading", "waitSeconds") if "wait_seconds" in pool.loading.model_fields_set else path
             do = "Lower waitSeconds, or raise proxy.timeouts.requestSeconds."
-            yield stack.source.problem(where, what, why, do, severity="advisory")
+            yield stack.source.problem(where, what, why, do)
 
 
+@stack_rule("A pool that scales to zero can be started by a request")
 def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
     """Only a caller brings the first replica, so nothing may have to be in memory before; and he must hear of it."""
     most = stack.platform.proxy.timeouts.request_seconds
@@ -368,6 +386,7 @@ def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "startupSeconds"), what, why, do, severity="advisory")
 
 
+@stack_rule("Prometheus scrapes the metrics that a pool scales by", "advisory")
 def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem]:
     """KEDA asks Prometheus, which knows what it reads of servers and proxies."""
     for path, server, pool in stack.pools():
@@ -380,16 +399,17 @@ def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem
             if not scaling.min:
                 why = "Unless yours reads them anyway, no caller ever wakes the pool from min 0."
             do = "Say monitoring: {operator: true}, or see to it yourself (docs/scaling.md)."
-            yield stack.source.problem((*path, "autoscaling"), what, why, do, severity="advisory")
+            yield stack.source.problem((*path, "autoscaling"), what, why, do)
         elif scaling and is_asked and (seconds := stack.platform.monitoring.interval_seconds) > _MOST_INTERVAL:
             what = f"{server.name}/{pool.name} scales by what Prometheus reads every {seconds} s"
             why = (
                 "Figures are of the last minute or two: read so seldom they are missing at times, and no replica goes."
             )
             do = f"Say at most {_MOST_INTERVAL}."
-            yield stack.source.problem(("monitoring", "intervalSeconds"), what, why, do, severity="advisory")
+            yield stack.source.problem(("monitoring", "intervalSeconds"), what, why, do)
 
 
+@definition_rule("One node has all GPUs of a replica")
 def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Problem]:
     """A pod runs on one node, so its GPUs are there, all of them."""
     found: dict[tuple[Position | str | None, int], list[Problem]] = {}
@@ -412,6 +432,7 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
         yield replace(first, why="\n".join(f"And {other.what}." for other in others))
 
 
+@stack_rule("A request of the largest allowed size fits into one caller's share of memory", "advisory")
 def a_body_fits_what_one_caller_may_hold(stack: Stack) -> Iterator[Problem]:
     """Bodies that must be whole before they go on are held, and one caller's have a share of the memory at the most."""
     proxy = stack.platform.proxy
@@ -421,4 +442,4 @@ def a_body_fits_what_one_caller_may_hold(stack: Stack) -> Iterator[Problem]:
         why = "Larger bodies of /predict, compressed messages over gRPC and bodies of sequence models are refused."
         do = f"Raise proxy.resources.memory of {proxy.resources.memory}, of which that is 9/64, or lower bodyLimit."
         where = ("proxy", "bodyLimit") if "body_limit" in proxy.model_fields_set else ("proxy", "resources", "memory")
-        yield stack.source.problem(where, what, why, do, severity="advisory")
+        yield stack.source.problem(where, what, why, do)

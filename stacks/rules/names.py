@@ -9,12 +9,14 @@ from ..definition.proxy import PROXY, HttpRouteExposure, IngressExposure
 from ..load import Document, PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
+from .rule import definition_rule, header_rule, stack_rule
 
 # A StatefulSet's pods carry the label controller-revision-hash, `<name>-<hash of up to 10 digits>`, 63 at the most.
 LONGEST_POOL_OBJECT = 52
 RESERVED = {PROXY: "the proxy", f"{PROXY}-headless": "the proxy"}
 
 
+@header_rule("Each stack has a unique name")
 def no_two_stacks_share_a_name(header: Header, document: Document) -> Iterator[Problem]:
     """`a-b` on `c` and `a` on `b-c` would be one stack."""
     seen: dict[str, tuple[str, str]] = {}
@@ -35,12 +37,14 @@ def no_two_stacks_share_a_name(header: Header, document: Document) -> Iterator[P
                 yield document.problem(where, f'environment "{environment}" stands twice in data plane "{plane.name}"')
 
 
+@header_rule("No environment or data plane uses another's former name")
 def former_names_of_environments_and_planes_are_free(header: Header, document: Document) -> Iterator[Problem]:
     """What stands under a former name belongs to one of them: no other has that name, or had it."""
     yield from _taken(document, ("environments",), "environment", header.environments)
     yield from _taken(document, ("dataPlanes",), "data plane", header.data_planes)
 
 
+@stack_rule("No dataset, server or pool uses another's former name")
 def former_names_are_free(stack: Stack) -> Iterator[Problem]:
     """Objects keep the name that they were made under: nothing else of their kind has it, or had it."""
     yield from _taken(stack.source, ("datasets",), "dataset", stack.platform.datasets)
@@ -60,6 +64,7 @@ def _taken(source: Document, path: PathInTree, kind: str, items: Sequence[Renama
             seen.setdefault(name, f'so was {kind} "{item.name}"')
 
 
+@header_rule("Each data plane has its own kubeconfig context")
 def no_two_data_planes_share_a_cluster(header: Header, document: Document) -> Iterator[Problem]:
     """Two data planes of one kubeconfig context would fight over the same objects."""
     seen: dict[str, str] = {}
@@ -73,6 +78,7 @@ def no_two_data_planes_share_a_cluster(header: Header, document: Document) -> It
         seen.setdefault(context, plane.name)
 
 
+@header_rule("Each environment of a cluster has its own namespace")
 def no_two_environments_of_a_cluster_share_a_namespace(header: Header, document: Document) -> Iterator[Problem]:
     """Every environment has its namespace to itself."""
     environments = {environment.name: environment for environment in header.environments}
@@ -91,6 +97,7 @@ def no_two_environments_of_a_cluster_share_a_namespace(header: Header, document:
                 yield document.problem(("environments", indexes[name], "namespace"), what, do=do)
 
 
+@stack_rule("An environment does not use the namespace of another program")
 def a_namespace_belongs_to_its_environment(stack: Stack) -> Iterator[Problem]:
     """An environment owns its namespace: it labels it, and admits only callers that are named."""
     platform = stack.platform
@@ -109,6 +116,7 @@ def a_namespace_belongs_to_its_environment(stack: Stack) -> Iterator[Problem]:
         yield stack.source.problem((), what, do="Give the environment a namespace of its own.")
 
 
+@stack_rule("No two pools have the same Kubernetes name")
 def no_two_pools_become_one_object(stack: Stack) -> Iterator[Problem]:
     """Pool `c` of server `a-b` and pool `b-c` of server `a` would both be `a-b-c`."""
     seen: dict[str, tuple[str, str]] = {name: (owner, "") for name, owner in RESERVED.items()}
@@ -124,6 +132,7 @@ def no_two_pools_become_one_object(stack: Stack) -> Iterator[Problem]:
                 break
 
 
+@stack_rule("The name of server and pool is short enough for a StatefulSet")
 def pool_names_leave_room_for_what_kubernetes_appends(stack: Stack) -> Iterator[Problem]:
     """Kubernetes appends a hash to a StatefulSet's name, and labels hold 63 characters."""
     for path, server, pool in stack.pools():
@@ -134,6 +143,7 @@ def pool_names_leave_room_for_what_kubernetes_appends(stack: Stack) -> Iterator[
             yield stack.source.problem((*path, "name"), what, do=do)
 
 
+@definition_rule("No two environments of a cluster answer at the same host and path")
 def no_two_stacks_of_a_cluster_share_a_host_and_path(definition: Definition) -> Iterator[Problem]:
     """The same host and path would reach one environment or the other."""
     seen: dict[tuple[str, str, str], str] = {}
@@ -148,6 +158,7 @@ def no_two_stacks_of_a_cluster_share_a_host_and_path(definition: Definition) -> 
             yield stack.source.problem(("proxy", "exposure", "host"), what, do=do)
 
 
+@definition_rule("No two environments of a cluster make the same PersistentVolume")
 def no_two_stacks_of_a_cluster_share_a_volume(definition: Definition) -> Iterator[Problem]:
     """PersistentVolumes belong to the whole cluster, so `a-b` + `c` and `a` + `b-c` would be one."""
     seen: dict[tuple[str, str], str] = {}

@@ -18,6 +18,7 @@ from ..load import PathInTree
 from ..problems import Problem, count_of, listed
 from ..stack import Definition, Stack
 from .references import models_name_servers_and_pools_that_exist, servers_that_reach_something_exist, suggestion
+from .rule import definition_rule, stack_rule
 
 _VERSION = re.compile(r"v?[0-9]+(\.[0-9]+)+")
 _ENDS = "ends at once, with an option that it does not know"
@@ -34,6 +35,7 @@ _OF_ENGINES, _OF_OTHERS = ("waiting_requests",), ("queue_milliseconds", "busy_pe
 """What pools that scale by queue aim at, by the kind of their server."""
 
 
+@stack_rule("A server of kind openai preloads its model")
 def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
     """An engine loads its model when it starts, and no other."""
     for path, server, pool in stack.pools():
@@ -47,6 +49,7 @@ def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "loading", "pollSeconds"), what, do="Leave pollSeconds out.")
 
 
+@stack_rule("A pool of kind openai serves exactly one model")
 def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
     """A process of an engine serves one model, so a pool of the kind has one."""
     is_lost = any(models_name_servers_and_pools_that_exist(stack))  # it may be the one that seems to be lacking
@@ -65,6 +68,7 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(path, what, do=do)
 
 
+@stack_rule("A pool of kind openai serves one version of its model")
 def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
     """A process of an engine serves one version of its model, so each version has a pool of its own."""
     for _, server, pool in stack.pools():
@@ -80,6 +84,7 @@ def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem(where, f"{what}, and a pool of kind openai serves one", do=do)
 
 
+@stack_rule("A model of kind openai names its versions by number")
 def versions_of_engines_are_named(stack: Stack) -> Iterator[Problem]:
     """Nothing at an engine tells what an alias stands for, and a candidate needs an engine of its own."""
     for server, model in _models(stack):
@@ -94,6 +99,7 @@ def versions_of_engines_are_named(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*stack.path_of(model), "mirror", "version"), what, do=do)
 
 
+@stack_rule("`servedNames`, and pools of versions, are only for servers of kind openai")
 def only_engines_have_pools_for_versions_and_served_names(stack: Stack) -> Iterator[Problem]:
     """Other servers serve all versions of a model in one pool, and are called by its name alone."""
     for server, model in _models(stack):
@@ -111,6 +117,7 @@ def only_engines_have_pools_for_versions_and_served_names(stack: Stack) -> Itera
             yield stack.source.problem((*stack.path_of(model), "servedNames"), what, do=do)
 
 
+@stack_rule("Each name that requests use belongs to one model")
 def names_that_calls_say_are_of_one_model(stack: Stack) -> Iterator[Problem]:
     """A call names its model, or a version of it, by one name; and clients of OpenAI's API name no server."""
     taken: dict[str, tuple[Model, tuple[str | int, ...]]] = {}
@@ -137,6 +144,7 @@ def _models(stack: Stack) -> Iterator[tuple[Server, Model]]:
     yield from ((servers[model.server], model) for model in stack.platform.models if model.server in servers)
 
 
+@stack_rule("`tensorParallelSize` is the number of GPUs of a replica")
 def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[Problem]:
     """A model is spread over the devices of one replica, all of them: one that it does not use is paid for nothing."""
     found: dict[tuple[PathInTree, str, str, str], list[str]] = {}
@@ -157,6 +165,7 @@ def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[P
         yield stack.source.problem(where, f"{what}: replicas of {listed(pools)} have {there_are}", do=do)
 
 
+@stack_rule("The number of attention heads is a multiple of `tensorParallelSize`", "advisory")
 def attention_heads_are_spread_evenly(stack: Stack) -> Iterator[Problem]:
     """Engines end at once where a model's attention heads cannot be divided among the devices."""
     for index, server in enumerate(stack.platform.servers):
@@ -168,9 +177,10 @@ def attention_heads_are_spread_evenly(stack: Stack) -> Iterator[Problem]:
             why = "Most have a power of two of them, and an engine ends at once where they cannot be shared out evenly."
             do = "Write 2, 4 or 8, unless num_attention_heads in the model's config.json is a multiple of it."
             where = ("servers", index, "openai", "tensorParallelSize")
-            yield stack.source.problem(where, what, why, do, severity="advisory")
+            yield stack.source.problem(where, what, why, do)
 
 
+@stack_rule("A pool scales by a metric that its kind of server has")
 def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
     """The time in a queue is a series of Triton's; an engine tells how many requests wait for it, if anything."""
     for path, server, pool in stack.pools():
@@ -194,6 +204,7 @@ def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem((*path, "autoscaling", to_camel(key)), what, do=do)
 
 
+@stack_rule("A server of kind openai without a GPU has an image that is built for CPUs")
 def engines_on_processors_are_built_for_them(stack: Stack) -> Iterator[Problem]:
     """What is meant for a GPU ends where there is none; some engines have a build for processors, too."""
     for path, server, pool in stack.pools():
@@ -212,6 +223,7 @@ def engines_on_processors_are_built_for_them(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(where, what, why, do, severity="advisory")
 
 
+@stack_rule("The engine's version has the options that Tidegate sets", "advisory")
 def engines_are_of_versions_that_know_their_options(stack: Stack) -> Iterator[Problem]:
     """Tidegate sets options and variables that older versions do not know. A digest tells of no version."""
     images = {image.name: (index, image) for index, image in enumerate(stack.platform.images)}
@@ -228,11 +240,10 @@ def engines_are_of_versions_that_know_their_options(stack: Stack) -> Iterator[Pr
             what = f"the image of {server.name} is {image.tag}"
             what = f"{what}, and engine {engine} has to be {'.'.join(map(str, least))} or later"
             do = "Take a newer one. Where the image's tag tells no version of the engine, all is well."
-            yield stack.source.problem(
-                ("images", index, "tag"), what, f"An older one {older}.", do, severity="advisory"
-            )
+            yield stack.source.problem(("images", index, "tag"), what, f"An older one {older}.", do)
 
 
+@stack_rule("Every variable that a command uses is set")
 def what_a_command_holds_is_filled_in(stack: Stack) -> Iterator[Problem]:
     """Kubernetes leaves $(NAME) as it is where the container has no variable of that name."""
     for index, server in enumerate(stack.platform.servers):
@@ -250,6 +261,7 @@ def what_a_command_holds_is_filled_in(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem(("servers", index, "openai", key, number), what, do=do)
 
 
+@definition_rule("A soak names servers whose requests are counted", "advisory")
 def soaks_are_of_servers_whose_calls_are_counted(definition: Definition) -> Iterator[Problem]:
     """`tidegate promote` asks Triton how often a version failed; nothing tells that of an engine."""
     for index, environment in enumerate(definition.header.environments):
@@ -263,9 +275,10 @@ def soaks_are_of_servers_whose_calls_are_counted(definition: Definition) -> Iter
             )
             do = "Leave soakHours out, or give language models an environment of their own without it."
             where = ("environments", index, "promotion", "soakHours")
-            yield definition.document.problem(where, what, why, do, severity="advisory")
+            yield definition.document.problem(where, what, why, do)
 
 
+@stack_rule("`openai.source` is for a server with one model")
 def sources_are_of_one_model(stack: Stack) -> Iterator[Problem]:
     """What a server's `source` names, each of its pools would load, under another name."""
     for index, server in enumerate(stack.platform.servers):
@@ -280,6 +293,7 @@ def sources_are_of_one_model(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("servers", index, "openai", "source"), what, do=do)
 
 
+@stack_rule("A server that downloads its model has an egress rule", "advisory")
 def engines_that_download_have_a_way_out(stack: Stack) -> Iterator[Problem]:
     """What is not in the repository comes from a hub, and nothing lets pods out that `network.reach` does not name."""
     for index, server in enumerate(stack.platform.servers):
@@ -292,9 +306,10 @@ def engines_that_download_have_a_way_out(stack: Stack) -> Iterator[Problem]:
             what = f"{server.name} loads {source}, and network.reach lets its pods reach no addresses"
             why = "An engine downloads what is no folder each time that it starts."
             do = "Add the hub to network.reach; or put the model into the repository."
-            yield stack.source.problem(("servers", index, "openai", key), what, why, do, severity="advisory")
+            yield stack.source.problem(("servers", index, "openai", key), what, why, do)
 
 
+@stack_rule("The engine can read its repository")
 def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:
     """Not every engine loads models straight from object storage."""
     for index, server, _ in stack.buckets():
@@ -304,6 +319,7 @@ def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("servers", index, "repository"), what, do=do)
 
 
+@stack_rule("The engine accepts the URL of its repository")
 def engines_are_told_urls_that_they_read(stack: Stack) -> Iterator[Problem]:
     """Triton has an account or a host within a URL, where engines want a variable. What one's own knows, it knows."""
     for index, server in enumerate(stack.platform.servers):
@@ -332,6 +348,7 @@ def engines_are_told_urls_that_they_read(stack: Stack) -> Iterator[Problem]:
         yield stack.source.problem(("servers", index, *where), what, do=do)
 
 
+@stack_rule("Shared frontends have an egress rule for the Kubernetes API")
 def shared_frontends_reach_the_api_server(stack: Stack) -> Iterator[Problem]:
     """Frontends and workers that find each other through Kubernetes ask its API, which no policy lets them reach."""
     is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
@@ -344,6 +361,7 @@ def shared_frontends_reach_the_api_server(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("servers", index, "openai", "frontends"), what, why, do)
 
 
+@stack_rule("Shared frontends and pools have different names")
 def shared_frontends_have_names_of_their_own(stack: Stack) -> Iterator[Problem]:
     """The frontends of server `a` are `a-frontends`, as its pool `frontends` would be."""
     for _, server in _with_frontends(stack):

@@ -8,8 +8,10 @@ from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Stack
 from .references import suggestion, unknown
+from .rule import stack_rule
 
 
+@stack_rule("Pools name eviction policies that exist")
 def policies_that_pools_name_exist(stack: Stack) -> Iterator[Problem]:
     """A pool evicts by a policy that the eviction policy's image has, or that evictionPolicies names."""
     known = {*SHIPPED, *(policy.name for policy in stack.platform.eviction_policies)}
@@ -19,6 +21,7 @@ def policies_that_pools_name_exist(stack: Stack) -> Iterator[Problem]:
         )
 
 
+@stack_rule("An eviction policy accepts the settings of its pool")
 def policies_are_told_settings_that_they_take(stack: Stack) -> Iterator[Problem]:
     """Names and bounds are those that evictionPolicies says; what is misspelt would be refused in the pod only."""
     own = {policy.name: policy for policy in stack.platform.eviction_policies}

@@ -8,8 +8,10 @@ from ..load import Document
 from ..problems import Problem
 from ..stack import Definition, Stack
 from .references import suggestion
+from .rule import definition_rule, header_rule, stack_rule
 
 
+@header_rule("`promotion.from` names another environment")
 def promotions_come_from_other_environments(header: Header, document: Document) -> Iterator[Problem]:
     """A version has been in another environment before, and that one is in this definition."""
     names = [environment.name for environment in header.environments]
@@ -23,6 +25,7 @@ def promotions_come_from_other_environments(header: Header, document: Document) 
             yield document.problem(("environments", index, "promotion", "from"), what, do=do, at="value")
 
 
+@header_rule("Promotions do not form a circle")
 def promotions_begin_somewhere(header: Header, document: Document) -> Iterator[Problem]:
     """Environments that take versions from each other, in a circle, never get one."""
     sources = {environment.name: environment.promotion.source for environment in header.environments}
@@ -39,6 +42,7 @@ def promotions_begin_somewhere(header: Header, document: Document) -> Iterator[P
             yield document.problem(("environments", index, "promotion", "from"), what, why=why, do=do, at="value")
 
 
+@definition_rule("The environment that versions are promoted from can serve them first", "advisory")
 def versions_can_come_from_their_environment(definition: Definition) -> Iterator[Problem]:
     """What lives on no data plane has never served a version."""
     hosted = {name for plane in definition.header.data_planes for name in plane.environments}
@@ -49,9 +53,10 @@ def versions_can_come_from_their_environment(definition: Definition) -> Iterator
             what = f'environment "{environment.name}" takes versions from "{source}", which lives on no data plane'
             why = "Nothing can be deployed there, so nothing can be promoted from there."
             do = f'Name "{source}" under a data plane\'s environments, or take versions from another environment.'
-            yield definition.document.problem(where, what, why, do, at="value", severity="advisory")
+            yield definition.document.problem(where, what, why, do, at="value")
 
 
+@stack_rule("An issuer's tokens contain the groups that may promote", "advisory")
 def groups_that_promote_are_told_by_an_issuer(stack: Stack) -> Iterator[Problem]:
     """Only tokens of issuers tell groups; callers with API keys, or of Domino, have none."""
     promotion = stack.environment.promotion
@@ -62,9 +67,10 @@ def groups_that_promote_are_told_by_an_issuer(stack: Stack) -> Iterator[Problem]
         )
         why = "Groups stand in the tokens of an issuer, and proxy.auth.oidc has none."
         do = "Add an issuer, or name principals in the environment's promotion."
-        yield stack.source.problem(("proxy", "auth"), what, why=why, do=do, severity="advisory")
+        yield stack.source.problem(("proxy", "auth"), what, why=why, do=do)
 
 
+@stack_rule("Those who may promote have an access rule", "advisory")
 def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
     """`tidegate promote` asks the proxy whether a version is ready, and sends it a request, before it has traffic."""
     promotion, barred = stack.environment.promotion, dict[str, list[str]]()
@@ -79,7 +85,7 @@ def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
         what = f"{what}, and no access rule lets them {' or '.join(actions)} there"
         why = "`tidegate promote` asks whether a version is ready (inspect), and sends the golden request (infer)."
         do = f"Add an access rule that names them, with {' and '.join(actions)} in its actions."
-        yield stack.source.problem(("proxy", "access"), what, why, do, severity="advisory")
+        yield stack.source.problem(("proxy", "access"), what, why, do)
 
 
 def _named(name: str, globs: list[str]) -> bool:

@@ -11,6 +11,7 @@ from ..definition.pools import OnDemand
 from ..load import Document, PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
+from .rule import definition_rule, header_rule, stack_rule
 
 _MOST_NAMES = 8
 _CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
@@ -35,6 +36,7 @@ def unknown(source: Document, path: PathInTree, what: str, name: str, known: Ite
         yield source.problem(path, f'{what}, "{name}"', do=suggestion(name, known))
 
 
+@header_rule("Data planes name environments that exist")
 def data_planes_name_environments_that_exist(header: Header, document: Document) -> Iterator[Problem]:
     """A data plane hosts environments of this definition."""
     known = {environment.name for environment in header.environments}
@@ -44,6 +46,7 @@ def data_planes_name_environments_that_exist(header: Header, document: Document)
             yield from unknown(document, path, f'data plane "{plane.name}" hosts an unknown environment', name, known)
 
 
+@header_rule("The canary is a data plane of the first wave")
 def canaries_are_planes_of_the_first_wave(header: Header, document: Document) -> Iterator[Problem]:
     """A canary goes before all others, so it is one of the planes that go first."""
     for index, environment in enumerate(header.environments):
@@ -64,6 +67,7 @@ def canaries_are_planes_of_the_first_wave(header: Header, document: Document) ->
             yield document.problem(where, what, do=do, at="value")
 
 
+@definition_rule("Every environment is on a data plane", "advisory")
 def every_environment_lives_somewhere(definition: Definition) -> Iterator[Problem]:
     """An environment on no data plane makes no stack."""
     hosted = {name for plane in definition.header.data_planes for name in plane.environments}
@@ -71,9 +75,10 @@ def every_environment_lives_somewhere(definition: Definition) -> Iterator[Proble
         if environment.name not in hosted:
             what = f'environment "{environment.name}" lives on no data plane, so nothing comes of it'
             do = "Name it under a data plane's environments."
-            yield definition.document.problem(("environments", index), what, do=do, severity="advisory")
+            yield definition.document.problem(("environments", index), what, do=do)
 
 
+@stack_rule("Every image that is used is under `images`")
 def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
     """The proxy, every eviction policy and every server have an image."""
     known = {image.name for image in stack.platform.images}
@@ -91,6 +96,7 @@ def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("images",), f'images has no "{name}", which every environment runs')
 
 
+@stack_rule("Repositories name datasets that exist")
 def repositories_name_datasets_that_exist(stack: Stack) -> Iterator[Problem]:
     """A server's model repository lies in a dataset of the definition."""
     known = {dataset.name for dataset in stack.platform.datasets}
@@ -100,6 +106,7 @@ def repositories_name_datasets_that_exist(stack: Stack) -> Iterator[Problem]:
             yield from unknown(stack.source, path, what, server.repository.dataset, known)
 
 
+@stack_rule("Models name servers and pools that exist")
 def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
     """A model is served by one pool of one server, or each of its versions by one."""
     servers = {server.name: server for server in stack.platform.servers}
@@ -122,6 +129,7 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
                 yield from unknown(stack.source, ("models", index, "versions", number, "pool"), what, share.pool, pools)
 
 
+@stack_rule("Egress rules name servers that exist")
 def servers_that_reach_something_exist(stack: Stack) -> Iterator[Problem]:
     """A way to the outside is opened for one server of the definition."""
     known = {server.name for server in stack.platform.servers}
@@ -131,6 +139,7 @@ def servers_that_reach_something_exist(stack: Stack) -> Iterator[Problem]:
             yield from unknown(stack.source, path, what, reach.server, known)
 
 
+@stack_rule("Access rules name servers and models that exist", "advisory")
 def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Problem]:
     """A rule for what is not there grants nothing; its author meant something else."""
     known = {
@@ -143,9 +152,10 @@ def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Pr
                 if known[key] and not fnmatch.filter(known[key], glob):
                     what = f'access rule "{rule.name}" names {key} that are not there, "{glob}"'
                     do = suggestion(glob, known[key])
-                    yield stack.source.problem(("proxy", "access", index, key, place), what, do=do, severity="advisory")
+                    yield stack.source.problem(("proxy", "access", index, key, place), what, do=do)
 
 
+@stack_rule("Access rules name sources of `proxy.auth`")
 def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Problem]:
     """A rule for callers of a source that the proxy does not trust grants nothing."""
     sources = stack.platform.proxy.auth.sources
@@ -156,6 +166,7 @@ def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Proble
             yield stack.source.problem(("proxy", "access", index, "source"), what, do=do)
 
 
+@stack_rule("Registry mirrors are for registries that images come from", "advisory")
 def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
     """A mirror of another registry is never asked; a mistyped one is missed when the cluster cannot reach out."""
     hosts = {image.registry for image in stack.platform.images}
@@ -163,9 +174,10 @@ def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
         if host not in hosts:
             what = f'data plane "{stack.data_plane.name}" has a mirror of {host}, and no image comes from there'
             do = suggestion(host, hosts)
-            yield stack.source.problem(("images",), what, do=do, severity="advisory")
+            yield stack.source.problem(("images",), what, do=do)
 
 
+@stack_rule("A dataset of kind claim names a claim that Tidegate does not create")
 def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
     """A dataset of kind claim uses a claim that was made elsewhere."""
     made = {item.made_as: item.name for item in stack.platform.datasets if not isinstance(item, ClaimDataset)}
@@ -177,6 +189,7 @@ def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("datasets", index, "claimName"), what, do=do)
 
 
+@stack_rule("Warm windows name models of their pool")
 def warm_windows_name_models_of_their_pool(stack: Stack) -> Iterator[Problem]:
     """A warm window keeps models resident that its pool serves."""
     for path, server, pool in stack.pools():
@@ -188,6 +201,7 @@ def warm_windows_name_models_of_their_pool(stack: Stack) -> Iterator[Problem]:
                 yield from unknown(stack.source, place, what, name, served)
 
 
+@stack_rule("A server's cloud identity can read its object store")
 def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
     """An AWS role cannot read a Google bucket."""
     for index, server, bucket in stack.buckets():
@@ -205,6 +219,7 @@ def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("servers", index, "identity", "cloud"), what, do=do)
 
 
+@stack_rule("`dominoPrincipal` needs the `domino` section")
 def domino_principals_need_the_domino_integration(stack: Stack) -> Iterator[Problem]:
     """Domino's principal endpoint is asked in the platform's namespace."""
     if stack.platform.proxy.auth.domino_principal and stack.platform.domino is None:
@@ -213,6 +228,7 @@ def domino_principals_need_the_domino_integration(stack: Stack) -> Iterator[Prob
         yield stack.source.problem(("proxy", "auth", "dominoPrincipal"), what, do=do)
 
 
+@definition_rule("`images.lock` has digests of the definition's images only")
 def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Iterator[Problem]:
     """A digest of another image, such as of the tag before, is stale at best."""
     if definition.lock_document is None:
@@ -230,6 +246,7 @@ def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Itera
         seen.add(pin.image)
 
 
+@definition_rule("Every image has a digest", "advisory")
 def images_have_a_digest(definition: Definition) -> Iterator[Problem]:
     """A tag can be moved; what runs then is not what was tested. On a cluster this becomes an error."""
     for stack in definition.stacks:
@@ -238,9 +255,10 @@ def images_have_a_digest(definition: Definition) -> Iterator[Problem]:
                 what = f"image {image.reference} has no digest"
                 why = "A tag can be moved. A cluster takes no image without a digest, except in local environments."
                 do = "Run `make pin` where the registry can be reached."
-                yield stack.source.problem(("images", index), what, why=why, do=do, severity="advisory")
+                yield stack.source.problem(("images", index), what, why=why, do=do)
 
 
+@stack_rule("Dashboards have the recording rules that they show")
 def dashboards_have_what_they_show(stack: Stack) -> Iterator[Problem]:
     """Dashboards ask for what PodMonitors have read, and the platform's goes by recording rules."""
     monitoring = stack.platform.monitoring

@@ -16,6 +16,7 @@ from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
 from .references import servers_that_reach_something_exist
+from .rule import definition_rule, stack_rule
 
 _NAMED = re.compile(r"(?:^|[\s;&])(?:--?([A-Za-z][\w-]*)|([A-Za-z_]\w*)(?==))(?:=\$\((\w+)\))?")
 """An option in a word of a command, or what a shell is told to set; and the variable that it is set to."""
@@ -24,6 +25,7 @@ _SECRET_NAME = re.compile(r"PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PR
 _IN_ADDRESS = dict(KNOWN)["a password in an address"]
 
 
+@stack_rule("Datasets of kind hostPath are only for local environments")
 def host_paths_are_for_local_environments(stack: Stack) -> Iterator[Problem]:
     """A folder of a node is not the same folder on the next one, and Pod Security refuses none of its content."""
     if stack.environment.local:
@@ -35,6 +37,7 @@ def host_paths_are_for_local_environments(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("datasets", index, "kind"), what, do=do)
 
 
+@stack_rule("No access rule in production lets every caller use every model")
 def nobody_is_granted_everything_in_production(stack: Stack) -> Iterator[Problem]:
     """A rule for every caller and every model restricts nothing."""
     if not stack.environment.production:
@@ -57,6 +60,7 @@ def _all_match(names: list[str], globs: Iterable[str]) -> bool:
     return bool(names) and all(any(fnmatchcase(name, glob) for glob in globs) for name in names)
 
 
+@stack_rule("The definition contains no secret")
 def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
     """The definition stands in version control and in manifests."""
     variables = {("pods", "environment", name): name for name in stack.platform.pods.environment} | {
@@ -90,6 +94,7 @@ def _secret(stack: Stack, place: PathInTree, name: str) -> Problem:
     return stack.source.problem(place, what, do=do)
 
 
+@stack_rule("No environment variable is set twice for one container")
 def no_variable_stands_twice(stack: Stack) -> Iterator[Problem]:
     """A container has each environment variable once."""
     for index, server in enumerate(stack.platform.servers):
@@ -100,6 +105,7 @@ def no_variable_stands_twice(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem(("servers", index, server.kind, *where), what, do=do)
 
 
+@stack_rule("Requests within the cluster bypass the web proxy", "advisory")
 def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
     """The web proxy of a company cannot call what is in the cluster, such as Domino or a collector of traces."""
     if any(_web_proxy(stack, scheme, f"{PROXY}.{stack.namespace}.svc") for scheme in ("http", "https")):
@@ -107,7 +113,7 @@ def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
         name = next(name for name in variables if name.lower() in ("http_proxy", "https_proxy"))
         what = f"{name} names a web proxy, by which pods would call Services of the cluster too"
         do = "Add NO_PROXY: .svc,.cluster.local"
-        yield stack.source.problem(("pods", "environment", name), what, do=do, severity="advisory")
+        yield stack.source.problem(("pods", "environment", name), what, do=do)
 
 
 def _web_proxy(stack: Stack, scheme: str, host: str) -> str:
@@ -119,6 +125,7 @@ def _web_proxy(stack: Stack, scheme: str, host: str) -> str:
     return said.get(f"{scheme}_proxy", "")
 
 
+@stack_rule("The proxy can reach its issuers and Domino's principal endpoint")
 def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]:
     """Everything that is not named is refused, so an issuer's keys could not be fetched, nor Domino be asked."""
     domino, auth = stack.platform.domino, stack.platform.proxy.auth
@@ -161,6 +168,7 @@ def _port(url: SplitResult) -> int | None:
         return None
 
 
+@stack_rule("Servers can reach their object store")
 def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
     """Everything that is not named is refused, so a repository in object storage could not be read."""
     is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
@@ -172,6 +180,7 @@ def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
         yield stack.source.problem(("servers", index, "repository", "url"), what, do=do)
 
 
+@stack_rule("Each issuer is configured once")
 def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
     """A token names its issuer, and the proxy has to know which audiences and claims count."""
     issuers = [issuer.issuer for issuer in stack.platform.proxy.auth.oidc]
@@ -182,6 +191,7 @@ def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("proxy", "auth", "oidc", index, "issuer"), what, do=do)
 
 
+@stack_rule("An access rule names its source if several sources exist", "advisory")
 def access_rules_say_who_vouches_where_several_do(stack: Stack) -> Iterator[Problem]:
     """A name identifies a caller only together with its issuer: another issuer may give ci, or admins, to others."""
     proxy = stack.platform.proxy
@@ -198,9 +208,10 @@ def access_rules_say_who_vouches_where_several_do(stack: Stack) -> Iterator[Prob
                     f"{', '.join(several)} may each give somebody such a name"
                 )
                 do = "Say which in source; a rule for each where several are meant."
-                yield stack.source.problem(("proxy", "access", index, key), what, do=do, severity="advisory")
+                yield stack.source.problem(("proxy", "access", index, key), what, do=do)
 
 
+@stack_rule("The network admits at least one caller", "advisory")
 def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
     """The network admits named callers only; where an Ingress' controller runs, the definition has to say."""
     platform = stack.platform
@@ -210,13 +221,14 @@ def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
     if isinstance(exposure, IngressExposure):
         what = "the Ingress' controller may not call the proxy"
         do = "Name the controller's namespace under network.callers."
-        yield stack.source.problem(("proxy", "exposure", "kind"), what, do=do, severity="advisory")
+        yield stack.source.problem(("proxy", "exposure", "kind"), what, do=do)
     elif platform.domino is None:
         what = f'nobody may call the proxy of environment "{stack.environment.name}"'
         do = "Name callers under network.callers."
-        yield stack.source.problem(("network", "callers"), what, do=do, severity="advisory")
+        yield stack.source.problem(("network", "callers"), what, do=do)
 
 
+@stack_rule("The proxy has a way to authenticate callers, and an access rule", "advisory")
 def somebody_can_authenticate_and_call(stack: Stack) -> Iterator[Problem]:
     """Without an issuer, API keys or Domino, the proxy refuses every caller; so it does without an access rule."""
     lacking = "" if stack.platform.proxy.access else "access rule"
@@ -225,9 +237,10 @@ def somebody_can_authenticate_and_call(stack: Stack) -> Iterator[Problem]:
         lacking, key, do = "way to know its callers", "auth", "Add proxy.auth.oidc, apiKeys or dominoPrincipal."
     if lacking:
         what = f'the proxy of environment "{stack.environment.name}" has no {lacking}, so it refuses everybody'
-        yield stack.source.problem(("proxy", key), what, do=do, severity="advisory")
+        yield stack.source.problem(("proxy", key), what, do=do)
 
 
+@stack_rule("An access rule can match a caller")
 def access_rules_can_match_somebody(stack: Stack) -> Iterator[Problem]:
     """Tokens of issuers tell groups; API keys and Domino's principal endpoint tell a name, and no groups."""
     auth = stack.platform.proxy.auth
@@ -241,6 +254,7 @@ def access_rules_can_match_somebody(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("proxy", "access", index, "groups"), what, do=do)
 
 
+@stack_rule("The Ingress controller uses the proxy's protocol")
 def an_ingress_speaks_what_the_proxy_serves(stack: Stack) -> Iterator[Problem]:
     """A controller that speaks HTTPS to a proxy without a certificate, or plain HTTP to one with it, gets no answer."""
     proxy = stack.platform.proxy
@@ -258,6 +272,7 @@ def an_ingress_speaks_what_the_proxy_serves(stack: Stack) -> Iterator[Problem]:
         yield stack.source.problem(("proxy", "exposure"), what, do=do, severity="advisory")
 
 
+@stack_rule("The certificate behind an HTTPRoute is the Gateway's")
 def a_gateway_is_given_no_certificate_of_the_proxy(stack: Stack) -> Iterator[Problem]:
     """A Gateway ends TLS itself, at its listener, and speaks plain HTTP to what is behind an HTTPRoute."""
     proxy = stack.platform.proxy
@@ -268,6 +283,7 @@ def a_gateway_is_given_no_certificate_of_the_proxy(stack: Stack) -> Iterator[Pro
         yield stack.source.problem(("proxy", "tls"), what, do=do)
 
 
+@definition_rule("No other environment may write production's models")
 def production_shares_nothing_that_others_may_write(definition: Definition) -> Iterator[Problem]:
     """What dev may write, prod must not serve: no dataset, and no prefix of a bucket."""
     theirs = _served(definition, production=False)

@@ -13,6 +13,7 @@ from ..devices import gb
 from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Stack
+from .rule import stack_rule
 
 
 def _sleeping(stack: Stack) -> Iterator[tuple[PathInTree, OpenaiServer, Pool, OnDemand, Sleep]]:
@@ -22,6 +23,7 @@ def _sleeping(stack: Stack) -> Iterator[tuple[PathInTree, OpenaiServer, Pool, On
             yield path, server, pool, pool.loading, sleep
 
 
+@stack_rule("`openai.sleep` is for pools that load on demand")
 def sleep_is_for_pools_that_load_on_demand(stack: Stack) -> Iterator[Problem]:
     """A preloaded model never sleeps."""
     for index, server in enumerate(stack.platform.servers):
@@ -33,6 +35,7 @@ def sleep_is_for_pools_that_load_on_demand(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("servers", index, "openai", "sleep"), what, do=do)
 
 
+@stack_rule("A model that sleeps has a footprint")
 def models_that_sleep_say_what_they_take(stack: Stack) -> Iterator[Problem]:
     """vLLM fills what it is given of a slice with its cache, so that it must be told how much that is."""
     for _, server, pool, _, _ in _sleeping(stack):
@@ -43,6 +46,7 @@ def models_that_sleep_say_what_they_take(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem(stack.path_of(model), what, do=do)
 
 
+@stack_rule("A model that sleeps has one version")
 def models_that_sleep_have_one_version(stack: Stack) -> Iterator[Problem]:
     """A lease, and the wait for it, is for a model in one pool, where a process serves one version."""
     found = {
@@ -57,6 +61,7 @@ def models_that_sleep_have_one_version(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*stack.path_of(model), "versions"), what, do=do)
 
 
+@stack_rule("A pool whose models sleep does not scale")
 def models_that_sleep_do_not_scale(stack: Stack) -> Iterator[Problem]:
     """Neither a processor nor what waits for one of them tells how busy a slice is whose models take turns."""
     for path, server, pool, _, _ in _sleeping(stack):
@@ -69,6 +74,7 @@ def models_that_sleep_do_not_scale(stack: Stack) -> Iterator[Problem]:
             )
 
 
+@stack_rule("The models that share a slice fit on it")
 def models_that_share_a_slice_are_few(stack: Stack) -> Iterator[Problem]:
     """Each has a process of its own, which keeps some of the slice while it sleeps."""
     for path, server, pool, loading, sleep in _sleeping(stack):
@@ -87,6 +93,7 @@ def models_that_share_a_slice_are_few(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(where, what, do=do)
 
 
+@stack_rule("Sleeping models fit into the memory of their replica")
 def sleeping_models_fit_the_memory_of_their_replica(stack: Stack) -> Iterator[Problem]:
     """Weights that sleep are in the memory of the container, beside all else that its processes take."""
     for path, server, pool, _, sleep in _sleeping(stack):
@@ -98,6 +105,7 @@ def sleeping_models_fit_the_memory_of_their_replica(stack: Stack) -> Iterator[Pr
             yield stack.source.problem((*path, "resources", "memory"), what, do=do)
 
 
+@stack_rule("A pool whose models sleep has one device, and a folder for each model")
 def models_that_sleep_have_one_device_and_folders_of_their_own(stack: Stack) -> Iterator[Problem]:
     """One process a model on one device, which loads its own weights where they lie, as the policy sees them."""
     for path, server, pool, loading, _ in _sleeping(stack):
@@ -115,10 +123,11 @@ def models_that_sleep_have_one_device_and_folders_of_their_own(stack: Stack) -> 
             yield stack.source.problem((*path, "loading", "staging"), what, do=do)
 
 
+@stack_rule("Sleep was not tested on a GPU", "advisory")
 def models_that_sleep_were_not_tried_on_a_gpu(stack: Stack) -> Iterator[Problem]:
     """What is untried is said where it is chosen."""
     for path, server, pool, _, _ in _sleeping(stack):
         what = f"models of {server.name}/{pool.name} sleep by turns, WHICH TIDEGATE WAS NEVER RUN WITH ON A GPU"
         why = "It holds to what vLLM publishes of its sleep mode, and was run beside a stand-in for it."
         do = "Try it with your models and your version of vLLM before anybody relies on it (docs/openai.md)."
-        yield stack.source.problem((*path, "loading"), what, why, do, severity="advisory")
+        yield stack.source.problem((*path, "loading"), what, why, do)

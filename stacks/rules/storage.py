@@ -13,6 +13,7 @@ from ..definition.pools import OnDemand
 from ..devices import gb
 from ..problems import Problem
 from ..stack import Definition, Stack
+from .rule import definition_rule, stack_rule
 
 _REGION = re.compile(
     r"(?<![a-z0-9])(?:af|ap|ca|cn|eu|il|me|mx|sa|us)(?:-gov|-iso[a-z]?)?-(?:north|south|east|west|central){1,2}-[0-9](?![0-9])"
@@ -23,6 +24,7 @@ _NEW_BUCKET = re.compile(r"(?!.*\.\.)(?!([0-9]+\.){3}[0-9]+$)[a-z0-9][a-z0-9.-]{
 """What Amazon lets a new bucket be called: its user guide, "General purpose bucket naming rules"."""
 
 
+@stack_rule("A preloaded repository holds only models of its pool", "advisory")
 def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
     """A preload pool loads every model that lies in its repository, those for another server's pools too."""
     servers = stack.platform.servers
@@ -44,9 +46,10 @@ def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
             if other.kind != server.kind:
                 why = f"It takes what kind {other.kind} loads for models of its own, and cannot load them."
                 do = "Give each a path of its own."
-            yield stack.source.problem((*path[:2], "repository"), what, why, do, severity="advisory")
+            yield stack.source.problem((*path[:2], "repository"), what, why, do)
 
 
+@stack_rule("Bucket names follow the rules of their object store", "advisory")
 def buckets_have_names_that_their_store_gives(stack: Stack) -> Iterator[Problem]:
     """A bucket whose name Amazon gives no new one is mistyped, more often than old; an S3 of one's own has its rule."""
     for index, server, repository in stack.buckets():
@@ -63,9 +66,10 @@ def buckets_have_names_that_their_store_gives(stack: Stack) -> Iterator[Problem]
         why += "Some buckets of us-east-1 from before March 2018 have other names."
         do = "Mend the name; where there is such a bucket, all is well. "
         do += "An S3 of your own is s3://https://host:port/bucket/prefix, or is said by AWS_ENDPOINT_URL."
-        yield stack.source.problem(("servers", index, "repository", "url"), what, why, do, severity="advisory")
+        yield stack.source.problem(("servers", index, "repository", "url"), what, why, do)
 
 
+@stack_rule("`scratch` is large enough for models that are copied from a bucket", "advisory")
 def scratch_holds_what_is_copied_from_a_bucket(stack: Stack) -> Iterator[Problem]:
     """Models of a bucket are copied to /tmp before they are loaded, and stay there while they are."""
     for path, server, pool in stack.pools():
@@ -82,9 +86,10 @@ def scratch_holds_what_is_copied_from_a_bucket(stack: Stack) -> Iterator[Problem
             do = "Raise scratch, unless the files are known to be smaller"
             do += "; or have them staged (loading.staging)." if isinstance(pool.loading, OnDemand) else "."
             place = (*path, "scratch") if "scratch" in pool.model_fields_set else path
-            yield stack.source.problem(place, what, why, do, severity="advisory")
+            yield stack.source.problem(place, what, why, do)
 
 
+@stack_rule("Each model fits into the staging tier", "advisory")
 def staged_models_fit_their_tier(stack: Stack) -> Iterator[Problem]:
     """A model that is larger than the tier is never staged."""
     for _, server, pool in stack.pools():
@@ -102,9 +107,10 @@ def staged_models_fit_their_tier(stack: Stack) -> Iterator[Problem]:
             why = f"{why}, unless its files are smaller than what it takes in memory."
             do = f"Raise size of {tier.size}; a sixteenth of it is left to folders and the file system."
             where = (*stack.path_of(model), "footprint")
-            yield stack.source.problem(where, what, why, do, severity="advisory")
+            yield stack.source.problem(where, what, why, do)
 
 
+@stack_rule("Staging is for models that are not on the node already", "advisory")
 def staging_is_of_files_that_are_far(stack: Stack) -> Iterator[Problem]:
     """What lies in a folder of the node is near already: a stack has no staging there."""
     for path, server, pool in stack.pools():
@@ -114,9 +120,10 @@ def staging_is_of_files_that_are_far(stack: Stack) -> Iterator[Problem]:
                 "A copy on the same node makes no load faster, so what is made of this definition stages nothing there."
             )
             do = "Take it away, where that is meant; in an overlay, with `staging: null`."
-            yield stack.source.problem((*path, "loading", "staging"), what, why, do, severity="advisory")
+            yield stack.source.problem((*path, "loading", "staging"), what, why, do)
 
 
+@definition_rule("An EFS file system is in the region of its data plane", "advisory")
 def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[Problem]:
     """A file system of EFS lies in one region, and a cluster elsewhere cannot mount it by its name.
 
@@ -141,9 +148,10 @@ def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[
                 do = "Name a file system of that region, in the data plane; replicate what lies in it."
                 where = ("datasets", index, key)
                 what = f'data plane "{plane.name}" is in {here}, and {what}'
-                yield stack.source.problem(where, what, why, do, severity="advisory")
+                yield stack.source.problem(where, what, why, do)
 
 
+@definition_rule("`storageClasses` names kinds of datasets that exist", "advisory")
 def storage_classes_are_of_datasets_that_are_there(definition: Definition) -> Iterator[Problem]:
     """A class for a kind of dataset that a data plane has not is without effect: another kind was meant, perhaps."""
     for index, plane in enumerate(definition.header.data_planes):
@@ -154,4 +162,4 @@ def storage_classes_are_of_datasets_that_are_there(definition: Definition) -> It
                 what = f'data plane "{plane.name}" has a storage class for {kind}, {name}, and no dataset of that kind'
                 do = f"Take it away, or say it for one of: {', '.join(sorted(kinds)) or '(no dataset)'}."
                 where = ("dataPlanes", index, "storageClasses", kind)
-                yield definition.document.problem(where, what, do=do, severity="advisory")
+                yield definition.document.problem(where, what, do=do)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from capacity.__main__ import app
 from capacity.prometheus import Prometheus as Asked
+from capacity.recorded import asked
 from capacity.recording import record
 from capacity.trace import trace_of
 from lab.local_plane.prometheus import DATA, Prometheus, installed, prometheus
@@ -115,12 +116,18 @@ def past(start: float, end: float) -> Past:
 @pytest.fixture(scope="module")
 def remembered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Past, Path, float]:
     """The past, and a folder with a Prometheus's data of it."""
-    with not_run("A REAL PROMETHEUS"):
-        package = installed()
     end = EVERY * int((time.time() - 5) / EVERY)  # so that scrapes and calls are always the same ones
     made = past(end - HOURS * 3600, end)
     folder = tmp_path_factory.mktemp("prometheus")
-    text = "".join(f"# TYPE {family}\n" + "\n".join(lines) + "\n" for family, lines in made.lines.items()) + "# EOF\n"
+    imported(made.lines, folder)
+    return made, folder, end
+
+
+def imported(families: Mapping[str, Sequence[str]], folder: Path) -> None:
+    """Write Prometheus's data of metrics in OpenMetrics into a folder."""
+    with not_run("A REAL PROMETHEUS"):
+        package = installed()
+    text = "".join(f"# TYPE {family}\n" + "\n".join(lines) + "\n" for family, lines in families.items()) + "# EOF\n"
     (folder / "past.txt").write_text(text, "utf-8")
     command: list[str | Path] = [
         package.path("promtool"),
@@ -131,7 +138,6 @@ def remembered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Past, Path, fl
         folder / DATA,
     ]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return made, folder, end
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +198,25 @@ def test_the_command_writes_what_the_simulator_reads_and_no_caller(
     assert ran.stdout.startswith(f"{file}: {len(trace)} calls of 9 models (")
     assert CALLER.encode() not in gzip.decompress(file.read_bytes())
     assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def test_copies_of_series_count_once(remembered: tuple[Past, Path, float], tmp_path: Path) -> None:
+    """Two Prometheus servers scrape the same pods, and one of them a second time, by another job."""
+    made, _, end = remembered
+    labels = ['prometheus_replica="a",job="pods"', 'prometheus_replica="b",job="pods"', 'job="again"']
+    copied = {
+        family: [line.replace("{", f"{{{more},") for more in labels for line in lines]
+        for family, lines in made.lines.items()
+    }
+    imported(copied, tmp_path)
+    with prometheus(tmp_path) as running:
+        recording = record(Asked(running.url, MATCH), HOURS, end)
+        samples, _ = asked(running.url, MATCH, HOURS)
+    expected = Counter(model for _, model in made.calls)
+    assert {model: len(moments) for (_, model), moments in recording.calls.items()} == expected - Counter({"*": 1})
+    assert "job, prometheus_replica" in recording.source
+    found = samples.samples.series("tidegate_proxy_in_flight")
+    assert len({each.labels["pod"] for each in found}) == len(found)
 
 
 def test_calls_of_several_environments_are_not_thrown_together(server: Prometheus, tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from rollout.preflight import lacks
 from rollout.render import render
 from stacks.stack import Definition
 from stacks.validate import read_definition
-
 from tests import mig_parted
 
 from .conftest import MakeCluster

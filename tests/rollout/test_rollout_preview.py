@@ -159,6 +159,31 @@ def test_against_a_revision_its_own_code_renders_its_own_definition(repo: Reposi
     assert "In 1 of 1 stack: 1 changed." in ended.out
 
 
+def test_code_of_another_revision_gets_no_secret_of_this_environment(
+    tmp_path: Path, definition: Path, call: Call, page: Path, monkeypatch: Patch
+) -> None:
+    """Whoever proposes a revision writes that code."""
+    folder, told = tmp_path / "theirs", tmp_path / "told"
+    (folder / "rollout").mkdir(parents=True)
+    (folder / "rollout/__main__.py").write_text(
+        f"import os, pathlib, sys; pathlib.Path({str(told)!r}).write_text(chr(10).join(os.environ)); sys.exit(1)"
+    )
+    shutil.copy(definition, folder)
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=first")
+    secrets = {
+        *("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "KUBECONFIG", "PULUMI_ACCESS_TOKEN", "PULUMI_CONFIG_PASSPHRASE"),
+        *("MLFLOW_TRACKING_PASSWORD", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "PIP_INDEX_URL", "PATH_TO_TOKEN", "a_token"),
+    }
+    for name in secrets:
+        monkeypatch.setenv(name, "secret")
+    call("preview", folder / definition.name, "--base=main", "--summary", page, code=1)
+    got = set(told.read_text().split())
+    assert {"PATH", "HOME", "PYTHONPATH"} <= got
+    assert not secrets & got
+
+
 def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(repo: Repository) -> None:
     repo.edit('proxy, tag: "1"', 'proxy, tag: "2"')
     repo.edit("path: /prod", "path: /elsewhere")

@@ -1,9 +1,13 @@
 """Finding the user's Pulumi, and what is said when it fails: scripts stand in for it."""
 
+import os
 import re
+import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from rollout.engines import pulumi_cli, pulumi_state
 from stacks.command import CommandError
 from stacks.validate import read_definition
 
-from .conftest import ROOT, Capsys, Patch
+from .conftest import ENVIRONMENT, ROOT, Capsys, Patch
 
 Up = Callable[[str], int]
 StandIn = Callable[[bytes], Path]
@@ -58,7 +62,7 @@ def up(edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monke
     ],
 )
 def test_an_answer_that_cannot_be_understood_is_one_message(up: Up, command: str, before: str, answer: str) -> None:
-    with pytest.raises(CommandError, match=f"what `pulumi {command} --json` answers cannot be understood."):
+    with pytest.raises(CommandError, match=f"the output of `pulumi {command}` is not the expected JSON."):
         up(PULUMI.format(said="").replace(f"echo {before}", f"echo '{answer}'"))
 
 
@@ -80,28 +84,51 @@ def test_a_failure_is_no_riddle(up: Up, said: str, told: str, capsys: Capsys) ->
     assert said.partition("\\n")[0] in capsys.readouterr().out
 
 
-LOCKED = (
-    "the stack is currently locked by 1 lock(s).\\n  file:///x.json: created by me@{host} (pid {pid}) at 2026-01-01"
-)
+LOCKED = "the stack is currently locked by 1 lock(s).\\n  file:///x.json: created by me@{host} (pid {pid}) at {at}"
+
+
+def locked_by(process: int, host: str = "", later: float = 0) -> str:
+    """What Pulumi prints about a stack that is locked, by default since now and by this host."""
+    at = datetime.now(UTC) + timedelta(seconds=later)
+    return LOCKED.format(host=host or socket.gethostname(), pid=process, at=at.isoformat(timespec="seconds"))
+
+
+def killed() -> int:
+    """Return the process id of a Pulumi that a run on this machine started, and that was killed with the run."""
+    code = "import sys; from rollout.engines.pulumi_cli import PulumiCli, _show; _show(PulumiCli('', ''), sys.argv[1:])"
+    command = [sys.executable, "-c", code, "sh", "-c", "echo $$; sleep 60"]
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, cwd=ROOT, text=True, stdout=subprocess.PIPE, start_new_session=True
+    ) as run:
+        assert run.stdout
+        process = int(run.stdout.readline())
+        os.killpg(run.pid, signal.SIGKILL)
+    return process
 
 
 def test_the_lock_of_a_run_that_was_killed_here_is_taken_away(up: Up, tmp_path: Path, capsys: Capsys) -> None:
-    with subprocess.Popen(["true"]) as dead:
-        pass
-    said = LOCKED.format(host=socket.gethostname(), pid=dead.pid)
+    said = locked_by(killed())
     script = PULUMI.format(said=said).replace('"up --yes")', '"up --yes") [ -e "$0.cancelled" ] && exit 0;')
     assert up(script) == 0
     assert (tmp_path / "bin" / "pulumi.cancelled").exists()
     assert "stack dev-lab was locked by a run that was killed; going on" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("whose", ["of a run that lives", "of another machine"])
+@pytest.mark.parametrize(
+    "whose", ["of a run that lives", "of another machine", "of a container of this host's name", "of another time"]
+)
 def test_the_lock_of_somebody_else_is_left_alone(up: Up, tmp_path: Path, whose: str) -> None:
-    with subprocess.Popen(["sleep", "60"]) as lives:
+    with subprocess.Popen(["sleep", "60"]) as lives, subprocess.Popen(["true"]) as ended:
+        ended.wait()
+        said = {
+            "of a run that lives": lambda: locked_by(lives.pid),
+            "of another machine": lambda: locked_by(killed(), "elsewhere"),
+            "of a container of this host's name": lambda: locked_by(ended.pid),
+            "of another time": lambda: locked_by(killed(), later=-86400),
+        }[whose]()
         try:
-            host = socket.gethostname() if whose == "of a run that lives" else "elsewhere"
             with pytest.raises(CommandError, match=re.escape("`pulumi cancel dev-lab` takes the lock away")):
-                up(PULUMI.format(said=LOCKED.format(host=host, pid=lives.pid)))
+                up(PULUMI.format(said=said))
         finally:
             lives.kill()
     assert not (tmp_path / "bin" / "pulumi.cancelled").exists()

@@ -1,6 +1,5 @@
 """Error texts are told in one line, short, without paths and tracebacks, whatever is in them."""
 
-import time
 
 import pytest
 from hypothesis import given
@@ -53,7 +52,6 @@ def test_it_is_one_line_that_is_no_longer_than_was_asked_for(said: str, most: in
 
 
 @pytest.mark.parametrize("piece", ["\n", " ", "/", "a", "a/", "://", "\nAt:", "Traceback (most recent call last)\n "])
-def test_no_text_takes_long(piece: str) -> None:
-    began = time.process_time()
+def test_a_megabyte_of_text_is_shortened(piece: str) -> None:
+    """It would take hours with a pattern that backtracks."""
     assert len(plain(piece * 1_000_000)) <= MOST
-    assert time.process_time() - began < 0.5

@@ -1,6 +1,5 @@
 """Reading a definition file."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -165,13 +164,11 @@ def test_anchors_aliases_and_merge_keys_work() -> None:
 
 
 @pytest.mark.usefixtures("parser")
-def test_a_bomb_of_anchors_is_refused_at_once() -> None:
+def test_a_bomb_of_anchors_is_refused_before_it_unfolds() -> None:
     text = "a: &a [x,x,x,x,x,x,x,x,x]\n"
     for one, next_one in zip("abcdefghijk", "bcdefghijkl", strict=True):
         text += f"{next_one}: &{next_one} [{','.join([f'*{one}'] * 9)}]\n"
-    begun = time.process_time()
-    problem = only_problem_of(text)
-    assert time.process_time() - begun < 2
+    problem = only_problem_of(text)  # Unfolded, it would have 31 billion values: that would neither end nor fit.
     assert "unfolds to more than 200,000 values" in problem.what
     assert place(problem)[0] == 6
 

@@ -1,16 +1,26 @@
 """Every rule over several items of a definition, broken and kept: `rules/` holds the cases of each module of rules."""
 
+import inspect
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from policies.guardrails import rules as guardrails
+from policies.guardrails.objects import Environment
+from policies.guardrails.rule import Breach
 from stacks import rules
+from stacks.definition import Header
+from stacks.problems import Problem
+from stacks.rules.rule import stack_rule
+from stacks.stack import Definition, Stack
 from tests.cases import each, read_cases
 from tests.stacks.definition.examples import BASE, assert_said, edited_at, problems, said_by
 
 ABOUT_THE_LOCK = {"the_lock_holds_digests_of_these_images_only", "images_have_a_digest"}
-RULES = {rule.__name__: rule for rule in (*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES)}
+RULES = {rule.function.__name__: rule for rule in (*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES)}
 CASES = {
     rule: cases
     for file in sorted(Path(__file__).with_name("rules").glob("*.yaml"))
@@ -26,6 +36,7 @@ def test_a_broken_rule_is_said_where_it_is_broken(
     found = said_by(RULES[rule], text, monkeypatch)
     expected = {"severity": case.get("severity", "error"), "number": case.get("problems", 1)}
     assert_said(found, text, case["at"], case["says"], **expected)
+    assert {problem.rule for problem in found} == {RULES[rule].name}
     assert set(found) <= set(problems(text)), "it is said among all the rules too"
 
 
@@ -39,9 +50,32 @@ def test_every_rule_has_a_definition_that_breaks_it() -> None:
     assert {rule for rule, cases in CASES.items() if cases["refused"]} == RULES.keys() - ABOUT_THE_LOCK
 
 
-def test_a_rule_says_in_a_sentence_what_it_is_for() -> None:
+def test_a_rule_has_a_title_and_a_reason() -> None:
     for rule in RULES.values():
-        assert (rule.__doc__ or "").strip().endswith("."), rule
+        assert rule.title, rule.name
+        assert not rule.title.endswith("."), rule.name
+        assert rule.why.endswith("."), rule.name
+
+
+@pytest.mark.parametrize(("package", "subjects"), [(rules, (Header, Stack, Definition)), (guardrails, (Environment,))])
+def test_every_function_that_looks_like_a_rule_is_registered(package: ModuleType, subjects: tuple[type, ...]) -> None:
+    """A rule whose decorator, or whose module's import, is forgotten would never run."""
+    files = {path.stem for path in Path(package.__file__ or "").parent.glob("*.py")} - {"__init__", "rule"}
+    assert {module.__name__.rpartition(".")[2] for module in package.MODULES} == files
+    for module in package.MODULES:
+        for name, value in vars(module).items():
+            if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+                first, *_, returned = inspect.get_annotations(value, eval_str=True).values()
+                assert not (first in subjects and returned in (Iterator[Problem], Iterator[Breach])), name
+
+
+def test_two_rules_about_one_subject_have_different_names() -> None:
+    def kept_twice(_: Stack) -> Iterator[Problem]:
+        yield from ()
+
+    stack_rule("One name")(kept_twice)
+    with pytest.raises(ValueError, match="two rules about Stack are named kept-twice"):
+        stack_rule("One name")(kept_twice)
 
 
 def test_nothing_is_said_about_the_base_definition() -> None:

@@ -1,10 +1,11 @@
-"""The rules, in the order of docs/guardrails.md: each is a function of one of these modules."""
+"""The guardrails, in the order of docs/guardrails.md. Importing a module registers its rules."""
 
 from collections.abc import Mapping
 
-from ..rule import Rule
+from ..objects import Environment
+from ..rule import Guardrail, rules_about
 from . import access, credentials, datasets, exposure, gpu, money, network, openness, pod_security, triton, workloads
 
-MODULES = (workloads, exposure, openness, network, pod_security, triton, datasets, gpu, money, credentials, access)
-RULES = tuple(rule for module in MODULES for rule in vars(module).values() if isinstance(rule, Rule))
-BY_NAME: Mapping[str, Rule] = {rule.name: rule for rule in RULES}
+MODULES = (access, credentials, datasets, exposure, gpu, money, network, openness, pod_security, triton, workloads)
+RULES = rules_about(Environment, Guardrail)
+BY_NAME: Mapping[str, Guardrail] = {rule.name: rule for rule in RULES}

@@ -18,12 +18,12 @@ _EVERYBODY = re.compile(r"system:(anonymous|authenticated|unauthenticated|servic
 _SET = re.compile(r"\[!?\]?[^\]]*\]")  # A wildcard for one of several characters, as fnmatch has it.
 
 
-@guardrail("Name the principals or groups.")
+@guardrail("No access rule is for every principal or every group", "Name the principals or groups.")
 def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach]:
-    """No access rule is for every principal or every group.
+    """A rule for everybody is no rule: every holder of a token of the identity provider may use it.
 
-    A rule for everybody is no rule: every holder of a token of the identity provider may use it. Globs that name
-    somebody, such as team-* or *@example.com, are allowed; those that name nobody, such as * or *@*, are not.
+    Globs that name somebody, such as team-* or *@example.com, are allowed; those that name nobody, such as * or *@*,
+    are not.
     """
     for item, rule in _rules(environment):
         for key in ("principals", "groups"):
@@ -31,11 +31,13 @@ def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach
                 yield Breach(item, f'access rule "{rule.get("name")}" is for all {key}')
 
 
-@guardrail("Name servers or models in proxy.access; whoever really may use all that there will ever be gets a waiver.")
+@guardrail(
+    "Every access rule names servers, models, or both",
+    "Name servers or models in proxy.access; whoever really may use all that there will ever be gets a waiver.",
+)
 def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Breach]:
-    """No access rule is for every model of every server: it names servers, models, or both.
+    """With wildcards for both, a model or a server that is added later is open to its callers the moment it is there.
 
-    With wildcards for both, a model or a server that is added later is open to its callers the moment it is there.
     All models of a server that is named are no such wildcard, and neither is one model on all servers.
     """
     for item, rule in _rules(environment):
@@ -43,12 +45,11 @@ def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Br
             yield Breach(item, f'access rule "{rule.get("name")}" is for every model of every server')
 
 
-@guardrail("Name the audiences in proxy.auth.oidc.", shared="mandatory", local="advisory")
+@guardrail(
+    "Every issuer names audiences", "Name the audiences in proxy.auth.oidc.", shared="mandatory", local="advisory"
+)
 def issuers_name_their_audiences(environment: Environment) -> Iterator[Breach]:
-    """Tokens of every issuer count only when they were made for the proxy: it names audiences.
-
-    Without one, a token that somebody gave to any other service of the issuer is good here too.
-    """
+    """Without one, a token that somebody gave to any other service of the issuer is good here too."""
     for item, table in _tables(environment):
         for one in mappings(table.get("issuers")):
             audiences = items(one.get("audiences"))
@@ -57,16 +58,17 @@ def issuers_name_their_audiences(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
+    "Roles grant reading only, and no Secrets; every binding is of such a role, and names its subjects",
     "Let a Role get, list and watch what it names, no Secrets among it; bind that, or the ClusterRole view.",
     shared="mandatory",
     local="advisory",
 )
 def roles_let_only_read(environment: Environment) -> Iterator[Breach]:
-    """Roles of the stack let only read what they name, no Secrets; bindings are of such a role, and to somebody.
+    """No part of Tidegate asks the cluster's API but Dynamo, where its frontends are shared.
 
-    No part of Tidegate asks the cluster's API but Dynamo, where its frontends are shared: its pods, and no others, may
-    have the one Role by which they tell each other what workers serve. To create pods, or to get into one, is to be
-    every account of the namespace; a wildcard holds what is added later; what a role from elsewhere grants is not seen.
+    Its pods, and no others, may have the one Role by which they tell each other what workers serve. To create pods, or
+    to get into one, is to be every account of the namespace; a wildcard holds what is added later; what a role from
+    elsewhere grants is not seen.
     """
     roles = environment.of_kind("Role", "ClusterRole")
     for role in roles:

@@ -60,14 +60,15 @@ BARE_USERINFO = re.compile(r"(?<![^\s\"'=])[^\s/:@'\"]+:[^\s/@$'\"]{3,}(?=@(?!sh
 
 
 @guardrail(
+    "No object contains a credential",
     "Put it into a Secret that somebody else makes, and name that; revoke what has been committed already.",
     shared="mandatory",
     local="advisory",
 )
 def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
-    """No object holds a credential: no Secret with data, no variable, argument, annotation or text that looks like one.
+    """Objects are rendered to files, committed, printed in reviews and kept in state.
 
-    Objects are rendered to files, committed, printed in reviews and kept in state. Name an existing Secret instead.
+    Name an existing Secret instead.
     """
     for item in environment.objects:
         found = dict.fromkeys(_in_object(item))
@@ -78,16 +79,16 @@ def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
+    "No pod has a token for the cluster's API by default",
     "Set automountServiceAccountToken: false; a token for another service is projected with its audience.",
     shared="mandatory",
     local="advisory",
 )
 def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Breach]:
-    """No pod has a token of the cluster's API, and no ServiceAccount hands one out by default.
+    """Nothing here asks the API but Dynamo, where its frontends are shared.
 
-    Nothing here asks the API but Dynamo, where its frontends are shared: containers that run it, and no others, may
-    mount a token that is good for the Role by which they find each other. What is loaded as a model is code, and could
-    use it.
+    Containers that run it, and no others, may mount a token that is good for the Role by which they find each other.
+    What is loaded as a model is code, and could use it.
     """
     accounts = {
         name_of(item): item.get("automountServiceAccountToken") for item in environment.of_kind("ServiceAccount")

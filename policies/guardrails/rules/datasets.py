@@ -16,14 +16,15 @@ _BELOW = re.compile(r"-*(?:prefix|only-dir|subdirectory)[ =](.+)")
 
 
 @guardrail(
+    "No container can write to a dataset",
     "Set readOnly: true on the volume or on every mount of it; let a pipeline of its own publish models.",
     shared="advisory",
     local="advisory",
 )
 def datasets_are_mounted_read_only(environment: Environment) -> Iterator[Breach]:
-    """No container can write to a dataset.
+    """A model repository is published, never edited.
 
-    A model repository is published, never edited: a server that can write to it can change what all the others serve.
+    A server that can write to it can change what all the others serve.
     """
     for pod in environment.pods:
         for volume in mappings(pod.spec.get("volumes")):
@@ -37,11 +38,16 @@ def datasets_are_mounted_read_only(environment: Environment) -> Iterator[Breach]
                         yield Breach(pod.maker, what)
 
 
-@guardrail("Set persistentVolumeReclaimPolicy: Retain.", shared="mandatory", local="advisory")
+@guardrail(
+    "Every PersistentVolume has the reclaim policy Retain",
+    "Set persistentVolumeReclaimPolicy: Retain.",
+    shared="mandatory",
+    local="advisory",
+)
 def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
-    """Every PersistentVolume has the reclaim policy Retain.
+    """With any other policy, models are lost with the claim.
 
-    With any other policy, models are lost with the claim: by a namespace that is deleted, or a stack that is destroyed.
+    The claim goes if someone deletes the namespace or destroys the stack.
     """
     for volume in environment.of_kind("PersistentVolume"):
         policy = at(volume, "spec", "persistentVolumeReclaimPolicy")
@@ -49,12 +55,13 @@ def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
             yield Breach(volume, f"its reclaim policy is {policy or 'not said'}")
 
 
-@guardrail("Give the dataset a store of its own: efs, nfs or csi.", shared="advisory")
+@guardrail(
+    "No PersistentVolume is a folder or disk of a node",
+    "Give the dataset a store of its own: efs, nfs or csi.",
+    shared="advisory",
+)
 def volumes_are_no_folders_of_nodes(environment: Environment) -> Iterator[Breach]:
-    """No PersistentVolume is a folder or disk of a node.
-
-    A folder of a node is another one on each node, and who writes to it, or what else lies there, nobody knows.
-    """
+    """A folder of a node is another one on each node, and who writes to it, or what else lies there, nobody knows."""
     for volume in environment.of_kind("PersistentVolume"):
         for kind in ("hostPath", "local"):
             if path := at(volume, "spec", kind):
@@ -80,12 +87,14 @@ class Folder:
         return one.startswith(two) or two.startswith(one)
 
 
-@guardrail("Give production a dataset, folder or bucket of its own.")
+@guardrail(
+    "No dataset of production lies in what another environment may write",
+    "Give production a dataset, folder or bucket of its own.",
+)
 def production_shares_nothing_that_others_may_write(environment: Environment) -> Iterator[Breach]:
-    """No dataset of production lies in what another environment may write.
+    """What people may change in dev, prod must not serve.
 
-    What people may change in dev, prod must not serve. Where nobody says by `writers` who writes what both serve, it
-    counts as written by everybody.
+    Where nobody says by `writers` who writes what both serve, it counts as written by everybody.
     """
     if environment.settings.kind != "production":
         return

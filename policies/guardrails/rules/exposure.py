@@ -21,15 +21,16 @@ _DOORS = ("Ingress", "Route", "VirtualService", "IngressRoute", "Gateway")
 
 
 @guardrail(
+    "No Service, Ingress or route exposes a server, and only the proxy may talk to one",
     "Expose the proxy instead, with proxy.exposure; leave the servers' Services of type ClusterIP.",
     shared="mandatory",
     local="advisory",
 )
 def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
-    """No Service, Ingress or route exposes a server, and only the proxy may talk to one.
+    """The proxy authenticates, authorises and counts.
 
-    The proxy authenticates, authorises and counts. A client that reaches a server by another way is asked for nothing.
-    Shared frontends of Dynamo come to the workers of their own server, and these back with answers, at one port.
+    A client that reaches a server by another way is asked for nothing. Shared frontends of Dynamo come to the workers
+    of their own server, and these back with answers, at one port.
     """
     servers = {name_of(item): item for item in environment.of_kind("Service") if _servers(environment, item)}
     for service in servers.values():
@@ -45,14 +46,14 @@ def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
+    "A Service of the proxy is open only within the cluster, or to named addresses",
     "Name sourceRanges in proxy.exposure, or let an Ingress or a Gateway lead to the proxy.",
     shared="advisory",
 )
 def the_proxy_is_exposed_to_named_callers(environment: Environment) -> Iterator[Breach]:
-    """A Service of the proxy is open within the cluster, or a load balancer for named addresses; not for its metrics.
+    """What stands in a NetworkPolicy counts only where it is enforced, and where the caller's address is kept.
 
-    What stands in a NetworkPolicy counts only where it is enforced, and where the caller's address is kept. A port of
-    every node is open wherever a node can be reached; an externalIP takes traffic that is for somebody else.
+    A port of every node is open wherever a node can be reached; an externalIP takes traffic that is for somebody else.
     """
     for service in environment.of_kind("Service"):
         if not _servers(environment, service):
@@ -61,12 +62,16 @@ def the_proxy_is_exposed_to_named_callers(environment: Environment) -> Iterator[
         yield Breach(item, "it sends callers of a Service to addresses that no selector chose")
 
 
-@guardrail("Take the annotation away; what it does belongs into the proxy.", shared="mandatory", local="advisory")
+@guardrail(
+    "No annotation writes into an ingress controller's configuration, copies requests, or sends callers elsewhere",
+    "Take the annotation away; what it does belongs into the proxy.",
+    shared="mandatory",
+    local="advisory",
+)
 def routes_bring_no_configuration_of_their_own(environment: Environment) -> Iterator[Breach]:
-    """No annotation writes into an ingress controller's configuration, copies requests, or sends callers elsewhere.
+    """A snippet runs in the controller, which holds the certificates of the whole cluster.
 
-    A snippet runs in the controller, which holds the certificates of the whole cluster; a copy of a request holds its
-    token.
+    A copy of a request holds its token.
     """
     for item in environment.objects:
         for key in mapping(at(item, "metadata", "annotations")):

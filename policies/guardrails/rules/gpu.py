@@ -15,12 +15,14 @@ _STRATEGY = "nvidia.com/mig.strategy"
 SHARING = "nvidia.com/gpu.sharing-strategy"
 
 
-@guardrail("Let them all follow from one placement, as the definition does.", shared="mandatory", local="mandatory")
+@guardrail(
+    "A pod on a GPU requests one kind of device, selects nodes that have it, and tolerates their taint",
+    "Let them all follow from one placement, as the definition does.",
+    shared="mandatory",
+    local="mandatory",
+)
 def gpu_pods_have_limit_selector_and_toleration_that_agree(environment: Environment) -> Iterator[Breach]:
-    """A pod on a GPU asks for one kind of device, selects nodes that have it, and tolerates their taint.
-
-    Where they disagree, the pod stays Pending for ever, or takes a device of another size than its models fit.
-    """
+    """Where they disagree, the pod stays Pending for ever, or takes a device of another size than its models fit."""
     templates = {name_of(item) for item in environment.of_kind("ResourceClaimTemplate")}
     for pod in environment.workloads:
         limits = devices(pod)
@@ -40,12 +42,15 @@ def gpu_pods_have_limit_selector_and_toleration_that_agree(environment: Environm
 
 
 @guardrail(
-    "Take fewer replicas, or raise guardrails.gpuSlices with whoever pays.", shared="mandatory", local="mandatory"
+    "All replicas together, at an autoscaler's maximum, take at most `guardrails.gpuSlices` devices",
+    "Take fewer replicas, or raise guardrails.gpuSlices with whoever pays.",
+    shared="mandatory",
+    local="mandatory",
 )
 def gpu_slices_stay_under_their_ceiling(environment: Environment) -> Iterator[Breach]:
-    """All replicas together, at an autoscaler's most, take no more devices than `guardrails.gpuSlices`.
+    """GPUs are dear.
 
-    GPUs are dear. The ceiling holds for an environment on one data plane; a slice, a share and a whole GPU count alike.
+    The ceiling holds for an environment on one data plane; a slice, a share and a whole GPU count alike.
     """
     ceiling = environment.settings.gpu_slices
     if ceiling is None:

@@ -13,16 +13,16 @@ _PRODUCT = re.compile(r"\.productName\.replace\(' ', '-'\) == '([^']+)'")
 
 
 @guardrail(
+    "All replicas together, at an autoscaler's maximum, cost at most `guardrails.monthlyBudget` a month",
     "Take fewer replicas or smaller slices, or raise guardrails.monthlyBudget with whoever pays; say the price of each "
     "product under gpus.",
     shared="mandatory",
     local="mandatory",
 )
 def the_cost_a_month_stays_within_its_budget(environment: Environment) -> Iterator[Breach]:
-    """All replicas together, at an autoscaler's most, cost no more a month than `guardrails.monthlyBudget`.
+    """The inventory's prices count, for 730 hours, on one data plane.
 
-    The inventory's prices count, for 730 hours, on one data plane. A device without a price could cost anything, so
-    none may be without one where there is a budget.
+    A device without a price could cost anything, so none may be without one where there is a budget.
     """
     settings = environment.settings
     if settings.monthly_budget is None:

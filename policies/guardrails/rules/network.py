@@ -25,15 +25,16 @@ _CALLED = (proxy_process.HTTP_PORT, proxy_process.GRPC_PORT)
 
 
 @guardrail(
+    "One NetworkPolicy denies all traffic of every pod of the namespace, in both directions",
     "Add a NetworkPolicy with podSelector: {} and policyTypes: [Ingress, Egress], and no rules.",
     shared="mandatory",
     local="advisory",
 )
 def everything_is_refused_by_default(environment: Environment) -> Iterator[Breach]:
-    """One NetworkPolicy refuses every pod of the namespace everything, in both directions.
+    """A pod that no policy names is open to all, and may reach all.
 
-    A pod that no policy names is open to all, and may reach all: one that is added later, or whose labels are changed.
-    Other kinds of network policies can let through what NetworkPolicies refuse.
+    That includes a pod that someone adds later, and one whose labels change. Other kinds of network
+    policies can let through what NetworkPolicies refuse.
     """
     policies = environment.of_kind("NetworkPolicy")
     if not any(_refuses_all(mapping(policy.get("spec"))) for policy in policies):
@@ -45,15 +46,15 @@ def everything_is_refused_by_default(environment: Environment) -> Iterator[Breac
 
 
 @guardrail(
+    "No NetworkPolicy admits the pods of all namespaces, and callers of the proxy cannot reach its metrics",
     "Name namespaces or pods, and the ports that they need; network.callers does.",
     shared="advisory",
     local="advisory",
 )
 def callers_are_named(environment: Environment) -> Iterator[Breach]:
-    """No NetworkPolicy lets the pods of all namespaces in, and who calls the proxy does not reach its metrics.
+    """A stolen token can be used by whoever may come.
 
-    A stolen token can be used by whoever may come. What other pods than the proxy's let in is not the whole internet
-    either.
+    What other pods than the proxy's let in is not the whole internet either.
     """
     for policy, rule in _rules(environment, "ingress"):
         whom = _selects(policy)
@@ -67,16 +68,17 @@ def callers_are_named(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
+    "No NetworkPolicy lets pods reach all namespaces, every address, or the metadata address of a cloud",
     "Name what is reached, and its ports, in network.reach.",
     shared="advisory",
     local="advisory",
 )
 def destinations_are_named(environment: Environment) -> Iterator[Breach]:
-    """No NetworkPolicy lets pods out to all namespaces, to nobody in particular, or to the metadata address of a cloud.
+    """What is loaded as a model is code.
 
-    What is loaded as a model is code: it carries off what it reads wherever it can reach, and asks the metadata address
-    for the node's own credentials. All addresses are allowed on ports that are named; the metadata address only to
-    servers, where one of them has a Google service account.
+    It carries off what it reads wherever it can reach, and asks the metadata address for the node's own credentials.
+    All addresses are allowed on ports that are named; the metadata address only to servers, where one of them has a
+    Google service account.
     """
     for policy, rule in _rules(environment, "egress"):
         whom = _selects(policy)

@@ -26,15 +26,15 @@ _IN_CLUSTER = (".svc", ".svc.cluster.local")
 
 
 @guardrail(
+    "No address range that may call the proxy is the whole internet",
     "Name ranges under network.callers, and for a load balancer in sourceRanges; what is meant for everybody gets a "
     "waiver.",
     shared="advisory",
 )
 def callers_are_not_the_whole_internet(environment: Environment) -> Iterator[Breach]:
-    """No address range that may call the proxy is the whole internet.
+    """The proxy knows its callers, but whoever may knock may also try keys and exhaust it.
 
-    The proxy knows its callers, but whoever may knock may also try keys and exhaust it. A load balancer without
-    sourceRanges is open to everybody.
+    A load balancer without sourceRanges is open to everybody.
     """
     for policy in environment.of_kind("NetworkPolicy"):
         if not any(pod.is_proxy for pod in environment.selected(at(policy, "spec", "podSelector"))):
@@ -46,12 +46,15 @@ def callers_are_not_the_whole_internet(environment: Environment) -> Iterator[Bre
             yield Breach(policy, f"it lets {wide} come to the proxy")
 
 
-@guardrail("Name addresses, or the ports that are needed there, in network.reach.", shared="advisory")
+@guardrail(
+    "No pod may reach the whole internet on every port",
+    "Name addresses, or the ports that are needed there, in network.reach.",
+    shared="advisory",
+)
 def pods_do_not_reach_the_whole_internet_on_every_port(environment: Environment) -> Iterator[Breach]:
-    """No pod may reach the whole internet on every port.
+    """What a model or a stolen token carries out goes where nobody looks.
 
-    What a model or a stolen token carries out goes where nobody looks. Object stores have no fixed addresses: there
-    the range may be wide where ports are named.
+    Object stores have no fixed addresses: there the range may be wide where ports are named.
     """
     for policy in environment.of_kind("NetworkPolicy"):
         rules = [rule for rule in mappings(at(policy, "spec", "egress")) if not items(rule.get("ports"))]
@@ -62,15 +65,16 @@ def pods_do_not_reach_the_whole_internet_on_every_port(environment: Environment)
 
 
 @guardrail(
+    "Every request from outside the cluster is encrypted",
     "Give the proxy a certificate (proxy.tls), or the controller in front one by its annotation; name a Gateway's "
     "listener.",
     shared="advisory",
 )
 def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breach]:
-    """No call from outside of the cluster comes in as plain HTTP.
+    """Tokens, API keys and payloads could be read on the way.
 
-    Tokens, API keys and payloads could be read on the way. A route without a listener is attached to every listener of
-    its Gateway, those of plain HTTP too; what a listener that is named speaks stands in the Gateway, which is not seen.
+    A route without a listener is attached to every listener of its Gateway, those of plain HTTP too; what a listener
+    that is named speaks stands in the Gateway, which is not seen.
     """
     doors = {name_of(each): each for each in environment.of_kind("Service") if _leads_to_proxies(environment, each)}
     for service in doors.values():
@@ -92,15 +96,15 @@ def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breac
 
 
 @guardrail(
+    "The proxy reaches issuers, their keys and Domino's principal service over HTTPS",
     "Write https:// in proxy.auth.oidc and domino.principalUrl; only what is a Service of the cluster, such as the "
     "jwksUrl http://keycloak.identity.svc/certs, may do without.",
     shared="advisory",
 )
 def issuers_are_asked_over_https(environment: Environment) -> Iterator[Breach]:
-    """Every issuer of tokens, where its keys are, and Domino's principal service is asked over HTTPS.
+    """Whoever can answer in its place hands out keys of their own, and is then whoever they like.
 
-    Whoever can answer in its place hands out keys of their own, and is then whoever they like; Domino is sent what
-    callers prove themselves with.
+    Domino is sent what callers prove themselves with.
     """
     for item in environment.of_kind("ConfigMap"):
         url = text(mapping(item.get("data")).get(variable("domino_principal_url")))

@@ -185,29 +185,25 @@ CONTROLS: Mapping[str, tuple[Check, ...]] = {
 
 
 @guardrail(
+    'Every pod fulfils the Pod Security Standard "restricted"',
     "Give the pod what the standard wants: https://kubernetes.io/docs/concepts/security/pod-security-standards.",
     shared="mandatory",
     local="mandatory",
 )
 def pods_fulfil_pod_security_restricted(environment: Environment) -> Iterator[Breach]:
-    """Every pod fulfils the Pod Security Standard "restricted".
-
-    A namespace of Tidegate admits no other pod; without this the refusal comes only when the pod is applied.
-    """
+    """A namespace of Tidegate admits no other pod; without this the refusal comes only when the pod is applied."""
     for pod in environment.pods:
         yield from (Breach(pod.maker, what) for what in violations(pod))
 
 
 @guardrail(
+    'The Namespace lets Kubernetes enforce the Pod Security Standard "restricted", in its newest version',
     "Give the Namespace the label pod-security.kubernetes.io/enforce: restricted, and no older enforce-version.",
     shared="mandatory",
     local="mandatory",
 )
 def namespaces_enforce_pod_security_restricted(environment: Environment) -> Iterator[Breach]:
-    """The Namespace lets Kubernetes enforce the Pod Security Standard "restricted", in its newest version.
-
-    These guardrails see what is declared. Only Kubernetes' admission sees what else comes into the namespace.
-    """
+    """These guardrails see what is declared. Only Kubernetes' admission sees what else comes into the namespace."""
     namespace = environment.itself
     if not environment.of_kind("Namespace"):
         yield Breach(namespace, "the stack does not declare it, so nobody says what it enforces")
@@ -236,15 +232,15 @@ _BEYOND: tuple[Check, ...] = (
 
 
 @guardrail(
+    "No container writes to its image, sees other pods' processes, runs as group 0, or shares mounts or raw devices",
     "Mount an emptyDir where something must be written, and leave the rest as the components have it.",
     shared="mandatory",
     local="advisory",
 )
 def containers_are_confined(environment: Environment) -> Iterator[Breach]:
-    """No container writes to its image, sees the processes of others, is of group 0, or shares mounts or raw devices.
+    """ "restricted" does not ask for this.
 
-    "restricted" does not ask for this. What was broken into cannot be changed to stay, and the eviction policy's secret
-    is not to be read out of /proc.
+    What was broken into cannot be changed to stay, and the eviction policy's secret is not to be read out of /proc.
     """
     for pod in environment.pods:
         yield from (Breach(pod.maker, what) for check in _BEYOND for what in check.violations(pod))

@@ -21,17 +21,17 @@ _CODE = re.compile(r"--(backend-directory|repoagent-directory|cache-directory)[=
 
 
 @guardrail(
+    "Every Triton requires a secret for model control, shared memory, trace and log settings",
     "Start Triton as the components do, with both options for model-repository, shared-memory, trace and logging.",
     shared="mandatory",
     local="advisory",
 )
 def tritons_keep_their_control_to_themselves(environment: Environment) -> Iterator[Breach]:
-    """Every Triton asks for a secret before it loads or unloads models, maps memory, traces or changes its log.
+    """Whoever may load a model chooses what runs; shared memory and trace files are read and written by path.
 
-    Whoever may load a model chooses what runs; shared memory and trace files are read and written by path. The secret
-    comes from a file or variable. A Triton that polls its repository refuses loads itself: its index, which shares a
-    protocol with them, may be open. No other front end is switched on, no header with credentials is handed to models,
-    and no code is loaded from where models lie or a container can write.
+    The secret comes from a file or variable. A Triton that polls its repository refuses loads itself: its index, which
+    shares a protocol with them, may be open. No other front end is switched on, no header with credentials is handed
+    to models, and no code is loaded from where models lie or a container can write.
     """
     for pod in environment.pods:
         for one in pod.containers:

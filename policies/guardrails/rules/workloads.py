@@ -18,28 +18,28 @@ _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 @guardrail(
+    "Every image is named by its digest",
     "Run `make pin` where the registry can be reached; in a values file, write image: repository:tag@sha256:…. To "
     "render without a registry, say guardrails: {severities: {images-are-pinned-by-digest: advisory}}: a cluster takes "
     "no image without a digest all the same.",
     shared="advisory",
 )
 def images_are_pinned_by_digest(environment: Environment) -> Iterator[Breach]:
-    """Every image is named by its digest.
-
-    A tag can be moved: what runs then is not what was tested.
-    """
+    """A tag can be moved: what runs then is not what was tested."""
     for pod in environment.pods:
         for image in dict.fromkeys(text(one.get("image")) for one in pod.containers):
             if not _DIGEST.search(image):
                 yield Breach(pod.maker, f"image {image or '(none)'} has no digest")
 
 
-@guardrail("Give it the probe that is missing.", shared="advisory", local="advisory")
+@guardrail(
+    "Every main container has a readiness and a liveness probe, every native sidecar a liveness probe",
+    "Give it the probe that is missing.",
+    shared="advisory",
+    local="advisory",
+)
 def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
-    """Every main container has a readiness and a liveness probe, every native sidecar a liveness probe.
-
-    Without them a stuck process is never restarted, and a request is sent to one that is not there yet.
-    """
+    """Without them a stuck process is never restarted, and a request is sent to one that is not there yet."""
     for pod in environment.workloads:
         for one in (*pod.main_containers, *pod.sidecars):
             probes = ["livenessProbe"] if one in pod.sidecars else ["readinessProbe", "livenessProbe"]
@@ -48,15 +48,15 @@ def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
+    "Every workload has one PodDisruptionBudget, which allows one pod to be evicted, but not all of several",
     "Give it one PodDisruptionBudget with a maxUnavailable of at least 1 and less than its replicas.",
     shared="advisory",
     local="advisory",
 )
 def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
-    """Every workload has one PodDisruptionBudget, which lets at least one pod go, and of several not all at once.
+    """Without one, or with one that lets all go, drains of several nodes take all replicas at once.
 
-    Without one, or with one that lets all go, drains of several nodes take all replicas at once; with one that lets no
-    pod go, no node is drained.
+    With one that lets no pod go, no node is drained.
     """
     budgets = environment.of_kind("PodDisruptionBudget")
     for pod in environment.workloads:
@@ -70,13 +70,13 @@ def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
-    "Raise terminationGracePeriodSeconds, or lower the pause or the time to stop.", shared="advisory", local="advisory"
+    "The grace period is longer than the pause before SIGTERM plus the time for requests in flight",
+    "Raise terminationGracePeriodSeconds, or lower the pause or the time to stop.",
+    shared="advisory",
+    local="advisory",
 )
 def grace_periods_hold_pause_and_stop(environment: Environment) -> Iterator[Breach]:
-    """The pause before SIGTERM and the time that requests in flight may take are less than the grace period.
-
-    Otherwise the kubelet kills what still answers, and requests are lost.
-    """
+    """Otherwise the kubelet kills what still answers, and requests are lost."""
     for pod in environment.workloads:
         said = number(pod.spec.get("terminationGracePeriodSeconds"))
         grace = _DEFAULT_GRACE if said is None else said
@@ -88,13 +88,13 @@ def grace_periods_hold_pause_and_stop(environment: Environment) -> Iterator[Brea
 
 
 @guardrail(
-    "Leave replicas out where there is an autoscaler, and let there be one.", shared="mandatory", local="advisory"
+    "A workload with an autoscaler sets no replicas itself, and has one autoscaler only",
+    "Leave replicas out where there is an autoscaler, and let there be one.",
+    shared="mandatory",
+    local="advisory",
 )
 def autoscalers_own_the_number_of_replicas(environment: Environment) -> Iterator[Breach]:
-    """What an autoscaler scales says no number of replicas itself, and has one autoscaler only.
-
-    Each time it is applied, the number would be put back, and pods with loaded models would go.
-    """
+    """Each time it is applied, the number would be put back, and pods with loaded models would go."""
     for pod in environment.workloads:
         owners = [text(item.get("kind")) for item in environment.autoscalers(pod)]
         if owners and "replicas" in mapping(pod.maker.get("spec")):
@@ -103,11 +103,16 @@ def autoscalers_own_the_number_of_replicas(environment: Environment) -> Iterator
             yield Breach(pod.maker, f"it has {len(owners)} autoscalers: {', '.join(sorted(owners))}")
 
 
-@guardrail("Give the container limits.memory, and the volume a sizeLimit.", shared="advisory", local="advisory")
+@guardrail(
+    "Every container has a limit of memory, and every emptyDir a limit of size",
+    "Give the container limits.memory, and the volume a sizeLimit.",
+    shared="advisory",
+    local="advisory",
+)
 def memory_and_scratch_have_limits(environment: Environment) -> Iterator[Breach]:
-    """Every container has a limit of memory, and every emptyDir a limit of size.
+    """Without them one model that leaks takes the memory or the disk of the whole node.
 
-    Without them one model that leaks takes the memory or the disk of the whole node, and pods of others are evicted.
+    The kubelet then evicts pods of others.
     """
     for pod in environment.pods:
         together = at(pod.spec, "resources", "limits", "memory")  # Of the whole pod, since Kubernetes 1.34.
@@ -122,13 +127,15 @@ def memory_and_scratch_have_limits(environment: Environment) -> Iterator[Breach]
 
 
 @guardrail(
-    "Name the taints of the nodes that are meant, and let the scheduler choose.", shared="mandatory", local="advisory"
+    "No pod tolerates every taint, runs on the control plane's nodes, bypasses the scheduler, or has a system priority",
+    "Name the taints of the nodes that are meant, and let the scheduler choose.",
+    shared="mandatory",
+    local="advisory",
 )
 def pods_go_only_where_they_are_meant_to(environment: Environment) -> Iterator[Breach]:
-    """No pod tolerates every taint, goes to the control plane's nodes or past the scheduler, or counts as the system's.
+    """A model server beside an API server shares its kernel.
 
-    A model server beside an API server shares its kernel; with the system's priority it drives out
-    what runs the cluster.
+    With the system's priority it drives out what runs the cluster.
     """
     for pod in environment.pods:
         for one in mappings(pod.spec.get("tolerations")):

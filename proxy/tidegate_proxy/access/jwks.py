@@ -1,12 +1,12 @@
 """The keys that an identity provider signs with."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
+from tidegate_service.tokens import TokenError, read_keys
 
 from ..problems import Problem, ProblemType
 from ..shared_tasks import SharedTasks
@@ -16,52 +16,9 @@ from .web_client import MOST_REDIRECTS, NoAnswer, WebClient
 REFRESH_SECONDS = 300.0  # Seconds after which keys are fetched again, while nobody waits for it.
 PAUSE_SECONDS = 10.0  # Seconds between two fetches at least, however many unknown keys tokens name.
 TRUST_SECONDS = 4 * 3600.0  # Seconds for which keys are trusted while their provider does not answer.
-MOST_KEYS = 100
 _LONGEST_PAUSE_SECONDS = 60.0
 _DISCOVERY = "/.well-known/openid-configuration"
-_ALGORITHMS = {("RSA", None): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
-_FEWEST_RSA_BITS = 2048
-ALGORITHMS = frozenset(_ALGORITHMS.values())
-"""What tokens may be signed with (RFC 8725, 3.1). Each kind of key has one, and no secret is among the kinds."""
 log = logging.getLogger(__name__)
-
-
-def read_keys(document: Mapping[str, Any]) -> list[jwt.PyJWK]:
-    """Return the keys of a JWK set (RFC 7517) that sign tokens, each with the one algorithm that it is used with.
-
-    What is of no use here is left out.
-    """
-    published = document.get("keys")
-    if not isinstance(published, list):
-        raise NoAnswer("the answer is no JWK set")
-    keys = [key for each in published[:MOST_KEYS] if isinstance(each, dict) and (key := _read_key(each)) is not None]
-    if not keys:
-        raise NoAnswer("the JWK set has no RSA (of 2048 bits or more), P-256 or Ed25519 key for signatures")
-    return keys
-
-
-def _read_key(published: dict[str, Any]) -> jwt.PyJWK | None:
-    curve = published.get("crv")
-    kind = published.get("kty")
-    if not isinstance(kind, str) or not isinstance(curve, str | None) or "d" in published:
-        return None
-    algorithm = _ALGORITHMS.get((kind, None if kind == "RSA" else curve))
-    operations = published.get("key_ops", ["verify"])
-    if (
-        algorithm is None
-        or published.get("alg", algorithm) != algorithm
-        or published.get("use", "sig") != "sig"
-        or not isinstance(operations, list)
-        or "verify" not in operations
-    ):
-        return None
-    if not isinstance(published.get("kid"), str | None):
-        return None
-    try:
-        jwk = jwt.PyJWK(published, algorithm)
-    except (jwt.PyJWTError, ValueError, TypeError):
-        return None
-    return None if kind == "RSA" and jwk.key.key_size < _FEWEST_RSA_BITS else jwk
 
 
 @dataclass(eq=False, repr=False)
@@ -140,7 +97,7 @@ class IssuerKeys:
             keys = read_keys((await self._web.get(url, redirects=MOST_REDIRECTS)).json())
         except Exception as error:  # whatever a provider answers, it must not end the fetching
             self.failures += 1
-            if not isinstance(error, NoAnswer):
+            if not isinstance(error, NoAnswer | TokenError):
                 log.exception("keys of %s met a defect", self.issuer)
             elif self.failures == 1:
                 log.warning("keys of %s cannot be fetched: %s", self.issuer, error)

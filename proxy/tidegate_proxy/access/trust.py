@@ -9,23 +9,14 @@ from typing import Any
 import jwt
 import msgspec
 from tidegate_contracts.routing import API_KEYS, OidcIssuer
+from tidegate_service.tokens import ALGORITHMS, MOST_TOKEN_BYTES, TokenError, verified_claims
 
 from ..shared_tasks import SharedTasks
 from .api_keys import PREFIX, ApiKeys, hash_line, is_whole
 from .identity import LONGEST_NAME, Credential, Identity, Principal, is_name, refused
-from .jwks import ALGORITHMS, IssuerKeys
+from .jwks import IssuerKeys
 from .web_client import Domino
 
-LEEWAY_SECONDS = 30.0
-"""Seconds by which an issuer's clock may be ahead of this one (`nbf`, `iat`). A token's end is meant exactly."""
-MOST_TOKEN_BYTES = 16 * 1024
-_OPTIONS: Any = {
-    "require": ["iss", "aud", "exp", "sub"],
-    "verify_exp": False,  # times are compared below: with the authorizer's clock, and without leeway for the end
-    "verify_nbf": False,
-    "verify_iat": False,
-    "enforce_minimum_key_length": True,
-}
 _NOTHING = msgspec.Raw()
 
 
@@ -64,41 +55,15 @@ def _number(said: msgspec.Raw) -> float | None:
 
 
 def verify(token: bytes, key: jwt.PyJWK, issuer: OidcIssuer, now: float) -> Identity:
-    """Return the identity that a token names; raises Problem (unauthenticated), which holds nothing of the token.
-
-    The key decides the algorithm: a token that says another one (`none`, or HMAC with the public key as its secret) is
-    refused before anything is computed.
-    """
+    """Return the identity that a token names; raises Problem (unauthenticated), which holds nothing of the token."""
     try:
-        claims = jwt.decode(token, key, [key.algorithm_name], _OPTIONS, issuer=issuer.issuer, audience=issuer.audiences)
-    except jwt.InvalidAudienceError:
-        raise refused(f"The token is for others. Get one for the audience {' or '.join(issuer.audiences)}.") from None
-    except jwt.MissingRequiredClaimError as error:
-        raise refused(f"The token has no `{error.claim}`.") from None
-    except jwt.InvalidSignatureError:
-        raise refused("The token's signature is wrong.") from None
-    except jwt.InvalidAlgorithmError:
-        raise refused("The token is signed with another algorithm than its issuer's key has.") from None
-    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
-        raise refused("The token is not valid.") from None
-    expires = _time(claims, "exp")
-    if expires is None or expires <= now:
-        raise refused("The token has ended. Get a new one.")
-    for claim in ("nbf", "iat"):
-        if (_time(claims, claim) or 0) > now + LEEWAY_SECONDS:
-            raise refused(f"The token is not valid yet (`{claim}`).")
+        claims = verified_claims(token, key, issuer.audiences, now, issuer.issuer)
+    except TokenError as error:
+        raise refused(str(error)) from None
     if not is_name(claims["sub"]):
         raise refused(f"The token's `sub` is no text of 1 to {LONGEST_NAME} characters.")
-    return Identity(Principal(claims["sub"], groups_of(claims, issuer.groups_claim), issuer.issuer), expires)
-
-
-def _time(claims: Mapping[str, Any], claim: str) -> float | None:
-    said = claims.get(claim)
-    if said is None:
-        return None
-    if isinstance(said, bool) or not isinstance(said, int | float) or not abs(said) < 1 << 53:
-        raise refused(f"The token's `{claim}` is no time.")
-    return float(said)
+    principal = Principal(claims["sub"], groups_of(claims, issuer.groups_claim), issuer.issuer)
+    return Identity(principal, float(claims["exp"]))
 
 
 def groups_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:

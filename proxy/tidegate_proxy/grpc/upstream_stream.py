@@ -12,7 +12,6 @@ from ..http2.frames import CANCEL, literal
 from ..http2.sending import Stream
 from ..mirror import MirroredRequest
 from ..pools import Pool
-from ..problems import ProblemType
 from ..residency.leases import Lease
 from ..telemetry.traces import Span, parent
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
@@ -79,14 +78,13 @@ class UpstreamRequest:
         """Count, log and trace the end of the call with this status."""
         shared, forwarding, called, waited = self._context.shared, call.forwarding, None, 0.0
         if forwarding is not None:
-            route = forwarding.grant.route
-            if not (forwarding.looks and code == ProblemType.BUSY.grpc_status):  # who only looks is no caller in vain
+            route, principal = forwarding.grant.route, forwarding.grant.identity.principal
+            if not forwarding.looks:  # readiness and metadata are no work of the model
                 if route.grpc_count is None:
                     route.grpc_count = shared.meter.of_calls(route.server, route.name, "grpc")
                 route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
-                principal = forwarding.grant.identity.principal
-                shared.meter.called(principal.name, principal.source, "grpc", code)
-            called, waited = (route.server, route.name), forwarding.waited
+                called, waited = (route.server, route.name), forwarding.waited
+            shared.meter.called(principal.name, principal.source, "grpc", code)
         weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
         is_logged = shared.call_log.wants(weight, monotonic(), called, seconds=seconds, waited=waited)
         span = self.span()

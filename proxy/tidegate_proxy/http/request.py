@@ -375,13 +375,12 @@ class HttpRequest(HeadedRequest):
         if forwarding is not None:
             size = size or forwarding.size
             forwarding.finish(now)
-            route = forwarding.grant.route
-            if not (forwarding.looks and status == ProblemType.BUSY.status):  # who only looks is no caller in vain
+            route, principal = forwarding.grant.route, forwarding.grant.identity.principal
+            if not forwarding.looks:  # readiness and metadata are no work of the model
                 count = route.http_count = route.http_count or shared.meter.of_calls(route.server, route.name, "http")
                 count.ended(status, seconds, body.received, size)
-                principal = forwarding.grant.identity.principal
-                shared.meter.called(principal.name, principal.source, "http", status)
-            called, waited = (route.server, route.name), forwarding.waited
+                called, waited = (route.server, route.name), forwarding.waited
+            shared.meter.called(principal.name, principal.source, "http", status)
         is_logged = shared.call_log.wants(status, now, called, seconds=seconds, waited=waited)
         if is_logged or self._span is not None:
             self._tell(status, seconds, (body.received, size), is_logged)

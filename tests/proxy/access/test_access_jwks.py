@@ -15,9 +15,9 @@ from jwt.algorithms import RSAAlgorithm
 from tidegate_proxy.access import jwks, trust
 from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.identity import Identity
-from tidegate_proxy.access.jwks import IssuerKeys, read_keys
-from tidegate_proxy.access.web_client import NoAnswer
+from tidegate_proxy.access.jwks import IssuerKeys
 from tidegate_proxy.problems import ProblemType
+from tidegate_service.tokens import TokenError, read_keys
 
 from .provider import Provider, public_jwk, rsa_key
 from .tables import Clock, gate_for, kind_of, problem_of
@@ -272,7 +272,7 @@ def test_keys_of_no_use_are_left_out() -> None:
     ]
     for jwk in useless:
         assert [key.key_id for key in read_keys({"keys": [jwk, "no key", None, good]})] == ["good"], jwk
-        with pytest.raises(NoAnswer):
+        with pytest.raises(TokenError):
             read_keys({"keys": [jwk]})
 
 

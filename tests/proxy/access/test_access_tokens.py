@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tidegate_proxy.access import trust
 from tidegate_proxy.access.api_keys import PREFIX
 from tidegate_proxy.access.authorizer import Authorizer
-from tidegate_proxy.access.jwks import read_keys
 from tidegate_proxy.problems import Problem, ProblemType
+from tidegate_service.tokens import MOST_TOKEN_BYTES, read_keys
 
 from ..rigs.issuer import PrivateKey
 from .provider import AUDIENCE, Provider, part, public_jwk, rsa_key
@@ -144,7 +144,7 @@ async def test_a_public_key_is_no_secret_for_hmac(provider: Provider, algorithm:
 
 
 async def test_a_token_that_is_too_long_is_refused_unread(provider: Provider) -> None:
-    credential = provider.bearer(more="x" * trust.MOST_TOKEN_BYTES)
+    credential = provider.bearer(more="x" * MOST_TOKEN_BYTES)
     assert await kind_of(gate_for(provider), credential) is ProblemType.UNAUTHENTICATED
     assert provider.asked == 0
 

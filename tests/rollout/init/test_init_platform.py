@@ -40,6 +40,21 @@ def test_a_platform_is_checked_rendered_committed_and_previewed(program: Program
     assert git(program.cache / "program" / revision, "status", "--short") == "", "the pinned program is only read"
 
 
+def test_another_program_for_one_command_leaves_the_link_on_the_pinned_one(program: Program, tmp_path: Path) -> None:
+    platform = program.platform(tmp_path / "platform")
+    other = tmp_path / "other"
+    git(program.repository, "worktree", "add", "--quiet", str(other))
+    pinned = program.cache / "program" / git(program.repository, "rev-parse", "HEAD")
+    told = "print('TIDEGATE_PROGRAM=' + __import__('os').environ['TIDEGATE_PROGRAM'])"
+    for link, words in ((other, [f"TIDEGATE={other}"]), (pinned, []), (pinned, [f"TIDEGATE={other}"])):
+        program.make(platform, ".run", *words)
+        assert os.path.realpath(platform / ".tidegate") == os.path.realpath(link)
+    (other / "__main__.py").write_text(told, "utf-8")
+    done = subprocess.run([sys.executable, "__main__.py"], cwd=platform, env={"TIDEGATE_PROGRAM": str(other)},
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    assert done.stdout == f"TIDEGATE_PROGRAM={other}\n"
+
+
 def test_every_command_of_the_readme_is_one_of_the_platform(program: Program, tmp_path: Path) -> None:
     """With its settings, but for those about Tidegate itself; that they work there, other tests say."""
     page = (ROOT / "README.md").read_text("utf-8")

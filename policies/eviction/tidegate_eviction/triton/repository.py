@@ -23,7 +23,9 @@ CONFIG = "config.pbtxt"
 MOST_CONFIG_BYTES = 1 << 20  # A second or more to parse.
 MOST_MANIFEST_BYTES = 64 << 20
 UNSEEN = ""  # In place of a configuration that lies where only Triton can read it.
-LEAST_BYTES = 32 << 20  # What a model takes at least in an estimate: one process of the Python backend, with numpy.
+LEAST_BYTES = 32 << 20  # The least estimate of a model whose files hold its weights.
+
+_CODE = "python", "vllm", "tensorrtllm"  # Backends whose models may name weights outside their folders.
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,11 @@ class TritonRepository:
                 inside.append(_listing(whole, chosen(self.config(whole)[0], _versions(whole))).stamp())
         listing = _listing(source, versions)
         stamp, size = listing.stamp("\0".join([override or "", *inside])), sum(file.size for file in listing.files)
-        estimate = 0 if parts else max(LEAST_BYTES, int(size * DISK_FACTOR))  # an ensemble holds nothing itself
+        estimate: int | None = max(LEAST_BYTES, int(size * DISK_FACTOR))
+        if parts:
+            estimate = 0  # an ensemble holds nothing itself
+        elif size < LEAST_BYTES and _runs_code(config, listing):
+            estimate = None
         return TritonModelFiles(versions, stamp, parts, estimate, problem, override), source, listing
 
     def config(self, source: ModelSource) -> tuple[Any, str]:
@@ -150,6 +156,13 @@ class TritonRepository:
                 found.add(part)
                 left.append(self.config(source)[0])
         return found
+
+
+def _runs_code(config: Any, listing: Listing) -> bool:
+    """Tell whether a model is code that may get its weights from elsewhere: its files do not tell how large it is."""
+    if config.backend or config.platform:
+        return config.backend in _CODE
+    return any(file.path.endswith("/model.py") for file in listing.files)
 
 
 def chosen(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:

@@ -88,6 +88,31 @@ def test_an_ensemble_brings_its_parts_and_theirs_once(tmp_path: Path) -> None:
     assert look(tmp_path, "first").estimate_bytes == LEAST_BYTES
 
 
+@pytest.mark.parametrize(
+    ("config", "size", "expected"),
+    [
+        ('backend: "python"', 10, None),
+        ('backend: "vllm"', 10, None),
+        ('backend: "tensorrtllm"', 10, None),
+        ('backend: "python"', 100 << 20, int(((100 << 20) + 17) * DISK_FACTOR)),  # 17: the configuration
+        ('backend: "onnxruntime"', 10, LEAST_BYTES),
+        ('platform: "tensorrt_plan"', 10, LEAST_BYTES),
+        ("", 10, LEAST_BYTES),
+    ],
+)
+def test_the_size_of_code_without_weights_is_unknown(
+    tmp_path: Path, config: str, size: int, expected: int | None
+) -> None:
+    folder = model(tmp_path, "a", config=config)
+    os.truncate(folder / "1" / "model.bin", size)
+    assert look(tmp_path, "a").estimate_bytes == expected
+
+
+def test_code_that_triton_finds_by_its_name_has_no_known_size_either(tmp_path: Path) -> None:
+    (model(tmp_path, "a", config=None) / "1" / "model.py").touch()
+    assert look(tmp_path, "a").estimate_bytes is None
+
+
 def test_a_new_part_makes_a_new_ensemble(tmp_path: Path) -> None:
     model(tmp_path, "whole", config=ENSEMBLE)
     for name in ("first", "second"):

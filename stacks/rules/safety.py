@@ -10,8 +10,10 @@ from policies.guardrails.rules.credentials import BARE_USERINFO, KNOWN
 from policies.guardrails.rules.datasets import Folder
 
 from ..definition.datasets import HostPathDataset
+from ..definition.environment import Reach
 from ..definition.openai import SECRET_OPTION
 from ..definition.proxy import PROXY, HttpRouteExposure, IngressExposure, LoadBalancerExposure
+from ..definition.servers import AwsIdentity, Server
 from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
@@ -21,6 +23,9 @@ from .rule import definition_rule, stack_rule
 _NAMED = re.compile(r"(?:^|[\s;&])(?:--?([A-Za-z][\w-]*)|([A-Za-z_]\w*)(?==))(?:=\$\((\w+)\))?")
 """An option in a word of a command, or what a shell is told to set; and the variable that it is set to."""
 _SECRET_NAME = re.compile(r"PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL", re.IGNORECASE)
+
+_POD_IDENTITY = "169.254.170.23/32", "fd00:ec2::23/128"
+"""Addresses of the agent of EKS Pod Identity: Amazon EKS User Guide, "Set up the Amazon EKS Pod Identity Agent"."""
 
 _IN_ADDRESS = dict(KNOWN)["a password in an address"]
 
@@ -173,11 +178,38 @@ def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
     """Everything that is not named is refused, so a repository in object storage could not be read."""
     is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
     for index, server, bucket in () if is_lost else stack.buckets():
-        if any("servers" in reach.by or reach.server == server.name for reach in stack.platform.network.reach):
+        if any(_of_server(reach, server) for reach in stack.platform.network.reach):
             continue
         what = f'server "{server.name}" may reach nothing outside, so it cannot read {bucket.url}'
         do = f"Add the object store and the cloud's token service to network.reach with server: {server.name}."
         yield stack.source.problem(("servers", index, "repository", "url"), what, do=do)
+    for index, server, dataset in () if is_lost else stack.mounted():
+        if dataset.read_by_pods and not any(_of_server(reach, server) for reach in stack.platform.network.reach):
+            what = f'server "{server.name}" may reach nothing outside, so it cannot read dataset "{dataset.name}"'
+            why = f"A sidecar that {dataset.driver} adds to the server's pods reads the bucket."
+            do = f"Add the object store and the cloud's token service to network.reach with server: {server.name}."
+            where = ("servers", index, "repository", "dataset")
+            yield stack.source.problem(where, what, why, do, severity="advisory")
+
+
+def _of_server(reach: Reach, server: Server) -> bool:
+    return "servers" in reach.by or reach.server == server.name
+
+
+@stack_rule("Servers with EKS Pod Identity can reach its agent", severity="advisory")
+def servers_can_reach_the_agent_of_their_identity(stack: Stack) -> Iterator[Problem]:
+    """An AWS identity without a role gets its credentials from an agent on the node, which no wide range includes."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server.identity, AwsIdentity) or server.identity.role_arn:
+            continue
+        if not any(
+            _of_server(reach, server) and reach.cidr in _POD_IDENTITY and (not reach.ports or 80 in reach.ports)
+            for reach in stack.platform.network.reach
+        ):
+            what = f'server "{server.name}" may not reach the agent of EKS Pod Identity, so it gets no credentials'
+            do = f"Add {_POD_IDENTITY[0]} with ports: [80] and server: {server.name} to network.reach"
+            do = f"{do} ({_POD_IDENTITY[1]} in clusters of IPv6), or set roleArn to use IRSA."
+            yield stack.source.problem(("servers", index, "identity"), what, do=do)
 
 
 @stack_rule("Each issuer is configured once")

@@ -18,7 +18,7 @@ from stacks.definition.base import (
     form,
 )
 from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, ObjectStoreUrl, VolumeBase
-from stacks.definition.environment import Domino, Mesh, Network, PrometheusPeer, PullSecret
+from stacks.definition.environment import ApiServer, Domino, Mesh, Network, PrometheusPeer, PullSecret
 from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.images import REPOSITORY
 from stacks.definition.models import Model
@@ -230,6 +230,7 @@ class PoolContext:
     policy_image: ImageReference | None
     every_pod: Pods
     mesh: Mesh | None
+    api_server: ApiServer | None = None
 
     @property
     def name(self) -> str:

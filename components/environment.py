@@ -84,7 +84,15 @@ class Environment(pulumi.ComponentResource):
                     server.pools,
                     lambda pool: kind.declare_pool(
                         f"{name}-pool-{server.name}-{pool.name}",
-                        PoolContext(pool, server, place, args.eviction_policy_image, args.pods, args.mesh),
+                        PoolContext(
+                            pool,
+                            server,
+                            place,
+                            args.eviction_policy_image,
+                            args.pods,
+                            args.mesh,
+                            args.network.api_server,
+                        ),
                         ready,
                     ),
                 ),

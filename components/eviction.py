@@ -5,7 +5,7 @@ The words of the settings are those of `tidegate_contracts.eviction`, as the pol
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -124,7 +124,7 @@ def lease_ports(pool: PoolContext) -> list[k8s.core.v1.ServicePortArgs] | None:
 
 def policy_volumes(pool: PoolContext) -> list[k8s.core.v1.VolumeArgs] | None:
     """Return the policy's volumes; the server mounts `control` as well, from which it reads its secret, and where there
-    is one the volume of staged files."""
+    is one the volume of staged files. The token of the cluster's API is the policy's alone."""
     return of_kind(
         pool.args.loading,
         OnDemand,
@@ -133,6 +133,7 @@ def policy_volumes(pool: PoolContext) -> list[k8s.core.v1.VolumeArgs] | None:
                 pods.memory_volume("control", "1Mi"),
                 pods.config_volume("eviction-settings", _settings_name(pool)),
                 pods.scratch_volume("eviction-state", _STATE),
+                cast("k8s.core.v1.VolumeArgs", eviction_process.CLUSTER),
             ],
             when(loading.staging, staging.volumes),
         ),
@@ -172,7 +173,7 @@ def _container(
         {"lease": eviction_process.LEASE_PORT, "policy-admin": eviction_process.ADMIN_PORT},
         restart_policy="Always",
         command=["python", "-m", eviction_process.MODULE, "serve"],
-        env=env,
+        env=joined(env, when(pool.api_server, lambda _: pods.variables({eviction_process.KEYS_REQUIRED: "true"}))),
         resources=staging.counted(loading, pool.args.policy_resources, _DISK),
         startup_probe=pods.http_probe(eviction_process.STARTED_PATH, "policy-admin", 1, failures=60),
         liveness_probe=pods.http_probe(eviction_process.LIVE_PATH, "policy-admin", 10, failures=3),
@@ -181,6 +182,7 @@ def _container(
                 pods.mount("control", eviction_process.CONTROL_ROOT, read_only=False),
                 pods.mount("eviction-settings", eviction_process.SETTINGS_ROOT),
                 pods.mount("eviction-state", eviction_process.STATE_ROOT, read_only=False),
+                pods.mount(str(eviction_process.CLUSTER["name"]), eviction_process.CLUSTER_ROOT),
             ],
             staging.mounts(pool.args, read_only=False),
             *more_mounts,

@@ -86,6 +86,14 @@ class NetworkBoundary(pulumi.ComponentResource):
         policy("proxy-to-servers", proxies, egress=[_to(_own(servers), inference), _to(_own(on_demand), lease)])
         policy("servers-from-proxy", servers, ingress=[_from(_own(proxies), inference)])
         policy("policy-from-proxy", on_demand, ingress=[_from(_own(proxies), lease)])
+        when(
+            args.api_server,
+            lambda server: policy(
+                "policy-to-api-server",
+                on_demand,
+                egress=[_Egress(to=each(server.addresses, address_peer), ports=each(server.ports, _port))],
+            ),
+        )
         # Where models answer at ports of their own.
         when(
             sharing,

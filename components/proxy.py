@@ -5,7 +5,7 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
-from tidegate_contracts import proxy_process
+from tidegate_contracts import lease, proxy_process
 from tidegate_contracts.labels import ROLE
 
 from stacks.definition.environment import Domino, Mesh
@@ -126,7 +126,7 @@ def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs], every_pod
         termination_grace_period_seconds=total(args.timeouts.drain_seconds, GRACE_SECONDS),
         containers=[_container(args, upstream_cas, every_pod)],
         volumes=joined(
-            [pods.config_volume("routing", ROUTING), pods.scratch_volume("tmp", _SCRATCH)],
+            [pods.config_volume("routing", ROUTING), pods.scratch_volume("tmp", _SCRATCH), _lease_token()],
             when(args.tls, lambda tls: [pods.secret_volume("tls", tls.secret)]),
             when(args.auth.api_keys, lambda keys: [pods.secret_volume("api-keys", keys.secret)]),
             when(each(args.auth.authorities, _authority), lambda found: [pods.projected_volume("authorities", found)]),
@@ -152,7 +152,11 @@ def _container(
         liveness_probe=pods.http_probe(proxy_process.LIVE_PATH, "admin", 10, failures=6),
         lifecycle=pods.pre_stop(),
         volume_mounts=joined(
-            [pods.mount("routing", proxy_process.ROUTING_ROOT), pods.mount("tmp", "/tmp", read_only=False)],
+            [
+                pods.mount("routing", proxy_process.ROUTING_ROOT),
+                pods.mount("tmp", "/tmp", read_only=False),
+                pods.mount("lease-token", proxy_process.LEASE_TOKEN_ROOT),
+            ],
             when(args.tls, lambda _: [pods.mount("tls", proxy_process.TLS_ROOT)]),
             when(args.auth.api_keys, lambda _: [pods.mount("api-keys", proxy_process.API_KEYS_ROOT)]),
             when(
@@ -162,6 +166,15 @@ def _container(
             when(upstream_cas, lambda _: [pods.mount("upstream-ca", proxy_process.UPSTREAM_CA_ROOT)]),
         ),
     )
+
+
+def _lease_token() -> k8s.core.v1.VolumeArgs:
+    """Return the volume with the token that proves to eviction policies that a pod is a proxy's."""
+    token = k8s.core.v1.ServiceAccountTokenProjectionArgs(
+        audience=lease.AUDIENCE, expiration_seconds=3600, path=proxy_process.LEASE_TOKEN_FILE
+    )
+    source = k8s.core.v1.VolumeProjectionArgs(service_account_token=token)
+    return pods.projected_volume("lease-token", [source])
 
 
 def _upstream_ca(server: ServerArgs, tls: ServerTls) -> k8s.core.v1.VolumeProjectionArgs:

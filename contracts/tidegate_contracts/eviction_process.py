@@ -1,6 +1,7 @@
 """How the eviction-policy container is started, reached, probed and configured beside an on-demand server."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 MODULE: Final = "tidegate_eviction"
 """The container runs `python -m tidegate_eviction serve`; its settings are in `SETTINGS_FILE`."""
@@ -20,6 +21,35 @@ RECYCLE_FILE: Final = f"{CONTROL_ROOT}/recycle"
 ENGINES_PROGRAM: Final = f"{CONTROL_ROOT}/tidegate_engines.py"
 """Written by the policy beside the secret: the program that runs in an engine's container and starts its processes."""
 STATE_ROOT: Final = "/var/lib/tidegate"  # Learned footprints: a volume that lives as long as the pod.
+ADMIN_TOKEN_FILE: Final = "admin-token"
+"""Below `STATE_ROOT`, made at the first start: `list` and `retry` in the policy's container read it."""
+
+CLUSTER_ROOT: Final = "/var/run/secrets/tidegate/cluster"
+"""`CLUSTER` is mounted here, in the policy's container alone."""
+CLUSTER: Final[Mapping[str, Any]] = {
+    "name": "cluster",
+    "projected": {
+        "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {
+                "downwardAPI": {
+                    "items": [
+                        {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                    ]
+                }
+            },
+        ]
+    },
+}
+"""The volume with which the policy reads the keys that the cluster signs tokens with, and finds its namespace."""
+CLUSTER_KEYS_FILE: Final = "jwks.json"
+"""Below `CLUSTER_ROOT`, instead of an API server: the keys themselves."""
+KEYS_PATH: Final = "/openid/v1/jwks"  # Of the API server.
+KEYS_REQUIRED: Final = "TIDEGATE_EVICTION_KEYS_REQUIRED"
+"""A variable of the policy's environment. With any value the policy serves no lease before it has read keys.
+
+Without it, the network policies alone protect the lease port until then."""
 
 SETTINGS_ROOT: Final = "/etc/tidegate/eviction"
 """Its settings ConfigMap is mounted here as a folder; the policy re-reads the file when it changes."""

@@ -1,9 +1,11 @@
 """Leases: what a holder (one pool of one proxy) and the eviction policy beside a server say to each other.
 
-HTTP with JSON bodies on `eviction_process.LEASE_PORT`. docs/eviction.md has the rules. Sizes are bytes, times are
+HTTP with JSON bodies on `eviction_process.LEASE_PORT`. Each message carries `Authorization: Bearer` with the token that
+the kubelet gives a proxy's pod for `AUDIENCE`. docs/eviction.md has the rules. Sizes are bytes, times are
 seconds: a holder counts a lease from when it asked, the policy from when it granted, both by monotonic clocks.
 """
 
+import re
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -18,6 +20,8 @@ MODELS_PATH: Final = "/v1/models"
 """GET: `Listing`. POST to `MODELS_PATH/{model}/retry`: take a model out of quarantine."""
 REASONS_HEADER: Final = "tidegate-reasons"
 """A header of a holder's messages, with any value: it reads `Busy.reason`, which is told to nobody else."""
+AUDIENCE: Final = "tidegate-leases"
+"""The audience of a proxy's token: no other service accepts it."""
 BUSY_SECONDS: Final = 300.0  # So far back a listing counts who was told busy.
 MOST_BUSY: Final = 100
 RENEWALS_PER_LEASE: Final = 3  # A holder renews so many times within a lease, so that one lost message loses nothing.
@@ -26,6 +30,18 @@ Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=0, le=MOST_NUMBER)]
 Holder = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
+_NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9._:-]+")
+_MOST_OF_A_POD = 48
+
+
+def holder_name(pod: str, suffix: str) -> str:
+    """Return the name of a holder in a pod; `suffix` (at most 15 characters, no dot) tells the pod's holders apart."""
+    return f"{_NOT_OF_A_NAME.sub('-', pod)[:_MOST_OF_A_POD]}.{suffix}"
+
+
+def is_holder_of(pod: str, holder: str) -> bool:
+    """Tell whether `holder_name` makes this name for a pod."""
+    return holder == holder_name(pod, holder.rpartition(".")[2])
 
 
 class State(StrEnum):
@@ -159,8 +175,10 @@ class Release(Message):
     holder: Holder
     incarnation: str = ""
     models: tuple[ModelName, ...]
-    serials: dict[ModelName, int] | None = None
-    """Of the latest grants. The message may come late: a lease that was granted anew since is not ended."""
+    serials: dict[ModelName, int]
+    """Of the latest grants. The message may come late: it does not end a lease that was granted since.
+
+    A model without a serial here keeps its lease."""
 
 
 class LeaseOf(Message, extra="ignore"):

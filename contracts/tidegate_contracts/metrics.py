@@ -161,6 +161,8 @@ EVICTION: Final = _families(
     ("requests", "counter", "", "Requests that went to resident models, as their holders say."),
     ("renewals", "counter", "", "Renewals of leases."),
     ("releases", "counter", "", "Leases given back."),
+    ("refused_messages", "counter", "", "Messages to the lease port that were refused for their credential."),
+    ("keys_known", "gauge", "", "1 once the cluster's keys were read: only then are holders of leases verified."),
     ("leases", "gauge", "", "Leases that live."),
     ("waiters", "gauge", "", "Callers that wait for a lease."),
     ("wait_seconds", "histogram", "", "Seconds that callers waited for a lease."),

@@ -23,6 +23,7 @@ class VersionFailure(Message, extra="ignore"):
     version: int | None = None  # None where the server has loaded no version of the model.
     why: str  # In the server's words, short and without paths.
     since: AwareDatetime  # When the proxy first saw it; of a load on demand, when it failed.
+    retrying: bool = False  # Whether the server is loading it again right now.
 
 
 class Place(Message, extra="ignore"):
@@ -35,7 +36,7 @@ class Place(Message, extra="ignore"):
     since: AwareDatetime | None = None  # Since when it has been in this state; None where nobody knows.
     why: str = ""  # Why it is not resident, or what it waits for.
     versions: tuple[int, ...] = ()  # Those in memory.
-    failures: tuple[VersionFailure, ...] = ()  # Until a load succeeds; not while it is tried again.
+    failures: tuple[VersionFailure, ...] = ()  # Until a load succeeds, or a newer version is loaded.
     seen_seconds: int | None = None  # Since its server was asked for this; None where that was just now.
     idle_seconds: float | None = None  # Since its last use; None if it was not used since it is resident.
     evictable_in: float | None = None  # Seconds until it may be evicted; None where it may not be.

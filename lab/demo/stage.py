@@ -113,7 +113,7 @@ class Stage:
 
     def listing(self) -> Listing:
         """Return what sits in the on-demand Triton's slice."""
-        return fetch(self.platform.policy.leases)
+        return fetch(self.platform.policy.leases, self.platform.policy.state)
 
     def state(self, model: str) -> str:
         """Return the state of a model there."""

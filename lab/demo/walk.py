@@ -34,7 +34,7 @@ def introduce(platform: LocalEnvironment, show: Show) -> None:
     show.console.print()
     show.the_zoo()
     show.legend()
-    show.say(f"To look on in a browser, while it runs: http://{platform.policy.admin}/")
+    show.say(f"To look on in a browser, while it runs: http://{platform.proxies[0].http}/models")
 
 
 def play(stage: Stage, wanted: Sequence[Scene[Stage]] = SCENES) -> list[Played]:
@@ -76,7 +76,6 @@ def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
     others = ", ".join(each.http for each in platform.proxies[1:])
     numbers = '{"INPUT": [1, 2, 3, 4]}'
     cold = f"A cold model is loaded on its first call; again at once it is warm, and {IDLE_SECONDS} s later it may go"
-    slice_ = f"What sits in the slice now (as a page: http://{platform.policy.admin}/)"
     commands = {
         f"In another terminal, first of all (the other proxy is at {others})":
             f"export TIDEGATE_URL=http://{proxy.http} TIDEGATE_GRPC={proxy.grpc} TIDEGATE_KEY={key}",
@@ -89,7 +88,8 @@ def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
         f"Where each model is (as a page: http://{proxy.http}/models)": f'{tidegate} models --proxy "$TIDEGATE_URL"',
         "What sits in every slice, and what is in trouble, until Ctrl-C": f'{tidegate} top --proxy "$TIDEGATE_URL"',
         "Why one is not in memory, or who keeps it there": f'{tidegate} why {zoo.BROKEN.name} --proxy "$TIDEGATE_URL"',
-        slice_: f"{module} tidegate_eviction list --address {platform.policy.leases}",
+        "What sits in the slice now":
+            f"{module} tidegate_eviction list --address {platform.policy.leases} --state {platform.policy.state}",
     }  # fmt: skip
     if seen is not None:
         commands |= _recorded(seen, module)

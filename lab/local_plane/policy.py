@@ -9,8 +9,9 @@ from pathlib import Path
 
 from tidegate_contracts import eviction_process, triton
 from tidegate_contracts.eviction import EvictionSettings
-from tidegate_eviction.serving.files import control_secret
+from tidegate_eviction.serving.files import kept_secret
 
+from .credentials import write_cluster
 from .process import HOST, Process, python_variables, replace_file, running
 from .triton import Triton
 
@@ -31,8 +32,13 @@ class Policy:
         return f"{self.host}:{self.lease_port}"
 
     @property
+    def state(self) -> Path:
+        """The folder with what it learned, and the token for `list` and `retry`."""
+        return self.root / "state"
+
+    @property
     def admin(self) -> str:
-        """Host and port of its probes, metrics and page."""
+        """Host and port of its probes and metrics."""
         return f"{self.host}:{self.admin_port}"
 
 
@@ -40,7 +46,7 @@ def triton_options(root: Path) -> list[str]:
     """Return the options of the Triton that the policy in a folder controls: its secret is made, if there is none."""
     control = root / "control"
     control.mkdir(parents=True, exist_ok=True)
-    secret = control_secret(control / Path(eviction_process.CONTROL_SECRET_FILE).name)
+    secret = kept_secret(control / Path(eviction_process.CONTROL_SECRET_FILE).name)
     protocols = f"{','.join(triton.RESTRICTED_PROTOCOLS)}:{triton.RESTRICTED_KEY}={secret}"
     return [
         "--model-control-mode=explicit",
@@ -75,7 +81,7 @@ def policy(
     environment = os.environ | python_variables("policies/eviction", "contracts", "service", *packages)
     command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", server.host]
     command += ["--settings", root / eviction_process.SETTINGS_FILE, "--control", root / "control"]
-    command += ["--state", root / "state", "--server", server.grpc]
+    command += ["--state", root / "state", "--server", server.grpc, "--cluster", write_cluster(root / "cluster")]
     command += ["--server-metrics", f"http://{server.host}:{server.metrics_port}{triton.METRICS_PATH}"]
     command += ["--lease-port", str(ports[0]), "--admin-port", str(ports[1]), *options]
     log = root / "policy.log"

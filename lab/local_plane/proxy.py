@@ -13,6 +13,7 @@ from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import variable
 
 from . import named_proxy
+from .credentials import write_lease_token
 from .process import HOST, Server, listens, python_variables, replace_file, running
 
 ENVIRONMENT = "test"
@@ -84,6 +85,7 @@ def proxy(
     command: list[str | Path] = [sys.executable, "-m", module, "--root", root, "--host", HOST]
     for side, port in zip(("http", "grpc", "admin"), ports or (0, 0, 0), strict=True):
         command += [f"--{side}-port", str(port)]
+    write_lease_token(root)
     log = root / "proxy.log"
     with running("the proxy", command, log, environment, core) as process:
         if ports is None:

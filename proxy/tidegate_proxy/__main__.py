@@ -16,6 +16,9 @@ from .serve import Proxy
 from .settings import Layout, SettingsError, read_settings
 
 WRONG_INPUT = 2
+FOLDERS = {
+    name: name.replace("_", "-") for name in ("routing", "tls", "api_keys", "authorities", "upstream_ca", "leases")
+}
 SWITCH_SECONDS = 0.0005
 """Seconds after which a thread that works lets another have its turn (Python's own default is ten times as long)."""
 
@@ -39,7 +42,8 @@ app = typer.Typer(
 def serve(
     context: typer.Context,
     root: Annotated[
-        Path | None, typer.Option(help="Folder that holds routing/, tls/, api-keys/, authorities/ and upstream-ca/.")
+        Path | None,
+        typer.Option(help=f"Folder that holds {', '.join(FOLDERS.values())}."),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = "",
     http_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Layout.http_port,
@@ -50,9 +54,7 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     ports = {"host": host, "http_port": http_port, "grpc_port": grpc_port, "admin_port": admin_port}
-    names = ("routing", "tls", "api_keys", "authorities", "upstream_ca")
-    below = {name: name.replace("_", "-") for name in names}
-    folders = {} if root is None else {name: root / folder for name, folder in below.items()}
+    folders = {} if root is None else {name: root / folder for name, folder in FOLDERS.items()}
     try:
         settings = read_settings()
         configure(settings.log_level)

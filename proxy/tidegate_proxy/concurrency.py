@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import Protocol
 
 BULK_BYTES = 64 * 1024  # Where so many have come at once, others have their turn before more is read of a connection.
@@ -42,12 +43,16 @@ class Waiter(Protocol):
         """Go on: the call has its slot now."""
 
 
+_NUMBERS = count()
+
+
 class InFlightCount:
     """How many calls of one model, or of one caller, hold slots; and how many bytes the caller holds (`memory`)."""
 
-    __slots__ = ("__weakref__", "_streams", "calls", "cut", "held")
+    __slots__ = ("__weakref__", "_streams", "calls", "cut", "held", "number")
 
     def __init__(self) -> None:
+        self.number = next(_NUMBERS)  # Spreads callers over what they share.
         self.calls = 0
         self.cut = 0  # Calls of the caller that a replica may still be at, though they have ended.
         self.held = 0

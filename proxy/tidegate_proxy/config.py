@@ -22,6 +22,7 @@ from .kinds import KINDS
 from .pace import Pace
 from .pools import Lookup, Pool
 from .problems import TableError
+from .residency.client import LeaseToken
 from .residency.manager import LeaseManager, new_holder_name
 from .routes import Route, Routes
 from .settings import Layout
@@ -136,6 +137,7 @@ class LiveConfig:
         self._meter = meter
         self.silenced: Callable[[Replica], None] = lambda _: None  # Told of each replica that answers nothing any more.
         self._leaving: set[asyncio.Task[None]] = set()
+        self._lease_token = LeaseToken(layout.leases / proxy_process.LEASE_TOKEN_FILE)
         tables = layout.routing
         self.watched = [
             WatchedFile("routing", tables / proxy_process.ROUTING_FILE, Path.read_bytes, self._use_routing),
@@ -214,7 +216,8 @@ class LiveConfig:
         if told.lease_port is not None:
             seconds, most = self._settings.connect_timeout_seconds, self._settings.concurrency * WAITING_FOR_EACH
             ready_path, holder, own_ports = KINDS[kind].ready_path, new_holder_name(), KINDS[kind].own_ports
-            leases = LeaseManager(server, told, ready_path, holder, self._meter, seconds, most, own_ports)
+            token = self._lease_token.header
+            leases = LeaseManager(server, told, ready_path, holder, self._meter, seconds, most, own_ports, token)
         live_path = told.live_path.encode() if told.live_path else KINDS[kind].live_path
         index, speaks_grpc = KINDS[kind].index, KINDS[kind].speaks_grpc
 

@@ -126,7 +126,7 @@ class Pool:
         """Look no more; requests in flight go on."""
         if self._task is not None:
             self._task.cancel()
-        for replica in self.replicas:
+        for replica in self._checks:
             replica.close()
 
     def pick(self, now: float, tried: Sequence[Replica] = ()) -> Replica | None:
@@ -161,7 +161,7 @@ class Pool:
             log.warning("pool %s: %s cannot be looked up: %s", self.name, self.config.host, error)
             return
         found = {tuple(address): family for family, address in addresses}
-        known = {replica.address: replica for replica in self.replicas}
+        known = {replica.address: replica for replica in self._checks}
         for address, family in found.items():
             if address not in known:
                 known[address] = replica = Replica(family, address)
@@ -176,8 +176,7 @@ class Pool:
         for address, replica in known.items():
             replica.listed = address in found
         doubted = [each for each in known.values() if not each.listed or each not in self.replicas]
-        self.replicas = list(known.values())
-        await asyncio.gather(*(self._checks[replica].ask() for replica in doubted))
+        await asyncio.gather(*map(self._check, doubted))
         for replica in [each for each in doubted if not each.listed and each.breaker.is_silent()]:
             replica.close()
             self._checks.pop(replica, None)
@@ -187,6 +186,11 @@ class Pool:
             self._there = monotonic()
         if self.leases is not None:
             self.leases.follow(self.replicas)
+
+    async def _check(self, replica: Replica) -> None:
+        """Check a replica's health. A new one can have calls from then on, if its breaker lets it."""
+        await self._checks[replica].ask()
+        self.replicas = [each for each in self._checks if each is replica or each in self.replicas]
 
     def nowhere(self) -> Problem:
         """Return what a call is told that no replica can take."""

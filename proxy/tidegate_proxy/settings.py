@@ -25,6 +25,7 @@ class Layout:
     http_port: int = proxy_process.HTTP_PORT
     grpc_port: int = proxy_process.GRPC_PORT
     admin_port: int = proxy_process.ADMIN_PORT
+    leases: Path = Path(proxy_process.LEASE_TOKEN_ROOT)
 
 
 class SettingsError(Exception):

@@ -185,10 +185,10 @@ def _preloaded(watch: LoadWatch, seen_seconds: int) -> _Tell:
     failures: defaultdict[str, list[_Said]] = defaultdict(list)
     loading = {model for model, _ in watch.loading}
     for (model, version), failure in sorted(watch.failed.items()):
-        if (model, version) in watch.loading or (not version and model in loading):
-            continue  # it is tried again
+        retrying = (model, version) in watch.loading or (not version and model in loading)
         number = int(version) if version.isdecimal() else None
-        failures[model].append({"version": number, "why": failure.why, "since": _time(failure.since)})
+        told = {"version": number, "why": failure.why, "since": _time(failure.since), "retrying": retrying}
+        failures[model].append(told)
 
     def tell(route: Route, _: Pool) -> _Said:
         model = route.name

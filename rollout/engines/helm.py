@@ -74,6 +74,8 @@ class Helm:
         kube = Kubectl(stack.data_plane.context_name)
         if ownership.require(kube, stack, "helm", adopt=self.adopt) is not None:
             self._strangers(of_stack(kube, rendered.objects), stack, kube)
+        elif text := ownership.elsewhere(kube, stack):
+            note(text)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
         """Bring a stack up with its values; raise CommandError when it is not as declared.
@@ -92,6 +94,8 @@ class Helm:
                 raise CommandError(f"nothing was changed, and {failure}")
             return False
         if owner is None:
+            if text := ownership.elsewhere(kube, stack):
+                note(text)
             # Helm needs the namespace for its own records, as the release's own.
             namespace = next(item for item in objects if item["kind"] == "Namespace")
             head = {kind: {**namespace["metadata"].get(kind, {}), **of} for kind, of in helm_marks(stack).items()}

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stacks.command import CommandError
-from stacks.problems import escaped, listed
+from stacks.problems import counted, escaped, listed
 from stacks.stack import Home
 
 from .. import managed_fields
+from ..changes.weaker import definition_in
+from ..changes.workloads import mapping
 from ..kubectl import BEING_DELETED, Kubectl, KubernetesObject
-from ..live import INSTANCE, PART_OF
+from ..live import INSTANCE, PART_OF, left_of
 from ..terminal import in_shell, make
 
 HELM_NAME = "meta.helm.sh/release-name"
@@ -125,6 +127,47 @@ def require_ours(objects: Sequence[KubernetesObject], stack: Home, context: str,
         what = f"has objects in {context} that are not Helm's: {shown}"
         do = _how_to_move(Owner("kubectl"), stack, "helm", context)
     raise CommandError(f"{stack.name} {what}.\n    {do}")
+
+
+def elsewhere(kube: Kubectl, stack: Home) -> str:
+    """Return what the cluster has of a stack of this name in another namespace, in words; else an empty text.
+
+    Raises CommandError if it is this very stack. Without a `platform` it may be another definition's.
+    """
+    plane = stack.data_plane
+    for namespace in kube.find(["namespaces"], "-l", f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.made_as}"):
+        said, was = mapping(definition_in([namespace]), "dataPlane"), namespace["metadata"]["name"]
+        if was == stack.namespace or (said.get("name"), said.get("platform")) != (plane.name, plane.platform):
+            continue
+        if left := left_in(kube, stack, was):
+            if plane.platform is not None:
+                raise CommandError(refused_move(kube, stack, was, left))
+            return f"{stays(kube, stack, was, left)}\n  If they are another definition's, set `platform` in both"
+    return ""
+
+
+def left_in(kube: Kubectl, stack: Home, namespace: str) -> list[KubernetesObject]:
+    """Return what a stack has in another namespace, without what is kept for its data."""
+    environment = stack.environment.model_copy(update={"namespace": namespace})
+    return left_of(kube, Home(environment, stack.data_plane))
+
+
+def refused_move(kube: Kubectl, stack: Home, was: str, left: Sequence[KubernetesObject]) -> str:
+    """Return why a stack does not get another namespace while it runs, and what to do."""
+    down = make("down", CLUSTER=kube.context, STACK=stack.name)
+    return (
+        f"{stack.name} has {counted(left, 'object')} in namespace {was}, and the definition names {stack.namespace}:"
+        " a stack cannot move to another namespace while it runs. Nothing was changed.\n"
+        f"    Set the namespace back to {was}. To move the stack, run `{down}` with it, and then set the new one."
+        " Volumes and claims stay where they are."
+    )
+
+
+def stays(kube: Kubectl, stack: Home, was: str, left: Sequence[KubernetesObject]) -> str:
+    """Return what a stack has in another namespace, for somebody who brings it up in its own."""
+    kubectl = f"kubectl --context {in_shell(kube.context)}"
+    words = f"{stack.name} also has {counted(left, 'object')} in namespace {was}. They stay; to list them:"
+    return f"{words} {kubectl} get all -n {was}"
 
 
 def _is_labelled(item: KubernetesObject, stack: Home) -> bool:

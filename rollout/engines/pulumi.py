@@ -57,7 +57,9 @@ class Pulumi:
         """Raise CommandError where `up` would refuse a stack, or Pulumi could not bring it up."""
         kube = Kubectl(stack.data_plane.context_name)
         _, state = pulumi_state.found(_here(self.cli, stack), stack)
-        self._planned(kube, stack, rendered.objects, state)
+        _, planned, _ = self._planned(kube, stack, rendered.objects, state)
+        for text in planned.notes:
+            note(text)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
         """Bring a stack up; raise CommandError when it is not as declared. Pulumi always waits.

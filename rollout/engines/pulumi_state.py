@@ -14,14 +14,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stacks.command import CommandError
-from stacks.problems import counted, escaped
+from stacks.problems import escaped
 from stacks.stack import Home
 
 from ..changes.compare import KEPT, identity
 from ..kubectl import Kubectl, KubernetesObject
-from ..live import LiveState, left_of
-from ..terminal import in_shell, make, note
+from ..live import LiveState
+from ..terminal import in_shell, note
 from . import pulumi_cli
+from .ownership import left_in, refused_move, stays
 from .pulumi_cli import PulumiCli
 
 _PROVIDER = "pulumi:providers:kubernetes"
@@ -105,28 +106,18 @@ def plan(state: State, stack: Home, kube: Kubectl, declared: Sequence[Kubernetes
     """Return what has to be done before `up`; raise CommandError if Pulumi could not do what the definition says."""
     if not state.is_in(kube):
         there = in_shell(state.context)
-        stays = f"what {stack.name} has there stays, until `make down CLUSTER={there} STACK={stack.name}`"
-        words = f"Pulumi's state of {stack.name} lists objects of {escaped(state.context)}: {stays}."
-        return Plan(state.emptied(), adopts=True, notes=(words,))
+        words = f"Pulumi's state of {stack.name} lists objects of {escaped(state.context)}, and they stay there"
+        until = f"until `make down CLUSTER={there} STACK={stack.name}`"
+        return Plan(state.emptied(), adopts=True, notes=(f"{words} {until}.",))
     before = state.namespace
     if before is None or (was := before["metadata"]["name"]) == stack.namespace:
         return Plan(state.in_context(kube.context).without_deletions_of(declared), state.pending)
-    old = Home(stack.environment.model_copy(update={"namespace": was}), stack.data_plane)
-    left = left_of(kube, old)
+    left = left_in(kube, stack, was)
     if not left:  # it was taken down there
         return Plan(state.emptied(), adopts=True)
-    kubectl = f"kubectl --context {in_shell(kube.context)}"
-    where = f"{counted(left, 'object')} in namespace {was}"
     if not any(item["kind"] not in KEPT for item in live.declared):
-        down = make("down", CLUSTER=kube.context, STACK=stack.name)
-        raise CommandError(
-            f"{stack.name} has {where}, and the definition names {stack.namespace}: a stack cannot move to another"
-            " namespace while it runs. Nothing was changed.\n"
-            f"    Set the namespace back to {was}. To move the stack, run `{down}` with it, and then set the new one."
-            " Volumes and claims stay where they are."
-        )
-    words = f"{stack.name} also has {where}. They stay; to list them: {kubectl} get all -n {was}"
-    return Plan(state.emptied(), adopts=True, notes=(words,))
+        raise CommandError(refused_move(kube, stack, was, left))
+    return Plan(state.emptied(), adopts=True, notes=(stays(kube, stack, was, left),))
 
 
 def read(cli: PulumiCli, stack: Home, name: str) -> State:

@@ -19,8 +19,9 @@ from stacks.load import Document
 from stacks.problems import DefinitionError, Problem, escaped
 from stacks.schema_errors import problems_from
 
-OLDEST_TRITON, TRITON = "24.10", "26.08-py3"
-"""The oldest that Tidegate was run with, and the tag that takes the place of an older one."""
+OLDEST_TRITON, TRITON = "25.06", "26.08-py3"
+"""The oldest that Tidegate supports, and the tag that replaces an older one. Before it a cancelled gRPC call can crash
+Triton: the fixes are in 24.12 (server #7840), 25.04 (#8034, fixed by #8078) and 25.06 (#8220)."""
 
 _IMAGE = form(
     f"^{REPOSITORY}:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}}$", "an image with its tag, such as tritonserver:26.08-py3"
@@ -129,7 +130,7 @@ def read_values(document: Document, slot: Slot) -> tuple[dict[str, str], list[Pr
     servers[("triton_inference_server_2", "image")] = values.triton_inference_server_2.image
     for path, image in servers.items():
         if _current(image) != image:
-            why = f"older than {OLDEST_TRITON}, the oldest Triton that Tidegate was run with"
+            why = f"older than {OLDEST_TRITON}: a cancelled gRPC call can crash it"
             left.append(document.problem(path, f"{why}: {TRITON} takes its place"))
     return {"values": escaped(Path(document.file).name), **_parts(values, slot)}, left
 

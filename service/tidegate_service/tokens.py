@@ -64,12 +64,18 @@ def _read_key(published: dict[str, Any]) -> jwt.PyJWK | None:
 
 
 def verified_claims(
-    token: str | bytes, key: jwt.PyJWK, audiences: Collection[str], now: float, issuer: str | None = None
+    token: str | bytes,
+    key: jwt.PyJWK,
+    audiences: Collection[str],
+    now: float,
+    issuer: str | None = None,
+    ended: float | None = None,
 ) -> dict[str, Any]:
     """Return the claims of a token that a key has signed for one of these audiences; raises TokenError.
 
     The key decides the algorithm: a token that says another one (`none`, or HMAC with the public key as its secret) is
-    refused before anything is computed. `issuer` is not compared where it is None.
+    refused before anything is computed. `issuer` is not compared where it is None. `ended` is the time
+    by which the token's end is judged, if not by `now`.
     """
     options: Any = _OPTIONS | {"require": ["aud", "exp", "sub", *(["iss"] if issuer else [])]}
     try:
@@ -87,7 +93,7 @@ def verified_claims(
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
         raise TokenError("The token is not valid.") from None
     expires = _time(claims, "exp")
-    if expires is None or expires <= now:
+    if expires is None or expires <= (now if ended is None else ended):
         raise TokenError("The token has ended. Get a new one.")
     for claim in ("nbf", "iat"):
         if (_time(claims, claim) or 0) > now + LEEWAY_SECONDS:

@@ -93,6 +93,15 @@ class Dns(Section):
     """Addresses of caches on the nodes, such as 169.254.20.10/32 of NodeLocal DNSCache."""
 
 
+class ApiServer(Section):
+    """Where pods reach the cluster's API server: the endpoints of the Service `kubernetes`, not its own address."""
+
+    addresses: Annotated[tuple[Cidr, ...], Field(min_length=1)]
+    """Address ranges, such as 10.0.0.0/28."""
+    ports: Annotated[tuple[Port, ...], Field(min_length=1)] = (443, 6443)
+    """TCP ports that it listens on."""
+
+
 class Network(Section):
     """Who may talk to whom; everything else is refused in both directions."""
 
@@ -102,6 +111,9 @@ class Network(Section):
     """What the environment's pods may reach, such as the identity provider or object storage."""
     dns: Dns = Dns()
     """The cluster's DNS."""
+    api_server: ApiServer | None = None
+    """The API server, from which eviction policies read the keys of the proxies' tokens; they serve no lease before.
+    Without this, where the cluster enforces network policies, these alone protect leases."""
 
 
 class Mesh(Section):

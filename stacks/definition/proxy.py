@@ -285,7 +285,7 @@ class Metrics(Section):
     """Callers that are counted by name, likewise; with 0 nothing is counted by caller."""
 
 
-PROXY: Final = "inference-proxy"
+PROXY: Final = proxy_process.ACCOUNT
 """Name of the proxy's objects, and of its pods' account."""
 REPLICAS: Final = 2
 """Replicas of the proxy where neither a number nor an autoscaler is said."""

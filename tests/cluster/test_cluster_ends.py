@@ -108,7 +108,7 @@ def test_one_that_outlives_its_starter_is_found_again_and_refuses_a_second_start
 ) -> None:
     """As `make up CLUSTER=local` and `make down` need it."""
     folder = tmp_path / "cluster"
-    out, _ = starter("outlives").communicate(timeout=120)
+    out, _ = starter("outlives").communicate(timeout=900)
     assert out == "ready\n"
     found = LocalCluster.running(folder)
     assert found

@@ -128,7 +128,7 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     pod.write_text(pod.read_text("utf-8").replace("periodSeconds: 10", "periodSeconds: 20"), "utf-8")
     helm = str(tools.path("helm"))
     command = [helm, "package", str(old), "--version", OLDER, "--destination", str(folder)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=900)
     return folder / f"tidegate-{OLDER}.tgz", package(CHART, folder)
 
 
@@ -140,7 +140,7 @@ def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
     """Every step by plain Helm; volumes outlive all of them."""
     older, today = charts
     where = ["--namespace", f"{site.prefix}-dev"]
-    wait = ["--wait", "--timeout", "120s"]
+    wait = ["--wait", "--timeout", "900s"]
     site.helm(
         "install", "dev-lab", str(older), *where, "--create-namespace", "--take-ownership", "-f", str(values), *wait
     )

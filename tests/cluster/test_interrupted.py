@@ -121,7 +121,7 @@ def test_a_second_up_waits_for_the_first_and_says_for_whom(site: Site) -> None:
     site.cluster.kubectl("label", "node", "cpu-1", f"{only}=here")
     try:
         for process in (first, second):
-            _, err = process.communicate(timeout=240)
+            _, err = process.communicate(timeout=900)
             assert process.returncode == 0, err
     finally:
         site.cluster.kubectl("label", "node", "cpu-1", f"{only}-")

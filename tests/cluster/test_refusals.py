@@ -53,7 +53,7 @@ def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_
     said = read_until(process, "Insufficient cpu")
     assert "waiting: StatefulSet small-main: 0 of 1 pods are available; pod small-main-0: Unschedulable" in said
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=90)
+    _, err = process.communicate(timeout=900)
     assert process.returncode == 130, err
     assert err.endswith("stopped; stack dev-lab may be partly up; run the same command again\n")
     assert site.release() == "failed"

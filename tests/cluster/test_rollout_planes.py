@@ -217,7 +217,7 @@ def test_ctrl_c_finishes_the_plane_at_work_and_says_how_to_go_on(world: World) -
     process = world.start()
     read_until(process, "[east] being brought up")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 130, out + err
     assert "no other is begun. Ctrl-C again interrupts them." in err
     assert "passed" in row(out, "east")

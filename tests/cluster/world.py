@@ -83,7 +83,7 @@ def roomy_nodes() -> list[Object]:
     return [*gpus, *(cpu_node(f"cpu-{number}", cpu=256, memory_gi=1000) for number in range(1, 4))]
 
 
-def until(what: str, there: Callable[[], Any], seconds: float = 120) -> Any:
+def until(what: str, there: Callable[[], Any], seconds: float = 900) -> Any:
     """Return what `there` returns as soon as it is true, and fail when that takes too long: on a slow machine too."""
     deadline = time.monotonic() + seconds
     while not (found := there()):
@@ -119,7 +119,7 @@ def settled(cluster: LocalCluster, *namespaces: str) -> None:
             if not _done(item)
         ]
 
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 900
     while waiting := busy():
         assert time.monotonic() < deadline, f"not available: {', '.join(waiting)}"
         time.sleep(0.2)
@@ -314,7 +314,7 @@ class Site:
             env={**os.environ, **self.environment},
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=900,
             check=False,
         )
         assert not ok or done.returncode == 0, done.stderr

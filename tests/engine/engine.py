@@ -63,8 +63,8 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", text)[:3]))
 
 
-def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = 90) -> Ended:
-    """Run a command; one that takes too long is killed with all that it started."""
+def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = 1800) -> Ended:
+    """Run a command; one that hangs is killed with all that it started. On a busy machine each takes minutes."""
     process = subprocess.Popen(
         command,
         cwd=folder,

@@ -26,7 +26,12 @@ def test_plain_preview_passes_for_each_stack_of_the_reference_without_a_cluster(
         pytest.param(
             "inference-proxy\n    tag: 0.2.0", "inference-proxy\n    tag: 0.9.0", {"proxy-deployment"}, id="image"
         ),
-        pytest.param("        replicas: 1\n", "        replicas: 0\n", {"pool-preload-main-servers"}, id="replicas"),
+        pytest.param(
+            "        replicas: 1\n",
+            "        replicas: 0\n",
+            {"pool-preload-main-servers", "proxy-routing"},
+            id="replicas",
+        ),
         pytest.param(
             "{version: 3, weight: 80}\n      - {version: 4, weight: 20}",
             "{version: 3, weight: 70}\n      - {version: 4, weight: 30}",

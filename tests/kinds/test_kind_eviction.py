@@ -13,6 +13,8 @@ from tidegate_eviction.process import EvictionPolicy, ServeOptions
 from tidegate_eviction.serving.metrics import render
 from tidegate_eviction.serving.settings import SettingsError, read
 
+from lab.local_plane.credentials import write_cluster
+
 from .toy.eviction import ToyDriver, ToyKind
 
 
@@ -37,7 +39,8 @@ def play(root: Path, work: Callable[[EvictionPolicy], Awaitable[None]]) -> None:
     (root / "eviction.json").write_bytes(settings())
 
     async def run() -> None:
-        options = ServeOptions(root / "eviction.json", root / "control", root / "state", "127.0.0.1", 0, 0)
+        files = root / "eviction.json", root / "control", root / "state"
+        options = ServeOptions(*files, "127.0.0.1", 0, 0, cluster=write_cluster(root / "cluster"))
         policy = EvictionPolicy(options)
         async with asyncio.timeout(20):
             await policy.start()
@@ -64,7 +67,7 @@ def test_its_models_are_loaded_measured_and_evicted_for_each_other(tmp_path: Pat
             assert (await acquire(policy, model)).outcome == "granted"
         assert driver.loaded == {"a", "c"}
         incarnation = policy.service.residency.incarnation
-        policy.service.release(lease.Release(holder="p", incarnation=incarnation, models=("a",)))
+        policy.service.release(lease.Release(holder="p", incarnation=incarnation, models=("a",), serials={"a": 99}))
         assert (await acquire(policy, "b")).outcome == "granted"
         assert driver.loaded == {"b", "c"}
         assert driver.highest_bytes <= 100

@@ -11,6 +11,9 @@ from .environment import PATIENCE, SLICE, SLICES, Environment, condition, contai
 
 ON_DEMAND, PRELOAD = "ondemand-small-0", "preload-main-0"
 SECRET_FILE = eviction_process.CONTROL_SECRET_FILE
+SECRETS = "/var/run/secrets/"
+TOKENS = {"proxy": "leases", "eviction-policy": "cluster"}
+"""Folder with the one token that a container has."""
 
 
 def everybody(environment: Environment) -> list[tuple[str, dict[str, Any]]]:
@@ -56,8 +59,9 @@ def test_containers_run_as_nobody_in_particular_and_may_do_nothing_in_particular
             assert int(status[capabilities][0], 16) == 0, (pod, container["name"], capabilities)
         assert status["NoNewPrivs"] == ["1"]
         assert status["Seccomp"] == ["2"], "no filter"
-        token = environment.run(pod, container["name"], "ls", "/var/run/secrets", check=False)
-        assert "No such file or directory" in token, "a token of the cluster"
+        assert "No such file" in environment.run(pod, container["name"], "ls", SECRETS + "kubernetes.io", check=False)
+        mounted = environment.run(pod, container["name"], "ls", SECRETS + "tidegate", check=False)
+        assert TOKENS.get(container["name"], "No such file") in mounted
 
 
 def test_containers_write_where_they_are_meant_to_and_nowhere_else(environment: Environment) -> None:

@@ -243,6 +243,25 @@ def test_what_is_declared_is_never_about_to_be_deleted(stack: Stack, monkeypatch
     assert [one["inputs"]["metadata"]["name"] for one in kept[1:]] == ["tidegate-dev", "old"]
 
 
+@pytest.mark.parametrize("platform", [None, "ours"])
+def test_helm_moves_no_stack_that_runs_to_another_namespace(definition: Path, edit: Edit, platform: str | None) -> None:
+    """Where no `platform` says whose it is, the other one may be another definition's, so it is only a note."""
+    if platform:
+        edit("context: kind-lab, ", f"context: kind-lab, platform: {platform}, ")
+    stack = read_definition(definition).stacks[0]
+    said = json.dumps({"dataPlane": {"name": "lab", **({"platform": platform} if platform else {})}})
+    old = made("Namespace", "tidegate-old", annotations={"tidegate.dev/definition": said})
+    cluster: Any = Cluster([old, made("Service", "b", "tidegate-old")])
+    if platform:
+        with pytest.raises(CommandError, match="Set the namespace back to tidegate-old"):
+            ownership.elsewhere(cluster, stack)
+    else:
+        assert "1 object in namespace tidegate-old" in ownership.elsewhere(cluster, stack)
+    for others in ([old], [{**old, "metadata": {**old["metadata"], "annotations": {}}}, *cluster.objects[1:]]):
+        another: Any = Cluster(others)
+        assert ownership.elsewhere(another, stack) == ""
+
+
 def test_a_dry_run_refuses_what_pulumi_does_not_know_of_as_an_up_does(
     stack: Stack, rendered: Rendered, monkeypatch: Patch
 ) -> None:

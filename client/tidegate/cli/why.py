@@ -75,7 +75,7 @@ def _reasons_at(model: "VisibleModel", place: "Place") -> list[str]:
 
     failures = [
         f"{place.replica}: {'' if each.version is None else f'version {each.version} '}failed"
-        f" (known since {moment(each.since)}): {each.why}"
+        f" (known since {moment(each.since)}{', being loaded again' if each.retrying else ''}): {each.why}"
         for each in place.failures
     ]
     is_told = any(each.why in place.why for each in place.failures)

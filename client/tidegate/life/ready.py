@@ -221,7 +221,7 @@ def _why_failed(context: Context, home: Home, number: int, since: float = -inf) 
         return ""
     places = (place for each in found.models if each.pool == home.model.pool for place in each.places)
     new = (place for place in places if asked - (place.seen_seconds or 0) >= since)
-    failures = (each for place in new for each in place.failures)
+    failures = (each for place in new for each in place.failures if not each.retrying)
     return next((each.why for each in failures if each.version in (number, None)), "")
 
 

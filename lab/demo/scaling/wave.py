@@ -117,6 +117,6 @@ class Wave:
         found = {}
         for pod in self.platform.kubelet.of(BUSY):
             assert pod.policy is not None
-            listing = fetch(pod.policy.leases)
+            listing = fetch(pod.policy.leases, pod.policy.state)
             found[pod.name] = {each.model for each in listing.models if each.leases and each.state == "resident"}
         return found

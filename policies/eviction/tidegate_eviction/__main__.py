@@ -37,6 +37,7 @@ app = typer.Typer(
     help="The eviction policy: which models stay in the memory of an on-demand inference server.",
 )  # fmt: skip
 Address = Annotated[str, typer.Option(help="Host and port of the policy's leases.")]
+State = Annotated[Path, typer.Option(help="The policy's folder for what is learned: it holds the token for this.")]
 Port = Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)]
 
 
@@ -47,6 +48,10 @@ def serve(
         Path, typer.Option(help="Folder for the control secret, which the server reads.")
     ] = ServeOptions.control,
     state: Annotated[Path, typer.Option(help="Folder for what is learned.")] = ServeOptions.state,
+    cluster: Annotated[
+        Path,
+        typer.Option(help="Folder with the namespace, and with what reads the keys of proxies' tokens."),
+    ] = ServeOptions.cluster,
     host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = ServeOptions.host,
     lease_port: Port = ServeOptions.lease_port,
     admin_port: Port = ServeOptions.admin_port,
@@ -64,7 +69,7 @@ def serve(
     json_lines.configure(log_level)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # of two servers
     options = ServeOptions(
-        settings, control, state, host, lease_port, admin_port, server, server_metrics, tls, drain_seconds
+        settings, control, state, host, lease_port, admin_port, server, server_metrics, tls, drain_seconds, cluster
     )
     with _refusing(SettingsError, OSError):
         is_well = asyncio.run(_serve(EvictionPolicy(options)))
@@ -75,11 +80,12 @@ def serve(
 @app.command("list")
 def show(
     address: Address = listing.ADDRESS,
+    state: State = ServeOptions.state,
     as_json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False,
 ) -> None:
     """Show every model of a running policy: its state, its footprint and its leases."""
     with _refusing(listing.ListingError):
-        found = listing.fetch(address)
+        found = listing.fetch(address, state)
     if as_json:
         print(found.model_dump_json(by_alias=True, indent=2))
     else:
@@ -87,10 +93,14 @@ def show(
 
 
 @app.command()
-def retry(model: Annotated[str, typer.Argument(help="Its name.")], address: Address = listing.ADDRESS) -> None:
+def retry(
+    model: Annotated[str, typer.Argument(help="Its name.")],
+    address: Address = listing.ADDRESS,
+    state: State = ServeOptions.state,
+) -> None:
     """Let a model out of quarantine: the next acquire of it loads it."""
     with _refusing(listing.ListingError):
-        listing.retry(address, model)
+        listing.retry(address, state, model)
     print(f"{model} is in no quarantine and no back-off now: it is loaded when it is asked for.")
 
 

@@ -6,6 +6,7 @@ import shlex
 import urllib.error
 import urllib.parse
 import urllib.request
+from pathlib import Path
 
 from pydantic import ValidationError
 from rich.console import Console
@@ -25,19 +26,19 @@ class ListingError(Exception):
     """The policy did not answer, or not as one does; the text is for people."""
 
 
-def fetch(address: str) -> lease.Listing:
-    """Return what sits in the slice of the policy at `host:port` (its lease or admin port); raises ListingError."""
-    body = _call(address, lease.MODELS_PATH, "GET", "list")
+def fetch(address: str, state: Path) -> lease.Listing:
+    """Return what sits in the slice of the policy at `host:port`, whose state folder this is; raises ListingError."""
+    body = _call(address, state, lease.MODELS_PATH, "GET", "list")
     try:
         return lease.Listing.model_validate_json(body)
     except ValidationError:
         raise ListingError(f"What answers at {address} is no eviction policy of this version.") from None
 
 
-def retry(address: str, model: str) -> None:
-    """Take a model out of quarantine; raises ListingError. `address` is that of the lease port."""
+def retry(address: str, state: Path, model: str) -> None:
+    """Take a model out of quarantine; raises ListingError."""
     path = f"{lease.MODELS_PATH}/{urllib.parse.quote(model, safe='')}/retry"
-    _call(address, path, "POST", f"retry {shlex.quote(one_line(model))}")
+    _call(address, state, path, "POST", f"retry {shlex.quote(one_line(model))}")
 
 
 def show(listing: lease.Listing, console: Console) -> None:
@@ -62,14 +63,20 @@ def show(listing: lease.Listing, console: Console) -> None:
     console.print(f"\n{said}", highlight=False)
 
 
-def one_line(text: str) -> str:
+def one_line(text: object) -> str:
     """Return a text in one line, without control characters, which could be commands to a terminal."""
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in str(text)).split())
 
 
-def _call(address: str, path: str, method: str, command: str) -> bytes:
+def _call(address: str, state: Path, path: str, method: str, command: str) -> bytes:
+    in_cluster = f"In a cluster: kubectl exec <pod> -c eviction-policy -- python -m tidegate_eviction {command}"
+    try:
+        token = (state / eviction_process.ADMIN_TOKEN_FILE).read_text("ascii")
+    except (OSError, ValueError) as error:
+        raise ListingError(f"{one_line(error)}. Name the policy's state folder with --state. {in_cluster}") from None
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(f"http://{address}{path}", method=method, data=b"" if method == "POST" else None)
+    request.add_unredirected_header("authorization", f"Bearer {token}")
     try:
         with opener.open(request, timeout=SECONDS) as answer:
             return bytes(answer.read())
@@ -82,7 +89,5 @@ def _call(address: str, path: str, method: str, command: str) -> bytes:
         raise ListingError(why) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = one_line(str(getattr(error, "reason", error)))
-        raise ListingError(
-            f"No eviction policy answers at {one_line(address)}: {reason}. Say --address HOST:PORT; in a cluster: "
-            f"kubectl exec <pod> -c eviction-policy -- python -m tidegate_eviction {command}"
-        ) from None
+        why = f"No eviction policy answers at {one_line(address)}: {reason}."
+        raise ListingError(f"{why} Say --address HOST:PORT. {in_cluster}") from None

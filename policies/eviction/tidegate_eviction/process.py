@@ -19,7 +19,8 @@ from tidegate_service.listening import AdminThread, listen
 from .kinds import KINDS
 from .server import Connection
 from .serving.admin import Heartbeat, make_admin
-from .serving.files import control_secret
+from .serving.callers import Callers
+from .serving.files import kept_secret
 from .serving.footprints import Footprints
 from .serving.lease_api import make_lease_api
 from .serving.metrics import Snapshot
@@ -48,6 +49,7 @@ class ServeOptions:
     server_metrics: str | None = None
     tls: Path | None = None
     drain_seconds: float = 30.0
+    cluster: Path = Path(eviction_process.CLUSTER_ROOT)
 
 
 async def every_second(work: Callable[[], Awaitable[None] | None]) -> None:
@@ -75,7 +77,9 @@ class EvictionPolicy:
         options = self.options
         for folder in (options.control, options.state):
             folder.mkdir(parents=True, exist_ok=True)
-        secret = control_secret(options.control / Path(eviction_process.CONTROL_SECRET_FILE).name)
+        secret = kept_secret(options.control / Path(eviction_process.CONTROL_SECRET_FILE).name)
+        self._callers = callers = Callers(options.cluster, options.state)
+        await callers.start()
         self._footprints.read()
         self.settings.start()
         service = self.service
@@ -90,7 +94,7 @@ class EvictionPolicy:
         self.ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
         self._loop = asyncio.get_running_loop()
         config = uvicorn.Config(
-            make_lease_api(service), log_config=None, access_log=False, lifespan="off", ws="none",
+            make_lease_api(service, callers), log_config=None, access_log=False, lifespan="off", ws="none",
             server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=5,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
@@ -111,7 +115,10 @@ class EvictionPolicy:
         self._acting = [self._loop.create_task(self.driver.follow())]
         if service.stager is not None:
             self._acting.append(self._loop.create_task(service.stager.follow()))
-        self._tasks = [*self._acting, self._loop.create_task(service.follow_repository())]
+        self._tasks = [
+            *self._acting,
+            *map(self._loop.create_task, (service.follow_repository(), callers.keys.follow())),
+        ]
         # Looked at on a thread: to import a policy of somebody else's takes its time.
         look = partial(asyncio.to_thread, self.settings.look)
         for work in (heartbeat.beat, look, self.settings.keep, service.keep):
@@ -186,8 +193,8 @@ class EvictionPolicy:
             service, settings = self.service, self.settings
             return Snapshot(
                 service.listing(), service.counts, service.reading, KINDS[service.settings.kind].memory_sources,
-                self.driver.is_up, service.residency.leases, service.named_models, settings.generation,
-                settings.failures, settings.last_error, service.residency.load_seconds,
+                self.driver.is_up, self._callers.keys.known, service.residency.leases, service.named_models,
+                settings.generation, settings.failures, settings.last_error, service.residency.load_seconds,
                 None if service.stager is None else service.stager.told(),
             )  # fmt: skip
 

@@ -5,8 +5,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..dynamo import needs_token
-from ..objects import Environment, at, items, mapping, mappings, name_of, text, texts
+from tidegate_contracts import eviction_process
+
+from ..dynamo import mounted, needs_token
+from ..objects import Environment, Pod, at, items, mapping, mappings, name_of, text, texts
 from ..rule import Breach, guardrail
 
 _WORD = r"PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY|CREDENTIALS?"
@@ -85,10 +87,10 @@ def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
     local="advisory",
 )
 def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Breach]:
-    """Nothing here asks the API but Dynamo, where its frontends are shared.
+    """Only an eviction policy and Dynamo, where its frontends are shared, may mount such a token.
 
-    Containers that run it, and no others, may mount a token that is good for the Role by which they find each other.
-    What is loaded as a model is code, and could use it.
+    An eviction policy reads the public keys of tokens, with an account that no role is bound to. Dynamo has a Role by
+    which its pods find each other. Models are code, and could use the token of their own container.
     """
     accounts = {
         name_of(item): item.get("automountServiceAccountToken") for item in environment.of_kind("ServiceAccount")
@@ -108,8 +110,23 @@ def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Brea
             for source in mappings(at(volume, "projected", "sources")):
                 if "serviceAccountToken" not in source or needs_token(environment, pod, volume):
                     continue
+                if _reads_keys(environment, pod, volume):
+                    continue
                 if _is_the_clusters(at(source, "serviceAccountToken", "audience")):
                     yield Breach(pod.maker, f"volume {volume.get('name')} holds a token of the cluster's API")
+
+
+def _reads_keys(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -> bool:
+    """Say whether only an eviction policy mounts a volume, whose token no role makes good for anything."""
+    command = ["python", "-m", eviction_process.MODULE, "serve"]
+    account, is_policy = text(pod.spec.get("serviceAccountName")), volume == eviction_process.CLUSTER
+    mounting = [one for one in pod.containers if volume.get("name") in mounted(one)]
+    bound = any(
+        text(subject.get("name")) == account
+        for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding")
+        for subject in mappings(binding.get("subjects"))
+    )
+    return is_policy and not bound and all(items(one.get("command")) == command for one in mounting)
 
 
 def _is_the_clusters(audience: Any) -> bool:

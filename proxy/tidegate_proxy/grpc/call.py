@@ -307,7 +307,8 @@ class Call(CallerStream):
     def _find_replica(self, forwarding: Forwarding, anew: bool) -> None:
         pool = forwarding.grant.route.pool
         replica = forwarding.pick(monotonic(), anew)
-        connection = None if replica is None else self._context.upstreams.to(pool, replica).take()
+        caller = forwarding.grant.identity.in_flight.number
+        connection = None if replica is None else self._context.upstreams.to(pool, replica).take(caller)
         if replica is None or connection is None:
             self.start(self._connect, forwarding, replica)
         else:
@@ -315,7 +316,8 @@ class Call(CallerStream):
 
     async def _connect(self, forwarding: Forwarding, replica: Replica | None) -> None:
         upstreams, pool = self._context.upstreams, forwarding.grant.route.pool
-        found = await forwarding.connect(replica, lambda each: upstreams.to(pool, each).connect())
+        caller = forwarding.grant.identity.in_flight.number
+        found = await forwarding.connect(replica, lambda each: upstreams.to(pool, each).connect(caller))
         if found is None:
             await self._prepare(forwarding)
         else:
@@ -370,12 +372,11 @@ class Call(CallerStream):
         super().ended(code)
         self._reader.drop()
         self._early, self._refused = None, ()
-        if self._upstream is not None:
-            self._upstream.cancel()
-            self._upstream = None
+        upstream, self._upstream = self._upstream, None
+        goes_on = upstream is not None and upstream.abandon()
         now = monotonic()
         self._outgoing.ended(self, code, now - self.time.started, self._model, self._bytes_in)
-        if self.forwarding is not None:
+        if self.forwarding is not None and not goes_on:
             self.forwarding.finish(now)
         if self._more_leases is not None:
             self._more_leases.leave(now)

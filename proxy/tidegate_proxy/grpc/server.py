@@ -17,6 +17,7 @@ from .call import Call
 from .metadata import OF_MODELS, OF_PROXY, OK_HEADERS, RequestHeaders, status_trailers
 from .proxy_call import GrpcContext, ProxyCall
 from .response import CallerStream
+from .upstream_stream import UpstreamStream
 from .upstreams import Upstreams
 
 STREAM_WINDOW = 128 * 1024  # Bytes of a call that a caller may send before it is decided upon.
@@ -271,6 +272,8 @@ class GrpcServer:
     def close(self) -> None:
         """Take no more calls."""
         self.closed = True
+        for call in [each for each in self.context.shared.open_calls if isinstance(each, UpstreamStream)]:
+            call.expire()  # its caller has left
         for watcher in list(self.context.watchers):
             watcher.leave()
         for connection in list(self.connections):

@@ -3,20 +3,24 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from time import monotonic
 
 from tidegate_service.reasons import told
 
+from ..concurrency import CUT_SECONDS
 from ..forwarding import Forwarding, call_record, no_whole_answer
 from ..http2.frames import CANCEL, literal
 from ..http2.sending import Stream
+from ..memory import Booking
 from ..mirror import MirroredRequest
 from ..pools import Pool
+from ..problems import Problem
 from ..residency.leases import Lease
 from ..telemetry.traces import Span, parent
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
 from .proxy_call import GrpcContext
-from .response import CallerStream
+from .response import CALL_BYTES, CallerStream
 from .stream_errors import StreamErrors
 from .upstreams import UpstreamConnection, first_headers, send_mirrored
 
@@ -159,6 +163,8 @@ class UpstreamStream(Stream):
     _streaming: bool
     _drained: Callable[[], None]
     _refused: Callable[[Sequence[bytes | bytearray]], bool]
+    deadline = inf  # When an abandoned call is reset, in monotonic seconds.
+    _booking: Booking | None = None  # What an abandoned call holds.
     _kept_bytes = 0
     _uncredited = 0  # Bytes of the answer that wait for the caller to take what came before them.
 
@@ -194,11 +200,51 @@ class UpstreamStream(Stream):
         if not self.local_closed:
             self.connection.send_data(self, b"", True)
 
-    def cancel(self) -> None:
-        """Give the call up, if it has not ended."""
+    def abandon(self) -> bool:
+        """Give the call up, and return whether the replica goes on with it.
+
+        Triton answers each reset with six of its own, and versions before 25.06 can crash on one. So a unary call that
+        the replica has whole is not reset. It keeps its slot and its lease until the replica has answered, and the
+        answer is dropped.
+        """
         self._kept = None
-        if not (self.local_closed and self.remote_closed):
-            self.connection.reset(self.number, CANCEL)
+        if self.local_closed and self.remote_closed:
+            return False
+        if self.local_closed and not self._streaming and not self._caller.shared.draining and self._book():
+            self.deadline = max(self._caller.time.at, monotonic() + CUT_SECONDS)
+            self._caller.shared.open_calls.add(self)
+            self.caller_drained()
+            return True
+        self.connection.reset(self.number, CANCEL)
+        return False
+
+    def _book(self) -> bool:
+        booking = Booking(self._caller.shared.memory.callers, self._forwarding.grant.identity.in_flight)
+        try:
+            booking.set(CALL_BYTES + self._caller.headers.size)
+        except Problem:
+            return False
+        self._booking = booking
+        return True
+
+    @property
+    def forwarding(self) -> Forwarding:
+        """What it holds."""
+        return self._forwarding
+
+    def expire(self) -> None:
+        """Reset an abandoned call: the replica does not answer in time."""
+        self.connection.reset(self.number, CANCEL)
+        self._abandoned_ended()
+
+    replica_silent = expire
+
+    def _abandoned_ended(self) -> None:
+        if self._booking is not None:
+            self._booking.end()
+            self._booking = None
+            self._caller.shared.open_calls.discard(self)
+            self._forwarding.finish(monotonic())
 
     def silent(self) -> None:
         """Send the call elsewhere: it did nothing here, and the replica answers nothing any more."""
@@ -221,6 +267,9 @@ class UpstreamStream(Stream):
         try:
             if not self._caller.done:
                 self._take_headers(headers, end)
+            elif end:
+                self._forwarding.answered()
+                self._abandoned_ended()
         except Exception:
             self._caller.defect()
 
@@ -255,6 +304,9 @@ class UpstreamStream(Stream):
         """Hand a part of a message on."""
         caller = self._caller
         if caller.done:
+            self.connection.credit(self, len(data))
+            if end:
+                self._abandoned_ended()
             return
         try:
             if not caller.began:
@@ -279,6 +331,7 @@ class UpstreamStream(Stream):
     def reset_received(self, code: int | None, processed: bool) -> None:
         """Send the call elsewhere where the replica did nothing, else tell the caller."""
         if self._caller.done:
+            self._abandoned_ended()
             return
         try:
             self._count_failure("reset" if processed else "refused")
@@ -296,6 +349,7 @@ class UpstreamStream(Stream):
 
     def _fail(self, reason: str) -> None:
         self._count_failure("malformed")
+        self.connection.reset(self.number, CANCEL)
         self._caller.fail(no_whole_answer(reason))
 
     def _count_failure(self, how: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 from tidegate_contracts import proxy_process
@@ -21,6 +22,8 @@ from .metadata import ResponseHeaders
 from .protobuf import framed, text
 from .response import Deadline, UpstreamStatusError
 
+LANES = 4
+"""Connections to one replica, at least, over which callers are spread: what ends one ends no call of most others."""
 STREAM_WINDOW = 256 * 1024  # Bytes of an answer that may be here before its caller has taken any.
 MOST_SILENT_SECONDS = 20  # Seconds after which a replica's machine that acknowledges nothing is taken for gone.
 
@@ -96,33 +99,34 @@ class UpstreamConnections:
         self._host = host
         self._authority = authority
         self._seconds = seconds
-        self._connections: list[UpstreamConnection] = []
-        self._connecting: SharedTasks[None, None] = SharedTasks(outlives=True)
+        self._lanes: list[list[UpstreamConnection]] = [[] for _ in range(LANES)]
+        self._connecting: SharedTasks[int, None] = SharedTasks(outlives=True)
         self._left = False
 
-    def take(self) -> UpstreamConnection | None:
-        """Return a connection that has room; None without any."""
-        for connection in self._connections:
+    def take(self, caller: int = 0) -> UpstreamConnection | None:
+        """Return a connection for a caller, by its number, that has room; None without any."""
+        for connection in self._lanes[caller % LANES]:
             if connection.has_room:
                 return connection
         return None
 
-    async def connect(self) -> UpstreamConnection:
+    async def connect(self, caller: int = 0) -> UpstreamConnection:
         """Return a connection that has room, a new one if need be; raises OSError, TimeoutError too.
 
         Calls that need one at the same time share it.
         """
-        while (connection := self.take()) is None:
-            await self._connecting.join(None, self._add)
+        lane = caller % LANES
+        while (connection := self.take(lane)) is None:
+            await self._connecting.join(lane, lambda: self._add(lane))
         return connection
 
     def leave(self) -> None:
         """End the connections, each after its last call."""
         self._left = True
-        for connection in self._connections:
+        for connection in chain(*self._lanes):
             connection.leave()
 
-    async def _add(self) -> None:
+    async def _add(self, lane: int) -> None:
         tls = None
         if self._authority is not None:
             tls = ssl.create_default_context(cafile=str(self._authority))
@@ -133,7 +137,7 @@ class UpstreamConnections:
                 UpstreamConnection, *self._address, ssl=tls, server_hostname=self._host if tls else None
             )
         connection.ends_idle = self._left
-        self._connections = [each for each in self._connections if each.alive] + [connection]
+        self._lanes[lane] = [each for each in self._lanes[lane] if each.alive] + [connection]
 
 
 class Upstreams:

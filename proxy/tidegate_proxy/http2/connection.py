@@ -12,7 +12,7 @@ from hpack.exceptions import HPACKError
 from . import frames as h2
 from .cutting import LONGEST, BlockCutter
 from .frames import Fields, Http2Error, MalformedHeadersError, Understood, frame
-from .sending import Sender, Stream
+from .sending import Sender
 
 MOST_CONTINUATIONS = 16  # Parts of a header block.
 WORK_OF_HEADERS = 16  # Headers begin a call: that is as much work as so many other frames.
@@ -155,7 +155,7 @@ class Http2Connection(Sender, Generic[Understood]):
                     self._data_stream, self._data_left, self._data_ends = number, length, bool(flags & h2.END_STREAM)
                 else:
                     if not flags & h2.END_STREAM:
-                        self._count_control_frame()
+                        self._count_frame_of(number)
                     self._take_data(number, b"", bool(flags & h2.END_STREAM))
                 continue
             if length > self.most_gathered:
@@ -193,14 +193,14 @@ class Http2Connection(Sender, Generic[Understood]):
             if self.updates_due:
                 self.updates_due = min(self.updates_due, h2.MOST_CONTROL_FRAMES) - 1
             else:
-                self._count_control_frame()
+                self._count_frame_of(number)
             self._take_window(number, payload)
         elif kind == h2.DATA:
             self._count_data(number, len(payload))
             self._take_data(number, h2.unpadded(payload), bool(flags & h2.END_STREAM), len(payload))
         else:
             if kind != h2.RST_STREAM:
-                self._count_control_frame()
+                self._count_frame_of(number)
             self._take_rare(kind, flags, number, payload)
 
     def _take_rare(self, kind: int, flags: int, number: int, payload: bytes) -> None:
@@ -211,7 +211,7 @@ class Http2Connection(Sender, Generic[Understood]):
         if kind == h2.RST_STREAM:
             if self._is_idle(number):
                 raise Http2Error(h2.PROTOCOL_ERROR, "a stream that is not there was reset")
-            self._take_reset(self.forget(number), h2.UINT32.unpack(payload)[0])
+            self._take_reset(number, h2.UINT32.unpack(payload)[0])
         elif kind == h2.SETTINGS:
             if len(payload) % 6:
                 raise Http2Error(h2.FRAME_SIZE_ERROR, "these are no settings")
@@ -227,12 +227,13 @@ class Http2Connection(Sender, Generic[Understood]):
         elif kind == h2.PUSH_PROMISE:
             raise Http2Error(h2.PROTOCOL_ERROR, "nothing is to be pushed")
 
-    def _take_reset(self, stream: Stream | None, code: int) -> None:
+    def _take_reset(self, number: int, code: int) -> None:
+        stream = self.forget(number)
         if stream is not None:  # first, for nobody else knows it any more where the connection ends
             stream.reset_received(code, code != h2.REFUSED_STREAM)
-        if stream is None and self.resets_due:
-            self.resets_due -= 1
-        elif stream is None or not self.opens_streams:
+        if stream is None:
+            self._count_frame_of(number)
+        elif not self.opens_streams:
             self._count_control_frame()
 
     def _continue_block(self, flags: int, payload: bytes) -> None:
@@ -359,6 +360,20 @@ class Http2Connection(Sender, Generic[Understood]):
                     raise Http2Error(h2.FLOW_CONTROL_ERROR, "a window is too large")
         self.write(frame(h2.SETTINGS, h2.ACK, 0))
         self._is_wider = True
+
+    def _count_frame_of(self, number: int) -> None:
+        """Count a frame that moves nothing, of a stream or, for 0, of the connection.
+
+        A peer sends frames of a stream that this end has reset until it learns of the reset, and gRPC's C++ core
+        (Triton) then sends six resets of its own. The server's end bounds them, because its peer opens the streams.
+        """
+        if 0 < number <= self.last_opened and number not in self.streams:
+            if self.opens_streams:
+                return
+            if self.late_frames_due:
+                self.late_frames_due -= 1
+                return
+        self._count_control_frame()
 
     def _count_control_frame(self) -> None:
         self.control_frames += 1

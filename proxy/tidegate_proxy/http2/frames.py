@@ -33,6 +33,7 @@ MOST_CONTROL_FRAMES = 10_000
 """Frames that move nothing (pings, settings, resets, empty ones, updates of windows that nothing was sent for) that a
 peer may send within `CONTROL_SECONDS`."""
 CONTROL_SECONDS = 5.0
+LATE_FRAMES = 8  # Frames that a caller may send of a stream that the proxy has reset.
 UPDATES_OF_DATA = 10  # Updates of windows that a peer may send for a DATA frame that it gets.
 
 FRAME_HEADER = struct.Struct(">HBBBL")

@@ -70,7 +70,7 @@ class Sender(asyncio.BaseProtocol):
         self.peer_frame = h2.DEFAULT_FRAME
         self.send_window = h2.DEFAULT_WINDOW
         self.updates_due = 0  # Updates of windows that the peer may send, for what was sent to it.
-        self.resets_due = 0  # Resets that the peer may send of streams that this end has reset: they cross, or answer.
+        self.late_frames_due = 0  # Frames that the peer may send of streams that this end has reset.
         self.block_prefix = b""  # Bytes that the next header block begins with.
         self._out: list[bytes | bytearray | memoryview] = []
         self._flushing = False
@@ -153,7 +153,7 @@ class Sender(asyncio.BaseProtocol):
         """End a stream at once, in both directions."""
         self.forget(number)
         if self.alive:
-            self.resets_due += 1
+            self.late_frames_due += h2.LATE_FRAMES
             self.write(frame(h2.RST_STREAM, 0, number, h2.UINT32.pack(code)))
 
     def forget(self, number: int) -> Stream | None:

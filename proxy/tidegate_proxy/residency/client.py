@@ -1,9 +1,11 @@
 """The lease API of one replica's eviction policy, as a proxy calls it; messages: `tidegate_contracts.lease`."""
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
@@ -18,7 +20,9 @@ from ..upstream.request import Answer, NoAnswerError, send
 ASKING: ContextVar[tuple[bytes, bytes]] = ContextVar("asking", default=(b"", b""))
 """The id of the request that a lease is asked for, and its `traceparent`: of the first of those that want the same."""
 _REASONS = lease.REASONS_HEADER.encode()
+_NOT_LET_IN = 401, 403
 _FOR = b"x-request-id", b"traceparent"
+log = logging.getLogger(__name__)
 _answers: TypeAdapter[lease.Answer] = TypeAdapter(lease.Answer)
 
 
@@ -81,13 +85,38 @@ class Listing:
     at: float
 
 
+class LeaseToken:
+    """This pod's token for eviction policies, in a file that the kubelet replaces from time to time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: object = None
+        self._header = b""
+
+    def header(self) -> bytes:
+        """Return the line that sends the token; nothing where there is none."""
+        try:
+            told = self._path.stat()
+            if (seen := (told.st_ino, told.st_mtime_ns)) != self._seen:
+                self._header = b"authorization: Bearer %b\r\n" % self._path.read_bytes().strip()
+                self._seen = seen
+        except FileNotFoundError:
+            self._header = b""
+        except OSError as error:
+            log.warning("the token for eviction policies cannot be read, so the last one is used: %s", error)
+        return self._header
+
+
 class LeaseClient:
     """Client of one replica's lease API; each call opens a connection of its own."""
 
-    def __init__(self, replica: Replica, port: int, host: str, connect_seconds: float) -> None:
+    def __init__(
+        self, replica: Replica, port: int, host: str, connect_seconds: float, authorization: Callable[[], bytes] = bytes
+    ) -> None:
         self._server = replica.at(port)
         self._host = f"{host}:{port}".encode()
         self._connect_seconds = connect_seconds
+        self._authorization = authorization
 
     async def acquire(self, message: lease.Acquire) -> lease.Answer:
         """Ask for a lease, and wait for as long as the policy does; raises PolicyError."""
@@ -128,6 +157,7 @@ class LeaseClient:
     async def _send(self, method: bytes, path: str, message: Message | None, seconds: float | None = None) -> Answer:
         body = b"" if message is None else message.model_dump_json(by_alias=True, exclude_none=True).encode()
         head = b"%b %b HTTP/1.1\r\nhost: %b\r\n%b: yes\r\n" % (method, path.encode(), self._host, _REASONS)
+        head += self._authorization()
         head += b"".join(b"%b: %b\r\n" % said for said in zip(_FOR, ASKING.get(), strict=True) if said[1])
         data = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body)
         try:
@@ -152,5 +182,7 @@ class LeaseClient:
 
 
 def _unreadable(answer: Answer) -> PolicyError:
+    if answer.status in _NOT_LET_IN:
+        return PolicyError(f"it does not accept this proxy's token ({answer.status}): its log says why")
     said: Any = answer.body[:200].decode(errors="replace")
     return PolicyError(f"it answers {answer.status} {said!r}, which is no message of the lease API")

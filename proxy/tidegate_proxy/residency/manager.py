@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -28,7 +27,6 @@ FIRST_SECONDS = 1.0
 """Seconds that a request waits at most for the policies to say what is resident, when the proxy has just started."""
 MOST_OF_A_MODEL = 0.5
 """Share of the requests that may wait for leases which may wait for one model: others are to be had meanwhile."""
-_NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9._:-]+")
 _NOT_READY = frozenset({"unknown", "quarantined"})
 _REFUSED = {"too-large": ProblemType.NEVER_FITS, "quarantined": ProblemType.LOAD_FAILED, "unknown": ProblemType.UNKNOWN}
 
@@ -40,7 +38,7 @@ def _busy(what: str, found: NotNow) -> Problem:
 
 def new_holder_name() -> str:
     """Return a unique name for a holder of leases, which tells people whose it is."""
-    return f"{_NOT_OF_A_NAME.sub('-', socket.gethostname())[:48] or 'proxy'}.{os.urandom(4).hex()}"
+    return api.holder_name(socket.gethostname(), os.urandom(4).hex())
 
 
 @dataclass(eq=False)
@@ -55,6 +53,7 @@ class LeaseManager:
     _connect_seconds: float
     _most_waiting: int  # Requests that may wait for leases at once; others are refused.
     _own_ports: bool = False  # Whether each model answers at a port of its own.
+    _authorization: Callable[[], bytes] = bytes  # The line that proves to policies that this is a proxy.
     waiting: int = 0  # Requests that wait for a lease.
     nowhere: Callable[[], Problem] = lambda: Problem(
         ProblemType.BUSY, "No replica can be used.", AGAIN_SECONDS, reason="no-replica"
@@ -82,7 +81,7 @@ class LeaseManager:
         table, known, host, port = self.table, self.table.replicas, self._config.host, self._config.lease_port
         assert port is not None
         for replica in [replica for replica in replicas if replica not in known]:
-            client = LeaseClient(replica, port, host, self._connect_seconds)
+            client = LeaseClient(replica, port, host, self._connect_seconds, self._authorization)
             told = table.granted, table.dropped, self._count
             known[replica] = ReplicaLeases(
                 self._holder, replica, client, host, self._ready_path, *told, self._own_ports

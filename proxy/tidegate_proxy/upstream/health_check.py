@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 
 from .breaker import FAILURES
@@ -28,12 +29,13 @@ class HealthCheck(Question):
 
         `grpc_port` is where it speaks HTTP/2 without TLS. A server has few threads for HTTP, which may all be reading
         long bodies: one that gives no answer there and greets here is busy, and its calls are answered in their time.
-        It is believed for a while only: other threads greet, which tell nothing of those for HTTP.
+        It is believed for a while only, and not before its first answer: other threads greet, which tell nothing of
+        those for HTTP.
         """
         super().__init__(replica, b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, host.encode()))
         self._changed = changed
         self._grpc_port = grpc_port
-        self._answered_at = monotonic()
+        self._answered_at = -inf
         self._told = True, False
 
     def _pause(self) -> float:

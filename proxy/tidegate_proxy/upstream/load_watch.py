@@ -143,7 +143,7 @@ class LoadWatch(Question):
             if key[0] in loaded and int(key[1]) not in loaded[key[0]] and key not in index.loading
         }
         for key, why in (missed | dict(index.failed)).items():
-            if not self._is_called(key[0]):
+            if not self._is_called(key[0]) or self._is_superseded(key, loaded):
                 continue
             if not why:
                 untold[key] = since = self._untold.get(key, now)
@@ -160,6 +160,15 @@ class LoadWatch(Question):
         before_loaded = self.loaded_since if self.seen_at is not None else dict.fromkeys(index.loaded)
         self.loaded_since = {model: before_loaded.get(model, now) for model in index.loaded}
         self.failed, self.loaded, self.loading, self._untold = failed, index.loaded, index.loading, untold
+
+    def _is_superseded(self, key: Key, loaded: Mapping[str, tuple[int, ...]]) -> bool:
+        """Tell whether a newer version is loaded, and no call names this one.
+
+        Triton's index keeps a version that failed for as long as the model exists, even if its folder is removed.
+        """
+        model, version = key
+        newest = max(loaded.get(model, ()), default=0)
+        return version.isdecimal() and int(version) < newest and key not in self._expected()
 
     def _tell(self, level: int, key: Key, what: str, why: str) -> None:
         (model, version), where = key, self._replica.name

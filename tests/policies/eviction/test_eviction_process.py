@@ -18,6 +18,7 @@ from tidegate_eviction.listing import ListingError, retry
 from tidegate_eviction.process import EvictionPolicy, ServeOptions
 from typer.testing import CliRunner
 
+from lab.local_plane.credentials import write_cluster
 from lab.local_plane.policy import Policy, policy, write_settings
 from lab.local_plane.process import HOST, free_ports
 from lab.local_plane.triton import Triton
@@ -53,7 +54,8 @@ def refused(*options: object) -> str:
 
 
 def folders(root: Path) -> list[object]:
-    return ["--settings", root / "eviction.json", "--control", root / "control", "--state", root / "state"]
+    files = ["--settings", root / "eviction.json", "--control", root / "control", "--state", root / "state"]
+    return [*files, "--cluster", write_cluster(root / "cluster")]
 
 
 def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
@@ -64,7 +66,8 @@ def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
         for path in (eviction_process.STARTED_PATH, eviction_process.LIVE_PATH):
             assert holder.ask("GET", path, address=made.admin)[0] == 200
         assert holder.acquire("a")["outcome"] == "busy"
-        assert "no connection to the server" in holder.ask("GET", "/", address=made.admin)[1]
+        metrics = holder.ask("GET", eviction_process.METRICS_PATH, address=made.admin)[1]
+        assert "tidegate_eviction_triton_up 0.0" in metrics
         made.process.popen.send_signal(signal.SIGTERM)
         assert made.process.popen.wait(20) == 0
     for line in (tmp_path / "policy.log").read_text("utf-8").splitlines():
@@ -74,11 +77,11 @@ def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
 def test_a_retry_says_which_model_and_which_port_it_wants(tmp_path: Path) -> None:
     write_settings(tmp_path, settings(tmp_path))
     with running(tmp_path) as made:
-        retry(made.leases, "a")
+        retry(made.leases, made.state, "a")
         with pytest.raises(ListingError, match="The pool has no model 'b'"):
-            retry(made.leases, "b")
+            retry(made.leases, made.state, "b")
         with pytest.raises(ListingError, match=r"says 404 to POST /v1/models/a/retry: is that the port of leases"):
-            retry(made.admin, "a")
+            retry(made.admin, made.state, "a")
 
 
 def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:
@@ -104,7 +107,8 @@ def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> Non
     (tmp_path / "eviction.json").write_text('{"version": 1}')
     with running(tmp_path) as made:
         assert Holder(made).listing().capacity_bytes == 777
-        assert "not in use" in Holder(made).ask("GET", "/", address=made.admin)[1]
+        metrics = Holder(made).ask("GET", eviction_process.METRICS_PATH, address=made.admin)[1]
+        assert "tidegate_eviction_settings_good 0.0" in metrics
 
 
 def test_settings_that_a_full_disk_did_not_keep_are_kept_once_there_is_room(tmp_path: Path) -> None:
@@ -151,7 +155,7 @@ async def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_pat
     async with asyncio.timeout(20), serving(stand_in):
         options = ServeOptions(
             tmp_path / "eviction.json", tmp_path, tmp_path, host=HOST, lease_port=0, admin_port=0,
-            server=stand_in.address, server_metrics="",
+            server=stand_in.address, server_metrics="", cluster=write_cluster(tmp_path / "cluster"),
         )  # fmt: skip
         (tmp_path / "secret").write_text(SECRET)
         policy = EvictionPolicy(options)

@@ -39,7 +39,7 @@ answers = only("/large/", answering(LARGE), only("/hang/", hang, answers))
 
 
 class Call(Stream):
-    """Answered as its model is called; one that is cancelled is reset from this end, too, as Triton does with some."""
+    """Answered as its model is called. It answers a reset with one of its own, within a message with six, as Triton."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -71,7 +71,8 @@ class Call(Stream):
         if self._answering is not None:
             self._answering.cancel()
         if code is not None:
-            self.connection.write(frame(RESET, 0, self.number, CANCEL.to_bytes(4)))
+            times = 6 if self._left else 1
+            self.connection.write(frame(RESET, 0, self.number, CANCEL.to_bytes(4)) * times)
 
     def _answer(self, model: str) -> None:
         answer = pb.ModelInferResponse(model_name=model, raw_output_contents=[LARGE] if model == "large" else [])

@@ -11,6 +11,7 @@ from .attackers import (
     DATA,
     EACH,
     HEADERS,
+    INFER,
     NOBODY,
     ONE,
     PING,
@@ -24,6 +25,7 @@ from .attackers import (
 )
 
 FRAME = 16_384
+STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
 WATCH = "/grpc.health.v1.Health/Watch"
 CANCELS, CANCELS_AT_ONCE = 1000, 200  # Of one connection.
 CANCELLED_AFTER = 0.015  # Seconds.
@@ -216,10 +218,24 @@ def cancelled(attacker: Attacker) -> None:
 
 @attack("calls that are cancelled at the server, which others use", ONE, cancels=10_000)
 def cancelled_at_the_server(attacker: Attacker) -> None:
+    _cancel(attacker, INFER, message("slow", 10, False))
+
+
+@attack("calls that are cancelled within their message, of a server that others use", ONE, cancels=2_000)
+def cancelled_within(attacker: Attacker) -> None:
+    """Triton answers each with six resets."""
+    _cancel(attacker, INFER, message("echo", 1000, False)[:500], False)
+
+
+@attack("streams that are cancelled, of a server that others use", ONE, cancels=2_000)
+def cancelled_streams(attacker: Attacker) -> None:
+    _cancel(attacker, STREAM_INFER, message("slow", 10, False), False)
+
+
+def _cancel(attacker: Attacker, path: str, sent: bytes, end: bool = True) -> None:
     """A connection's calls are opened and cancelled by hundreds; before the proxy ends it for that, another is made."""
-    opened = attacker.calls(number=CANCELS)
-    whole = message("slow", 10, False)
-    opened = [each + data(2 * number + 1, whole) for number, each in enumerate(opened)]
+    opened = attacker.calls(path=path, number=CANCELS)
+    opened = [each + data(2 * number + 1, sent, end) for number, each in enumerate(opened)]
     ended = [frame(RESET, 0, 2 * number + 1, b"\0\0\0\x08") for number in range(CANCELS)]
     ats = range(0, CANCELS, CANCELS_AT_ONCE)
     rounds = [[b"".join(part[at : at + CANCELS_AT_ONCE]) for part in (opened, ended)] for at in ats]

@@ -1,7 +1,7 @@
 """Callers share a link to a replica: whatever one of them does, the calls of the others go on."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -17,7 +17,7 @@ from tidegate_proxy.http2.sending import Stream
 from tidegate_service.reasons import MOST_TOLD, plain
 
 from .harness import Rig, infer_request, method, refused, rig, until
-from .peer import CALM, CANCEL, GOAWAY, PING, REFUSED, RESET, SETTINGS, frame
+from .peer import CALM, CANCEL, DATA, GOAWAY, PING, PRIORITY, REFUSED, RESET, SETTINGS, WINDOW, frame
 
 MANY = 2 * h2.MOST_CONTROL_FRAMES
 
@@ -30,13 +30,24 @@ async def link() -> tuple[UpstreamConnection, Mock]:
     return made, transport
 
 
-def resets(numbers: range, code: int) -> bytes:
-    return b"".join(frame(RESET, 0, number, h2.UINT32.pack(code)) for number in numbers)
+LATE = {
+    "resets without an error": lambda number: frame(RESET, 0, number, h2.UINT32.pack(h2.NO_ERROR)),
+    "resets that cancel": lambda number: frame(RESET, 0, number, h2.UINT32.pack(CANCEL)),
+    "resets that refuse": lambda number: frame(RESET, 0, number, h2.UINT32.pack(REFUSED)),
+    "updates of a window": lambda number: frame(WINDOW, 0, number, h2.UINT32.pack(1)),
+    "empty data": lambda number: frame(DATA, 0, number),
+    "priorities": lambda number: frame(PRIORITY, 0, number, bytes(5)),
+}
 
 
-@pytest.mark.parametrize("code", [h2.NO_ERROR, CANCEL, REFUSED])
+@pytest.mark.parametrize("late", LATE.values(), ids=LATE)
+@pytest.mark.parametrize("times", [1, 6])
 @pytest.mark.parametrize("is_cancelled", [True, False])
-def test_resets_of_calls_are_no_chatter_of_the_replica(is_cancelled: bool, code: int) -> None:
+def test_frames_of_calls_that_the_proxy_has_reset_do_not_end_the_link(
+    is_cancelled: bool, times: int, late: Callable[[int], bytes]
+) -> None:
+    """Triton sends six resets for each. If a replica resets a call itself, only the first frame is about that."""
+
     async def run() -> bool:
         made, _ = await link()
         for _ in range(MANY):
@@ -44,24 +55,27 @@ def test_resets_of_calls_are_no_chatter_of_the_replica(is_cancelled: bool, code:
             made.open(stream, b"")
             if is_cancelled:
                 made.reset(stream.number, CANCEL)
-        made.data_received(resets(range(1, 2 * MANY, 2), code))
+        for number in range(1, 2 * MANY, 2):
+            first = b"" if is_cancelled else LATE["resets that cancel"](number)
+            made.data_received(first + late(number) * times)
         return not made.is_ending and not made.streams
 
     assert asyncio.run(run())
 
 
-@pytest.mark.parametrize("chatter", [frame(PING, 0, 0, b"12345678"), resets(range(1, 2), CANCEL)])
-def test_what_a_replica_sends_of_its_own_accord_is_bounded(chatter: bytes) -> None:
+@pytest.mark.parametrize("chatter", [frame(PING, 0, 0, b"12345678"), frame(SETTINGS), frame(DATA, 0, 3)])
+def test_frames_that_no_call_explains_end_the_link_of_a_replica(chatter: bytes) -> None:
     async def run() -> bytes:
         made, transport = await link()
         stream = Stream()
         made.open(stream, b"")
         made.reset(stream.number, CANCEL)
+        made.open(Stream(), b"")
         made.data_received(chatter * (h2.MOST_CONTROL_FRAMES + 2))
         await asyncio.sleep(0)
         return b"".join(bytes(each.args[0]) for each in transport.write.call_args_list)
 
-    said = frame(GOAWAY, 0, 0, h2.UINT32.pack(1) + h2.UINT32.pack(CALM))[3:]
+    said = frame(GOAWAY, 0, 0, h2.UINT32.pack(3) + h2.UINT32.pack(CALM))[3:]
     assert said in asyncio.run(run())
 
 

@@ -12,6 +12,7 @@ import pytest
 from google.protobuf import any_pb2, duration_pb2
 from grpc_status import rpc_status
 from tidegate_contracts import routing
+from tidegate_proxy.grpc.upstream_stream import UpstreamStream
 from tritonclient.grpc import service_pb2 as pb
 
 from .harness import Metadata, Rig, infer_request, method, refused, rig, until
@@ -274,15 +275,18 @@ def test_a_replica_that_hangs_is_given_up_in_time_and_told(running: Rig, infer: 
     running.until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
 
 
-def test_a_caller_who_leaves_frees_the_replica(running: Rig, infer: Any) -> None:
-    stub = running.stubs[0]
+def test_a_call_whose_caller_has_left_keeps_its_slot_until_the_replica_has_answered(running: Rig, infer: Any) -> None:
+    stub, shared = running.stubs[0], running.proxy.shared
     stub.cancelled.clear()
     stub.release.clear()
     before = len(stub.asked)
     call = infer.future(infer_request("hang"), metadata=running.metadata())
     until(lambda: len(stub.asked) > before)
     call.cancel()
-    assert stub.cancelled.wait(3)
+    running.until(lambda: [type(each) for each in shared.open_calls] == [UpstreamStream])
+    assert (shared.limiter.in_flight, len(shared.open_calls)) == (1, 1)
+    assert shared.memory.callers.held > 0
+    assert not stub.cancelled.is_set(), "the replica hears of no reset"
     stub.release.set()
     running.until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
     pools = running.proxy.config.routes.pools

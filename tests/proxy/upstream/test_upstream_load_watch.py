@@ -90,7 +90,25 @@ async def test_while_it_is_tried_again_it_has_failed_since_it_failed_first(here:
         await watch.look()
     assert list(failed(here).values()) == [before]
     place = await told(here)
-    assert (place.state, place.failures) == ("loading", ()), "whoever waits for it waits on"
+    assert (place.state, [each.retrying for each in place.failures]) == ("loading", [True])
+
+
+async def test_a_failure_ends_once_a_newer_version_is_loaded(here: RunningProxy) -> None:
+    """Triton's index has the failed version for as long as it has the model."""
+    here.replica.index = [READY, BROKEN]
+    await until(lambda: failed(here))
+    here.replica.index = [READY, BROKEN, READY | {"version": "3"}]
+    await until(lambda: not failed(here))
+    assert not (await told(here)).failures
+
+
+async def test_a_failure_of_a_version_that_calls_name_lasts_though_a_newer_one_is_loaded(tmp_path: Path) -> None:
+    models = [
+        routing.Model(name=MODEL, server="vision", pool="main", versions=(routing.VersionShare(version=2, weight=100),))
+    ]
+    async with served(tmp_path, models=models) as here:
+        here.replica.index = [BROKEN, READY | {"version": "3"}]
+        await until(lambda: failed(here))
 
 
 @pytest.mark.parametrize("index", [[{"name": MODEL}], [READY | {"state": "UNAVAILABLE", "reason": "unloaded"}]])

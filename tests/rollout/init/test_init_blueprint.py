@@ -139,7 +139,7 @@ def test_values_of_another_chart_are_told_how_all_values_are_had(call: Call, val
 def test_a_triton_that_is_too_old_is_replaced_and_said(call: Call, values: Path, tmp_path: Path) -> None:
     values.write_text(VALUES.replace("26.08-py3", "23.03-py3", 1), "utf-8")
     said = call("init", tmp_path / "platform", "--import", values, code=0).out
-    assert f"{values}:10:3: triton_inference_server_1.image: older than 24.10" in said
+    assert f"{values}:10:3: triton_inference_server_1.image: older than 25.06" in said
     assert "23.03" not in (tmp_path / "platform" / DEFINITION).read_text("utf-8")
 
 

@@ -12,6 +12,7 @@ from .outlook import Outlook, outlook
 from .planner import plan
 from .pool import NO_ROOM, Model, Pool, Waiter
 from .quiet import QuietLeases
+from .victims import VictimSelector
 
 _ROUNDS = 4
 """A busy answer frees a place in the queue, and that may free another in turn; what is left waits for the next step."""
@@ -289,7 +290,11 @@ class Residency:
             for held in model.leases.values()
         )
         first, last = model.no_room
-        starves = model.state in (State.COLD, State.QUEUED) and now - last < lease.BUSY_SECONDS
+        starves = (
+            model.state in (State.COLD, State.QUEUED)
+            and now - last < lease.BUSY_SECONDS
+            and VictimSelector(pool).due(pool.needed(model) - pool.free, wanted=model.pieces) > now
+        )
         why = model.why or _trouble(model) or (NO_ROOM if starves else "")
         return lease.Listed(
             model=model.name, state=model.state, state_seconds=now - model.since, why=why,

@@ -1,1 +1,1 @@
-"""What the policy shows: leases to proxies; probes, metrics and a page to people; its settings and what it learned."""
+"""What the policy shows: leases to proxies; probes and metrics; its settings and what it learned."""

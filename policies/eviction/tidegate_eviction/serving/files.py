@@ -58,9 +58,11 @@ class KeptFile:
         return True
 
 
-def control_secret(path: Path) -> str:
-    """Return the secret that the server's model control asks for, made where there is none: one that is there stays,
-    for the server was started with it. Raises OSError."""
+def kept_secret(path: Path, mode: int = SECRET_MODE) -> str:
+    """Return the secret in a file, made where there is none. Raises OSError.
+
+    One that is there stays: the control secret is that of a running server.
+    """
     try:
         kept = path.read_text("ascii")
     except (FileNotFoundError, UnicodeDecodeError):
@@ -68,5 +70,5 @@ def control_secret(path: Path) -> str:
     if _SECRET.fullmatch(kept):
         return kept
     made = secrets.token_hex(32)
-    write_whole(path, made.encode(), SECRET_MODE)
+    write_whole(path, made.encode(), mode)
     return made

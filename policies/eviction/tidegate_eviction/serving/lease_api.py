@@ -14,27 +14,48 @@ from tidegate_contracts import lease
 from tidegate_contracts.message import Message
 from tidegate_service.json_lines import LinesASecond
 
+from .callers import Caller, Callers, NotLetInError
 from .service import EvictionService
 
 BODY_BYTES = 8 << 20  # The largest message: a renewal of ten thousand models is a tenth of it.
 ACQUIRES_A_SECOND = 20  # So many leases that were not granted at once are logged; the others are counted.
+REFUSALS_A_SECOND = 1  # Likewise of messages that were refused for their credential.
 MOST_ID = 128  # Characters of a request's id: docs/proxy-api.md.
-Said = TypeVar("Said", bound=Message)
+Asked = TypeVar("Asked", lease.Acquire, lease.Renew, lease.Release)
 log = logging.getLogger(__name__)
 
 
-def make_lease_api(service: EvictionService) -> FastAPI:
+def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
     """Return the HTTP application by which proxies acquire, renew and release leases."""
     app = FastAPI(title="Tidegate eviction policy: leases", openapi_url=None, redirect_slashes=False)
-    lines = LinesASecond(ACQUIRES_A_SECOND)
+    lines, refusals = LinesASecond(ACQUIRES_A_SECOND), LinesASecond(REFUSALS_A_SECOND)
 
     @app.exception_handler(HTTPException)
     async def wrong(_: Request, error: HTTPException) -> Response:
         return JSONResponse({"why": error.detail}, error.status_code)
 
+    @app.exception_handler(NotLetInError)
+    async def not_let_in(request: Request, error: NotLetInError) -> Response:
+        service.counts.totals["refused_messages"].inc()
+        if refusals.wants(monotonic()):
+            said = {"event": "lease-refused", "why": str(error), **refusals.left_out()}
+            log.warning("a message from %s was refused", request.client and request.client.host, extra={"said": said})
+        headers = {"www-authenticate": "Bearer"} if error.status == 401 else None
+        return JSONResponse({"why": str(error)}, error.status, headers)
+
+    async def caller(request: Request) -> Caller:
+        return await callers.identify(request.headers.get("authorization"))
+
+    async def asked(request: Request, kind: type[Asked]) -> Asked:
+        # The credential is judged before the body is read.
+        who = await caller(request)
+        message = await _message(request, kind)
+        who.check(message.holder)
+        return message
+
     @app.post(lease.ACQUIRE_PATH)
     async def acquire(request: Request) -> Response:
-        ask, begun = await _message(request, lease.Acquire), monotonic()
+        ask, begun = await asked(request, lease.Acquire), monotonic()
         answer = await service.acquire(ask, lambda: asyncio.create_task(_hung_up(request)))
         at_once = isinstance(answer, lease.Granted) and not answer.waited_seconds
         if not at_once and not ask.spare and lines.wants(monotonic()):
@@ -47,19 +68,22 @@ def make_lease_api(service: EvictionService) -> FastAPI:
 
     @app.post(lease.RENEW_PATH)
     async def renew(request: Request) -> Response:
-        return _json(service.renew(await _message(request, lease.Renew)))
+        return _json(service.renew(await asked(request, lease.Renew)))
 
     @app.post(lease.RELEASE_PATH)
     async def release(request: Request) -> Response:
-        service.release(await _message(request, lease.Release))
+        service.release(await asked(request, lease.Release))
         return Response(status_code=204)
 
     @app.get(lease.MODELS_PATH)
-    async def models() -> Response:
+    async def models(request: Request) -> Response:
+        await caller(request)
         return _json(service.listing())
 
     @app.post(f"{lease.MODELS_PATH}/{{model:path}}/retry")
-    async def retry(model: str) -> Response:
+    async def retry(request: Request, model: str) -> Response:
+        if not (await caller(request)).is_admin:
+            raise NotLetInError("Only `python -m tidegate_eviction retry` in the policy's container may do this.", 403)
         if not service.retry(model):
             raise HTTPException(404, f"The pool has no model {model!r}.")
         return Response(status_code=204)
@@ -67,7 +91,7 @@ def make_lease_api(service: EvictionService) -> FastAPI:
     return app
 
 
-async def _message(request: Request, kind: type[Said]) -> Said:
+async def _message(request: Request, kind: type[Asked]) -> Asked:
     body = bytearray()
     try:
         async for chunk in request.stream():

@@ -25,7 +25,7 @@ from .footprints import Footprints, Quarantine
 NAMED_MODELS = 1000  # So many models have metrics of their own, by name, where nobody says otherwise.
 _TOTALS: Final = (
     "requests", "load_failures", "unload_failures", "overruns", "margins_yielded", "recycles", "policy_failures",
-    "renewals", "releases", "triton_losses",
+    "refused_messages", "renewals", "releases", "triton_losses",
 )  # fmt: skip
 _LINES: dict[type, tuple[int, str, str]] = {
     messages.LoadBegan: (logging.DEBUG, "%s is being loaded", ""),
@@ -99,6 +99,7 @@ class Snapshot:
     reading: MemoryReading = field(default_factory=MemoryReading)
     memory_sources: tuple[str, ...] = ()
     server_is_up: bool = True
+    keys_known: bool = True
     leases: int = 0
     named_models: int = NAMED_MODELS
     settings_generation: int = 1
@@ -127,6 +128,7 @@ class SnapshotCollector(Collector):
             ("leases", snapshot.leases),
             ("waiters", sum(each.waiters for each in listing.models)),
             ("triton_up", int(snapshot.server_is_up)),
+            ("keys_known", int(snapshot.keys_known)),
             ("settings_generation", snapshot.settings_generation),
             ("settings_good", int(not snapshot.settings_error)),
         ):

@@ -206,8 +206,8 @@ class EvictionService:
 
     def release(self, ask: lease.Release) -> None:
         """End a holder's leases."""
-        self.counts.totals["releases"].inc(len(ask.models))
-        self._do(self.residency.release(ask.holder, ask.incarnation, ask.models, monotonic(), ask.serials))
+        self.counts.totals["releases"].inc(len(ask.serials))
+        self._do(self.residency.release(ask.holder, ask.incarnation, ask.serials, monotonic(), ask.serials))
 
     def retry(self, model: str) -> bool:
         """Let a model out of quarantine; False for one that the pool does not have."""

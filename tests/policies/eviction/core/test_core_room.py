@@ -233,6 +233,15 @@ def test_a_model_that_is_refused_again_and_again_is_told_to_have_no_room_since_t
     assert world.listed("b").no_room_seconds is None
 
 
+def test_a_model_starves_no_more_once_others_may_be_evicted_for_it() -> None:
+    world = full({"a": 60, "b": 60})
+    world.busy("p2", "b", 0.0)
+    assert world.listed("b").no_room_seconds is not None
+    world.end_of_requests()
+    world.advance(RULES.idle_seconds + RULES.lease_seconds)
+    assert (world.listed("b").no_room_seconds, world.listed("b").why) == (None, "")
+
+
 def test_who_was_not_asked_for_in_five_minutes_starves_no_more() -> None:
     world = full({"a": 60, "b": 60})
     world.busy("p2", "b", 0.0)

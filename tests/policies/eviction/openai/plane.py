@@ -18,8 +18,9 @@ from tidegate_eviction.kinds import KINDS
 from tidegate_eviction.openai.control import EngineControl
 from tidegate_eviction.openai.driver import SleepDriver
 from tidegate_eviction.server import Connection
-from tidegate_eviction.serving.files import control_secret
+from tidegate_eviction.serving.files import kept_secret
 
+from lab.local_plane.credentials import write_cluster
 from lab.local_plane.policy import write_settings
 from lab.local_plane.process import Process, python_variables, running
 
@@ -52,7 +53,7 @@ class Container:
 
     @property
     def secret(self) -> str:
-        return control_secret(self.control / "secret")
+        return kept_secret(self.control / "secret")
 
     def add(self, name: str, weights: int = WEIGHTS, kept: int = KEPT, **faults: str) -> None:
         """Have a model: its folder of weights, and what the stand-in is to do."""
@@ -106,6 +107,7 @@ class Container:
         command += ["--settings", self.folder / eviction_process.SETTINGS_FILE, "--control", self.control]
         command += ["--state", self.folder / "state", "--server", self.address]
         command += ["--lease-port", str(lease_port), "--admin-port", "0"]
+        command += ["--cluster", write_cluster(self.folder / "cluster")]
         with running("the eviction policy", command, self.folder / "policy.log", variables) as process:
             yield process, process.announced_ports()["lease"]
 

@@ -4,13 +4,14 @@ import http.client
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
 import tritonclient.http
 from tidegate_contracts import lease
 
+from lab.local_plane.credentials import lease_token
 from lab.local_plane.policy import Policy
 
 
@@ -19,31 +20,44 @@ class Holder:
     """One holder at one policy."""
 
     policy: Policy
-    name: str = "tests-1"
+    name: str = "tests"  # Of its pod.
     incarnation: str = ""  # As the last grant said it.
+    serials: dict[str, int] = field(default_factory=dict)  # Of the last grants.
+
+    @property
+    def holder(self) -> str:
+        return lease.holder_name(self.name, "1")
 
     def ask(self, method: str, path: str, said: Any = None, address: str = "") -> tuple[int, str]:
         asking = http.client.HTTPConnection(address or self.policy.leases, timeout=60)
         try:
-            asking.request(method, path, None if said is None else json.dumps(said))
+            headers = {"authorization": f"Bearer {lease_token(self.name)}"}
+            asking.request(method, path, None if said is None else json.dumps(said), headers)
             answer = asking.getresponse()
             return answer.status, answer.read().decode()
         finally:
             asking.close()
 
     def acquire(self, model: str, wait_seconds: float | None = None) -> Any:
-        said = {"holder": self.name, "model": model, "waitSeconds": wait_seconds}
+        said = {"holder": self.holder, "model": model, "waitSeconds": wait_seconds}
         answer = json.loads(self.ask("POST", lease.ACQUIRE_PATH, said)[1])
         self.incarnation = answer.get("incarnation", self.incarnation)
+        self.serials[model] = answer.get("serial", 0)
         return answer
 
     def release(self, *models: str) -> None:
-        said = {"holder": self.name, "incarnation": self.incarnation, "models": models}
+        serials = {model: self.serials[model] for model in models}
+        said = {
+            "holder": self.holder,
+            "incarnation": self.incarnation,
+            "models": models,
+            "serials": serials,
+        }
         self.ask("POST", lease.RELEASE_PATH, said)
 
     def renew(self, incarnation: str, *models: str) -> lease.Renewed:
         uses = {model: {"inFlight": 1, "idleSeconds": 0} for model in models}
-        said = {"holder": self.name, "incarnation": incarnation, "models": uses}
+        said = {"holder": self.holder, "incarnation": incarnation, "models": uses}
         return lease.Renewed.model_validate_json(self.ask("POST", lease.RENEW_PATH, said)[1])
 
     def listing(self) -> lease.Listing:

@@ -63,7 +63,12 @@ class RunningPolicy:
 
     def release(self, model: str, holder: str = "p") -> None:
         self.service.release(
-            lease.Release(holder=holder, incarnation=self.service.residency.incarnation, models=(model,))
+            lease.Release(
+                holder=holder,
+                incarnation=self.service.residency.incarnation,
+                models=(model,),
+                serials={model: 10**6},
+            )
         )
 
     def state(self, model: str) -> str:

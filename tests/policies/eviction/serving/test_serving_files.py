@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.eviction import EvictionSettings, WarmWindow
-from tidegate_eviction.serving.files import control_secret
+from tidegate_eviction.serving.files import kept_secret
 from tidegate_eviction.serving.footprints import REMEMBERED, Footprints
 from tidegate_eviction.serving.settings import SettingsError, SettingsFile, read, seconds_open
 
@@ -200,20 +200,20 @@ def test_longer_leases_of_earlier_settings_are_remembered_until_they_have_run_ou
 
 
 def test_it_is_made_once_and_kept_when_the_policy_restarts(tmp_path: Path) -> None:
-    first = control_secret(tmp_path / "secret")
+    first = kept_secret(tmp_path / "secret")
     assert len(first) == 64
     assert (tmp_path / "secret").read_text() == first
-    assert control_secret(tmp_path / "secret") == first
-    assert control_secret(tmp_path / "another") != first
+    assert kept_secret(tmp_path / "secret") == first
+    assert kept_secret(tmp_path / "another") != first
     assert os.listdir(tmp_path) == ["secret", "another"] or os.listdir(tmp_path) == ["another", "secret"]
 
 
 def test_others_cannot_read_it_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        control_secret(tmp_path / "open")
+        kept_secret(tmp_path / "open")
         os.umask(0o777)
-        control_secret(tmp_path / "closed")
+        kept_secret(tmp_path / "closed")
     finally:
         os.umask(before)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("open", "closed")] == [0o640, 0o640]
@@ -223,4 +223,4 @@ def test_others_cannot_read_it_whatever_the_umask(tmp_path: Path) -> None:
 def test_what_a_killed_predecessor_left_is_replaced(tmp_path: Path, broken: bytes) -> None:
     (tmp_path / "secret").write_bytes(broken)
     (tmp_path / ".secret.new").write_bytes(b"half")
-    assert control_secret(tmp_path / "secret") == (tmp_path / "secret").read_text()
+    assert kept_secret(tmp_path / "secret") == (tmp_path / "secret").read_text()

@@ -13,7 +13,10 @@ import aiohttp
 import pytest
 import uvicorn
 from tidegate_contracts import lease, log_fields
+from tidegate_eviction.serving.callers import Callers
 from tidegate_eviction.serving.lease_api import ACQUIRES_A_SECOND, BODY_BYTES, make_lease_api
+
+from lab.local_plane.credentials import lease_token, write_cluster
 
 from ..rigs.running_policy import MIB, RunningPolicy, live
 from ..rigs.stand_in import StandIn
@@ -38,18 +41,21 @@ class Wire:
             return answer.status, answer.headers, json.loads(text) if text else None
 
     async def acquire(self, model: str, *headers: str, **more: Any) -> tuple[int, Any, Any]:
-        return await self.post(lease.ACQUIRE_PATH, {"holder": "p-1", "model": model} | more, *headers)
+        return await self.post(lease.ACQUIRE_PATH, {"holder": "p.1", "model": model} | more, *headers)
 
 
 @asynccontextmanager
 async def over_the_wire(root: Path, stand_in: StandIn, **changes: Any) -> AsyncIterator[tuple[RunningPolicy, Wire]]:
     listener = socket.create_server(("127.0.0.1", 0))
     async with live(root, stand_in, **changes) as policy:
-        config = uvicorn.Config(make_lease_api(policy.service), log_config=None, lifespan="off", timeout_keep_alive=75)
+        callers = Callers(write_cluster(root / "cluster"), root / "state")
+        await callers.start()
+        api = make_lease_api(policy.service, callers)
+        config = uvicorn.Config(api, log_config=None, lifespan="off", timeout_keep_alive=75)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listener]))
         try:
-            async with aiohttp.ClientSession() as http:
+            async with aiohttp.ClientSession(headers={"authorization": f"Bearer {lease_token('p')}"}) as http:
                 yield policy, Wire(http, f"http://127.0.0.1:{listener.getsockname()[1]}")
         finally:
             server.should_exit = True
@@ -61,13 +67,19 @@ async def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
         status, _, said = await wire.acquire("a")
         assert (status, said["outcome"], said["versions"]) == (200, "granted", [1])
         uses = {"a": {"inFlight": 1, "idleSeconds": 0, "requests": 7}}
-        renewal = {"holder": "p-1", "incarnation": said["incarnation"], "models": uses}
+        renewal = {"holder": "p.1", "incarnation": said["incarnation"], "models": uses}
         status, _, renewed = await wire.post(lease.RENEW_PATH, renewal)
         assert (status, renewed["lost"], renewed["resident"], renewed["accepts"]) == (200, [], ["a"], True)
         assert policy.counted("requests_total") == 7
-        release = {"holder": "p-1", "incarnation": said["incarnation"], "models": ["a"]}
-        late = {**release, "serials": {"a": said["serial"] - 1}}
-        assert ((await wire.post(lease.RELEASE_PATH, late))[0], policy.service.residency.leases) == (204, 1)
+        release = {
+            "holder": "p.1",
+            "incarnation": said["incarnation"],
+            "models": ["a"],
+            "serials": {"a": said["serial"]},
+        }
+        for late in ({"a": said["serial"] - 1}, {}):
+            status, _, _ = await wire.post(lease.RELEASE_PATH, release | {"serials": late})
+            assert (status, policy.service.residency.leases) == (204, 1)
         status, _, _ = await wire.post(lease.RELEASE_PATH, release)
         assert (status, policy.service.residency.leases) == (204, 0)
 
@@ -107,6 +119,7 @@ async def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> 
         (lease.ACQUIRE_PATH, {"holder": "p", "model": "a", "waitSeconds": -1}, 400, "waitSeconds: "),
         (lease.RENEW_PATH, {"holder": "p", "models": {"a": USE | {"inFlight": 10**400}}}, 400, "inFlight: "),
         (lease.RELEASE_PATH, {"holder": "p", "models": 5}, 400, "models: "),
+        (lease.RELEASE_PATH, {"holder": "p", "models": ["a"]}, 400, "serials: Field required"),
         (lease.RELEASE_PATH, b" " * (BODY_BYTES + 1), 413, "8388608 bytes at most"),
     ],
 )
@@ -124,7 +137,8 @@ async def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: 
     async with over_the_wire(tmp_path, StandIn({"a": MIB})) as (_, wire):
         for end in (b"", b"zz\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", int(wire.root.rpartition(":")[2]))
-            head = f"POST {lease.RENEW_PATH} HTTP/1.1\r\nHost: policy\r\nTransfer-Encoding: chunked\r\n\r\n"
+            head = f"POST {lease.RENEW_PATH} HTTP/1.1\r\nHost: policy\r\nTransfer-Encoding: chunked\r\n"
+            head += f"Authorization: Bearer {lease_token('p')}\r\n\r\n"
             writer.write(head.encode() + b'9\r\n{"holder"\r\n')
             await writer.drain()
             await asyncio.sleep(0.05)
@@ -164,7 +178,7 @@ async def test_a_lease_that_was_waited_for_or_refused_is_logged_with_the_request
     told = {"x-request-id": "order-8", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     async with over_the_wire(tmp_path, StandIn({"a": MIB, "huge": 200 * MIB})) as (_, wire):
         for model in ("a", "a", "huge"):
-            body = json.dumps({"holder": "p-1", "model": model})
+            body = json.dumps({"holder": "p.1", "model": model})
             async with wire.http.post(wire.root + lease.ACQUIRE_PATH, data=body, headers=told) as answer:
                 await answer.read()
         for _ in range(ACQUIRES_A_SECOND):
@@ -173,7 +187,7 @@ async def test_a_lease_that_was_waited_for_or_refused_is_logged_with_the_request
     first, second = lines[:2]
     assert first.pop("seconds") == 0
     assert first == {
-        "event": "lease-asked", "model": "a", "holder": "p-1", "outcome": "loaded",
+        "event": "lease-asked", "model": "a", "holder": "p.1", "outcome": "loaded",
         "requestId": "order-8", "traceId": "0af7651916cd43dd8448eb211c80319c",
     }  # fmt: skip
     assert (second["outcome"], second["requestId"], "why" in second) == ("too-large", "order-8", True)

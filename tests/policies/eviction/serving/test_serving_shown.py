@@ -1,4 +1,4 @@
-"""What is shown: metrics to Prometheus; to people a page and a table, on which nobody's name is more than a text."""
+"""The metrics that Prometheus reads, and the table that `list` prints."""
 
 import io
 import re
@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic.alias_generators import to_camel
 from rich.console import Console
-from tidegate_contracts import log_fields, metrics
+from tidegate_contracts import eviction_process, log_fields, metrics
 from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core import messages
 from tidegate_eviction.listing import show
 from tidegate_eviction.server import MemoryReading
-from tidegate_eviction.serving.admin import SHOWN_MODELS, page
+from tidegate_eviction.serving.files import kept_secret
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render, tell
 from tidegate_eviction.staging.stager import StagingCounts
@@ -189,57 +187,6 @@ def test_what_alerts_ask_for_is_measured() -> None:
         ), name
 
 
-def test_each_model_in_memory_is_a_block_as_wide_as_its_share() -> None:
-    text = page(
-        view(
-            listed("big", footprint_bytes=500 * MIB, leases=(LeaseOf(holder="p", seconds_left=9, in_flight=1),)),
-            listed("small", footprint_bytes=100 * MIB),
-            listed("gone", "cold", footprint_bytes=50 * MIB),
-            leaked=30 * MIB,
-        )
-    )
-    blocks = re.findall(r'<div class="(\w+)" style="flex:0 1 ([\d.]+)%"[^>]*>([^<]*)</div>', text)
-    assert blocks == [("leased", "50.000", "big"), ("resident", "10.000", "small"), ("leaked", "3.000", "leaked")]
-    assert "resident 600 MiB · leaked 30.0 MiB · free 400 MiB of 1000 MiB" in text
-
-
-def tags(name: str, holder: str, why: str) -> list[str]:
-    """The page's tags, with their attributes, but without what those say."""
-    lease = LeaseOf(holder=holder, seconds_left=1, in_flight=0)
-    text = page(view(listed(name, why=why, footprint_bytes=MIB, leases=(lease,)), settings_error=why or "x"))
-    return [re.sub('"[^"]*"', "", tag) for tag in re.findall("<[^>]*>", text)]
-
-
-@given(*[st.text(st.sampled_from("<>\"'& a=é\n"), max_size=30)] * 3)
-def test_nobodys_text_shapes_the_page(name: str, holder: str, why: str) -> None:
-    assert tags(name, holder, why) == tags("n", "h", "w")
-
-
-def test_the_page_needs_nothing_from_elsewhere() -> None:
-    text = page(view(listed("a")))
-    assert not re.search(r"https?://|<script|<link|<img|@import|url\(", text)
-    assert '<meta http-equiv="refresh" content="2">' in text
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"server_is_up": False}, "There is no connection to the server"),
-        ({"settings_error": "capacityBytes: it is 0"}, "the last good one is: capacityBytes: it is 0"),
-        ({"reading": MemoryReading()}, "Memory cannot be read"),
-    ],
-)
-def test_what_is_wrong_is_said_first(more: dict[str, object], said: str) -> None:
-    assert said in page(view(**more))
-    assert said not in page(view())
-
-
-def test_a_page_of_ten_thousand_models_ends() -> None:
-    text = page(view(*(listed(f"model-{number}", "cold") for number in range(10_000))))
-    assert text.count("<tr>") == SHOWN_MODELS + 1
-    assert f"and {10_000 - SHOWN_MODELS} more" in text
-
-
 def table(*models: object) -> str:
     output = io.StringIO()
     show(view(*models).listing, Console(file=output, width=160))  # type: ignore[arg-type]
@@ -273,14 +220,21 @@ def test_what_others_said_is_one_line_and_no_markup_or_order_to_a_terminal() -> 
 @pytest.mark.parametrize(
     ("command", "advice"), [(["list"], "list"), (["retry", "a"], "retry a"), (["retry", "a b"], "retry 'a b'")]
 )
-def test_a_command_without_a_policy_ends_with_one_sentence(command: list[str], advice: str) -> None:
+def test_a_command_without_a_policy_ends_with_one_sentence(tmp_path: Path, command: list[str], advice: str) -> None:
     (port,) = free_ports(1)
-    done = CliRunner().invoke(app, [*command, "--address", f"{HOST}:{port}"])
+    kept_secret(tmp_path / eviction_process.ADMIN_TOKEN_FILE)
+    done = CliRunner().invoke(app, [*command, "--address", f"{HOST}:{port}", "--state", str(tmp_path)])
     assert done.exit_code == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert re.match(f"No eviction policy answers at {HOST}:{port}: .*refused.*Say --address", done.stderr)
     assert done.stderr.endswith(f" -- python -m tidegate_eviction {advice}\n")
+
+
+def test_a_command_without_the_state_folder_names_the_option(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["list", "--state", str(tmp_path / "none")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--state" in done.stderr
 
 
 @pytest.mark.parametrize(

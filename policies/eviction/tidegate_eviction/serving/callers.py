@@ -1,0 +1,222 @@
+"""Who may use the lease API: this environment's proxies, by their pods' tokens, and whoever can read a file here.
+
+The cluster signs a proxy's token, and its API server publishes the keys. The policy keeps the last keys on disk, so it
+needs no API server at a restart.
+"""
+
+import asyncio
+import hmac
+import http.client
+import json
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jwt
+from tidegate_contracts import eviction_process, lease, proxy_process
+from tidegate_service.tokens import ALGORITHMS, MOST_TOKEN_BYTES, TokenError, read_keys, verified_claims
+
+from .files import KeptFile, kept_secret
+
+REFRESH_SECONDS = 300.0
+PAUSE_SECONDS = 10.0  # Seconds between two readings at least, however many unknown keys tokens name.
+ANSWER_SECONDS = 5.0
+MOST_REMEMBERED = 1024  # Tokens that are not verified again before they end.
+_KEPT = "keys.json"
+_MOST_BYTES = 512 * 1024
+_ADMIN_MODE = 0o600
+log = logging.getLogger(__name__)
+
+
+class NotLetInError(Exception):
+    """Says why a message is refused, and with which status."""
+
+    def __init__(self, why: str, status: int = 401) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The sender of a message."""
+
+    pod: str | None = None  # The proxy's pod; None: it is not known, or no proxy.
+    is_admin: bool = False
+
+    def check(self, holder: str) -> None:
+        """Raise NotLetInError for a holder of another pod."""
+        if self.is_admin or (self.pod is not None and not lease.is_holder_of(self.pod, holder)):
+            raise NotLetInError(f"The holder {holder} is not of the pod that the token names.", 403)
+
+
+class ClusterKeys:
+    """The keys that the cluster signs tokens with; `folder` is that of `eviction_process.CLUSTER`."""
+
+    def __init__(self, folder: Path, state: Path, wall: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._kept = KeptFile(state / _KEPT, "a restart needs the API server")
+        self.wall = wall
+        self._by_name: dict[tuple[str | None, str], jwt.PyJWK] = {}
+        self._document: Any = None
+        self._as_of = 0.0  # When they were last read.
+        self._failure = "they were not read yet"
+        self._next = 0.0  # Monotonic time before which they are not read again.
+        self._reading: asyncio.Task[None] | None = None
+        self.changed: Callable[[], None] = lambda: None
+
+    @property
+    def known(self) -> bool:
+        """Whether any were read, now or before a restart."""
+        return bool(self._by_name)
+
+    @property
+    def ended(self) -> float:
+        """The time by which tokens have ended: while the API server is away no token is renewed, so it stands still."""
+        return self._as_of if self._failure else self.wall()
+
+    async def start(self) -> None:
+        """Take the keys of before a restart, and read those of now: for a while, where there are none of before."""
+        try:
+            kept = json.loads(self._kept.path.read_bytes())
+            self._use(kept["keys"], float(kept["asOf"]))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError, TokenError) as error:
+            log.warning("%s is of no use: %s", self._kept.path, error)
+        reading = asyncio.create_task(self.refresh())
+        if not self.known:
+            await reading
+
+    async def follow(self) -> None:
+        """Read the keys again and again, for ever."""
+        while True:
+            await asyncio.sleep(PAUSE_SECONDS if self._failure else REFRESH_SECONDS)
+            await self.refresh()
+
+    async def find(self, token: str) -> jwt.PyJWK:
+        """Return the key that a token names; raises TokenError. Unknown ones are looked up, now and then."""
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise TokenError("The credential is no token.") from None
+        name = header.get("kid"), str(header.get("alg"))
+        if name[1] not in ALGORITHMS or not isinstance(name[0], str):
+            raise TokenError("The token names no key of the cluster.")
+        if name not in self._by_name and time.monotonic() >= self._next:
+            await self.refresh()
+        if name not in self._by_name:
+            raise TokenError("The cluster has no such key.")
+        return self._by_name[name]
+
+    async def refresh(self) -> None:
+        """Read the keys, or wait for the reading that is under way; the last ones stay after a failure."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._refresh())
+        await asyncio.shield(self._reading)
+
+    async def _refresh(self) -> None:
+        at = self.wall()
+        try:
+            document = json.loads(await asyncio.to_thread(self._fetch))
+            self._use(document, at)
+        except (OSError, ValueError, RecursionError, AttributeError, http.client.HTTPException, TokenError) as error:
+            if not self._failure or not self.known:
+                log.warning("the cluster's keys cannot be read: %s", error)
+            self._failure = str(error) or type(error).__name__
+        else:
+            if self._failure:
+                log.info("the cluster's keys are read")
+            self._failure = ""
+            kept = json.dumps({"asOf": at, "keys": document}).encode()
+            await asyncio.to_thread(self._kept.write, kept)
+        self._next = time.monotonic() + PAUSE_SECONDS
+
+    def _use(self, document: Any, at: float) -> None:
+        by_name = {(key.key_id, str(key.algorithm_name)): key for key in read_keys(document)}
+        if document != self._document:
+            self._document, self._by_name = document, by_name
+            self.changed()
+        self._as_of = at
+
+    def _fetch(self) -> bytes:
+        file = self._folder / eviction_process.CLUSTER_KEYS_FILE
+        if file.exists():
+            return file.read_bytes()
+        host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+        if not host:
+            raise OSError("KUBERNETES_SERVICE_HOST, the address of the API server, is not set")
+        context = ssl.create_default_context(cafile=self._folder / "ca.crt")
+        token = (self._folder / "token").read_text("ascii").strip()
+        asking = http.client.HTTPSConnection(host, int(port or 443), timeout=ANSWER_SECONDS, context=context)
+        try:
+            asking.request("GET", eviction_process.KEYS_PATH, headers={"authorization": f"Bearer {token}"})
+            answer = asking.getresponse()
+            body = answer.read(_MOST_BYTES)
+        finally:
+            asking.close()
+        if answer.status != 200:
+            raise OSError(f"the API server answers {answer.status} to GET {eviction_process.KEYS_PATH}")
+        return body
+
+
+class Callers:
+    """Tells who sends a message."""
+
+    def __init__(self, cluster: Path, state: Path) -> None:
+        """Raises OSError where the pod lacks its volumes."""
+        namespace = (cluster / "namespace").read_text("utf-8").strip()
+        self.keys = ClusterKeys(cluster, state)
+        self.keys.changed = lambda: self._remembered.clear()
+        self._subject = f"system:serviceaccount:{namespace}:{proxy_process.ACCOUNT}"
+        self._admin = kept_secret(state / eviction_process.ADMIN_TOKEN_FILE, _ADMIN_MODE)
+        self._remembered: dict[str, tuple[float, Caller]] = {}
+        self._is_strict = bool(os.environ.get(eviction_process.KEYS_REQUIRED))
+
+    async def start(self) -> None:
+        """Read the cluster's keys, before anyone asks."""
+        await self.keys.start()
+        if not self.keys.known:
+            until = "no lease is served" if self._is_strict else "only the network policies protect the lease port"
+            log.warning("until the cluster's keys are read, %s", until)
+
+    async def identify(self, authorization: str | None) -> Caller:
+        """Return who sends an `Authorization` header; raises NotLetInError."""
+        scheme, _, token = (authorization or "").partition(" ")
+        token = token.strip()
+        is_bearer = scheme.lower() == "bearer" and token.isascii() and len(token) <= MOST_TOKEN_BYTES
+        if is_bearer and hmac.compare_digest(token, self._admin):
+            return Caller(is_admin=True)
+        if not self.keys.known:
+            if self._is_strict:
+                raise NotLetInError("The policy has not read the cluster's keys yet, so it cannot verify tokens.", 503)
+            return Caller()
+        if not is_bearer or not token:
+            raise NotLetInError(f"Send a proxy's token for the audience {lease.AUDIENCE} as `Authorization: Bearer`.")
+        ends, caller = self._remembered.get(token, (0.0, Caller()))
+        if ends <= self.keys.ended:
+            try:
+                ends, caller = await self._verified(token)
+            except TokenError as error:
+                raise NotLetInError(str(error)) from None
+            if len(self._remembered) >= MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[token] = ends, caller
+        return caller
+
+    async def _verified(self, token: str) -> tuple[float, Caller]:
+        keys = self.keys
+        key = await keys.find(token)
+        claims = verified_claims(token, key, (lease.AUDIENCE,), keys.wall(), ended=keys.ended)
+        if claims["sub"] != self._subject:
+            raise TokenError(f"The token is not of {self._subject}.")
+        kubernetes = claims.get("kubernetes.io")
+        pod = kubernetes.get("pod") if isinstance(kubernetes, dict) else None
+        name = pod.get("name") if isinstance(pod, dict) else None
+        if not isinstance(name, str) or not name:
+            raise TokenError("The token is not bound to a pod.")
+        return float(claims["exp"]), Caller(name)

@@ -1,0 +1,62 @@
+"""The token by which eviction policies know a proxy: read from the file that the kubelet replaces."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tidegate_proxy.residency.client import LeaseToken
+
+
+def put(folder: Path, number: int) -> None:
+    """Replace the token as the kubelet does: a new folder, and a symbolic link that is renamed over the old one."""
+    made = folder / f"..{number}"
+    made.mkdir()
+    (made / "token").write_text(f"token-{number}\n")
+    (folder / "..new").symlink_to(made.name)
+    (folder / "..new").rename(folder / "..data")
+    if not (folder / "token").is_symlink():
+        (folder / "token").symlink_to("..data/token")
+
+
+def test_each_message_carries_the_token_of_now(tmp_path: Path) -> None:
+    token = LeaseToken(tmp_path / "token")
+    assert token.header() == b"", "an environment of before has none"
+    for number in (1, 2, 3):
+        put(tmp_path, number)
+        assert token.header() == token.header() == b"authorization: Bearer token-%d\r\n" % number
+    (tmp_path / "token").unlink()
+    assert token.header() == b""
+
+
+def test_a_token_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, 1)
+    reads = []
+    read = Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        reads.append(path)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    token = LeaseToken(tmp_path / "token")
+    for _ in range(10):
+        token.header()
+    assert len(reads) == 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_token_that_cannot_be_read_leaves_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    put(tmp_path, 1)
+    token = LeaseToken(tmp_path / "token")
+    before = token.header() if is_known else b""
+    put(tmp_path, 2)
+
+    def fails(_: Path) -> bytes:
+        raise OSError(os.strerror(5))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", fails)
+        assert token.header() == before
+    assert token.header() == b"authorization: Bearer token-2\r\n"

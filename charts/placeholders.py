@@ -109,6 +109,10 @@ class _Open(Placeholder):
             made = Value(f"eq {it} {go_text(other)}", bool)
         elif question == "total":
             made = Value(f"add {it} {other}", int)
+        elif question == "number_in":
+            after, before, times = other
+            until = f"first (splitList {go_text(before)} {it})"
+            made = Value(f"mul (last (splitList {go_text(after)} ({until}))) {times}", int)
         elif question == "replaced":
             made = Value(f"replace {' '.join(map(go_text, other))} {it}", str)
         elif question == "in_bytes":

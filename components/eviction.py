@@ -12,12 +12,25 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction, eviction_process
 
 from stacks.definition.models import Model
-from stacks.definition.placement import CpuPlacement
+from stacks.definition.placement import CpuPlacement, DraPlacement, MigPlacement
 from stacks.definition.pools import OnDemand
 
 from . import pods, staging
 from .args import PoolArgs, PoolContext
-from .values import either, if_true, in_bytes, joined, json_text, listed, needed, of_kind, picked, share_of, when
+from .values import (
+    either,
+    if_true,
+    in_bytes,
+    joined,
+    json_text,
+    listed,
+    needed,
+    number_in,
+    of_kind,
+    picked,
+    share_of,
+    when,
+)
 
 Tree = dict[str, Any]
 
@@ -58,10 +71,30 @@ def _settings(
 
 
 def _of_memory(args: PoolArgs, loading: OnDemand) -> int:
-    """Return what models may take of the memory without a GPU; nothing tells how much a device has."""
-    why = "capacity is needed on a GPU: the bytes that models may take on each replica"
+    """Return what models may take of the memory without a GPU, or of a MIG slice that you change in a chart's values.
+
+    A definition's capacity of a slice is resolved.
+    """
+    why = "capacity is needed where no MIG profile tells how much memory there is"
     by_memory = partial(share_of, args.resources.memory, *eviction.MODELS_SHARE, without=args.shared_memory)
-    return of_kind(args.placement, CpuPlacement, lambda _: by_memory(), lambda: in_bytes(needed(loading.capacity, why)))
+    part, whole = eviction.MODELS_SHARE
+
+    def by_name(profile: str) -> int:
+        return number_in(profile, ".", "gb", 10**9 * part // whole)
+
+    return of_kind(
+        args.placement,
+        MigPlacement,
+        lambda mig: by_name(mig.profile),
+        lambda: of_kind(
+            args.placement,
+            DraPlacement,
+            lambda claim: by_name(needed(claim.profile, why)),
+            lambda: of_kind(
+                args.placement, CpuPlacement, lambda _: by_memory(), lambda: in_bytes(needed(loading.capacity, why))
+            ),
+        ),
+    )
 
 
 def _model(model: Model, command: list[str] | None) -> Tree:

@@ -138,9 +138,6 @@ class CsiDataset(CsiSource, VolumeBase):
                 return ("gs", said.get("bucketName", name) if name == "_" else name), ""
             case "blob.csi.azure.com" if {"storageAccount", "containerName"} <= said.keys():
                 return ("as", said["storageAccount"]), said["containerName"]
-            case "efs.csi.aws.com":
-                system, folder, *_ = [*self.volume_handle.split(":"), ""]
-                return ("efs", system), folder
             case "nfs.csi.k8s.io" if {"server", "share"} <= said.keys():
                 return ("nfs", said["server"]), f"{said['share']}/{said.get('subDir', '')}"
         return None

@@ -156,8 +156,9 @@ def _file_system(dataset: Dataset) -> str:
     """Return the id of a file system of EFS, or nothing."""
     if isinstance(dataset, EfsDataset):
         return dataset.file_system_id
-    store = dataset.store if isinstance(dataset, CsiDataset) else None
-    return store[0][1] if store and store[0][0] == "efs" else ""
+    if isinstance(dataset, CsiDataset) and dataset.driver == "efs.csi.aws.com":
+        return dataset.volume_handle.partition(":")[0]
+    return ""
 
 
 @definition_rule("Each volume of a cluster has its own volume handle", severity="advisory")
